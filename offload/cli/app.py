@@ -44,7 +44,6 @@ from offload.cli import (
     verify,
 )
 from offload.cli.session import Serve, Session
-from offload.format.labels import software_version
 
 __all__ = ["app", "run"]
 
@@ -67,7 +66,9 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"seglog {software_version()}, Python {platform.python_version()}")
+        from importlib.metadata import version
+
+        typer.echo(f"seglog {version('seglog')}, Python {platform.python_version()}")
         raise typer.Exit
 
 

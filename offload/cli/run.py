@@ -7,12 +7,11 @@ import sys
 import typing
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import typer
 from typer.models import ParameterInfo
 
-from offload.archive import Archive
 from offload.cli.progress import progress
 from offload.cli.session import Session, session_of
 from offload.commands.directory import Directory, Work
@@ -20,7 +19,10 @@ from offload.commands.parameters import parameters_of
 from offload.commands.registry import Command, command_of
 from offload.commands.results import json_line
 from offload.errors import BadParameter, NoDaemon
-from seglog import Log
+
+if TYPE_CHECKING:
+    from offload.archive import Archive
+    from seglog import Log
 
 __all__ = ["describe", "directory_of", "each", "is_json", "note", "one", "remark", "show"]
 
@@ -84,6 +86,9 @@ def _results(context: typer.Context, use: Callable[..., Any], values: Mapping[st
 @contextmanager
 def _opened(session: Session, command: Command, *, read_only: bool) -> Iterator[Log | Archive | Directory]:
     """Yield the part of the data directory that the command works on."""
+    from offload.archive import Archive
+    from seglog import Log
+
     if command.works_on is Log:
         with session.log(read_only=read_only) as log:
             yield log

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from offload.archive import TopicStatus
 from offload.cli.run import describe, each, remark, show
 from offload.cli.session import counted, format_bytes
 from offload.commands import status as use
 from offload.commands.directory import Work
 from offload.commands.results import format_time
 from offload.commands.status import Ahead, DirectoryShown, LocalTopic, TopicShown
-from offload.write.runs import RunStatus
+
+if TYPE_CHECKING:
+    from offload.archive import TopicStatus
+    from offload.write.runs import RunStatus
 
 __all__ = ["status"]
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from catalog import Branch, Vid
-from catalog.refs.branch import Distance
-from offload.archive import Archive
 from offload.commands.parameters import About, TopicName, without_main
 from offload.commands.results import HIDDEN, Moment
+
+if TYPE_CHECKING:
+    from catalog import Branch, Vid
+    from catalog.refs.branch import Distance
+    from offload.archive import Archive
 
 __all__ = [
     "BranchAt",

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from offload.commands.late_types import late_types
 from offload.commands.lines import RecordBatch
 from seglog import Gap, Record
 
@@ -110,5 +111,5 @@ def _made(kind: Any, plain: Any, blobs: _Blobs) -> Any:
 @functools.cache
 def _hints(kind: type) -> tuple[Any, ...]:
     """Return the types of the fields, in order."""
-    hints = typing.get_type_hints(kind)
+    hints = typing.get_type_hints(kind, localns=late_types())
     return tuple(hints[field.name] for field in fields(kind))

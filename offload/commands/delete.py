@@ -9,7 +9,6 @@ from offload.commands.directory import Directory
 from offload.commands.parameters import About, TopicName
 from offload.commands.results import HIDDEN
 from offload.errors import BadParameter
-from offload.read.deletes import count_hot
 
 __all__ = ["RecordsDeleted", "check", "delete"]
 
@@ -40,6 +39,8 @@ def delete(
     With a remote the delete is a commit of its own, and `seglog restore TOPIC --to head~1 --as NAME` brings the state
     before it back as a branch. Without a remote there is no way back.
     """
+    from offload.read.deletes import count_hot
+
     check(before=before, tag=tag)
     if place.maybe_archive is None:
         taken = count_hot(place.log.get_topic(topic), before, tag)

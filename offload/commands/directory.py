@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from offload.archive import Archive
 from offload.errors import NoRemote
-from seglog import Log
+
+if TYPE_CHECKING:
+    from offload.archive import Archive
+    from seglog import Log
 
 __all__ = ["Directory", "Host", "Work"]
 

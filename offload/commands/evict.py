@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from offload.commands.directory import Directory
 from offload.commands.parameters import About, TopicName
 from offload.commands.results import HIDDEN
 from offload.commands.units import parse_duration_ms
 from offload.errors import BadParameter
-from offload.read.deletes import count_hot
-from seglog import Topic
+
+if TYPE_CHECKING:
+    from seglog import Topic
 
 __all__ = ["RecordsEvicted", "check", "evict"]
 
@@ -48,6 +49,8 @@ def evict(
     head~1 --as NAME` brings the state before it back within the window, and after that `seglog gc` takes the objects.
     Example: seglog evict access --older-than 365d
     """
+    from offload.read.deletes import count_hot
+
     check(before=before, older=older)
     archive = place.maybe_archive
     handle = place.log.get_topic(topic if archive is None else archive.writable(topic).name)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from catalog.gc.report import GcReport, KeptVolume
-from offload.archive import Archive
 from offload.commands.parameters import About
 from offload.commands.results import Moment
 from offload.commands.units import parse_duration_ms
 from offload.errors import BadParameter, VolumesBlocked
+
+if TYPE_CHECKING:
+    from catalog.gc.report import GcReport, KeptVolume
+    from offload.archive import Archive
 
 __all__ = [
     "BlockedVolume",

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from pyroaring import BitMap
-
-from catalog import CommitKind, PastCommit
-from offload.archive import Archive
 from offload.commands.parameters import About, TopicName, with_branch
 from offload.commands.results import HIDDEN, Moment
+
+if TYPE_CHECKING:
+    from catalog import PastCommit
+    from offload.archive import Archive
 
 __all__ = ["CommitListed", "SegmentListed", "log"]
 
@@ -62,6 +62,10 @@ def log(
 
 
 def _listed(stored: PastCommit, erased_by_ms: int | None) -> CommitListed:
+    from pyroaring import BitMap
+
+    from catalog import CommitKind
+
     commit = stored.commit
     bitmaps = commit.deletions.bitmaps.values() if commit.kind is CommitKind.DELETE else ()
     return CommitListed(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from offload.archive import Archive
 from offload.commands.directory import Directory
 from offload.commands.parameters import About, TopicName
 from offload.commands.results import HIDDEN
 from offload.errors import BadParameter
-from seglog import Topic
+
+if TYPE_CHECKING:
+    from offload.archive import Archive
+    from seglog import Topic
 
 __all__ = [
     "Offloaded",

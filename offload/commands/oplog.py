@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from catalog.refs.oplog import NumberedEntry
-from offload.archive import Archive
 from offload.commands.parameters import About
 from offload.commands.results import Moment
+
+if TYPE_CHECKING:
+    from catalog.refs.oplog import NumberedEntry
+    from offload.archive import Archive
 
 __all__ = ["Operation", "oplog", "undo"]
 

@@ -75,9 +75,11 @@ class Parameter:
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, Parameter]:
     """Return the parameters of a command's function by name. The first one, its log or archive, is not among them."""
-    hints = typing.get_type_hints(function, include_extras=True)
+    own = dict(list(inspect.signature(function).parameters.items())[1:])
+    texts = types.SimpleNamespace(__annotations__={name: function.__annotations__[name] for name in own})
+    hints = typing.get_type_hints(texts, getattr(function, "__globals__", None), include_extras=True)
     found = {}
-    for name, parameter in list(inspect.signature(function).parameters.items())[1:]:
+    for name, parameter in own.items():
         annotated, about = typing.get_args(hints[name])[:2]
         default = ... if parameter.default is inspect.Parameter.empty else parameter.default
         found[name] = Parameter(name, _kind(annotated), default, about)

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Annotated
 
-from catalog.errors import InvalidTarget
-from catalog.timeline import Time, parse_target
 from offload.commands.directory import Directory
 from offload.commands.lines import RecordBatch
 from offload.commands.parameters import About, TopicName, with_branch
@@ -68,6 +66,9 @@ def read(
 
 
 def _time_ms(text: str | None) -> int | None:
+    from catalog.errors import InvalidTarget
+    from catalog.timeline import Time, parse_target
+
     if text is None:
         return None
     target = parse_target(text, now_ms=SystemClock().now_ms())

@@ -12,9 +12,8 @@ import types
 import typing
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from offload.archive import Archive
 from offload.commands import (
     branch,
     compact,
@@ -34,10 +33,14 @@ from offload.commands import (
     truncate,
     uploads,
 )
-from offload.commands.directory import Directory
+from offload.commands.late_types import late_types
 from offload.commands.parameters import Parameter, parameters_of
 from offload.errors import InvalidOption, UnsupportedOption
-from seglog import Log
+
+if TYPE_CHECKING:
+    from offload.archive import Archive
+    from offload.commands.directory import Directory
+    from seglog import Log
 
 __all__ = ["COMMANDS", "Command", "command_of"]
 
@@ -113,7 +116,7 @@ class Command:
 
 @functools.cache
 def _hints(function: Callable[..., Any]) -> Mapping[str, Any]:
-    return typing.get_type_hints(function)
+    return typing.get_type_hints(function, localns=late_types())
 
 
 @functools.cache

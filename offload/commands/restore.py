@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from offload.archive import Archive
 from offload.commands import branch
 from offload.commands.branch import BranchMade
 from offload.commands.parameters import About, TopicName
+
+if TYPE_CHECKING:
+    from offload.archive import Archive
 
 __all__ = ["restore"]
 

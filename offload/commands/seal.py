@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from offload.commands.parameters import TopicName
-from seglog import Log
+
+if TYPE_CHECKING:
+    from seglog import Log
 
 __all__ = ["Sealed", "seal"]
 

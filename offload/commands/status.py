@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from offload.archive import TopicStatus
 from offload.commands.directory import Directory, Work
 from offload.commands.parameters import About
 from offload.commands.results import HIDDEN, MERGED, OPTIONAL, Moment
-from offload.write.runs import RunStatus
 from seglog import SystemClock, Topic
+
+if TYPE_CHECKING:
+    from offload.archive import TopicStatus
+    from offload.write.runs import RunStatus
 
 __all__ = ["Ahead", "DirectoryShown", "LocalTopic", "TopicShown", "status"]
 

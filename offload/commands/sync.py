@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from offload.archive import Archive
 from offload.commands.directory import Directory, Host
 from offload.commands.parameters import About, TopicName
 from offload.commands.results import HIDDEN, MERGED
 from offload.errors import BadParameter
-from offload.replication.replica import SyncState
-from offload.replication.sync import Synced
+
+if TYPE_CHECKING:
+    from offload.archive import Archive
+    from offload.replication.replica import SyncState
+    from offload.replication.sync import Synced
 
 __all__ = [
     "Place",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from catalog.format.control import Tag
-from offload.archive import Archive
 from offload.commands.parameters import About, TopicName
 from offload.commands.results import Moment
+
+if TYPE_CHECKING:
+    from catalog.format.control import Tag
+    from offload.archive import Archive
 
 __all__ = ["TagListed", "create", "delete", "list_tags"]
 

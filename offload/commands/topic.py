@@ -6,13 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from catalog.format import keys
 from offload.commands.directory import Directory
 from offload.commands.parameters import About
 from offload.commands.results import HIDDEN, MERGED
 from offload.commands.units import parse_bytes, parse_count, parse_duration_ms
 from offload.errors import BadParameter
-from offload.settings import NEVER, codec_named, trigger_overrides
 from seglog import Log, TopicConfig
 
 __all__ = [
@@ -99,6 +97,9 @@ class TopicListed:
 
 
 def check_create(*, topic: str, codec: str | None, **_: object) -> None:
+    from catalog.format import keys
+    from offload.settings import codec_named
+
     keys.check_name("topic", topic)  # a branch is made by `seglog branch create`
     if codec is not None:
         codec_named(codec)
@@ -261,6 +262,8 @@ def _triggers(
 
 
 def _trigger(key: str, text: str) -> str | None:
+    from offload.settings import NEVER, trigger_overrides
+
     if text == "default":
         return None
     if text == NEVER:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from offload.archive import Archive
 from offload.commands.parameters import About
 from offload.commands.units import parse_duration_ms
+
+if TYPE_CHECKING:
+    from offload.archive import Archive
 
 __all__ = ["UploadListed", "check", "uploads"]
 
