@@ -1,6 +1,6 @@
 """The command line of `seglog`: it parses the words, runs a use case, and prints the result.
 
-Only this package reads the environment and writes to the terminal. `offload.main` is the entry point.
+`offload.main` is the entry point.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def append(
     context: typer.Context,
     topic: TopicName,
     file: Annotated[
-        Path | None, typer.Argument(help="What to append; standard input without it.", show_default="-")
+        Path | None, typer.Argument(help="The file to append; standard input without it.", show_default="-")
     ] = None,
     input_format: Annotated[
         Format,
@@ -34,7 +34,7 @@ def append(
     tag: Annotated[
         str | None, typer.Option(help="A tag for the records, to delete or read them by.", show_default=False)
     ] = None,
-    node: Annotated[str | None, typer.Option(help="Where the records come from.", show_default=False)] = None,
+    node: Annotated[str | None, typer.Option(help="The origin of the records.", show_default=False)] = None,
     durability: Annotated[
         str | None,
         typer.Option(
@@ -43,9 +43,9 @@ def append(
         ),
     ] = None,
 ) -> None:
-    """Append the lines of a file or of standard input, and print the seqs they got.
+    """Append the lines of a file or of standard input, and print their seqs.
 
-    Every byte comes back as it was: `seglog append t FILE` and `seglog read t` give FILE again, whatever its line ends.
+    No byte changes: `seglog append t FILE` and `seglog read t` give FILE again, whatever its line ends.
     Example: seglog append access /var/log/nginx/access.log --tag web1
     """
     session = session_of(context)

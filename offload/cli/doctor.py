@@ -13,13 +13,13 @@ _WORDS = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}
 
 
 def doctor(context: typer.Context) -> None:
-    """Check that the remote does what seglog needs of a store, and that this role may do it.
+    """Check that the remote keeps the promises that seglog needs, and that this role may use them.
 
-    Every promise is tried, races included, in about 290 requests that send 37 MB, under a fresh prefix doctor/.../
-    within the remote's own; what they make is removed again. With --remote before the command no data directory is
-    needed. What a role may not do, such as to delete, is skipped.
+    The command tries every promise, races included, with about 290 requests that send 37 MB. It works under a fresh
+    prefix doctor/.../ within the remote's own, and then removes its objects. It skips requests that the role may not
+    make, such as deletes. With --remote before the command, it needs no data directory.
 
-    Also told is how far this machine's clock is from the store's. Exit code 1 if a check failed.
+    It also shows how far this machine's clock is from the store's. If a check failed, the exit code is 1.
     """
     from offload.commands import doctor as use
     from seglog import SystemClock

@@ -21,7 +21,7 @@ def init(
 ) -> None:
     """Make a data directory and its seglog.toml.
 
-    Nothing is sent to the remote yet; it is checked when something is offloaded.
+    The command sends nothing to the remote. The first offload checks the remote.
     Example: seglog -C data init --remote s3://my-bucket/acme
     """
     from offload.commands import init as use

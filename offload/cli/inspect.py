@@ -37,13 +37,12 @@ def inspect(
         int | None, typer.Option("--to", min=0, help="With --entries: the last entry id.", show_default=False)
     ] = None,
 ) -> None:
-    """Print what a file or object of ours says: commits, refs, index and data objects, segments, WAL files.
+    """Print the contents of a file or an object: commits, refs, index and data objects, segments, WAL files.
 
-    Objects that Apache Pulsar's tiered storage wrote are told too. Nothing is changed, and no data directory is needed.
-    With --entries: a line each, with ledger, entry id, length and how the data begins; with --json an object each, with
-    all of it as base64.
-    Examples: seglog inspect s3://my-bucket/acme/refs/orders/main;
-    seglog inspect --entries s3://pulsar/2f6c0d9e-ledger-1234
+    It also knows objects of Apache Pulsar's tiered storage. The command changes nothing, and needs no data directory.
+    With --entries, each entry is a line with ledger, entry id, length and the first bytes. With --json, each entry is
+    an object with all its bytes as base64. Examples: seglog inspect s3://my-bucket/acme/refs/orders/main; seglog
+    inspect --entries s3://pulsar/2f6c0d9e-ledger-1234
     """
     from offload.commands import inspect as use
 

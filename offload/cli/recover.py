@@ -24,10 +24,11 @@ def recover(
         bool, typer.Option("--writable", help="Take over every topic at once: former writers are fenced.")
     ] = False,
 ) -> None:
-    """Make a data directory from a remote alone: every topic and branch that is there, with bounds and configuration.
+    """Make a data directory from a remote alone: every topic and branch, with its bounds and configuration.
 
-    Nothing is copied: reads go to the remote. The first append to a topic, or `takeover`, makes this directory its
-    writer. Repeat it after any failure: it goes on. Example: seglog recover s3://my-bucket/acme new-data
+    The command copies no records: reads go to the remote. The first append to a topic, or `takeover`, makes this
+    directory its writer. After a failure, repeat the command: it continues. Example: seglog recover s3://my-bucket/acme
+    new-data
     """
     from offload.commands import recover as use
     from offload.commands.offload import TopicFailed

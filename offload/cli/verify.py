@@ -19,17 +19,20 @@ __all__ = ["verify"]
 
 def verify(
     context: typer.Context,
-    remote: Annotated[bool, typer.Option("--remote", help="The remote instead, while anybody uses it.")] = False,
+    remote: Annotated[
+        bool, typer.Option("--remote", help="Check the remote instead. Others may use it meanwhile.")
+    ] = False,
     deep: Annotated[bool, typer.Option("--deep", help="With --remote: read every byte.")] = False,
 ) -> None:
-    """Check every byte of the data directory, and change nothing: manifests, WAL, segments and that they agree.
+    """Check every byte of the data directory, and change nothing: manifests, WAL, segments, and that they agree.
 
-    Segments in `cold_dir` are checked too. The log must not be open meanwhile, and the remote is not asked.
+    The command checks segments in `cold_dir` too. The log must not be open meanwhile. The command does not ask the
+    remote.
 
-    With --remote: every branch, tag and lease, the commits they stand on, and that each segment is there; with --deep
-    that each byte is what it was. Others may use the remote meanwhile; a data directory is not needed.
+    With --remote, check every branch, tag and lease, their commits, and that each segment is there. With --deep, check
+    every byte of the segments too. Others may use the remote meanwhile, and the command needs no data directory.
 
-    Damage is told with file and offset, or with its key, and ends with exit code 5.
+    If there is damage, the command names file and offset, or the key, and ends with exit code 5.
     """
     session = session_of(context)
     if deep and not remote:

@@ -59,10 +59,10 @@ def open_target(place: Directory, topic: str, durability: str | None) -> Topic:
 def batches(
     stream: BinaryIO, kind: Format, *, tag: str | None, node: str | None, max_record_bytes: int, is_file: bool
 ) -> Iterator[Batch]:
-    """Yield the records of a stream in batches.
+    """Yield the records of a stream in batches. Raises `RecordTooLarge`, `InvalidInput`.
 
-    If the stream is a file of lines, a line that is too long is found before the first batch, so that a file goes in
-    whole or not at all. Raises `RecordTooLarge`, `InvalidInput`.
+    In a file of lines, the search for a line that is too long comes before the first batch. So a file goes in whole or
+    not at all.
     """
     if kind is Format.JSONL:
         yield from json_batches(stream, tag, node)

@@ -106,9 +106,9 @@ def create(
     at: Annotated[str, About("Where to start: seq:N, lsn:N, head, head~N, tag:NAME, or a time.")] = "head",
     message: Annotated[str, About("Why, for the oplog.")] = "",
 ) -> BranchMade:
-    """Make a branch: a few small objects, whatever the size of the topic.
+    """Make a branch. It costs a few small objects, whatever the size of the topic.
 
-    Read it as TOPIC@NAME. What is appended or deleted there is not seen on the branch it came from.
+    Read the branch as TOPIC@NAME. The branch that it came from does not see its appends and deletes.
     """
     made = archive.restore(topic, to=at, name=name, message=message)
     last_time = Moment(made.last_ts_ms) if made.last_seq else None
@@ -118,10 +118,10 @@ def create(
 def list_branches(
     archive: Archive,
     topic: Topic,
-    deleted: Annotated[bool, About("Those too that are deleted and can be had back.")] = False,
-    as_tree: Annotated[bool, About("As a tree: each branch below the one it came from.")] = False,
+    deleted: Annotated[bool, About("Also list deleted branches that can come back.")] = False,
+    as_tree: Annotated[bool, About("Show a tree: each branch below its parent.")] = False,
 ) -> Iterator[BranchListed]:
-    """List the branches of a topic that are in the remote, and how far each and its parent went since the fork."""
+    """List the branches of a topic in the remote, and how far each branch and its parent went since the fork."""
     found = archive.branches.list(topic, deleted=deleted)
     rows = list(zip(found, archive.branches.distances(found), strict=True))
     names = {branch.vid: branch.branch for branch in found}
@@ -142,13 +142,13 @@ def list_branches(
 
 
 def delete(archive: Archive, topic: Topic, name: Name) -> BranchDeleted:
-    """Delete a branch. `undelete` brings it back, until GC has taken what only it had."""
+    """Delete a branch. `undelete` brings it back until GC deletes the objects that only this branch had."""
     gone = archive.branches.delete_branch(topic, name)
     return BranchDeleted(f"{topic}@{name}", str(gone.vid), Moment(gone.deleted_at_ms or 0))
 
 
 def undelete(archive: Archive, topic: Topic, name: Name) -> BranchAt:
-    """Bring a deleted branch back, as it was."""
+    """Bring a deleted branch back."""
     return BranchAt(f"{topic}@{name}", str(archive.branches.undelete_branch(topic, name).vid))
 
 
@@ -162,7 +162,10 @@ def diff(
     left: Annotated[str, About("TOPIC or TOPIC@BRANCH.", clean=without_main)],
     right: Annotated[str, About("The one to compare with.", clean=without_main)],
 ) -> Iterator[Side]:
-    """Show what only one of two branches has, and what one has deleted. What is not offloaded yet does not count."""
+    """Show the records that only one of two branches has, and the shared records that one has deleted.
+
+    Records that are not offloaded yet do not count.
+    """
     found = archive.history.diff(left, right)
     for name, side in ((left, found.left), (right, found.right)):
         first, last = side.first_seq or None, side.last_seq or None

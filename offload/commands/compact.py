@@ -39,14 +39,14 @@ def compact(
     place: Directory,
     topic: Annotated[str | None, About("TOPIC or TOPIC@BRANCH.")] = None,
     every: Annotated[bool, About("Every topic of this data directory.")] = False,
-    erase: Annotated[bool, About("Instead, rid objects of deleted records.")] = False,
+    erase: Annotated[bool, About("Rewrite the objects that hold deleted records instead.")] = False,
 ) -> Iterator[Rewritten | NothingRewritten]:
-    """Merge the small objects that frequent offloads leave in the remote, as a commit; no past state changes.
+    """Merge the small objects that frequent offloads leave in the remote, with a commit. No past state changes.
 
-    With --erase: each object that holds deleted records is put anew without them. The old one goes by GC once the
-    window has passed; `log` tells until when.
+    With --erase, rewrite each object that holds deleted records without them. GC deletes the old object when the window
+    has passed. `log` shows until when.
 
-    What counts as small, and how many make a merge, the settings merge_below_bytes and merge_count say.
+    The settings merge_below_bytes and merge_count say which objects are small, and how many of them make a merge.
     """
     check(topic=topic, every=every)
     archive = place.archive

@@ -34,10 +34,10 @@ def delete(
     before: Annotated[int | None, About("Delete the records below this seq.")] = None,
     tag: Annotated[str | None, About("Delete the records with this tag; a `*` at its end matches any rest.")] = None,
 ) -> RecordsDeleted:
-    """Delete records, by seq, by tag, or by both together. Readers no longer see them at once.
+    """Delete records by seq, by tag, or by both together. Readers no longer see them.
 
-    With a remote the delete is a commit of its own, and `seglog restore TOPIC --to head~1 --as NAME` brings the state
-    before it back as a branch. Without a remote there is no way back.
+    With a remote, the delete is a commit. `seglog restore TOPIC --to head~1 --as NAME` then makes a branch of the state
+    before it. Without a remote there is no way back.
     """
     from offload.read.deletes import count_hot
 

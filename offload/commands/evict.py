@@ -39,15 +39,15 @@ def check(*, before: int | None, older: str | None, **_: object) -> None:
 def evict(
     place: Directory,
     topic: TopicName,
-    before: Annotated[int | None, About("Evict what is below this seq.", least=1)] = None,
-    older: Annotated[str | None, About("Evict what is older, such as 90d.")] = None,
+    before: Annotated[int | None, About("Evict the records below this seq.", least=1)] = None,
+    older: Annotated[str | None, About("Evict the records that are older, such as 90d.")] = None,
 ) -> RecordsEvicted:
-    """Take the oldest records of a topic away, in the remote too: readers that come from below are told of it.
+    """Evict the oldest records of a topic, in the remote too. A reader that starts below gets a gap.
 
-    Retention (`seglog topic set --ttl`, caps) frees the local disk only. What is past the ttl is not shown, but the
-    remote keeps it, and `read --at` shows it. This lets go of it, by a commit of its own: `seglog restore TOPIC --to
-    head~1 --as NAME` brings the state before it back within the window, and after that `seglog gc` takes the objects.
-    Example: seglog evict access --older-than 365d
+    Retention (`seglog topic set --ttl`, caps) frees the local disk only. The remote keeps those records, and `read
+    --at` shows them. `evict` removes them from the remote as well, with a commit. Within the window, `seglog restore
+    TOPIC --to head~1 --as NAME` makes a branch of the state before it. After the window, `seglog gc` deletes the
+    objects. Example: seglog evict access --older-than 365d
     """
     from offload.read.deletes import count_hot
 

@@ -139,21 +139,19 @@ def check(*, retain: str | None, grace: str | None, **_: object) -> None:
 
 def gc(
     archive: Archive,
-    dry_run: Annotated[bool, About("Tell what would be planned, and change nothing.")] = False,
+    dry_run: Annotated[bool, About("Show the plan, and change nothing.")] = False,
     retain: Annotated[
-        str | None, About("Keep this much of every topic's past, whatever its own window is: 7d, 12h, 0.")
+        str | None, About("Keep so much of every topic's past, whatever its own window is: 7d, 12h, 0.")
     ] = None,
-    grace: Annotated[
-        str | None, About("Carry out plans that are so old, instead of gc_grace_s: 24h; 0 for all.")
-    ] = None,
+    grace: Annotated[str | None, About("Carry out plans of this age, instead of gc_grace_s: 24h; 0 for all.")] = None,
 ) -> Iterator[KeptStates | Told]:
-    """Collect what nothing needs any more from the remote: two runs, a grace apart.
+    """Collect garbage in the remote in two runs, a grace period apart.
 
-    A run takes away what an earlier one planned, if nothing needs it still, and plans what nothing needs now. Kept is
-    what branches, tags, pins and the window of each topic reach; the report says which. Damage ends with exit code 5,
-    and stops only what it may hold.
+    A run deletes the objects that an earlier run planned, if nothing needs them still. It then plans the objects that
+    nothing needs now. Branches, tags, pins and the window of each topic keep states, and the report names them. If
+    damage may hide a need, GC leaves the volume alone and ends with exit code 5.
 
-    A run that finds this machine's clock more than a minute off the store's changes nothing, and ends with exit code 1.
+    If this machine's clock is more than a minute off the store's, the run changes nothing and ends with exit code 1.
     """
     retain_s, grace_s = _seconds("--retain", retain), _seconds("--grace", grace)
     report = archive.upkeep.collect(dry_run=dry_run, retain_s=retain_s, grace_s=grace_s)

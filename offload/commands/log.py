@@ -54,7 +54,7 @@ def log(
     topic: TopicName,
     branch: Annotated[str | None, About("The branch; the same as TOPIC@BRANCH.")] = None,
 ) -> Iterator[CommitListed]:
-    """Show the commits that made a topic what it is, newest first. Each LSN is a target for restore and read --at."""
+    """Show the commits of a topic, newest first. Each LSN is a target for restore and read --at."""
     name = with_branch(topic, branch)
     erasures = archive.upkeep.erasures(name)
     for stored in archive.history.commits(name):

@@ -88,11 +88,12 @@ def offload(
     drop_hot: Annotated[
         bool, About("Delete the hot copy now, after reading the remote one back, instead of after the lag.")
     ] = False,
-    dry_run: Annotated[bool, About("Only say what would be sent.")] = False,
+    dry_run: Annotated[bool, About("Only show how much would be sent.")] = False,
 ) -> Iterator[Offloaded | WouldSend | TopicFailed]:
-    """Send sealed segments to the remote, as one commit each run, and the deletes that came after them.
+    """Send sealed segments to the remote, one commit a run, and the deletes that came after them.
 
-    Repeat it after any failure: it goes on where it stopped. The unsealed tail stays; `seglog seal` makes it ready.
+    After a failure, repeat the command: it continues where it stopped. The unsealed tail stays, and `seglog seal` seals
+    it.
     """
     check(topic=topic, every=every)
     if topic is not None:
@@ -110,7 +111,7 @@ def offload(
 
 
 def pause(archive: Archive, topic: TopicName) -> Paused:
-    """Let the daemon leave a topic's offload alone, until `resume`. Offload by hand works as before."""
+    """Stop the daemon's offload of a topic until `resume`. `seglog offload` still works."""
     archive.upkeep.pause(topic, paused=True)
     return Paused(topic, is_paused=True)
 
@@ -122,7 +123,7 @@ def resume(archive: Archive, topic: TopicName) -> Paused:
 
 
 def retry(place: Directory, topic: TopicName) -> Retried:
-    """Let the daemon try a topic whose offload failed again now, instead of after its pause."""
+    """Let the daemon retry a failed offload of a topic now, instead of after its pause."""
     _ = place.archive  # without a remote there is no offload to try
     name = place.log.get_topic(topic).name
     place.host.retry(name)

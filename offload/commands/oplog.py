@@ -30,15 +30,15 @@ class Operation:
 
 
 def oplog(archive: Archive, limit: Annotated[int, About("At most so many.", least=1)] = 50) -> Iterator[Operation]:
-    """Show who changed which branch or tag, newest first. `undo` takes a change back by its number."""
+    """Show who changed which branch or tag, newest first. `undo` reverts a change by its number."""
     return map(_operation, islice(archive.history.operations(), limit))
 
 
 def undo(
     archive: Archive,
-    number: Annotated[int | None, About("Of the operation, as `oplog` shows it.", least=1)] = None,
+    number: Annotated[int | None, About("The number of the change in `oplog`.", least=1)] = None,
 ) -> Operation:
-    """Take back the last change of a branch or tag, or the one of that number. No record is changed by this.
+    """Revert the last change of a branch or tag, or the change with that number. No record changes.
 
     Each `undo` without a number goes one step further back.
     """

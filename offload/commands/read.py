@@ -49,11 +49,11 @@ def read(
     follow: Annotated[bool, About("Then wait for more, and write each record as it comes.")] = False,
     wait: Annotated[float | None, About("With --follow: end after so many seconds without one.", least=0)] = None,
 ) -> Iterator[RecordBatch]:
-    """Write records to standard output, a line each, byte for byte as they were appended.
+    """Write records to standard output, one line each, byte for byte.
 
-    Without --from it begins with the first record there is. Where retention took records of the range, a line on
-    standard error says which; with --json an object with gap_from and gap_to does.
-    With --json: one object a line, with seq, ts_ms, tag, node, and value (value_base64 if it is not UTF-8).
+    Without --from, the output begins with the first live record. If retention evicted records of the range, a line on
+    standard error names them. With --json, an object with gap_from and gap_to does.
+    With --json, a record is an object with seq, ts_ms, tag, node, and value (value_base64 if it is not UTF-8).
     Examples: seglog read orders --from 100 --limit 10; seglog read orders --at head~1
     """
     check(follow=follow, end=end, since=since, until=until, at=at)

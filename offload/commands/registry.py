@@ -1,7 +1,8 @@
 """The list of the commands on an open data directory. The daemon serves each of them.
 
-A new command is a function in a module of this package, and one line here. The types of the function tell the rest: the
-first parameter what the command works on, the other parameters the schema of a request, the return value the results.
+A new command is a function in a module of this package, and one line here. The types of the function tell the rest.
+The type of the first parameter is the part of the directory that the command works on. The types of the other
+parameters are the schema of a request. The type of the return value names the results.
 """
 
 from __future__ import annotations

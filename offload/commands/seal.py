@@ -23,7 +23,7 @@ class Sealed:
 
 
 def seal(log: Log, topic: TopicName) -> Sealed:
-    """Close the segment that is being written, so that everything appended so far can be offloaded."""
+    """Seal the newest segment, so that all records so far can be offloaded."""
     handle = log.get_topic(topic)
     handle.seal()
     segments = [segment for segment in handle.segments() if segment.sealed]

@@ -66,9 +66,9 @@ def status(
     topic: Annotated[str | None, About("One topic; all without it.")] = None,
     runs: Annotated[bool, About("Each offloaded run of segments, too.")] = False,
 ) -> Iterator[DirectoryShown | LocalTopic | TopicShown]:
-    """Show where each topic's records are: hot and cold ranges, what waits, what went wrong.
+    """Show the places of each topic's records: hot and cold ranges, waiting work, and errors.
 
-    Asks only this directory, never the remote or the warm store: it answers when the network does not.
+    The command asks only this directory, never the remote or the warm store, so it answers without a network.
     """
     log, archive = place.log, place.maybe_archive
     names = _names(place, topic)

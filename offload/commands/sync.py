@@ -86,34 +86,37 @@ class TakenOver:
 
 
 def push(archive: Archive, topic: TopicName) -> Pushed:
-    """Send what is sealed of a topic to its volume, and the deletes that came after it. The same as `offload`."""
+    """Send the sealed segments of a topic to its volume, and the deletes after them. The same as `offload`."""
     result = archive.offload(topic)
     return Pushed(_place(topic, archive.replication.sync_state(topic)), tuple(each.lsn for each in result.published))
 
 
 def pull(archive: Archive, topic: TopicName) -> Place:
-    """Look for commits of others, and keep them here. What readers see stays; `sync` moves them on.
+    """Fetch new commits of other writers, and keep them here. Readers see no change until `sync`.
 
-    A topic or branch that is only in the remote is followed from now on.
+    If a topic or branch is only in the remote, this directory follows it from now on.
     """
     return _place(topic, archive.replication.pull(topic))
 
 
 def fetch(archive: Archive, topic: TopicName) -> Place:
-    """As pull, and keep every commit that reading the newest state needs: `log` and `status` then need no remote."""
+    """Fetch new commits as `pull` does, and every commit that a read of the newest state needs.
+
+    `log` and `status` then need no remote.
+    """
     return _place(topic, archive.replication.fetch(topic))
 
 
 def sync(
     place: Directory,
     topic: TopicName,
-    follow: Annotated[bool, About("Then look again and again, until interrupted.")] = False,
+    follow: Annotated[bool, About("Then look again and again, until an interrupt.")] = False,
     interval: Annotated[float, About("With --follow: seconds between looks.", least=0.05)] = 5.0,
 ) -> Iterator[SyncedTopic]:
-    """Make this directory and the volume of a topic the same: take what is new there, or push what is sealed here.
+    """Make this directory and the volume of a topic equal: fetch new commits, or push sealed segments.
 
-    If both have changed, nothing is done, and `reset` says how to go on. A topic that is only in the remote is followed
-    from now on: a replica, which reads what others write.
+    If both have changed, `sync` changes nothing, and `reset` is the way out. If a topic is only in the remote, this
+    directory becomes a replica of it, which reads the records of other writers.
     """
     archive = place.archive
     yield _synced(archive, archive.replication.sync(topic))
@@ -132,14 +135,15 @@ def check_reset(*, as_branch: str | None, discard: bool, **_: object) -> None:
 def reset(
     archive: Archive,
     topic: TopicName,
-    as_branch: Annotated[str | None, About("Keep what is only here as this new branch.")] = None,
-    discard: Annotated[bool, About("Drop what is only here, for good.")] = False,
+    as_branch: Annotated[
+        str | None, About("Keep the records and deletes that are only here as this new branch.")
+    ] = None,
+    discard: Annotated[bool, About("Drop the records and deletes that are only here, for good.")] = False,
 ) -> TopicReset:
-    """Go back to what the volume has, and follow it: the way out after `DIVERGED` or `FENCED`.
+    """Return to the state of the volume, and follow it: the way out after `DIVERGED` or `FENCED`.
 
-    Without --as or --discard it is refused if this directory has records or deletes that no commit tells of.
-    The new branch is in this directory only until it is sealed and offloaded.
-    Example: seglog reset orders --as what-i-had
+    If only this directory has some records or deletes, `reset` needs --as or --discard. The new branch is in this
+    directory only, until it is sealed and offloaded. Example: seglog reset orders --as what-i-had
     """
     check_reset(as_branch=as_branch, discard=discard)
     result = archive.replication.reset(topic, as_branch=as_branch, discard=discard)
@@ -156,9 +160,10 @@ def reset(
 
 
 def takeover(archive: Archive, topic: TopicName) -> TakenOver:
-    """Become the writer of a topic: whoever writes it elsewhere is fenced, and offloads nothing of it any more.
+    """Become the writer of a topic. The former writer is fenced, and offloads nothing of the topic any more.
 
-    Records that the other one has not offloaded stay there; `seglog reset --as` there makes them a branch.
+    Records that the former writer has not offloaded stay in its directory. There, `seglog reset --as` makes them a
+    branch.
     """
     archive.replication.take_over(topic)
     status = archive.status.topic(topic)

@@ -49,7 +49,7 @@ def list_tags(archive: Archive, topic: Topic) -> Iterator[TagListed]:
 
 
 def delete(archive: Archive, topic: Topic, name: Annotated[str, About("The tag.")]) -> TagListed:
-    """Delete a tag. What it named goes when nothing else holds it; `seglog undo` brings the tag back before that."""
+    """Delete a tag. GC deletes its state if nothing else holds it; before that, `seglog undo` brings the tag back."""
     return _listed(topic, name, archive.tags.delete_tag(topic, name))
 
 

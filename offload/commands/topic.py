@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from offload.commands.directory import Directory
 from offload.commands.parameters import About
 from offload.commands.results import HIDDEN, MERGED
-from offload.commands.units import parse_bytes, parse_count, parse_duration_ms
+from offload.commands.topic_changes import attribute_changes, check_any, config_changes
 from offload.errors import BadParameter
 from seglog import Log, TopicConfig
 
@@ -140,16 +140,16 @@ def set_config(
     tail_interval: Annotated[str | None, About("Seal and offload the tail that often; never; default.")] = None,
     window: Annotated[str | None, About("Keep every past state that long, such as 30d; 0; default.")] = None,
 ) -> TopicConfigured:
-    """Change how a topic keeps its records, and when the daemon offloads it. What is not named stays as it is.
+    """Change how a topic keeps its records, and when the daemon offloads it. The other options keep their values.
 
-    Whole sealed segments go, so somewhat more than a cap is kept. With a remote nothing goes before it is offloaded and
-    read back. The remote hears of a window with the next offload.
+    Retention deletes whole sealed segments, so a topic keeps somewhat more than its cap. With a remote, it deletes a
+    segment only after the segment is offloaded and read back. The remote learns a new window with the next offload.
 
     Example: seglog topic set access --ttl 30d --cap-bytes 50GB
     """
-    changes = _changes(ttl, cap_records, cap_bytes, discard, durability)
-    triggers = _triggers(offload_after, offload_hot_bytes, tail_interval, window)
-    _check_any(changes, triggers)
+    changes = config_changes(ttl, cap_records, cap_bytes, discard, durability)
+    triggers = attribute_changes(offload_after, offload_hot_bytes, tail_interval, window)
+    check_any(changes, triggers)
     handle = place.log.get_topic(topic)
     attributes = {**handle.config.attributes, **triggers}
     changes["attributes"] = {key: text for key, text in attributes.items() if text is not None}
@@ -171,9 +171,9 @@ def check_set(
     window: str | None,
     **_: object,
 ) -> None:
-    _check_any(
-        _changes(ttl, cap_records, cap_bytes, discard, durability),
-        _triggers(offload_after, offload_hot_bytes, tail_interval, window),
+    check_any(
+        config_changes(ttl, cap_records, cap_bytes, discard, durability),
+        attribute_changes(offload_after, offload_hot_bytes, tail_interval, window),
     )
 
 
@@ -203,14 +203,15 @@ def delete(
     place: Directory,
     topic: Topic,
     yes: Annotated[bool, About("Do it.")] = False,
-    detach: Annotated[bool, About("If it has a history in the remote: take it from this directory only.")] = False,
-    discard: Annotated[bool, About("With --detach: drop what is not offloaded, for good.")] = False,
+    detach: Annotated[bool, About("If it has a history in the remote: delete it in this directory only.")] = False,
+    discard: Annotated[bool, About("With --detach: drop the records that are not offloaded, for good.")] = False,
 ) -> TopicDeleted | TopicGone:
-    """Delete a topic and all its records, for good, if nothing of it is in the remote.
+    """Delete a topic and all its records for good, if the remote has nothing of it.
 
-    With a history in the remote it is refused without --detach. That offloads what is left, reads all of it back, and
-    deletes the topic here only: `seglog sync TOPIC` follows it again, `seglog takeover TOPIC` writes it again, and a
-    branch can be deleted in the remote with `seglog branch delete`. A replica is only followed no more.
+    If the topic has a history in the remote, the command needs --detach. It then offloads the rest, reads all of it
+    back, and deletes the topic in this directory only. `seglog sync TOPIC` follows the topic again, and `seglog
+    takeover TOPIC` writes it again. `seglog branch delete` deletes a branch in the remote. A replica is no longer
+    followed.
     """
     check_delete(topic=topic, yes=yes, detach=detach, discard=discard)
     if place.maybe_archive is None:
@@ -227,57 +228,3 @@ def list_topics(log: Log) -> Iterator[TopicListed]:
     for name in log.topics():
         topic = log.topic(name)
         yield TopicListed(name, topic.head_seq, topic.hot_floor)
-
-
-def _check_any(*changes: Mapping[str, Any]) -> None:
-    if not any(changes):
-        raise BadParameter("say what to change: `seglog topic set --help` tells the options")
-
-
-def _changes(
-    ttl: str | None, cap_records: str | None, cap_bytes: str | None, discard: str | None, durability: str | None
-) -> dict[str, Any]:
-    """Return the new fields of the configuration. Raises `BadParameter`."""
-    changes: dict[str, Any] = {}
-    if ttl is not None:
-        changes["ttl_ms"] = parse_duration_ms(ttl)
-    if cap_records is not None:
-        changes["cap_records"] = parse_count(cap_records)
-    if cap_bytes is not None:
-        changes["cap_bytes"] = parse_bytes(cap_bytes)
-    if discard is not None:
-        changes["discard"] = discard
-    if durability is not None:
-        changes["durability"] = durability
-    return changes
-
-
-def _triggers(
-    offload_after: str | None, offload_hot_bytes: str | None, tail_interval: str | None, window: str | None
-) -> dict[str, str | None]:
-    """Return the new attributes. None removes an attribute: the setting holds again. Raises `BadParameter`."""
-    own = {"offload_after_s": offload_after, "offload_hot_bytes": offload_hot_bytes, "tail_interval_s": tail_interval}
-    triggers = {key: _trigger(key, text) for key, text in own.items() if text is not None}
-    return triggers if window is None else {**triggers, "pitr_window_s": _window(window)}
-
-
-def _trigger(key: str, text: str) -> str | None:
-    from offload.settings import NEVER, trigger_overrides
-
-    if text == "default":
-        return None
-    if text == NEVER:
-        return text
-    value = parse_bytes(text) if key.endswith("_bytes") else (parse_duration_ms(text) or 0) // 1000
-    trigger_overrides({key: str(value)})
-    return str(value)
-
-
-def _window(text: str) -> str | None:
-    """Return the window in seconds, as an attribute of the topic."""
-    if text in {"default", "0"}:
-        return None if text == "default" else text
-    ms = parse_duration_ms(text)
-    if ms is None:
-        raise BadParameter("--window takes a duration such as 12h or 30d, 0, or default")
-    return str(ms // 1000)

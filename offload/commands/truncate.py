@@ -38,9 +38,9 @@ def truncate(
 ) -> RecordsRemoved:
     """Remove the records from a seq on. Later appends use their seqs again.
 
-    If the remote has any of them, all of them are offloaded first, the truncation is a commit of its own, and
-    `seglog restore TOPIC --to head~1 --as NAME` brings the state before it back as a branch. For records that are only
-    here there is no way back. Example: seglog truncate orders --from 4711 --yes
+    If the remote has any of the records, the command first offloads all of them. The truncation is then a commit, and
+    `seglog restore TOPIC --to head~1 --as NAME` makes a branch of the state before it. If only this directory has the
+    records, there is no way back. Example: seglog truncate orders --from 4711 --yes
     """
     check(topic=topic, start=start, yes=yes)
     if place.maybe_archive is None:

@@ -32,9 +32,9 @@ def uploads(
     abort: Annotated[bool, About("Abort them: their parts are freed.")] = False,
     older_than: Annotated[str, About("Only those that began so long ago, such as 24h.")] = "24h",
 ) -> Iterator[UploadListed]:
-    """List the multipart uploads in the remote that no attempt here goes on with: crashed ones, which cost money.
+    """List the multipart uploads in the remote that no attempt here continues. Crashes leave them, and they cost money.
 
-    Another data directory may be uploading under the same prefix right now, hence the age.
+    Another data directory may be uploading under the same prefix right now, so only old uploads count.
     """
     for upload in archive.upkeep.orphan_uploads(parse_duration_ms(older_than) or 0):
         if abort:
