@@ -13,8 +13,9 @@ from pyroaring import BitMap
 from catalog.errors import NoSuchTag, NoSuchTopic, OutOfWindow
 from catalog.format.commit import Codec, ForkPoint, SegmentRef, SegmentView
 from catalog.format.gid import Sid, Vid
+from catalog.format.keys import Key, pins_prefix
+from catalog.format.small_objects import decode_pin
 from catalog.objects import LocalStore
-from catalog.refs.pin import Pins
 from catalog.refs.tag import Tags
 from catalog.volume import Volumes
 from offload.format.index import decode_head
@@ -125,13 +126,14 @@ def test_a_version_of_the_past_is_held_by_a_lease_and_the_newest_needs_none(tmp_
     archive = TopicArchive(url)
     archive.add([Sample(b"a")])
     archive.add([Sample(b"b")])
-    volumes = Volumes(LocalStore(tmp_path / "remote"))
+    store = LocalStore(tmp_path / "remote")
     pin(ReadOptions(url, "orders", "main", None))
     pin(ReadOptions(url, "orders", "main", 1, pin_seconds=0))
-    assert Pins(volumes).list() == []
+    assert list(store.list(pins_prefix())) == []
     point = pin(ReadOptions(url, "orders", "main", 1))
-    [held] = Pins(volumes).list()
-    assert (held.pin.point, held.pin.holder.startswith("spark on ")) == (point, True)
+    [key] = store.list(pins_prefix())
+    held = decode_pin(store.get(Key(key)), key)
+    assert (held.point, held.holder.startswith("spark on ")) == (point, True)
 
 
 def test_a_tag_is_a_version(tmp_path: Path):

@@ -334,7 +334,7 @@ def test_closing_ends_a_worker_that_works_and_one_that_waits(
         assert not is_there(busy)
     pool.close()
     assert not is_there(idle)
-    with pytest.raises(WorkerDied, match="not there"):
+    with pytest.raises(WorkerDied, match="does not run"):
         send(pool, shipment(topic), topic)
 
 
