@@ -50,7 +50,7 @@ __all__ = [
     "Span",
     "Target",
     "Time",
-    "no_time_is_asked",
+    "no_time_lookup",
     "parse_target",
     "resolve",
     "span",
@@ -72,7 +72,7 @@ Called only if the segment has records on both sides of that time.
 """
 
 
-def no_time_is_asked(vid: Vid, segment: SegmentRef, ts_ms: int) -> int:
+def no_time_lookup(vid: Vid, segment: SegmentRef, ts_ms: int) -> int:
     """Raise an error. This is the `LastSeqAt` for targets that are no times."""
     raise AssertionError(f"a target that is no time needs no record's time ({vid}, {segment}, {ts_ms})")
 

@@ -336,7 +336,7 @@ class Log(Owned):
             return
         self._engine.check_apart()
         self._reclaimer.check_apart()
-        with self._closing.once:
+        with self._closing.exclusive:
             if not self._engine.is_closed:
                 self._close_once(self._lock, self._reclaimer, then)
 
@@ -352,7 +352,7 @@ class Log(Owned):
                 uninterrupted(lambda: self._end_work(reclaimer))
             if not self._engine.committer.is_poisoned:
                 checkpoint(self._engine)
-                self._engine.wals.give_back()
+                self._engine.wals.release_space()
             self._close_engine()
             then()
         finally:

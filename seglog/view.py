@@ -41,7 +41,7 @@ from seglog.errors import FileCorrupt, ViewOutdated
 from seglog.files.clock import Clock
 from seglog.files.port import Files
 from seglog.files.read_only import ReadOnlyFiles
-from seglog.maintenance.housekeeping import tell_unknown
+from seglog.maintenance.housekeeping import log_unknown_front
 from seglog.segments.segment import SegmentFiles, SegmentInfo
 from seglog.startup.opening import engine_of
 from seglog.startup.recovery import recover
@@ -75,7 +75,7 @@ def look(files: Files, layout: Layout, clock: Clock, settings: LogSettings, warm
         said = str({topic: str(why) for topic, why in unknown.items()})
         if not unknown or said == before:
             for topic, why in unknown.items():
-                tell_unknown(topic, why)
+                log_unknown_front(topic, why)
             return engine
         before = said
     raise ViewOutdated(layout.root)
@@ -91,7 +91,9 @@ def _look_once(
 ) -> Engine:
     """Look once. If the first live record of a topic is not found, add the topic to `unknown`, with the reason."""
     found = recover(files, layout)
-    return engine_of(files, layout, clock, settings, found, warm_stores, is_read_only=True, tell=unknown.__setitem__)
+    return engine_of(
+        files, layout, clock, settings, found, warm_stores, is_read_only=True, on_unknown=unknown.__setitem__
+    )
 
 
 def guarded(engine: Engine, state: TopicState, items: Iterator[T]) -> Iterator[T]:

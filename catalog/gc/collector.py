@@ -149,8 +149,8 @@ class Collector:
         marker = self._marker(now_ms)
         marker.mark()
         for key in marker.roots.unknown_keys:
-            report.tell_unknown(key)
-        waiting = plans(self._store, report.tell_unknown)
+            report.add_unknown_key(key)
+        waiting = plans(self._store, report.add_unknown_key)
         if not dry_run:
             self._take_back(marker, now_ms)
             waiting = self._carry_out(waiting, marker, report, now_ms)

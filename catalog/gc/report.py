@@ -73,7 +73,7 @@ class GcReport:
     refused: list[str] = field(default_factory=list[str])
     damaged_plans: list[str] = field(default_factory=list[str])
 
-    def tell_unknown(self, key: str) -> None:
+    def add_unknown_key(self, key: str) -> None:
         """Add an unknown key (GC-5), up to the first 100."""
         if len(self.unknown_keys) < _UNKNOWN_KEYS:
             self.unknown_keys.append(key)

@@ -183,7 +183,7 @@ class Sweep:
 
     def _tell(self, key: str) -> bool:
         """Report an unknown key (GC-5). Return True: the key stays."""
-        self._report.tell_unknown(key)
+        self._report.add_unknown_key(key)
         return True
 
     def _of(self, kept: Kept) -> Garbage:

@@ -28,7 +28,7 @@ from typing import Protocol, runtime_checkable
 from catalog.format.checksum import Checksum, SizedChecksum, joined
 from catalog.format.keys import Key
 
-__all__ = ["ObjectInfo", "ObjectStore", "PartTag", "TellsTime", "WithETag", "whole_of"]
+__all__ = ["ObjectInfo", "ObjectStore", "PartTag", "TellsTime", "WithETag", "checksum_of_parts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class WithETag:
     etag: str
 
 
-def whole_of(parts: Sequence[PartTag]) -> SizedChecksum | None:
+def checksum_of_parts(parts: Sequence[PartTag]) -> SizedChecksum | None:
     """Return the checksum and size that the object of `parts`, in order, must have.
 
     Return None if there are no parts, or a part carries no checksum.
@@ -167,7 +167,7 @@ class ObjectStore(Protocol):
         ...
 
     def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
-        """Make the object of `parts`, in order, and compare it with `whole_of` them.
+        """Make the object of `parts`, in order, and compare it with `checksum_of_parts` of them.
 
         Send one request, without any retry.
 

@@ -36,7 +36,7 @@ from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore, WithETag
 from catalog.objects.put_once import TRIES, backoff_s
 
-__all__ = ["ROUNDS", "change", "change_from", "look"]
+__all__ = ["ROUNDS", "change", "change_from", "read_current"]
 
 ROUNDS = 20
 _REFUSALS = (Unavailable, NoSuchBucket)
@@ -53,7 +53,7 @@ def change(
     Raise `OutcomeUnknown` if the outcome cannot be found out. Raise `KeyChanged` if other writers were faster in every
     round. If the change was certainly not written, raise the error of `make` or of the store.
     """
-    return change_from(store, key, look(store, key), make, pause)
+    return change_from(store, key, read_current(store, key), make, pause)
 
 
 def change_from(
@@ -101,7 +101,7 @@ def _send(
         else:
             return WithETag(made, "")
         try:
-            found = look(store, key)
+            found = read_current(store, key)
         except _REFUSALS as trouble:
             raise OutcomeUnknown(key, f"{doubt}; reading it back: {trouble}") from trouble
         if not _is_same(found, before):
@@ -112,7 +112,7 @@ def _send(
     raise OutcomeUnknown(key, f"{doubt}; it was as before after each of {TRIES} tries")
 
 
-def look(store: ObjectStore, key: Key) -> WithETag | None:
+def read_current(store: ObjectStore, key: Key) -> WithETag | None:
     """Return the object under `key`; None if it is absent."""
     try:
         return store.get_with_etag(key)

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from catalog.errors import InvalidObject, KeyChanged, KeyTaken, NoSuchObject
 from catalog.format.checksum import Checksum
-from catalog.objects.base import whole_of
+from catalog.objects.base import checksum_of_parts
 from catalog.objects.check import METADATA, Check, NotKept, Place, absent, expect, permitted, proves, race, refused
 
 __all__ = ["CHECKS"]
@@ -249,7 +249,7 @@ def _wrong_part(place: Place) -> None:
 def _wrong_whole(place: Place) -> None:
     store, key = place.store, place.key("a")
     upload_id, parts = place.upload(key, _PART, b"tail")
-    if whole_of(parts) is None or (sent := parts[1].checksum) is None:
+    if checksum_of_parts(parts) is None or (sent := parts[1].checksum) is None:
         raise NotKept("it keeps no checksums")
     wrong = replace(parts[1], checksum=replace(sent, value=sent.value ^ 1))
     refused("a wrong whole", InvalidObject, store.complete_upload, key, upload_id, [parts[0], wrong])

@@ -54,7 +54,7 @@ from catalog.errors import (
 )
 from catalog.format.checksum import Checksum
 from catalog.format.keys import Key, check_key, check_prefix
-from catalog.objects.base import ObjectInfo, PartTag, WithETag, whole_of
+from catalog.objects.base import ObjectInfo, PartTag, WithETag, checksum_of_parts
 from catalog.objects.local_files import ABSENT, KIND, join, remove, sync_dir, walk, write_all
 
 __all__ = ["LocalStore"]
@@ -184,7 +184,7 @@ class LocalStore:
             directory, metadata = self._upload(key, upload_id)
             with self._temporary(b"") as temporary:
                 checksum = join([(part.number, directory / _part_name(part)) for part in parts], temporary, key)
-                whole = whole_of(parts)
+                whole = checksum_of_parts(parts)
                 if whole is not None and whole.checksum != checksum:
                     raise InvalidObject(key, "its joined parts differ from the bytes that were sent")
                 self._make_durable_dir(target.parent)

@@ -13,7 +13,7 @@ import xxhash
 from catalog.errors import InvalidObject, KeyChanged, KeyTaken, NoSuchObject
 from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key, check_key, check_prefix
-from catalog.objects.base import ObjectInfo, PartTag, WithETag, whole_of
+from catalog.objects.base import ObjectInfo, PartTag, WithETag, checksum_of_parts
 
 __all__ = ["MemoryStore"]
 
@@ -161,7 +161,7 @@ class MemoryStore:
                 if part.number not in upload.parts or _etag(upload.parts[part.number]) != part.etag:
                     raise InvalidObject(key, f"part {part.number} of its upload is not the one that was sent")
             body = b"".join(upload.parts[part.number] for part in parts)
-            whole = whole_of(parts)
+            whole = checksum_of_parts(parts)
             checksum = _checksum(body)
             if whole is not None and whole.checksum != checksum:
                 raise InvalidObject(key, "its joined parts differ from the bytes that were sent")

@@ -60,7 +60,7 @@ from catalog.errors import (
 )
 from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key, check_key, check_prefix
-from catalog.objects.base import ObjectInfo, PartTag, WithETag, whole_of
+from catalog.objects.base import ObjectInfo, PartTag, WithETag, checksum_of_parts
 from catalog.objects.s3_client import is_aws, new_session, open_client
 from catalog.objects.s3_reads import ObstoreReads, OtherRegion, Refusal
 from catalog.objects.s3_writes import (
@@ -251,7 +251,7 @@ class S3Store:
         return PartTag(number, answer["ETag"], len(body), checksum)
 
     def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
-        whole = whole_of(parts) if self._schemes.in_use("upload").is_whole else None
+        whole = checksum_of_parts(parts) if self._schemes.in_use("upload").is_whole else None
         named = [_named(part) for part in parts]
         with self._one_try(key):
             answer = self._once.complete_multipart_upload(

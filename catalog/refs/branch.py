@@ -117,7 +117,7 @@ class Branches:
     @checked
     def resolve(self, topic: str, branch: str = MAIN) -> Vid:
         """Return the branch's volume. Raises `NoSuchTopic`, or `NoSuchBranch` if the topic has other branches."""
-        ref = self._refs.look(ref_key(topic, branch)).alive
+        ref = self._refs.read_current(ref_key(topic, branch)).alive
         if ref is None:
             raise self._unknown(topic, branch)
         return ref.vid
@@ -161,7 +161,7 @@ class Branches:
         `OutOfWindow` if its state is not kept any more. Raises `VolumeCollected` if the call took longer than GC's
         grace.
         """
-        found = self._refs.look(ref_key(topic, branch))
+        found = self._refs.read_current(ref_key(topic, branch))
         if found.alive is not None and keep_open(self._store, found.alive.vid):
             if branch != MAIN or parent is not None:
                 raise BranchExists(topic, branch)
@@ -192,7 +192,7 @@ class Branches:
         if branch == MAIN:
             raise UnnamableBranch(topic, "be deleted")
         key = ref_key(topic, branch)
-        found = self._refs.look(key)
+        found = self._refs.read_current(key)
         if found.alive is None:
             raise self._unknown(topic, branch)
         # Read the control first: after the change GC may delete the volume at any time.
@@ -238,7 +238,7 @@ class Branches:
         if MAIN in {branch, new}:
             raise UnnamableBranch(topic, "be renamed" if branch == MAIN else "be the new name of a branch")
         old_key, new_key = ref_key(topic, branch), ref_key(topic, new)
-        old, there = self._refs.look(old_key), self._refs.look(new_key)
+        old, there = self._refs.read_current(old_key), self._refs.read_current(new_key)
         if old.alive is None:
             raise self._unknown(topic, branch)
         if branch == new:
@@ -279,7 +279,7 @@ class Branches:
         """
         planned: list[Planned[Ref]] = []
         for change in changes:
-            key, found = Key(change.subject), self._refs.look(Key(change.subject))
+            key, found = Key(change.subject), self._refs.read_current(Key(change.subject))
             value = None if change.value is None else decode_ref(change.value, key)
             former = None if change.former is None else decode_ref(change.former, key)
             body = None if found.tagged is None else found.tagged.body
@@ -352,7 +352,7 @@ class Branches:
     ) -> Ref:
         """Change a name. The volume of the new value may have no name (BRANCH-3) or another name (BRANCH-7)."""
         key = ref_key(topic, branch)
-        found = self._refs.look(key)
+        found = self._refs.read_current(key)
         wanted = make(found.value)
         if wanted is not None and wanted.deleted_at_ms is None:
             check_only_name(self._store, self._looks, key, wanted.vid)
@@ -391,7 +391,7 @@ class Branches:
             raise
 
     def _looks(self, keys: Sequence[Key]) -> list[Found[Ref]]:
-        return self._each(keys, self._refs.look)
+        return self._each(keys, self._refs.read_current)
 
     def _unknown(self, topic: str, branch: str) -> Missing:
         if first_valid_key(self._store, refs_prefix(topic), named_by):
@@ -405,7 +405,7 @@ class Branches:
         return found
 
     def _branch(self, topic: str, branch: str) -> Branch | None:
-        ref = self._refs.look(ref_key(topic, branch)).value
+        ref = self._refs.read_current(ref_key(topic, branch)).value
         if ref is None:
             return None
         try:

@@ -15,7 +15,7 @@ from catalog.errors import KeyChanged, OutOfWindow, VolumeHasName
 from catalog.format.control import NameChange, Ref, Tag
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore, WithETag
-from catalog.objects.change import change_from, look
+from catalog.objects.change import change_from, read_current
 from catalog.refs.oplog import Oplog
 
 __all__ = ["Found", "Planned", "RefStore", "is_same"]
@@ -59,8 +59,8 @@ class RefStore(Generic[T]):
         self._encode: Callable[[T], bytes] = encode
         self._decode: Callable[[bytes, str], T] = decode
 
-    def look(self, key: Key) -> Found[T]:
-        tagged = look(self._store, key)
+    def read_current(self, key: Key) -> Found[T]:
+        tagged = read_current(self._store, key)
         return Found(tagged, None if tagged is None else self._decode(tagged.body, key))
 
     def change(
@@ -79,7 +79,7 @@ class RefStore(Generic[T]):
         changes. `found` is an earlier look at the name. Raises the errors of `make` and of the store, and `KeyChanged`
         for a lost race.
         """
-        found = self.look(key) if found is None else found
+        found = self.read_current(key) if found is None else found
         before = None if found.tagged is None else found.tagged.body
         wanted = self._changed(found.value, make)
         if wanted is not None:

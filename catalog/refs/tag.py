@@ -44,7 +44,7 @@ class Tags:
         Raises `TagExists`, and `OutOfWindow` if the point is not kept any more.
         """
         key = tag_key(topic, name)
-        found = self._tags.look(key)
+        found = self._tags.read_current(key)
         if found.alive is not None:
             raise TagExists(topic, name)
 
@@ -58,7 +58,7 @@ class Tags:
     @checked
     def get(self, topic: str, name: str) -> Tag:
         """Return the tag. Raises `NoSuchTag`."""
-        tag = self._tags.look(tag_key(topic, name)).alive
+        tag = self._tags.read_current(tag_key(topic, name)).alive
         if tag is None:
             raise NoSuchTag(topic, name)
         return tag
@@ -77,7 +77,7 @@ class Tags:
         GC deletes the state if nothing else holds it. Raises `NoSuchTag`.
         """
         key = tag_key(topic, name)
-        found = self._tags.look(key)
+        found = self._tags.read_current(key)
         if found.alive is None:
             raise NoSuchTag(topic, name)
         self._delete("tag delete", key, found, now_ms=now_ms)
@@ -88,7 +88,7 @@ class Tags:
 
         Raises `KeyChanged`, and `OutOfWindow` if the state of `former` is not kept any more.
         """
-        found = self._tags.look(key)
+        found = self._tags.read_current(key)
         if not is_same(found.value, value):
             raise KeyChanged(key)
         if former is None or former.deleted_at_ms is not None:
@@ -117,7 +117,7 @@ class Tags:
         try:
             check_kept(self._volumes, point)
         except OutOfWindow:
-            found = self._tags.look(key)
+            found = self._tags.read_current(key)
             if found.value == tag:
                 self._delete("tag delete", key, found, now_ms=now_ms)
             raise

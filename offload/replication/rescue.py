@@ -25,7 +25,7 @@ from itertools import groupby
 from catalog import ForkPoint, Handle, Seq, Vid, resolve
 from catalog.errors import BranchExists
 from catalog.history import retry_if_collected
-from catalog.timeline import no_time_is_asked
+from catalog.timeline import no_time_lookup
 from offload.context import ArchiveContext
 from offload.format.topic_config import RESCUED_FROM, shared_attributes
 from offload.handles import split_name
@@ -77,7 +77,7 @@ class Rescue:
             return None
         return retry_if_collected(
             lambda: self._volumes.history(handle.vid, handle.lsn),
-            lambda history: resolve(Seq(common_seq), history, no_time_is_asked),
+            lambda history: resolve(Seq(common_seq), history, no_time_lookup),
         )
 
     def _branch(self, handle: Handle, topic: Topic, branch: str, point: ForkPoint | None, common_seq: int) -> Topic:

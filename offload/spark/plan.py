@@ -24,7 +24,7 @@ from catalog.history import retry_if_collected
 from catalog.refs.branch import Branches
 from catalog.refs.pin import Pins
 from catalog.refs.tag import Tags
-from catalog.timeline import Lsn, no_time_is_asked, resolve
+from catalog.timeline import Lsn, no_time_lookup, resolve
 from catalog.volume import Volumes
 from offload.format.block import ChunkRef
 from offload.format.metadata import SegmentIndex
@@ -82,7 +82,7 @@ def pin(options: ReadOptions) -> ForkPoint:
             return ForkPoint(vid, volumes.newest_lsn(vid))
         wanted = Lsn(options.version)
         point = retry_if_collected(
-            lambda: volumes.history(vid), lambda history: resolve(wanted, history, no_time_is_asked)
+            lambda: volumes.history(vid), lambda history: resolve(wanted, history, no_time_lookup)
         )
         if options.pin_seconds:
             _hold(volumes, point, options.pin_seconds)

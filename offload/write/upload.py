@@ -18,7 +18,7 @@ from types import TracebackType
 
 from catalog.errors import NoSuchObject, OutcomeUnknown
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectStore, PartTag, whole_of
+from catalog.objects.base import ObjectStore, PartTag, checksum_of_parts
 
 __all__ = ["BlockUpload"]
 
@@ -105,7 +105,7 @@ class BlockUpload:
             found = self._store.head(self._key)
         except NoSuchObject:
             return False
-        whole = whole_of(parts)
+        whole = checksum_of_parts(parts)
         if whole is None or found.checksum is None or found.checksum.kind is not whole.checksum.kind:
             return found.size == self._length
         return found.size == self._length and found.checksum == whole.checksum

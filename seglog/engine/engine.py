@@ -14,7 +14,7 @@ from seglog.errors import LogClosed, NoSuchTopic, ReadOnly
 from seglog.files.clock import Clock
 from seglog.files.clock_watch import ClockWatch
 from seglog.files.port import Files
-from seglog.process.own_lock import Reentrant, new_lock, once, owned, taken
+from seglog.process.own_lock import Reentrant, exclusive, new_lock, owned, try_lock
 from seglog.process.ownership import Owned
 from seglog.segments.cache import SegmentCache
 from seglog.segments.segment import SegmentInfo, SegmentReader
@@ -99,9 +99,9 @@ class Engine(Owned):
 
         Raises `CalledWithin` if this thread holds one of the three.
         """
-        once(self._checkpoint_lock)
+        exclusive(self._checkpoint_lock)
         self.committer.check_apart()
-        return once(self._retention_lock)
+        return exclusive(self._retention_lock)
 
     @property
     def checkpoint_lock(self) -> Reentrant:
@@ -110,18 +110,18 @@ class Engine(Owned):
         Raises `CalledWithin` if this thread holds one of the two.
         """
         self.committer.check_apart()
-        return once(self._checkpoint_lock)
+        return exclusive(self._checkpoint_lock)
 
     def takes_checkpoint_lock(self) -> bool:
         """Take the checkpoint lock if it is free, and return whether it was. `leave_checkpoint` releases it."""
-        return taken(self._checkpoint_lock)
+        return try_lock(self._checkpoint_lock)
 
     def takes_retention_lock(self) -> bool:
         """Take the retention lock if it is free, and return whether it was. `leave_retention` releases it.
 
         A thread that holds the checkpoint lock does not get it, because the retention lock comes first in the order.
         """
-        return not owned(self._checkpoint_lock) and taken(self._retention_lock)
+        return not owned(self._checkpoint_lock) and try_lock(self._retention_lock)
 
     def leave_checkpoint(self) -> None:
         self._checkpoint_lock.release()
@@ -131,7 +131,7 @@ class Engine(Owned):
 
     def check_apart(self) -> None:
         """Raise `CalledWithin` if this thread is within another call. Call this before closing the log."""
-        once(self.retention_lock)
+        exclusive(self.retention_lock)
         for upkeep in (self.upkeep, self.syncer, self.relocator, self.reclaim):
             if isinstance(upkeep, Background):
                 upkeep.check_apart()

@@ -52,7 +52,7 @@ class Background(Owned):
         self._work = work
         # `with` takes this lock itself: an interrupt in the condition's own `__enter__` would leave it locked for ever.
         self._lock = OwnLock()
-        self._changed = threading.Condition(cast("Any", self._lock.once))
+        self._changed = threading.Condition(cast("Any", self._lock.exclusive))
         self._has_work = False
         self._due_s: float | None = None
         self._is_closed = False
@@ -62,7 +62,7 @@ class Background(Owned):
     def wake(self) -> None:
         if self._lock.is_mine:
             return  # this thread is within another `wake`, or just looks for work: the next `wake` runs it
-        with self._lock.once:
+        with self._lock.exclusive:
             if self._has_work or self._is_closed:
                 return
             self._stir()
@@ -71,7 +71,7 @@ class Background(Owned):
     def wake_later(self, delay_s: float) -> None:
         if self._lock.is_mine:
             return
-        with self._lock.once:
+        with self._lock.exclusive:
             if self._has_work or self._is_closed or self._due_s is not None:
                 return
             due_s = time.monotonic() + delay_s
@@ -84,7 +84,7 @@ class Background(Owned):
             raise CalledWithin
 
     def close(self, patience_s: float | None = None) -> bool:
-        with self._lock.once:
+        with self._lock.exclusive:
             self._is_closed = True
             self._changed.notify()
         # Not `Thread.join`: after an interrupt, a second `join` returns although the thread still runs.
@@ -115,7 +115,7 @@ class Background(Owned):
 
     def _has_work_now(self) -> bool:
         """Wait until there is work. Return False if the log closes."""
-        with self._lock.once:
+        with self._lock.exclusive:
             while not self._is_closed and (wait_s := self._wait_s()) != 0:
                 self._changed.wait(wait_s)
             self._has_work, self._due_s = False, None

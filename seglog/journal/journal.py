@@ -102,7 +102,7 @@ class Journal(Owned):
     @property
     def sections(self) -> list[int]:
         """The numbers of the sections, ascending."""
-        with self._lock.once:
+        with self._lock.exclusive:
             return sorted(self._sections)
 
     @checked
@@ -144,7 +144,7 @@ class Journal(Owned):
 
         The removal is durable on return. After an error, repeat the call. Raises `DiskFull` and `TooManyOpenFiles`.
         """
-        with self._lock.once:
+        with self._lock.exclusive:
             self._check_open()
             if min_section > self._min_section:
                 self._is_marked = self._mark_floor(min_section)
@@ -174,7 +174,7 @@ class Journal(Owned):
         Raises `NoSuchItem` and `InvalidArgument` at once. Raises `FileCorrupt` at the damage, after the section's items
         before it. Other sections can be replayed without that section.
         """
-        with self._lock.once:
+        with self._lock.exclusive:
             self._check_open()
             wanted = sorted(self._sections) if sections is None else list(sections)
             for number in wanted:
@@ -187,7 +187,7 @@ class Journal(Owned):
         """Sync every section and release the journal, also if an error is raised. Idempotent."""
         if is_foreign(self):
             return
-        with self._lock.once:
+        with self._lock.exclusive:
             if self._is_closed:
                 return
             for section in self._sections.values():
@@ -275,13 +275,13 @@ class Journal(Owned):
         self._remove_pruned()
 
     def _find(self, number: int) -> Section | None:
-        with self._lock.once:
+        with self._lock.exclusive:
             self._check_open()
             return self._sections.get(number)
 
     def _section_for(self, number: int) -> Section:
         """Return the section, for an append. If it does not exist, create it."""
-        with self._lock.once:
+        with self._lock.exclusive:
             self._check_open()
             if number < self._min_section:
                 raise SectionPruned(number, self._min_section)

@@ -126,7 +126,7 @@ class Section(Owned):
         """
         if len(data) > ITEM_MAX_BYTES:
             raise ItemTooLarge(len(data), ITEM_MAX_BYTES)
-        with self._lock.once:
+        with self._lock.exclusive:
             self._check_sound()
             offset = self.end // UNIT_BYTES
             if offset > OFFSET_MAX:
@@ -142,13 +142,13 @@ class Section(Owned):
 
     def sync(self) -> None:
         """Make all appended items durable. Raises `WriterPoisoned`."""
-        with self._lock.once:
+        with self._lock.exclusive:
             self._check_sound()
             self._sync()
 
     def close(self) -> None:
         """Make all appended items durable, and their sync mark too."""
-        with self._lock.once:
+        with self._lock.exclusive:
             if self._poison is not None:
                 return
             self._sync()

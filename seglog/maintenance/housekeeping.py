@@ -79,10 +79,10 @@ def advance_front(engine: Engine, state: TopicState, *, may_ask_store: bool = Fa
     """
     error = _advanced(engine, state, may_ask_store=may_ask_store)
     if error is not None:
-        tell_unknown(state.name, error)
+        log_unknown_front(state.name, error)
 
 
-def tell_unknown(topic: str, error: Exception) -> None:
+def log_unknown_front(topic: str, error: Exception) -> None:
     _logger.warning("%s: what the first live record is stays unknown: %s", topic, error)
 
 
@@ -111,17 +111,17 @@ def expect_flags(engine: Engine) -> None:
             engine.segments.expect_flags(state.topic_id, MergedDeletes(state.pending))
 
 
-def find_fronts(engine: Engine, tell: Callable[[str, Exception], None]) -> None:
+def find_fronts(engine: Engine, on_unknown: Callable[[str, Exception], None]) -> None:
     """Find the first live record of each topic after recovery. A crash may have kept its seq out of the manifest.
 
     Every opening of the same disk finds the same record. A topic without a delete needs no search. For another topic,
     the search reads the first record, and later ones only if the first is dead. If the front of a topic stays unknown,
-    `tell` gets its name and the error.
+    `on_unknown` gets its name and the error.
     """
     for state in list(engine.topics.values()):
         error = _advanced(engine, state, may_ask_store=False) if state.next_op > 1 else None
         if error is not None:
-            tell(state.name, error)
+            on_unknown(state.name, error)
 
 
 def _first_near(engine: Engine, state: TopicState, first: int, last: int) -> int | None:

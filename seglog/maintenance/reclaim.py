@@ -60,7 +60,7 @@ class Reclaimer(Owned):
 
     def join(self) -> None:
         """Wait, after `stop`, until no copy runs."""
-        with self._lock.once:
+        with self._lock.exclusive:
             pass
 
     def run(self) -> None:
@@ -79,7 +79,7 @@ class Reclaimer(Owned):
 
     def _run(self, pace: Callable[[int], None]) -> None:
         """Rewrite each candidate. A failure is logged, and the segment stays unchanged."""
-        with self._lock.once:
+        with self._lock.exclusive:
             for state, info in self._candidates():
                 if self._stopping.is_set():
                     raise _Stopped

@@ -19,7 +19,7 @@ from typing import Protocol, cast
 
 from seglog.errors import CalledWithin
 
-__all__ = ["OwnLock", "Reentrant", "new_lock", "once", "owned", "taken"]
+__all__ = ["OwnLock", "Reentrant", "exclusive", "new_lock", "owned", "try_lock"]
 
 
 class Reentrant(Protocol):
@@ -41,20 +41,20 @@ def owned(lock: Reentrant) -> bool:
     return lock._is_owned()  # noqa: SLF001 - threading.Condition calls it too
 
 
-def once(lock: Reentrant) -> Reentrant:
+def exclusive(lock: Reentrant) -> Reentrant:
     """Return the lock, for `with`. Raise `CalledWithin` if this thread holds it already."""
     if owned(lock):
         raise CalledWithin
     return lock
 
 
-def taken(lock: Reentrant) -> bool:
+def try_lock(lock: Reentrant) -> bool:
     """Take the lock if it is free, and return whether it was free."""
     return not owned(lock) and lock.acquire(blocking=False)
 
 
 class OwnLock:
-    """A lock that its holder cannot take twice: `with own.once:` takes it, or raises `CalledWithin`."""
+    """A lock that its holder cannot take twice: `with own.exclusive:` takes it, or raises `CalledWithin`."""
 
     __slots__ = ("_lock",)
 
@@ -66,5 +66,5 @@ class OwnLock:
         return owned(self._lock)
 
     @property
-    def once(self) -> Reentrant:
-        return once(self._lock)
+    def exclusive(self) -> Reentrant:
+        return exclusive(self._lock)

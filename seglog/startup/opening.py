@@ -8,7 +8,7 @@ from seglog.engine.engine import Engine
 from seglog.engine.state import check_all_hot
 from seglog.files.clock import Clock
 from seglog.files.port import Files
-from seglog.maintenance.housekeeping import expect_flags, find_fronts, tell_unknown
+from seglog.maintenance.housekeeping import expect_flags, find_fronts, log_unknown_front
 from seglog.segments.cache import SegmentCache
 from seglog.startup.recovery import Recovered
 from seglog.tiers.warm_stores import WarmStores
@@ -28,12 +28,12 @@ def engine_of(
     warm_stores: WarmStores | None,
     *,
     is_read_only: bool = False,
-    tell: Callable[[str, Exception], None] = tell_unknown,
+    on_unknown: Callable[[str, Exception], None] = log_unknown_front,
 ) -> Engine:
     """Make the engine from the result of recovery.
 
     Before any checkpoint, find each topic's first live record, and tell the cache which flags to expect.
-    `tell` gets the name of each topic whose first live record stays unknown, and the error.
+    `on_unknown` gets the name of each topic whose first live record stays unknown, and the error.
     Raises `WarmStoreRequired`, `FileCorrupt`.
     """
     if warm_stores is None:
@@ -60,5 +60,5 @@ def engine_of(
         state.changed = engine.changed
         state.touch()
     expect_flags(engine)
-    find_fronts(engine, tell)
+    find_fronts(engine, on_unknown)
     return engine

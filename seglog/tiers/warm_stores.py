@@ -201,18 +201,18 @@ class WarmStores:
         later claim succeeds.
         """
         for directory in list(self._directories.values()):
-            with _logged(), self._claims.once:
+            with _logged(), self._claims.exclusive:
                 directory.claim(self.is_ours)
 
     def release(self) -> None:
         """Release the LOCK of each directory."""
-        with self._claims.once:
+        with self._claims.exclusive:
             for directory in self._directories.values():
                 directory.release()
 
     def give_up(self) -> None:
         """Give up all directories: the log is gone, and another one may take them."""
-        with self._claims.once:
+        with self._claims.exclusive:
             for directory in self._directories.values():
                 directory.give_up()
 
@@ -223,7 +223,7 @@ class WarmStores:
         """
         if self._is_claimed or self._data is None:
             return
-        with self._claims.once:
+        with self._claims.exclusive:
             if isinstance(self._make, OwnedStores):
                 self._make.claim(log_id(files, self._data), str(self._data.root), self.is_ours)
             self._is_claimed = True
@@ -238,7 +238,7 @@ class WarmStores:
         self._claim_stores(files)
         if directory is not None:
             directory.check_apart(topic_id)
-            with self._claims.once:
+            with self._claims.exclusive:
                 is_there = directory.claim(self.is_ours)
             if not is_there:
                 raise FileNotFoundError(errno.ENOENT, "the directory does not exist", str(directory.root))

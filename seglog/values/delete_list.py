@@ -69,7 +69,7 @@ class DeleteList:
         return self._reach
 
     def _merge(self) -> None:
-        with self._lock.once:
+        with self._lock.exclusive:
             if self._reach is NO_DELETES:
                 self._reach = MergedDeletes()
             while self._merged < len(self._ops):

@@ -85,9 +85,9 @@ class Wals:
         for wal, end in zip(self.each, ends, strict=True):
             wal.remove_below(end.file)
 
-    def give_back(self) -> None:
+    def release_space(self) -> None:
         for wal in self.each:
-            wal.give_back()
+            wal.release_space()
 
     def forget(self) -> None:
         for wal in self.each:

@@ -166,7 +166,7 @@ class Wal(Owned):
                 self._unlink_if_there(self._folder.wal_file(old))
                 del self._sizes[old], self._open[old]
 
-    def give_back(self) -> None:
+    def release_space(self) -> None:
         """Give reserved and unused space back to the file system. The caller has synced, and writes no more."""
         if self._reserved > self._offset:
             self._open[self._number].truncate(self._offset)

@@ -186,7 +186,7 @@ def parts_of(queue: Any) -> list[Any]:
 
 def lock_of(journal: Journal) -> Reentrant:
     """Return the lock that calls of a journal take. A test holds it while the process forks."""
-    return journal._lock.once
+    return journal._lock.exclusive
 
 
 def section_end(journal: Journal, section: int) -> int:
