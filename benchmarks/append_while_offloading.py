@@ -34,8 +34,8 @@ from offload import ColdSettings, OffloadSettings
 from offload.read.cold_reader import ColdReader
 from offload.worker import child
 from offload.worker.pool import WorkerPool
-from offload.write.segment_upload import Shipment
-from offload.write.uploader import InThread, Sender
+from offload.write.segment_upload import UploadJob
+from offload.write.uploader import LocalUploader, Uploader
 
 __all__ = ["SUMMARY", "run"]
 
@@ -97,10 +97,12 @@ class _Ended(Exception):
 class _Load:
     """Offloads one topic again and again while it is on."""
 
-    def __init__(self, topic: seglog.Topic, codec: Codec, sender: Sender, pids: Callable[[], Sequence[int]]) -> None:
+    def __init__(
+        self, topic: seglog.Topic, codec: Codec, uploader: Uploader, pids: Callable[[], Sequence[int]]
+    ) -> None:
         self._topic = topic
         self._codec = codec
-        self._sender = sender
+        self._uploader = uploader
         self._pids = pids
         self._is_on, self._is_over, self._begun = threading.Event(), threading.Event(), threading.Event()
         self._taken_bytes, self._since = 0, 0.0
@@ -129,7 +131,7 @@ class _Load:
         self._is_on.set()
         self._signal(signal.SIGCONT)
         self._thread.join()
-        self._sender.close()
+        self._uploader.close()
 
     def _signal(self, number: signal.Signals) -> None:
         for pid in self._pids():
@@ -140,7 +142,7 @@ class _Load:
             while self._is_on.wait():
                 self._take(0)
                 now_ms = time.time_ns() // 1_000_000
-                shipment = Shipment(
+                job = UploadJob(
                     self._topic.name,
                     Vid.new(1),
                     Sid.new(now_ms),
@@ -149,7 +151,7 @@ class _Load:
                     self._codec,
                     OffloadSettings(),
                 )
-                self._sender.send(shipment, self._topic, on_upload_id=lambda _: None, on_bytes=self._take)
+                self._uploader.upload(job, self._topic, on_upload_id=lambda _: None, on_bytes=self._take)
 
     def _take(self, count: int) -> None:
         self._is_on.wait()
@@ -170,7 +172,7 @@ def _by_process(topic: seglog.Topic, codec: Codec) -> _Load:
 
 def _by_thread(topic: seglog.Topic, codec: Codec) -> _Load:
     store = _Forgetting()
-    return _Load(topic, codec, InThread(store, ColdReader(store)), lambda: ())
+    return _Load(topic, codec, LocalUploader(store, ColdReader(store)), lambda: ())
 
 
 def _by_nobody(_topic: seglog.Topic, _codec: Codec) -> None:

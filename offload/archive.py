@@ -44,7 +44,7 @@ from offload.services.writers import Writers
 from offload.settings import OffloadSettings
 from offload.write.offloader import Offloader
 from offload.write.publisher import Publisher
-from offload.write.uploader import Sender
+from offload.write.uploader import Uploader
 from seglog import Record, Topic
 from seglog.arguments import checked
 from seglog.process.ownership import Owned, is_foreign
@@ -65,16 +65,16 @@ class Archive(Owned):
     upkeep: UpkeepService
     status: StatusService
 
-    def __init__(self, context: ArchiveContext, settings: OffloadSettings, sender: Sender) -> None:
+    def __init__(self, context: ArchiveContext, settings: OffloadSettings, uploader: Uploader) -> None:
         """Attach to the log of `context`. Raises `ColdTierAttached`."""
         self._context = context
-        self._sender = sender
+        self._uploader = uploader
         self._is_closed = False
         publisher = Publisher(context)
         states = RemoteStates(context, publisher)
         context.log.attach_cold(ColdTier(context, states))
         context.log.topic_defaults = replace(context.log.topic_defaults, keep_history=True)
-        self._offloader = offloader = Offloader(context, settings, publisher, sender)
+        self._offloader = offloader = Offloader(context, settings, publisher, uploader)
         replicas = Replicas(context)
         takeover = Takeover(context, replicas, publisher)
         reset = Reset(context, replicas, offloader, publisher)
@@ -106,7 +106,7 @@ class Archive(Owned):
         if is_foreign(self) or self._is_closed:
             return
         self._is_closed = True
-        self._sender.close()
+        self._uploader.close()
         self._context.log.detach_cold()
         self._context.close()
 
@@ -159,7 +159,7 @@ class Archive(Owned):
         return self._reading.read(name, start, end, at=at)
 
     @checked
-    def writable(self, name: str) -> Topic:
+    def open_for_append(self, name: str) -> Topic:
         """Return the topic of the log that takes appends for `name`.
 
         If `name` is a replica, or a branch that is only in the remote, the call first takes it over

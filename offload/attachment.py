@@ -11,7 +11,7 @@ from offload.format.block import largest_entry
 from offload.settings import CatalogSettings, ColdSettings, OffloadSettings
 from offload.settings_file import Settings, read_settings
 from offload.wiring import check_remote_apart, open_store
-from offload.write.uploader import InThread, Sender
+from offload.write.uploader import LocalUploader, Uploader
 from seglog import Log
 from seglog.arguments import checked
 from seglog.errors import InvalidSetting
@@ -35,15 +35,15 @@ def attach(
     upkeep: CatalogSettings | None = None,
     configured: Settings | None = None,
     clock: Clock | None = None,
-    sender: Sender | None = None,
+    uploader: Uploader | None = None,
 ) -> Archive:
     """Give `log` its cold tier, so that its reads continue below the hot floor. Makes no request yet.
 
     If the log is open for reading only, the archive refuses every change, here and in the remote, with `ReadOnly`.
     `url` is `s3://bucket/prefix` or `file:///path`. The caller may give a `store` instead. `settings`, `cold` and
     `upkeep` are the sections [offload], [cold] and [catalog]. `configured` gives these and the URL where the caller
-    does not; by default `configured` is the log's seglog.toml. `sender` makes the objects of an offload; by default the
-    offloading thread does.
+    does not; by default `configured` is the log's seglog.toml. `uploader` makes the objects of an offload; by default
+    the offloading thread does.
     Raises `NoRemote`, `InvalidRemote`, `InvalidSetting`, `ColdTierAttached`.
     """
     configured = configured or read_settings(log.path / SETTINGS_FILE)
@@ -64,7 +64,7 @@ def attach(
         )
     context = open_context(log, store, cold, upkeep, clock or SystemClock())
     try:
-        return Archive(context, settings, sender or InThread(store, context.reader))
+        return Archive(context, settings, uploader or LocalUploader(store, context.reader))
     except BaseException:
         context.reader.close()
         context.local.close()

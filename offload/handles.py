@@ -125,7 +125,7 @@ class Handles:
             return
         raise RemoteBehind(handle.name, self._volumes.store.url, str(vid), lsn)
 
-    def heard(self, handle: Handle, *, each: bool = True) -> Updates:
+    def fetch_updates(self, handle: Handle, *, each: bool = True) -> Updates:
         """Return what the volume has and this directory does not know (`catalog.sync.pull`).
 
         Raises `BranchCollected` (HANDLE-5).
@@ -149,9 +149,9 @@ class Handles:
             )
         raise BranchCollected(handle.name, str(handle.vid))
 
-    def advanced(self, handle: Handle, news: Updates) -> Handle:
-        """Return the handle as it is after `news`. Puts nothing on record."""
-        return replace(handle, lsn=news.lsn, config=news.config or handle.config)
+    def advanced(self, handle: Handle, updates: Updates) -> Handle:
+        """Return the handle as it is after `updates`. Puts nothing on record."""
+        return replace(handle, lsn=updates.lsn, config=updates.config or handle.config)
 
     def resolve(self, name: str) -> Vid:
         """Return the volume that the remote has under a name. Raises `NoSuchTopic`, `NoSuchBranch`."""

@@ -14,10 +14,10 @@ from offload.commands.gc import (
     BlockedVolume,
     DamagedPlan,
     Deleted,
+    GcOutcome,
     KeptStates,
     Planned,
     RefusedHolder,
-    Told,
     UncheckedClock,
     UnknownKey,
     WaitingPlan,
@@ -47,7 +47,7 @@ def _kept(kept: KeptStates) -> str:
     return f"kept     {kept.topic}@{kept.branch}: {'; '.join(what)}"
 
 
-def _text(found: Told) -> str:
+def _text(found: GcOutcome) -> str:
     match found:
         case Deleted(counts, size):
             return f"deleted  {_counts(counts)}, {format_bytes(size)} of segments"

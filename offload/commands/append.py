@@ -49,7 +49,7 @@ class Target(Protocol):
 def open_target(place: Directory, topic: str, durability: str | None) -> Topic:
     """Return a topic for appends by a process that then ends. Raises `BadParameter` for an ephemeral append."""
     log, archive = place.log, place.maybe_archive
-    target = log.topic(topic) if archive is None or log.has_topic(topic) else archive.writable(topic)
+    target = log.topic(topic) if archive is None or log.has_topic(topic) else archive.open_for_append(topic)
     if (durability or target.config.durability) == "ephemeral":
         reason = "ephemeral records end with the process that appends them, and this one ends at once"
         raise BadParameter(f"{reason}; nothing was appended. Say --durability memory, disk or fsync")

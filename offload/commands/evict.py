@@ -53,7 +53,7 @@ def evict(
 
     check(before=before, older=older)
     archive = place.maybe_archive
-    handle = place.log.get_topic(topic if archive is None else archive.writable(topic).name)
+    handle = place.log.get_topic(topic if archive is None else archive.open_for_append(topic).name)
     if before is None:
         assert older is not None  # noqa: S101 - checked above
         if archive is not None:

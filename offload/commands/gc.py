@@ -119,7 +119,7 @@ class BlockedVolume:
     reason: str
 
 
-Told = (
+GcOutcome = (
     Deleted
     | Planned
     | WaitingPlan
@@ -144,7 +144,7 @@ def gc(
         str | None, About("Keep so much of every topic's past, whatever its own window is: 7d, 12h, 0.")
     ] = None,
     grace: Annotated[str | None, About("Carry out plans of this age, instead of gc_grace_s: 24h; 0 for all.")] = None,
-) -> Iterator[KeptStates | Told]:
+) -> Iterator[KeptStates | GcOutcome]:
     """Collect garbage in the remote in two runs, a grace period apart.
 
     A run deletes the objects that an earlier run planned, if nothing needs them still. It then plans the objects that
@@ -156,7 +156,7 @@ def gc(
     retain_s, grace_s = _seconds("--retain", retain), _seconds("--grace", grace)
     report = archive.upkeep.collect(dry_run=dry_run, retain_s=retain_s, grace_s=grace_s)
     yield from map(_kept, report.kept)
-    yield from _told(report, dry_run=dry_run)
+    yield from _outcomes(report, dry_run=dry_run)
     if report.blocked:
         raise VolumesBlocked(len(report.blocked))
 
@@ -182,7 +182,7 @@ def _kept(volume: KeptVolume) -> KeptStates:
     )
 
 
-def _told(report: GcReport, *, dry_run: bool) -> Iterator[Told]:
+def _outcomes(report: GcReport, *, dry_run: bool) -> Iterator[GcOutcome]:
     yield Deleted(dict(report.deleted), report.deleted_bytes)
     yield Planned(dict(report.planned), report.planned_bytes, dry_run)
     for plan in report.waiting:

@@ -64,7 +64,7 @@ class TopicShown:
 def status(
     place: Directory,
     topic: Annotated[str | None, About("One topic; all without it.")] = None,
-    runs: Annotated[bool, About("Each offloaded run of segments, too.")] = False,
+    runs: Annotated[bool, About("Each offloaded range of segments, too.")] = False,
 ) -> Iterator[DirectoryShown | LocalTopic | TopicShown]:
     """Show the places of each topic's records: hot and cold ranges, waiting work, and errors.
 

@@ -45,7 +45,7 @@ class Rate:
 
 
 class Gate:
-    """The limits and the counters for requests of every process (an `offload.worker.pool.Turns`)."""
+    """The limits and the counters for requests of every process (an `offload.worker.pool.RequestLimiter`)."""
 
     def __init__(self, metrics: Metrics, requests: Rate, uploads: Rate) -> None:
         self._metrics = metrics

@@ -197,9 +197,9 @@ class _Api:
         if archive is None or self._service.sync.has_topic(topic):
             return
         if "@" in topic or archive.replication.is_replica(topic):
-            await self._in(self._service.cold_reads, archive.writable, topic)
+            await self._in(self._service.cold_reads, archive.open_for_append, topic)
         else:
-            archive.writable(topic)
+            archive.open_for_append(topic)
 
     async def record(self, request: Request) -> Response:
         topic, seq = await self._readable(request), _whole(request.path_params, "seq")

@@ -494,7 +494,7 @@ async def open_service(
                 store=GatedStore(inner, gate),
                 configured=settings,
                 clock=clock,
-                sender=pool,
+                uploader=pool,
             )
         return Service(log, archive, loaded, metrics, clock, rates)
     except BaseException:

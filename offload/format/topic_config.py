@@ -19,7 +19,7 @@ from seglog.errors import InvalidSetting
 from seglog.values import canonical
 from seglog.values.config import TopicConfig
 
-__all__ = ["PAUSED", "RESCUED_FROM", "config_of", "config_text", "shared_attributes", "told_anew"]
+__all__ = ["PAUSED", "RESCUED_FROM", "config_change", "config_of", "config_text", "shared_attributes"]
 
 PAUSED = "offload_paused"
 """An attribute: the daemon leaves the topic alone."""
@@ -39,7 +39,7 @@ def config_text(config: TopicConfig) -> str:
     return "" if told == TopicConfig() else _encoded(told)
 
 
-def told_anew(config: TopicConfig, known: str) -> str | None:
+def config_change(config: TopicConfig, known: str) -> str | None:
     """Return the text of the next config commit, for a volume that knows `known`; None if it needs none."""
     text = config_text(config)
     if text == known or (not text and known == _encoded(TopicConfig())):

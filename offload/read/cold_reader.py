@@ -28,7 +28,7 @@ from catalog.format import keys
 from catalog.objects.base import ObjectStore
 from offload.format.metadata import SegmentIndex
 from offload.read.cache import ChunkCache
-from offload.read.chunk_fetcher import Flights, Place
+from offload.read.chunk_fetcher import ChunkFetcher, ChunkRequest
 from offload.read.chunk_records import records_of_chunk
 from offload.read.index_cache import IndexCache
 from offload.read.pool import Pool
@@ -60,7 +60,7 @@ class ColdReader(Owned):
         self._cache = cache
         self._indexes = IndexCache(store, self._settings.index_cache_bytes)
         self._pool = Pool(self._settings.connections, "seglog-cold")
-        self._flights = Flights(store, cache, self._settings.read_ahead_total_bytes, self._pool)
+        self._fetcher = ChunkFetcher(store, cache, self._settings.read_ahead_total_bytes, self._pool)
 
     def cache_counts(self) -> Iterator[tuple[str, int, int]]:
         """Yield the name, hits and misses of each cache."""
@@ -147,24 +147,24 @@ class ColdReader(Owned):
     def _records(self, segments: list[_Segment]) -> Iterator[tuple[SegmentView, Iterable[Record]]]:
         """Yield the records of each segment between its two seqs, chunk by chunk, with the segment's view."""
         with closing(self._chunks(segments)) as chunks:
-            for place, raw in chunks:
-                topic_id = place.index.topic_id
+            for request, raw in chunks:
+                topic_id = request.index.topic_id
                 yield (
-                    place.view,
-                    records_of_chunk(raw, place.chunk, topic_id, place.key, place.first, place.last),
+                    request.view,
+                    records_of_chunk(raw, request.chunk, topic_id, request.key, request.first, request.last),
                 )
 
-    def _chunks(self, segments: list[_Segment]) -> Generator[tuple[Place, bytes | memoryview], None, None]:
+    def _chunks(self, segments: list[_Segment]) -> Generator[tuple[ChunkRequest, bytes | memoryview], None, None]:
         return ReadAhead(
-            self._places(segments),
+            self._requests(segments),
             self._store,
-            self._flights,
+            self._fetcher,
             self._cache,
             window_bytes=self._settings.window_bytes,
             limit_bytes=self._settings.read_ahead_bytes,
         ).chunks()
 
-    def _places(self, segments: list[_Segment]) -> Iterator[Place]:
+    def _requests(self, segments: list[_Segment]) -> Iterator[ChunkRequest]:
         """Yield the chunks to read.
 
         A reader that asks for a second chunk probably continues. From then on, the pool fetches the next indexes ahead.
@@ -180,7 +180,7 @@ class ColdReader(Owned):
                         self._pool.begin(self._indexes.get, next_view)
                     prefetched = number + _INDEXES_AHEAD
                 asked += 1
-                yield Place(view, index, chunk, key, first, last)
+                yield ChunkRequest(view, index, chunk, key, first, last)
 
     def _when_indexed(self, view: SegmentView, index: Future[SegmentIndex] | None) -> SegmentView:
         if index is None:

@@ -9,12 +9,12 @@
 Assume 30 ms to the first byte and 85 MB/s for each connection. Then 16 GETs of 8 MiB reach 1 GB/s. 8 GETs of 16 MiB
 need as much memory and reach 600 MB/s.
 
-AHEAD-1  Sizes are of stored bytes. A window is one GET, unless parts of it are in the cache or in other flights.
+AHEAD-1  Sizes are of stored bytes. A window is one GET, unless parts of it are in the cache or in other fetches.
 AHEAD-2  Nothing is fetched beyond the last chunk of the range that the caller asked for.
 AHEAD-3  If a chunk cannot be fetched, the error is raised when the reader gets there, after all chunks before it.
 AHEAD-4  If a chunk does not match its checksum, the reader fetches it again, from the store alone. If the second copy
     does not match either, the error names the object and the range of bytes.
-AHEAD-5  A reader that stops leaves its flights. If no other reader wants a flight, it is not begun any more.
+AHEAD-5  A reader that stops leaves its fetches. If no other reader wants a fetch, it is not begun any more.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from catalog.objects.base import ObjectStore
 from offload.errors import InvalidChunk
 from offload.format.codec import decode_chunk
 from offload.read.cache import ChunkCache
-from offload.read.chunk_fetcher import Flight, Flights, Place
+from offload.read.chunk_fetcher import ChunkFetcher, ChunkRequest, Fetch
 from seglog.process.ownership import is_foreign
 
 __all__ = ["ReadAhead"]
@@ -37,54 +37,54 @@ _log = logging.getLogger("offload.read.cold_reader")
 _FIRST_BYTES = 1024 * 1024
 _WINDOWS_MAX = 16
 
-_Window = deque[tuple[Place, Flight | None]]
+_Window = deque[tuple[ChunkRequest, Fetch | None]]
 
 
 class ReadAhead:
-    """One reader's way through `places`. Threads must not share it."""
+    """One reader's way through `requests`. Threads must not share it."""
 
     def __init__(
         self,
-        places: Iterator[Place],
+        requests: Iterator[ChunkRequest],
         store: ObjectStore,
-        flights: Flights,
+        fetcher: ChunkFetcher,
         cache: ChunkCache | None,
         *,
         window_bytes: int,
         limit_bytes: int,
     ) -> None:
-        self._places = places
+        self._requests = requests
         self._store = store
-        self._flights = flights
+        self._fetcher = fetcher
         self._cache = cache
         self._window_bytes = window_bytes
         self._limit_bytes = limit_bytes
         self._windows: deque[_Window] = deque()
-        self._waiting: deque[Place] = deque()  # taken from `places`, and in no window yet
+        self._waiting: deque[ChunkRequest] = deque()  # taken from `requests`, and in no window yet
         self._failure: Exception | None = None
         self._planned = 0
         self._passed = 0
         self._ahead_bytes = 0
 
-    def chunks(self) -> Generator[tuple[Place, bytes | memoryview], None, None]:
-        """Yield each place with its entries, verified and decompressed. Raises `InvalidChunk`, and what the store
+    def chunks(self) -> Generator[tuple[ChunkRequest, bytes | memoryview], None, None]:
+        """Yield each request with its entries, verified and decompressed. Raises `InvalidChunk`, and what the store
         raises.
         """
         try:
             while self._fill():
                 window = self._windows[0]
-                place, flight = window.popleft()
-                self._ahead_bytes -= place.chunk.stored_length
+                request, fetch = window.popleft()
+                self._ahead_bytes -= request.chunk.stored_length
                 if not window:
                     self._windows.popleft()
                     self._passed += 1
-                yield place, self._entries(place, flight)
+                yield request, self._entries(request, fetch)
         finally:
-            # In a forked child the flights are the parent's, so there is nothing to leave.
-            for window in () if is_foreign(self._flights) else self._windows:
-                for _, flight in window:
-                    if flight is not None:
-                        self._flights.leave(flight)
+            # In a forked child the fetches are the parent's, so there is nothing to leave.
+            for window in () if is_foreign(self._fetcher) else self._windows:
+                for _, fetch in window:
+                    if fetch is not None:
+                        self._fetcher.leave(fetch)
 
     def _fill(self) -> bool:
         """Plan the windows that the reader needs by now. Return False at the end."""
@@ -102,18 +102,18 @@ class ReadAhead:
         size_bytes = self._next_size()
         if is_ahead and self._ahead_bytes + size_bytes > self._limit_bytes:
             return False
-        places = self._take(size_bytes)
-        if not places:
+        requests = self._take(size_bytes)
+        if not requests:
             return False
         if is_ahead:
-            flights = self._flights.join_ahead(places)
+            fetches = self._fetcher.join_ahead(requests)
         else:
-            flights = self._flights.join(places, is_scan=self._planned > 0)
-        if flights is None:
-            self._waiting.extendleft(reversed(places))
+            fetches = self._fetcher.join(requests, is_scan=self._planned > 0)
+        if fetches is None:
+            self._waiting.extendleft(reversed(requests))
             return False
-        self._windows.append(deque(zip(places, flights, strict=True)))
-        self._ahead_bytes += sum(place.chunk.stored_length for place in places)
+        self._windows.append(deque(zip(requests, fetches, strict=True)))
+        self._ahead_bytes += sum(request.chunk.stored_length for request in requests)
         self._planned += 1
         return True
 
@@ -122,47 +122,49 @@ class ReadAhead:
             return 0
         return min(_FIRST_BYTES << min(self._planned - 1, 32), self._window_bytes, self._limit_bytes)
 
-    def _take(self, size_bytes: int) -> list[Place]:
-        """Return places of up to `size_bytes` together, but at least one. Return an empty list at the end."""
-        taken: list[Place] = []
+    def _take(self, size_bytes: int) -> list[ChunkRequest]:
+        """Return requests of up to `size_bytes` together, but at least one. Return an empty list at the end."""
+        taken: list[ChunkRequest] = []
         taken_bytes = 0
         while not taken or taken_bytes < size_bytes:
-            place = self._waiting.popleft() if self._waiting else self._next()
-            if place is None:
+            request = self._waiting.popleft() if self._waiting else self._next()
+            if request is None:
                 break
-            taken_bytes += place.chunk.stored_length
+            taken_bytes += request.chunk.stored_length
             if taken and taken_bytes > size_bytes:
-                self._waiting.appendleft(place)
+                self._waiting.appendleft(request)
                 break
-            taken.append(place)
+            taken.append(request)
         return taken
 
-    def _next(self) -> Place | None:
+    def _next(self) -> ChunkRequest | None:
         try:
-            return next(self._places, None)
+            return next(self._requests, None)
         except Exception as error:  # a later index failed: the reader gets the error when it arrives there (AHEAD-3)
             self._failure = error
             return None
 
-    def _entries(self, place: Place, flight: Flight | None) -> bytes | memoryview:
-        stored = self._stored(place, flight)
+    def _entries(self, request: ChunkRequest, fetch: Fetch | None) -> bytes | memoryview:
+        stored = self._stored(request, fetch)
         try:
-            return decode_chunk(stored, place.chunk, place.codec, place.key)
+            return decode_chunk(stored, request.chunk, request.codec, request.key)
         except InvalidChunk as damage:
             _log.warning("fetching again: %s", damage)
-        self._flights.forget(place)
-        start, length = place.chunk.offset, place.chunk.stored_length
-        stored = memoryview(self._store.get_range(place.key, start, length))
+        self._fetcher.forget(request)
+        start, length = request.chunk.offset, request.chunk.stored_length
+        stored = memoryview(self._store.get_range(request.key, start, length))
         try:
-            return decode_chunk(stored, place.chunk, place.codec, place.key)
+            return decode_chunk(stored, request.chunk, request.codec, request.key)
         except InvalidChunk as damage:
             reason = f"bytes {start} to {start + length}, fetched twice: {damage.reason}"
-            raise InvalidChunk(place.key, start, reason) from damage
+            raise InvalidChunk(request.key, start, reason) from damage
 
-    def _stored(self, place: Place, flight: Flight | None) -> bytes | memoryview:
-        while flight is None:
-            cached = self._cache.get(place.id, place.chunk.stored_length, place.chunk.xxh3) if self._cache else None
+    def _stored(self, request: ChunkRequest, fetch: Fetch | None) -> bytes | memoryview:
+        while fetch is None:
+            cached = (
+                self._cache.get(request.id, request.chunk.stored_length, request.chunk.xxh3) if self._cache else None
+            )
             if cached is not None:
                 return cached
-            [flight] = self._flights.join([place], is_scan=False)
-        return self._flights.bytes_of(flight, place)
+            [fetch] = self._fetcher.join([request], is_scan=False)
+        return self._fetcher.bytes_of(fetch, request)

@@ -72,21 +72,21 @@ class Replicas:
 
         A writer's handle gets each commit, because a commit that is not maintenance of the volume stops the writer.
         """
-        return self._handles.heard(handle, each=self._handles.is_writer(handle))
+        return self._handles.fetch_updates(handle, each=self._handles.is_writer(handle))
 
     def fetch(self, handle: Handle) -> Updates:
-        news = self.pull(handle)
-        for lsn in {handle.lsn, news.lsn}:
+        updates = self.pull(handle)
+        for lsn in {handle.lsn, updates.lsn}:
             self._volumes.snapshot(handle.vid, lsn)
-        self._volumes.history(handle.vid, news.lsn)  # also fetches the boundary and the checkpoints
-        return news
+        self._volumes.history(handle.vid, updates.lsn)  # also fetches the boundary and the checkpoints
+        return updates
 
     def forward(self, handle: Handle) -> Handle:
         """Pull, move the handle to the newest commit, and save the handle."""
-        news = self.pull(handle)
-        if news.is_empty:
+        updates = self.pull(handle)
+        if updates.is_empty:
             return handle
-        moved = self._handles.advanced(handle, news)
+        moved = self._handles.advanced(handle, updates)
         self._local.save(handle=moved)
         return moved
 

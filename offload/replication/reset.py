@@ -84,7 +84,7 @@ class Reset:
         except BranchCollected:
             return self._leave(handle.name, as_branch, discard=discard)
         self._handles.check_remote(handle)
-        handle = self._publisher.settled(handle)  # step 1: a commit that lost its LSN never enters the volume
+        handle = self._publisher.resolve_pending(handle)  # step 1: a commit that lost its LSN never enters the volume
         changes = LocalChanges(0, 0)
         if self._log.has_topic(handle.name):
             changes = self._let_go(handle, as_branch, discard=discard)

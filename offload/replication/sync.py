@@ -67,7 +67,7 @@ class Sync:
         """Sync a topic that this directory writes, and whose handle is open."""
         before = self._handles.of(name)
         try:
-            self.take_in(name)
+            self.fast_forward(name)
         except BranchCollected:
             raise
         except Diverged:
@@ -81,7 +81,7 @@ class Sync:
         )
         return Synced(name, self._handles.of(name).lsn, taken, tuple(published), is_replica=False)
 
-    def take_in(self, name: str) -> None:
+    def fast_forward(self, name: str) -> None:
         """Move the handle past commits that are only maintenance.
 
         If there are other commits, record the divergence, and raise `Diverged` or `Fenced`.
@@ -90,4 +90,4 @@ class Sync:
         if handle.diverged_lsn is not None:
             raise divergence(handle)
         self._offloader.settle(name)
-        self._publisher.take_in(self._handles.of(name))
+        self._publisher.fast_forward(self._handles.of(name))

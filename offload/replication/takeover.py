@@ -53,7 +53,7 @@ class Takeover:
         """
         handle = self._handles.follow(name)
         self._handles.check_remote(handle)
-        handle = self._publisher.settled(handle)
+        handle = self._publisher.resolve_pending(handle)
         found_epoch: int | None = None
         for _ in range(_ROUNDS):
             handle = self._replicas.forward(handle)
@@ -81,7 +81,7 @@ class Takeover:
             epoch=epoch,
             message=f"{self._publisher.writer_id} writes from here on",
         )
-        return self._publisher.settled(self._publisher.prepare(handle, commit))
+        return self._publisher.resolve_pending(self._publisher.prepare(handle, commit))
 
     def _check_fits(self, name: str, snapshot: Snapshot) -> None:
         if self._log.has_topic(name) and self._log.topic(name).first_seq != snapshot.bounds.head_seq + 1:

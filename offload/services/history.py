@@ -59,8 +59,8 @@ class HistoryService(Owned):
         The call seals and offloads nothing. Raises `NotOffloaded` if the remote has no such point yet, `InvalidTarget`,
         `OutOfWindow`, `NoSuchTag`.
         """
-        waiting, point = self._targets.look_up(name, self._targets.parse(target))
-        if waiting is not None and waiting.has(point):
+        pending, point = self._targets.look_up(name, self._targets.parse(target))
+        if pending is not None and pending.has(point):
             raise NotOffloaded(name, target)
         return point
 

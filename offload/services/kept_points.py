@@ -27,10 +27,10 @@ class KeptPoints:
         """
         wanted = self._targets.parse(target)
         with self._locks.of(name):
-            waiting, point = self._targets.look_up(name, wanted, offloads=True)
-            if waiting is None or not waiting.has(point):
+            pending, point = self._targets.look_up(name, wanted, offloads=True)
+            if pending is None or not pending.has(point):
                 return point
-            waiting.topic.seal()
+            pending.topic.seal()
             self._offloading.run(name)
             if isinstance(wanted, timeline.Time) and self._states.newest(name).max_ts_ms <= wanted.ms:
                 wanted = timeline.Head()

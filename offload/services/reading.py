@@ -12,9 +12,9 @@ from dataclasses import replace
 from catalog import Bounds, Snapshot, timeline
 from offload.context import ArchiveContext
 from offload.services.history import HistoryService, range_to_read
+from offload.services.pending_commits import PastState, hot_records
 from offload.services.remote_states import RemoteStates
 from offload.services.targets import Targets
-from offload.services.waiting import PastState, hot_records
 from seglog import Record
 from seglog.errors import SeqOutOfRange
 from seglog.process.ownership import Owned
@@ -49,15 +49,15 @@ class Reading(Owned):
 
     def _state_at(self, name: str, wanted: timeline.Target) -> Snapshot | PastState:
         places = self._targets.places(name)
-        waiting, point = self._targets.look_up(name, wanted)
-        if waiting is None or not waiting.has(point):
+        pending, point = self._targets.look_up(name, wanted)
+        if pending is None or not pending.has(point):
             return self._volumes.snapshot(point.vid, point.lsn, point.seq)
-        if not waiting.is_told:
-            first_seq = waiting.topic.first_seq
-            state = waiting.state(point, None, Bounds(first_seq, first_seq - 1))
+        if not pending.has_volume:
+            first_seq = pending.topic.first_seq
+            state = pending.state(point, None, Bounds(first_seq, first_seq - 1))
         else:
-            snapshot = self._volumes.snapshot(waiting.vid, waiting.lsn)
-            state = waiting.state(point, snapshot, snapshot.bounds)
+            snapshot = self._volumes.snapshot(pending.vid, pending.lsn)
+            state = pending.state(point, snapshot, snapshot.bounds)
         return replace(state, places=places)
 
     def _records_at(

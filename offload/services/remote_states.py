@@ -41,11 +41,11 @@ class RemoteStates:
         """
         if not self._handles.is_writer(handle) or not self._publisher.is_passed(handle):
             return None
-        news = self._handles.heard(handle)
+        updates = self._handles.fetch_updates(handle)
         bounds = self._handles.tip(handle).bounds
-        if news.is_empty or not news.is_maintenance(bounds, handle.epoch):
+        if updates.is_empty or not updates.is_maintenance(bounds, handle.epoch):
             return None
-        return self._handles.advanced(handle, news)
+        return self._handles.advanced(handle, updates)
 
     def history(self, name: str) -> History:
         """Return the commits of the topic or branch, through its fork points, as far as GC keeps them."""

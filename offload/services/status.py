@@ -66,7 +66,7 @@ class StatusService(Owned):
 
     @checked
     def runs(self, name: str) -> tuple[RunStatus, ...]:
-        """Return each run of segments that is in the topic's own volume or on its way there, ascending.
+        """Return each range of segments that is in the topic's own volume or on its way there, ascending.
 
         Reads the local disk only, so the result covers what this directory knows. Raises `NoSuchTopic`.
         """
@@ -132,5 +132,5 @@ class StatusService(Owned):
         )
 
     def with_hot_copies(self) -> set[str]:
-        """Return the names of the topics that have published runs with a hot copy."""
+        """Return the names of the topics that have published ranges with a hot copy."""
         return {each.name for each in self._local.attempts() if each.state == AttemptState.PUBLISHED}

@@ -1,7 +1,7 @@
 """The resolution of targets, such as `seq:5` or `head~2`, to points in the history of a topic.
 
 TARGET-1  A target is looked up in the existing commits, and in the commits that an offload would make
-    (`offload.services.waiting`).
+    (`offload.services.pending_commits`).
 TARGET-2  A look-up does not take the topic's lock, so an offload may run beside it. The offload moves records, and the
     reader looks for the next record in the new place. Two numbers reveal the move: the LSN of the handle, and the epoch
     of the topic.
@@ -17,8 +17,8 @@ from catalog.history import NO_HISTORY, retry_if_collected
 from offload.context import ArchiveContext
 from offload.errors import HistoryBehind, NotOffloaded
 from offload.handles import split_name
+from offload.services.pending_commits import PendingCommits, pending_commits_of
 from offload.services.remote_states import RemoteStates
-from offload.services.waiting import Waiting, waiting_of
 from seglog.errors import SeqOutOfRange
 
 __all__ = ["Targets"]
@@ -41,7 +41,7 @@ class Targets:
 
     def look_up(
         self, name: str, wanted: timeline.Target, *, offloads: bool = False
-    ) -> tuple[Waiting | None, ForkPoint]:
+    ) -> tuple[PendingCommits | None, ForkPoint]:
         """Return the point, and for a topic of the log its waiting part, which may contain the point.
 
         An LSN and `head~N` count existing commits. If there is none yet and the caller `offloads`, they count the
@@ -60,24 +60,26 @@ class Targets:
                     raise
         return self._look_up_once(name, wanted, offloads=offloads)
 
-    def _look_up_once(self, name: str, wanted: timeline.Target, *, offloads: bool) -> tuple[Waiting | None, ForkPoint]:
-        handle, told = self._told(name, wanted)
+    def _look_up_once(
+        self, name: str, wanted: timeline.Target, *, offloads: bool
+    ) -> tuple[PendingCommits | None, ForkPoint]:
+        handle, published = self._published(name, wanted)
         if not self._log.has_topic(name):
-            return None, timeline.resolve(wanted, told, self._reader.last_seq_at)
-        waiting = self._waiting(name, handle)
+            return None, timeline.resolve(wanted, published, self._reader.last_seq_at)
+        pending = self._pending(name, handle)
         if isinstance(wanted, timeline.Time):
-            if wanted.ms > max(self._clock.now_ms(), waiting.topic.last_ts_ms):
-                raise OutOfWindow(f"{wanted}, which is in the future", waiting.window(told))
-            if self._newest_ms(handle, waiting) <= wanted.ms:
+            if wanted.ms > max(self._clock.now_ms(), pending.topic.last_ts_ms):
+                raise OutOfWindow(f"{wanted}, which is in the future", pending.window(published))
+            if self._newest_ms(handle, pending) <= wanted.ms:
                 wanted = timeline.Head()
         if _counts_commits(wanted):
             if handle is not None:
-                return waiting, timeline.resolve(wanted, told, self._reader.last_seq_at)
-            if waiting.commits and not offloads:
+                return pending, timeline.resolve(wanted, published, self._reader.last_seq_at)
+            if pending.commits and not offloads:
                 raise NotOffloaded(name, str(wanted))
-        return waiting, waiting.resolve(wanted, told, self._reader.last_seq_at)
+        return pending, pending.resolve(wanted, published, self._reader.last_seq_at)
 
-    def _told(self, name: str, wanted: timeline.Target) -> tuple[Handle | None, History]:
+    def _published(self, name: str, wanted: timeline.Target) -> tuple[Handle | None, History]:
         """Return the handle, and the history of existing commits. If GC has passed the handle, return both after GC's
         commits.
 
@@ -87,29 +89,29 @@ class Targets:
         handle = self._handles.find(name)
         if handle is None and self._log.has_topic(name):
             return None, NO_HISTORY
-        told = self._states.history(name)
-        is_passed = told.is_passed and not isinstance(wanted, timeline.Lsn)
+        published = self._states.history(name)
+        is_passed = published.is_passed and not isinstance(wanted, timeline.Lsn)
         moved = self._states.behind_gc(handle) if handle is not None and is_passed else None
-        return (handle, told) if moved is None else (moved, self._volumes.history(moved.vid, moved.lsn))
+        return (handle, published) if moved is None else (moved, self._volumes.history(moved.vid, moved.lsn))
 
-    def _waiting(self, name: str, handle: Handle | None) -> Waiting:
+    def _pending(self, name: str, handle: Handle | None) -> PendingCommits:
         """Return the part of the topic that no commit has yet.
 
         Raises `BranchCollected`, and `Diverged` for a topic of the log that does not follow its volume.
         """
         topic = self._log.topic(name)
         if handle is None:
-            return waiting_of(topic, None, 0, None)
+            return pending_commits_of(topic, None, 0, None)
         if handle.is_collected:
             self._handles.check_alive(handle)
         if not self._handles.is_writer(handle):
             self._handles.check_fits(handle)
-        return waiting_of(topic, handle.vid, handle.lsn, self._handles.tip(handle))
+        return pending_commits_of(topic, handle.vid, handle.lsn, self._handles.tip(handle))
 
-    def _newest_ms(self, handle: Handle | None, waiting: Waiting) -> float:
+    def _newest_ms(self, handle: Handle | None, pending: PendingCommits) -> float:
         """Return the latest time of the topic. A target at or after that time means the topic's head."""
-        if waiting.commits:
-            return max(commit.at_ts_ms for commit in waiting.commits)
+        if pending.commits:
+            return max(commit.at_ts_ms for commit in pending.commits)
         return inf if handle is None else self._volumes.snapshot(handle.vid, handle.lsn).max_ts_ms
 
     def places(self, name: str) -> tuple[int, int]:
@@ -120,8 +122,8 @@ class Targets:
     def resolve(self, name: str, wanted: timeline.Target) -> ForkPoint:
         """Return the point of the target in the existing commits. Raises `OutOfWindow`."""
         return retry_if_collected(
-            lambda: self._told(name, wanted)[1],
-            lambda told: timeline.resolve(wanted, told, self._reader.last_seq_at),
+            lambda: self._published(name, wanted)[1],
+            lambda published: timeline.resolve(wanted, published, self._reader.last_seq_at),
         )
 
 

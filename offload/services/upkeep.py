@@ -55,8 +55,8 @@ class UpkeepService(Owned):
 
     @checked
     def compact(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> tuple[Published, ...]:
-        """Merge runs of small remote segments, with a commit for each run. `merge_below_bytes` and `merge_count` select
-        the runs.
+        """Merge runs of small remote segments, with a commit for each range. `merge_below_bytes` and `merge_count`
+        select the ranges.
 
         No past state changes. The call passes to `on_bytes` the number of frame bytes that it has just read. Raises
         `NoSuchTopic`, `Diverged`, and what the store raises. After an error, the caller repeats the call to resume.

@@ -28,7 +28,7 @@ class Writers:
         return handle if self._handles.is_writer(handle) else self._takeover.run(name)
 
     def topic(self, name: str) -> Topic:
-        """Return the topic of the log that takes appends for `name` (`Archive.writable`)."""
+        """Return the topic of the log that takes appends for `name` (`Archive.open_for_append`)."""
         self._log.check_writable()
         if self._log.has_topic(name) or not (self._replicas.is_replica(name) or split_name(name)[1] != MAIN):
             return self._log.topic(name)

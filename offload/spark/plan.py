@@ -1,8 +1,8 @@
 """The plan of a Spark job: the version that it reads, pinned, and the runs of chunks that its tasks read.
 
-SPLAN-1  A run lies in one segment. It holds whole chunks, together about 32 MiB decompressed.
-    Every visible seq is in exactly one run. A chunk may hold other seqs too, so a scan keeps to `first` and `last`.
-SPLAN-2  A run carries all that a task needs to read and check it, and nothing more. That is a few KiB.
+SPLAN-1  A range lies in one segment. It holds whole chunks, together about 32 MiB decompressed.
+    Every visible seq is in exactly one range. A chunk may hold other seqs too, so a scan keeps to `first` and `last`.
+SPLAN-2  A range carries all that a task needs to read and check it, and nothing more. That is a few KiB.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from offload.spark.options import ReadOptions
 from offload.wiring import open_store
 from seglog.files.clock import SystemClock
 
-__all__ = ["RUN_BYTES", "ChunkRun", "pin", "plan", "runs_of"]
+__all__ = ["RANGE_BYTES", "ChunkRange", "pin", "plan", "ranges_of"]
 
-RUN_BYTES = 32 * 1024 * 1024
+RANGE_BYTES = 32 * 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkRun(InputPartition):  # type: ignore[misc]  # pyspark's types are not followed
+class ChunkRange(InputPartition):  # type: ignore[misc]  # pyspark's types are not followed
     """The input of one task: adjacent chunks of one segment. Seqs are inclusive.
 
-    The segment has `chunk_count` chunks, and `first_chunk` is the number of the run's first one among them. With both,
-    a task finds its part of the trailer, which lies at `trailer_offset` of the index object. `deleted` is a Roaring
-    bitmap of the deleted entry ids within the run, or None.
+    The segment has `chunk_count` chunks, and `first_chunk` is the number of the range's first one among them. With
+    both, a task finds its part of the trailer, which lies at `trailer_offset` of the index object. `deleted` is a
+    Roaring bitmap of the deleted entry ids within the range, or None.
     """
 
     url: str
@@ -97,7 +97,7 @@ def _hold(volumes: Volumes, point: ForkPoint, seconds: int) -> None:
         _log.warning("lsn %d is read without a lease, for the role may not write one: %s", point.lsn, refusal)
 
 
-def plan(options: ReadOptions, point: ForkPoint) -> list[ChunkRun]:
+def plan(options: ReadOptions, point: ForkPoint) -> list[ChunkRange]:
     """Return the runs of the topic at `point`, ascending by seq. Reads the commits and the heads of index objects."""
     with closing(open_store(options.url)) as store, closing(ColdReader(store)) as reader:
         snapshot = Volumes(store).snapshot(point.vid, point.lsn, point.seq)
@@ -107,13 +107,13 @@ def plan(options: ReadOptions, point: ForkPoint) -> list[ChunkRun]:
             floor = expired_before(snapshot, SystemClock().now_ms(), reader, is_branch=is_branch)
         views = unexpired(snapshot.segments, floor)
         return [
-            run
+            chunk_range
             for view in reader.indexed(views)
-            for run in runs_of(view, reader.index(view), options.url, options.topic)
+            for chunk_range in ranges_of(view, reader.index(view), options.url, options.topic)
         ]
 
 
-def runs_of(view: SegmentView, index: SegmentIndex, url: str, topic: str) -> Iterator[ChunkRun]:
+def ranges_of(view: SegmentView, index: SegmentIndex, url: str, topic: str) -> Iterator[ChunkRange]:
     """Yield the runs of one segment, as far as `view` shows it."""
     deleted = BitMap.deserialize(view.deleted) if view.deleted else BitMap()
     first_chunk = next(n for n, chunk in enumerate(index.chunks) if chunk.last_seq >= view.first)
@@ -122,7 +122,7 @@ def runs_of(view: SegmentView, index: SegmentIndex, url: str, topic: str) -> Ite
         base = view.ref.first_seq
         gone = deleted & BitMap(range(first - base, last + 1 - base))
         if len(gone) <= last - first:
-            yield ChunkRun(
+            yield ChunkRange(
                 url=url,
                 topic=topic,
                 lsn=view.lsn,
@@ -147,7 +147,7 @@ def _grouped(chunks: Sequence[ChunkRef]) -> Iterator[tuple[ChunkRef, ...]]:
     group: list[ChunkRef] = []
     size_bytes = 0
     for chunk in chunks:
-        if group and size_bytes + chunk.raw_length > RUN_BYTES:
+        if group and size_bytes + chunk.raw_length > RANGE_BYTES:
             yield tuple(group)
             group, size_bytes = [], 0
         group.append(chunk)

@@ -83,10 +83,10 @@ class SeglogReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types a
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        from offload.spark.plan import ChunkRun
+        from offload.spark.plan import ChunkRange
         from offload.spark.scan import scan
 
-        if not isinstance(partition, ChunkRun):  # Spark's own, in place of an empty list
+        if not isinstance(partition, ChunkRange):  # Spark's own, in place of an empty list
             return iter(())
         return scan(partition, to_arrow_schema(self._schema, timezone="UTC"))
 

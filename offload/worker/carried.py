@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from offload.errors import WorkerFailed
 
-__all__ = ["Carried"]
+__all__ = ["CarriedError"]
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class CarriedError:
     """An error as plain values.
 
     `body` is the pickled class, arguments and fields, or None if they cannot be pickled. `text` is the traceback.
@@ -22,7 +22,7 @@ class Carried:
     body: bytes | None
 
     @classmethod
-    def of(cls, error: BaseException) -> Carried:
+    def of(cls, error: BaseException) -> CarriedError:
         text = "".join(traceback.format_exception(error))
         try:
             # Do not pickle the error itself: pickle would call the class with a message, and ours take other arguments.

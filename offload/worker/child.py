@@ -2,12 +2,12 @@
 
     to the child              from the child
     Begin, once               (turn, method, bytes)     asks to send a request; the answer comes when its turn has come
-    Shipment                  (part, seq)               asks for a SealedPart: its fields and both descriptors, or None
+    UploadJob                 (part, seq)               asks for a SealedPart: its fields and both descriptors, or None
     Answer to a question      (frames, first, last)     asks for whole frames from `first` on, one or more
                               (upload_id, id)           reports an upload's id; the answer says that it is on record
-                              Told                      reports one request, for the metrics
-                              Taken                     reports bytes of frames
-                              Done, Failed              ends the Shipment
+                              RequestDone               reports one request, for the metrics
+                              FramesRead                reports bytes of frames
+                              Done, Failed              ends the job
 
 CHILD-1  The child keeps no state. If it ends, its attempt is one whose process died (offload.write.attempt).
 CHILD-2  If the parent is gone, the child ends at once, whatever it is doing.
@@ -37,18 +37,18 @@ from offload.measured import MeasuredStore
 from offload.read.cold_reader import ColdReader
 from offload.settings import ColdSettings, OffloadSettings
 from offload.wiring import open_store
-from offload.worker.carried import Carried
+from offload.worker.carried import CarriedError
 from offload.worker.channel import Channel
-from offload.write.segment_upload import Shipment, upload_segment
+from offload.write.segment_upload import UploadJob, upload_segment
 from offload.write.uploader import remote_frames
 from seglog.errors import FileCorrupt
 from seglog.files.port import OsFiles
 from seglog.format.frames import Frames, take_apart
 from seglog.reading.sealed import OpenedSegment
 
-__all__ = ["Answer", "Begin", "Done", "Failed", "Part", "Question", "Taken", "Told", "main"]
+__all__ = ["Answer", "Begin", "Done", "Failed", "FramesRead", "Part", "Question", "RequestDone", "main"]
 
-_TOLD_BYTES = 4 * 1024 * 1024
+_REPORT_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RequestDone:
     """A report of one request. `outcome` is `ok` or the error's name."""
 
     method: str
@@ -96,7 +96,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class FramesRead:
     frame_bytes: int
 
 
@@ -107,7 +107,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    error: Carried
+    error: CarriedError
 
 
 class _Parent:
@@ -117,7 +117,7 @@ class _Parent:
         self._channel = channel
         self._numbers = itertools.count()
         self._waiting: dict[int, Future[tuple[Any, tuple[int, ...]]]] = {}
-        self.shipments: queue.SimpleQueue[Shipment] = queue.SimpleQueue()
+        self.jobs: queue.SimpleQueue[UploadJob] = queue.SimpleQueue()
 
     def listen(self) -> None:
         """Receive messages until the parent is gone, then end the process (CHILD-2). Never returns."""
@@ -127,7 +127,7 @@ class _Parent:
                 if isinstance(message, Answer):
                     self._waiting.pop(message.number).set_result((message.value, descriptors))
                 else:
-                    self.shipments.put(message)
+                    self.jobs.put(message)
         os._exit(1)
 
     def ask(self, what: str, *about: Any) -> tuple[Any, tuple[int, ...]]:
@@ -141,7 +141,7 @@ class _Parent:
         self._channel.send(message)
 
 
-class _AskingStore(MeasuredStore):
+class _LimitedStore(MeasuredStore):
     """Asks the parent before each request (CHILD-3), and reports each outcome to the parent."""
 
     def __init__(self, inner: ObjectStore, parent: _Parent) -> None:
@@ -152,7 +152,7 @@ class _AskingStore(MeasuredStore):
         self._parent.ask("turn", method, sent_bytes)
 
     def _end(self, method: str, outcome: str, elapsed_s: float, sent_bytes: int, received_bytes: int) -> None:
-        self._parent.tell(Told(method, outcome, elapsed_s, sent_bytes, received_bytes))
+        self._parent.tell(RequestDone(method, outcome, elapsed_s, sent_bytes, received_bytes))
 
 
 def _remote(begin: Begin) -> ObjectStore:
@@ -168,49 +168,51 @@ def main(descriptor: int, store_for: Callable[[Begin], ObjectStore] = _remote) -
     os.nice(begin.nice)
     parent = _Parent(channel)
     threading.Thread(target=parent.listen, name="seglog-parent", daemon=True).start()
-    store = _AskingStore(store_for(begin), parent)
+    store = _LimitedStore(store_for(begin), parent)
     while True:
-        shipment = parent.shipments.get()
+        job = parent.jobs.get()
         try:
-            segment = _shipped(store, shipment, parent, begin.cold)
+            segment = _uploaded(store, job, parent, begin.cold)
         except Exception as error:
-            parent.tell(Failed(Carried.of(error)))
+            parent.tell(Failed(CarriedError.of(error)))
         else:
             parent.tell(Done(segment))
 
 
-def _shipped(store: ObjectStore, shipment: Shipment, parent: _Parent, cold: ColdSettings) -> SegmentRef:
+def _uploaded(store: ObjectStore, job: UploadJob, parent: _Parent, cold: ColdSettings) -> SegmentRef:
     def on_record(upload_id: str) -> None:
         parent.ask("upload_id", upload_id)
 
-    if not shipment.views:
-        return upload_segment(store, shipment, _told(parent, _frames(parent, shipment)), on_upload_id=on_record)
+    if not job.views:
+        return upload_segment(store, job, _reported(parent, _frames(parent, job)), on_upload_id=on_record)
     with closing(ColdReader(store, cold)) as reader:
-        frames = remote_frames(reader, shipment.views)
-        return upload_segment(store, shipment, _told(parent, frames), on_upload_id=on_record)
+        frames = remote_frames(reader, job.views)
+        return upload_segment(store, job, _reported(parent, frames), on_upload_id=on_record)
 
 
-def _told(parent: _Parent, source: Iterator[Frames]) -> Iterator[Frames]:
+def _reported(parent: _Parent, source: Iterator[Frames]) -> Iterator[Frames]:
     """Yield the frames of `source`, and report their bytes to the parent.
 
     Each report wakes the parent, which has appends to make. So the child reports 4 MiB or more at a time.
     """
-    untold_bytes = 0
+    unreported_bytes = 0
     for frames in source:
-        untold_bytes += frames.size_bytes
-        if untold_bytes >= _TOLD_BYTES:
-            parent.tell(Taken(untold_bytes))
-            untold_bytes = 0
+        unreported_bytes += frames.size_bytes
+        if unreported_bytes >= _REPORT_BYTES:
+            parent.tell(FramesRead(unreported_bytes))
+            unreported_bytes = 0
         yield frames
-    parent.tell(Taken(untold_bytes))
+    parent.tell(FramesRead(unreported_bytes))
 
 
-def _frames(parent: _Parent, shipment: Shipment) -> Iterator[Frames]:
-    """Yield all hot frames of the shipment, in order (seglog.reading.sealed)."""
-    seq, last_seq = shipment.first_seq, shipment.last_seq
+def _frames(parent: _Parent, job: UploadJob) -> Iterator[Frames]:
+    """Yield all hot frames of the job, in order (seglog.reading.sealed)."""
+    seq, last_seq = job.first_seq, job.last_seq
     while seq <= last_seq:
         part, descriptors = parent.ask("part", seq)
-        source = _asked(parent, seq, last_seq) if part is None else _read(parent, part, descriptors, seq, last_seq)
+        source = (
+            _from_parent(parent, seq, last_seq) if part is None else _read(parent, part, descriptors, seq, last_seq)
+        )
         for frames in source:
             seq += len(frames)
             yield frames
@@ -223,15 +225,15 @@ def _read(parent: _Parent, part: Part, descriptors: tuple[int, ...], first: int,
     try:
         for batch in segment.batches(first, end):
             frames = batch.apart()
-            for some in _asked(parent, seq, batch.last_seq) if frames is None else (frames,):
+            for some in _from_parent(parent, seq, batch.last_seq) if frames is None else (frames,):
                 yield some
                 seq += len(some)
     except FileCorrupt:
         # Damage, or a read while the log sets flags. The log knows which of the two, and names a damaged file.
-        yield from _asked(parent, seq, end)
+        yield from _from_parent(parent, seq, end)
 
 
-def _asked(parent: _Parent, first: int, last: int) -> Iterator[Frames]:
+def _from_parent(parent: _Parent, first: int, last: int) -> Iterator[Frames]:
     while first <= last:
         whole, _ = parent.ask("frames", first, last)
         yield take_apart(whole)

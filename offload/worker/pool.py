@@ -1,7 +1,7 @@
 """Worker processes that upload. A worker makes one upload at a time, and stays for the next one.
 
     state      what is true                                 step that follows
-    idle       it waits for a shipment                      send
+    idle       it waits for an upload job                   upload
     working    a thread here answers its questions          done, failed: idle again
     gone       it ended, or was killed                      the pool starts another one when it needs one
 
@@ -28,13 +28,13 @@ from catalog import SegmentRef
 from offload.errors import WorkerDied
 from offload.settings import ColdSettings, OffloadSettings
 from offload.worker.channel import Channel
-from offload.worker.child import Answer, Begin, Done, Failed, Part, Question, Taken, Told
-from offload.write.segment_upload import Shipment
+from offload.worker.child import Answer, Begin, Done, Failed, FramesRead, Part, Question, RequestDone
+from offload.write.segment_upload import UploadJob
 from seglog import Topic
 from seglog.process.ownership import Owned, is_foreign
 from seglog.reading.sealed import SealedFiles
 
-__all__ = ["Turns", "WorkerPool"]
+__all__ = ["RequestLimiter", "WorkerPool"]
 
 _NICE = 5
 _LOOK_S = 0.1  # between checks whether to stop
@@ -43,7 +43,7 @@ _PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from {} imp
 _MODULE = "offload.worker.child"
 
 
-class Turns(Protocol):
+class RequestLimiter(Protocol):
     """The limits and the metrics of requests (offload.daemon.gate)."""
 
     def take(self, sent_bytes: int) -> None:
@@ -54,25 +54,25 @@ class Turns(Protocol):
 
 
 class WorkerPool(Owned):
-    """A `Sender` with worker processes. `url` is of the remote; its credentials come from the environment.
+    """An `Uploader` with worker processes. `url` is of the remote; its credentials come from the environment.
 
     `module` names the module with the `main` of the child.
     """
 
     def __init__(
-        self, url: str, cold: ColdSettings, offload: OffloadSettings, turns: Turns, module: str = _MODULE
+        self, url: str, cold: ColdSettings, offload: OffloadSettings, limiter: RequestLimiter, module: str = _MODULE
     ) -> None:
         self._module = module
         self._begin = Begin(url, cold, offload, _NICE)
-        self._turns = turns
+        self._limiter = limiter
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
         self._is_closed = False
 
-    def send(
+    def upload(
         self,
-        shipment: Shipment,
+        job: UploadJob,
         topic: Topic,
         *,
         on_upload_id: Callable[[str], None],
@@ -80,7 +80,7 @@ class WorkerPool(Owned):
     ) -> SegmentRef:
         worker = self._take()
         try:
-            answered = worker.work(shipment, topic, self._turns, on_upload_id, on_bytes)
+            answered = worker.work(job, topic, self._limiter, on_upload_id, on_bytes)
         except BaseException:
             worker.end()
             with self._lock:
@@ -167,15 +167,15 @@ class _Worker:
 
     def work(
         self,
-        shipment: Shipment,
+        job: UploadJob,
         topic: Topic,
-        turns: Turns,
+        limiter: RequestLimiter,
         on_upload_id: Callable[[str], None],
         on_bytes: Callable[[int], None],
     ) -> Done | Failed:
-        files = None if shipment.views else topic.sealed_files(shipment.first_seq, shipment.last_seq)
+        files = None if job.views else topic.sealed_files(job.first_seq, job.last_seq)
         try:
-            self._channel.send(shipment)
+            self._channel.send(job)
             while True:
                 if not self._channel.wait(_LOOK_S):
                     on_bytes(0)  # raises when it is time to stop
@@ -183,7 +183,7 @@ class _Worker:
                 message, _ = self._channel.receive()
                 match message:
                     case Question(what="turn", about=(_, sent_bytes)):
-                        turns.take(sent_bytes)
+                        limiter.take(sent_bytes)
                         self._channel.send(Answer(message.number, None))
                     case Question(what="upload_id", about=(upload_id,)):
                         on_upload_id(upload_id)
@@ -193,15 +193,15 @@ class _Worker:
                     case Question(what="frames", about=(first, last)):
                         batch = next(topic.frame_batches(first, last))
                         self._channel.send(Answer(message.number, list(batch)))
-                    case Told():
-                        turns.answered(
+                    case RequestDone():
+                        limiter.answered(
                             message.method,
                             message.outcome,
                             message.elapsed_s,
                             message.sent_bytes,
                             message.received_bytes,
                         )
-                    case Taken():
+                    case FramesRead():
                         on_bytes(message.frame_bytes)
                     case Done():
                         if files is not None:

@@ -1,4 +1,4 @@
-"""One attempt to offload a run of sealed segments, as a state machine.
+"""One attempt to offload a range of sealed segments, as a state machine.
 
     state      what is true                                                    step that follows
     PLANNED    sid and range are on record; of the objects nothing is certain  upload, then prepare
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from seglog import SegmentInfo
 
-__all__ = ["AttemptState", "Run", "is_due", "plan_run"]
+__all__ = ["AttemptState", "SegmentRange", "is_due", "plan_range"]
 
 
 class AttemptState(enum.StrEnum):
@@ -36,24 +36,24 @@ class AttemptState(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SegmentRange:
     """Adjacent sealed segments that become one data object. Seqs are inclusive."""
 
     first_seq: int
     last_seq: int
 
 
-def plan_run(
+def plan_range(
     segments: Sequence[SegmentInfo],
     offloaded_seq: int,
     up_to: int | None,
     max_bytes: int,
     max_age_ms: int | None = None,
-) -> Run | None:
-    """Return the next run to offload, or None: adjacent sealed segments above `offloaded_seq`, at most `max_bytes`.
+) -> SegmentRange | None:
+    """Return the next range to offload, or None: adjacent sealed segments above `offloaded_seq`, at most `max_bytes`.
 
-    With `max_age_ms`, no two records of the run are further apart in time. The run has at least one segment, whatever
-    its size and age. `up_to` bounds the run: a segment that ends above it stays out.
+    With `max_age_ms`, no two records of the range are further apart in time. The range has at least one segment,
+    whatever its size and age. `up_to` bounds the range: a segment that ends above it stays out.
     """
     first = last = 0
     size_bytes = 0
@@ -72,9 +72,9 @@ def plan_run(
         first = first or max(segment.first_seq, offloaded_seq + 1)
         last = segment.last_seq
         size_bytes += segment.data_bytes
-    return Run(first, last) if first else None
+    return SegmentRange(first, last) if first else None
 
 
 def is_due(published_at_ms: int, lag_s: int, now_ms: int) -> bool:
-    """Return whether a published run's hot copy may go. If the clock went back, the copy stays longer."""
+    """Return whether a published range's hot copy may go. If the clock went back, the copy stays longer."""
     return now_ms - published_at_ms >= lag_s * 1000

@@ -1,9 +1,9 @@
 """The choice of small segments of a volume that become one segment, decided from values. No I/O.
 
-A tail that is offloaded every few seconds leaves a small object each time. A commit of kind compact replaces a run of
+A tail that is offloaded every few seconds leaves a small object each time. A commit of kind compact replaces a range of
 segments by one segment. The new segment has the same live records under the same seqs, in one data object.
 
-MERGE-1  A run is at least `least` adjacent segments of the volume itself. Fewer would gain nothing.
+MERGE-1  A range is at least `least` adjacent segments of the volume itself. Fewer would gain nothing.
     Each has less than `below_bytes` of frames and is shown in one piece. All of them together have at most `max_bytes`.
 MERGE-2  The past keeps all its records: the replaced segments stay for the readers of older commits.
 MERGE-3  A record that was deleted before the commit is a tombstone in the new segment. No later state shows it.
@@ -18,26 +18,26 @@ from collections.abc import Iterator, Sequence
 
 from catalog import SegmentView, Vid
 
-__all__ = ["holds_more", "merge_runs", "to_erase"]
+__all__ = ["holds_more", "ranges_to_merge", "to_erase"]
 
 
-def merge_runs(
+def ranges_to_merge(
     views: Sequence[SegmentView], vid: Vid, *, below_bytes: int, max_bytes: int, least: int
 ) -> Iterator[list[SegmentView]]:
-    """Yield the runs that may be merged, oldest first."""
+    """Yield the ranges that may be merged, oldest first."""
     pieces = Counter(view.ref.sid for view in views)
-    run: list[SegmentView] = []
+    group: list[SegmentView] = []
     for view in views:
         is_small = view.vid == vid and view.ref.frame_bytes < below_bytes and pieces[view.ref.sid] == 1
-        fits = is_small and sum(each.ref.frame_bytes for each in run) + view.ref.frame_bytes <= max_bytes
-        if run and not (fits and run[-1].last + 1 == view.first):
-            if len(run) >= least:
-                yield run
-            run = []
+        fits = is_small and sum(each.ref.frame_bytes for each in group) + view.ref.frame_bytes <= max_bytes
+        if group and not (fits and group[-1].last + 1 == view.first):
+            if len(group) >= least:
+                yield group
+            group = []
         if is_small:
-            run.append(view)
-    if len(run) >= least:
-        yield run
+            group.append(view)
+    if len(group) >= least:
+        yield group
 
 
 def to_erase(views: Sequence[SegmentView], vid: Vid) -> SegmentView | None:

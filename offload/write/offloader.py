@@ -38,16 +38,16 @@ from catalog.errors import NoSuchObject
 from catalog.format.commit import Codec
 from catalog.format.control import DEAD
 from offload.context import ArchiveContext
-from offload.format.topic_config import told_anew
+from offload.format.topic_config import config_change
 from offload.handles import Tip
 from offload.read.deletes import deletions_of
 from offload.settings import OffloadSettings, codec_named
-from offload.write.attempt import AttemptState, Run, is_due, plan_run
-from offload.write.merging import merge_runs, to_erase
+from offload.write.attempt import AttemptState, SegmentRange, is_due, plan_range
+from offload.write.merging import ranges_to_merge, to_erase
 from offload.write.publisher import Published, Publisher, divergence
 from offload.write.readback import check_published, check_segment
-from offload.write.segment_upload import Shipment, delete_segment
-from offload.write.uploader import Sender
+from offload.write.segment_upload import UploadJob, delete_segment
+from offload.write.uploader import Uploader
 from seglog import DeleteOp, Topic, TruncateOp
 
 __all__ = ["Offloader", "Published"]
@@ -57,7 +57,7 @@ class Offloader:
     """Offloads topics of one log to one remote. The caller holds the log, and makes one call at a time for a topic."""
 
     def __init__(
-        self, context: ArchiveContext, settings: OffloadSettings, publisher: Publisher, sender: Sender
+        self, context: ArchiveContext, settings: OffloadSettings, publisher: Publisher, uploader: Uploader
     ) -> None:
         self._log = context.log
         self._store = context.store
@@ -68,7 +68,7 @@ class Offloader:
         self._clock = context.clock
         self.settings = settings
         self._publisher = publisher
-        self._sender = sender
+        self._uploader = uploader
 
     def run(
         self, name: str, *, up_to: int | None = None, on_bytes: Callable[[int], None] = lambda _: None
@@ -87,20 +87,20 @@ class Offloader:
             handle = self._handles.of(name)
             if handle.pending_body is not None or not self._publisher.is_passed(handle):
                 raise
-            self._publisher.take_in(handle)  # then its newest state can be read again
+            self._publisher.fast_forward(handle)  # then its newest state can be read again
             return done + self._run(name, up_to, on_bytes)
 
     def _run(self, name: str, up_to: int | None, on_bytes: Callable[[int], None]) -> list[Published]:
         done: list[Published] = []
         topic = self._log.topic(name)
-        goal = _goal_of(topic, up_to)
+        limit = _limit_of(topic, up_to)
         while True:
             handle, epoch = self._handles.of(name), topic.epoch
-            if goal.epoch != epoch:
-                goal = _goal_of(topic, up_to)
+            if limit.epoch != epoch:
+                limit = _limit_of(topic, up_to)
             tip = self._handles.tip(handle)
             truncation = next(iter(topic.truncate_ops()), None)
-            delete = _due_delete(topic, tip.bounds.head_seq, truncation, goal.last_op)
+            delete = _due_delete(topic, tip.bounds.head_seq, truncation, limit.last_op)
             if topic.epoch != epoch:
                 continue
             if delete is not None:
@@ -119,20 +119,20 @@ class Offloader:
                 done += [published] if published else []
                 continue
             age_s = self.settings.max_object_age_s
-            run = plan_run(
+            segment_range = plan_range(
                 topic.segments(),
                 tip.bounds.head_seq,
-                goal.last_seq,
+                limit.last_seq,
                 self.settings.max_object_bytes,
                 age_s * 1000 if isinstance(age_s, int) else None,
             )
-            if run is None:
+            if segment_range is None:
                 return done + self._publish_config(name)
-            published = self._offload_run(handle, tip, run, topic, epoch, on_bytes)
+            published = self._offload_range(handle, tip, segment_range, topic, epoch, on_bytes)
             done += [published] if published else []
 
     def merge(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> list[Published]:
-        """Replace each run of small segments by one segment (offload.write.merging), with one commit for each run.
+        """Replace each range of small segments by one segment (offload.write.merging), with one commit for each range.
 
         Calls `on_bytes` now and then with the bytes of frames taken since.
         Raises the errors of `run`, and of reading a segment. The caller may repeat it after any of them.
@@ -140,7 +140,7 @@ class Offloader:
         self.settle(name)
         done: list[Published] = []
         while (views := self._to_merge(self._handles.of(name))) is not None:
-            published = self._merge_run(self._handles.of(name), views, on_bytes)
+            published = self._merge_range(self._handles.of(name), views, on_bytes)
             done += [published] if published else []
         return done
 
@@ -156,7 +156,7 @@ class Offloader:
             view = to_erase(self._volumes.snapshot(handle.vid, handle.lsn).segments, handle.vid)
             if view is None:
                 return done
-            published = self._merge_run(handle, [view], on_bytes)
+            published = self._merge_range(handle, [view], on_bytes)
             done += [published] if published else []
 
     def settle(self, name: str) -> list[Published]:
@@ -245,12 +245,18 @@ class Offloader:
             for view in {view.ref.sid: view for view in within}.values():
                 check_segment(self._store, view.vid, view.ref)
 
-    # ------------------------------------------------------------------ one run of segments
+    # ------------------------------------------------------------------ one range of segments
 
-    def _offload_run(
-        self, handle: Handle, tip: Tip, run: Run, topic: Topic, epoch: int, on_bytes: Callable[[int], None]
+    def _offload_range(
+        self,
+        handle: Handle,
+        tip: Tip,
+        segment_range: SegmentRange,
+        topic: Topic,
+        epoch: int,
+        on_bytes: Callable[[int], None],
     ) -> Published | None:
-        """Offload one run, and return its commit. Return None if the commit was given up.
+        """Offload one range, and return its commit. Return None if the commit was given up.
 
         Return None also if the topic was truncated since `epoch`: the upload may mix records of before and after
         (OFFLOAD-5).
@@ -260,8 +266,8 @@ class Offloader:
             sid=self._new_sid(handle, now_ms),
             name=handle.name,
             vid=handle.vid,
-            first_seq=run.first_seq,
-            last_seq=run.last_seq,
+            first_seq=segment_range.first_seq,
+            last_seq=segment_range.last_seq,
             state=AttemptState.PLANNED,
             created_at_ms=now_ms,
         )
@@ -299,12 +305,12 @@ class Offloader:
     def _send(
         self, attempt: Attempt, on_bytes: Callable[[int], None], views: tuple[SegmentView, ...] = ()
     ) -> SegmentRef:
-        shipment = Shipment(
+        job = UploadJob(
             attempt.name, attempt.vid, attempt.sid, attempt.first_seq, attempt.last_seq, self._codec(attempt.name),
             self.settings, views,
         )  # fmt: skip
-        return self._sender.send(
-            shipment,
+        return self._uploader.upload(
+            job,
             self._log.topic(attempt.name),
             on_upload_id=lambda upload_id: self._local.save(attempt=replace(attempt, upload_id=upload_id)),
             on_bytes=on_bytes,
@@ -314,26 +320,30 @@ class Offloader:
         return codec_named(self._log.topic(name).config.attributes.get("codec", self.settings.codec))
 
     def _to_merge(self, handle: Handle) -> list[SegmentView] | None:
-        """Return the oldest run of segments that one log wrote, or None. A data object has only one topic id."""
+        """Return the oldest range of segments that one log wrote, or None. A data object has only one topic id."""
         below_bytes, least = self.settings.merge_below_bytes, self.settings.merge_count
         if not isinstance(below_bytes, int):
             return None
         snapshot = self._volumes.snapshot(handle.vid, handle.lsn)
-        runs = merge_runs(
+        ranges = ranges_to_merge(
             snapshot.segments,
             handle.vid,
             below_bytes=below_bytes,
             max_bytes=self.settings.max_object_bytes,
             least=least,
         )
-        for run in runs:
-            for _, group in groupby(self._reader.indexed(run), lambda view: self._reader.index(view).topic_id):
+        for segment_range in ranges:
+            for _, group in groupby(
+                self._reader.indexed(segment_range), lambda view: self._reader.index(view).topic_id
+            ):
                 views = list(group)
                 if len(views) >= least:
                     return views
         return None
 
-    def _merge_run(self, handle: Handle, views: list[SegmentView], on_bytes: Callable[[int], None]) -> Published | None:
+    def _merge_range(
+        self, handle: Handle, views: list[SegmentView], on_bytes: Callable[[int], None]
+    ) -> Published | None:
         tip, now_ms = self._handles.tip(handle), self._clock.now_ms()
         attempt = Attempt(
             sid=self._new_sid(handle, now_ms),
@@ -405,7 +415,7 @@ class Offloader:
         """Publish the topic's configuration, if the volume has commits and knows another configuration."""
         while True:
             handle, topic = self._handles.of(name), self._log.topic(name)
-            text = told_anew(topic.config, handle.config) if handle.lsn else None
+            text = config_change(topic.config, handle.config) if handle.lsn else None
             if text is None:
                 return []
             snapshot = self._volumes.snapshot(handle.vid, handle.lsn)
@@ -423,7 +433,7 @@ class Offloader:
 
 
 @dataclass(frozen=True, slots=True)
-class _Goal:
+class _OffloadLimit:
     """The end of a run (OFFLOAD-7): the run publishes records up to `last_seq`, and deletes up to number `last_op`."""
 
     epoch: int
@@ -431,14 +441,14 @@ class _Goal:
     last_op: int
 
 
-def _goal_of(topic: Topic, up_to: int | None) -> _Goal:
+def _limit_of(topic: Topic, up_to: int | None) -> _OffloadLimit:
     """Return the newest sealed record and the newest delete.
 
     Reads the epoch first. If a truncation comes in between, the run sees a higher epoch.
     """
     epoch, sealed_seq = topic.epoch, topic.sealed_seq
     last_op = max((op.op for op in topic.delete_ops()), default=0)  # after the seq, to miss no delete below it
-    return _Goal(epoch, sealed_seq if up_to is None else min(up_to, sealed_seq), last_op)
+    return _OffloadLimit(epoch, sealed_seq if up_to is None else min(up_to, sealed_seq), last_op)
 
 
 def _due_delete(topic: Topic, head_seq: int, truncation: TruncateOp | None, last_op: int) -> DeleteOp | None:

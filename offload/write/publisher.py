@@ -145,7 +145,7 @@ class Publisher:
                 return self._done(handle)
         raise KeyTaken(keys.commit_key(handle.vid, _pending(handle)[0]))
 
-    def settled(self, handle: Handle) -> Handle:
+    def resolve_pending(self, handle: Handle) -> Handle:
         """Send the pending commit once more, unchanged, and return the handle without it.
 
         If the commit landed, the handle is one LSN further. A lost commit is not rebased, because this directory is
@@ -157,36 +157,36 @@ class Publisher:
         lsn, body = _pending(handle)
         commit = decode_commit_at(body, handle.vid, lsn).commit
         attempt = self._attempt_of(handle)
-        settled = replace(handle, pending_lsn=None, pending_body=None)
+        resolved = replace(handle, pending_lsn=None, pending_body=None)
         try:
             self._volumes.publish(handle.vid, lsn, body)
         except Diverged:
-            self._local.save(handle=settled)
-            return settled
-        settled = replace(settled, lsn=lsn)
+            self._local.save(handle=resolved)
+            return resolved
+        resolved = replace(resolved, lsn=lsn)
         self._local.save(
-            handle=settled,
+            handle=resolved,
             attempt=self._done_with(attempt),
             commit=(handle.vid, lsn, body),
             truncated=_truncated(handle, commit),
         )
-        return settled
+        return resolved
 
-    def take_in(self, handle: Handle) -> None:
+    def fast_forward(self, handle: Handle) -> None:
         """Move the handle of a writer with nothing pending past mere maintenance.
 
         For any other foreign commit, put `Diverged` or `Fenced` on record, and raise it.
         """
-        news = self._handles.heard(handle)
+        updates = self._handles.fetch_updates(handle)
         tip = self._handles.tip(handle)
-        if news.is_empty:
+        if updates.is_empty:
             return
-        fence = news.fenced_by(handle.epoch)
+        fence = updates.fenced_by(handle.epoch)
         if fence is not None:
             raise self.note_divergence(handle, *fence)
-        if not news.is_maintenance(tip.bounds, handle.epoch):
+        if not updates.is_maintenance(tip.bounds, handle.epoch):
             raise self.note_divergence(handle, handle.lsn + 1, None)
-        self._local.save(handle=self._handles.advanced(handle, news))
+        self._local.save(handle=self._handles.advanced(handle, updates))
 
     def is_passed(self, handle: Handle) -> bool:
         """Return whether GC has passed the newest commit that is known here, and keeps only later states."""
@@ -225,17 +225,17 @@ class Publisher:
         If that commit is given up, the handle has none. Raises `Diverged`, `Fenced`, `BranchCollected`.
         """
         lsn, body = _pending(handle)
-        news = self._handles.heard(handle)
+        updates = self._handles.fetch_updates(handle)
         tip = self._handles.tip(handle)
-        fence = news.fenced_by(handle.epoch)
+        fence = updates.fenced_by(handle.epoch)
         if fence is not None:
             raise self.note_divergence(handle, *fence) from None
-        if news.is_empty or not news.is_maintenance(tip.bounds, handle.epoch):
+        if updates.is_empty or not updates.is_maintenance(tip.bounds, handle.epoch):
             raise self.note_divergence(handle, loss.lsn, None) from None
-        newest = self._volumes.snapshot(handle.vid, news.lsn)
+        newest = self._volumes.snapshot(handle.vid, updates.lsn)
         lost = decode_commit_at(body, handle.vid, lsn).commit
         attempt = self._attempt_of(handle)
-        moved = self._handles.advanced(handle, news)
+        moved = self._handles.advanced(handle, updates)
         following = rebased(lost, newest, nonce=os.urandom(16), now_ms=self._clock.now_ms())
         if following is None:
             moved = replace(moved, pending_lsn=None, pending_body=None)

@@ -1,4 +1,4 @@
-"""The status, in the terms of PIP-17, of each run of segments that is or becomes one data object. No I/O.
+"""The status, in the terms of PIP-17, of each range of segments that is or becomes one data object. No I/O.
 
     PIP-17           here
     uid              sid

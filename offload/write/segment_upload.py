@@ -1,7 +1,7 @@
 """The upload of frames as a data object and its index object, and the removal of both. No commit names them yet.
 
     PIP-17                                  here
-    offload(ledger, uid, extraMetadata)     `upload_segment(store, shipment, batches, extra=...)`
+    offload(ledger, uid, extraMetadata)     `upload_segment(store, job, batches, extra=...)`
     readOffloaded(ledgerId, uid)            `ColdReader.segment_records(view, first, last)`
     deleteOffloaded(ledgerId, uid)          `delete_segment(store, vid, sid)`
 
@@ -33,14 +33,14 @@ from offload.settings import OffloadSettings
 from offload.write.upload import BlockUpload
 from seglog.format.frames import Frames
 
-__all__ = ["Shipment", "delete_segment", "upload_segment"]
+__all__ = ["UploadJob", "delete_segment", "upload_segment"]
 
 _log = logging.getLogger("offload.write.segment_upload")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Shipment:
+class UploadJob:
     """The records `first_seq` to `last_seq` of a topic, which become segment `sid` of volume `vid`.
 
     The records are hot, or come from `views` of remote segments, one after the other.
@@ -58,30 +58,30 @@ class Shipment:
 
 def upload_segment(
     store: ObjectStore,
-    shipment: Shipment,
+    job: UploadJob,
     batches: Iterable[Frames],
     *,
     on_upload_id: Callable[[str], None],
     extra: Mapping[str, str] = _NOTHING,
 ) -> SegmentRef:
-    """Upload the frames of a shipment, and return when both objects are whole.
+    """Upload the frames of an upload job, and return when both objects are whole.
 
     `batches` are all its frames, in order. `on_upload_id` is called before the first part is sent, and must make the id
     durable. Raises the errors of the store and of `batches`, `EntryTooLarge` and `FrameMismatch`. After an error,
     `delete_segment` removes the remains.
     """
-    sid, settings = shipment.sid, shipment.settings
-    data_key, index_key = keys.data_key(shipment.vid, sid), keys.index_key(shipment.vid, sid)
+    sid, settings = job.sid, job.settings
+    data_key, index_key = keys.data_key(job.vid, sid), keys.index_key(job.vid, sid)
 
     def metadata(role: str) -> dict[str, str]:
-        ours = object_metadata(role, shipment.topic, shipment.first_seq, shipment.last_seq, shipment.codec)
+        ours = object_metadata(role, job.topic, job.first_seq, job.last_seq, job.codec)
         return {**extra, **ours}
 
     with BlockUpload(
         store, data_key, metadata("data"), concurrency=settings.concurrency, on_upload_id=on_upload_id
     ) as upload:
         encoder = SegmentEncoder(
-            block_size=settings.block_size, codec=shipment.codec, zstd_level=settings.zstd_level, spare=upload.spare
+            block_size=settings.block_size, codec=job.codec, zstd_level=settings.zstd_level, spare=upload.spare
         )
         for frames in batches:
             for block in encoder.add(frames):
@@ -92,7 +92,7 @@ def upload_segment(
         for block in blocks:
             upload.add(block)
         upload.finish(last)
-    index = encode_index(summary, topic=shipment.topic, created_at_ms=sid.created_ms)
+    index = encode_index(summary, topic=job.topic, created_at_ms=sid.created_ms)
     store.put(index_key, index.body, metadata("index"))
     return SegmentRef(
         sid=sid,
@@ -105,7 +105,7 @@ def upload_segment(
         index_head_length=index.head_length,
         index_trailer_length=index.trailer_length,
         index_head_hash=index.head_hash,
-        codec=shipment.codec,
+        codec=job.codec,
         frame_bytes=summary.frame_bytes,
         live_records=summary.live_records,
     )

@@ -1,4 +1,4 @@
-"""The senders, which make objects of runs of segments: a thread of this process, or a worker (offload.worker)."""
+"""The uploaders, which make objects of ranges of segments: a thread of this process, or a worker (offload.worker)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from catalog.format import keys
 from catalog.objects.base import ObjectStore
 from offload.format.entry import entries, frame_of
 from offload.read.cold_reader import ColdReader
-from offload.write.segment_upload import Shipment, upload_segment
+from offload.write.segment_upload import UploadJob, upload_segment
 from seglog import Topic
 from seglog.format.frame import read_header, tombstone
 from seglog.format.frames import Frames, take_apart
 
-__all__ = ["InThread", "Sender", "remote_frames"]
+__all__ = ["LocalUploader", "Uploader", "remote_frames"]
 
 
-class Sender(Protocol):
-    def send(
+class Uploader(Protocol):
+    def upload(
         self,
-        shipment: Shipment,
+        job: UploadJob,
         topic: Topic,
         *,
         on_upload_id: Callable[[str], None],
@@ -40,28 +40,28 @@ class Sender(Protocol):
     def close(self) -> None: ...
 
 
-class InThread:
-    """A `Sender` that uploads in the thread of the caller. `reader` is of the same store."""
+class LocalUploader:
+    """An `Uploader` that uploads in the thread of the caller. `reader` is of the same store."""
 
     def __init__(self, store: ObjectStore, reader: ColdReader) -> None:
         self._store = store
         self._reader = reader
 
-    def send(
+    def upload(
         self,
-        shipment: Shipment,
+        job: UploadJob,
         topic: Topic,
         *,
         on_upload_id: Callable[[str], None],
         on_bytes: Callable[[int], None],
     ) -> SegmentRef:
         def counted() -> Iterator[Frames]:
-            hot = () if shipment.views else topic.frame_batches(shipment.first_seq, shipment.last_seq)
-            for frames in chain(remote_frames(self._reader, shipment.views), hot):
+            hot = () if job.views else topic.frame_batches(job.first_seq, job.last_seq)
+            for frames in chain(remote_frames(self._reader, job.views), hot):
                 on_bytes(frames.size_bytes)
                 yield frames
 
-        return upload_segment(self._store, shipment, counted(), on_upload_id=on_upload_id)
+        return upload_segment(self._store, job, counted(), on_upload_id=on_upload_id)
 
     def close(self) -> None:
         pass

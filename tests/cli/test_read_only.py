@@ -151,7 +151,7 @@ def test_an_archive_over_a_log_that_only_reads_changes_nothing(run: Run, filled:
             lambda: archive.delete("t", before=2),
             lambda: archive.delete_topic("t"),
             lambda: archive.restore("t", to="head", name="b"),
-            lambda: archive.writable("t@b"),
+            lambda: archive.open_for_append("t@b"),
         ):
             with pytest.raises(ReadOnly):
                 change()

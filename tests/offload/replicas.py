@@ -31,7 +31,7 @@ def opened(
 
 def ship(archive: Archive, log: Log, name: str, *given: bytes, tag: str | None = None) -> None:
     """Append, seal and offload."""
-    archive.writable(name).append(list(given), tag=tag)
+    archive.open_for_append(name).append(list(given), tag=tag)
     log.topic(name).seal()
     archive.offload(name)
 

@@ -84,7 +84,7 @@ def test_main_has_one_name(tmp_path: Path) -> None:
     with seglog.open(tmp_path) as log, offload.attach(log, store=MemoryStore()) as archive:
         log.topic("t").append([b"a"])
         with pytest.raises(InvalidName):
-            archive.writable("t@main")
+            archive.open_for_append("t@main")
 
 
 def test_appends_reads_offloads_and_deletes_go_on_together(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_branch_opened_for_writing_keeps_the_times_of_what_it_came_from(tmp_pa
         between = format_time(start_ms + 5_000)
         assert [record.seq for record in archive.read("t@b", at=between)] == [1, 2, 3, 4, 5]
         clock.ms -= 60_000
-        archive.writable("t@b").append([b"6"])
+        archive.open_for_append("t@b").append([b"6"])
         assert [record.seq for record in archive.read("t@b", at=between)] == [1, 2, 3, 4, 5]
         assert [record.seq for record in archive.read("t@b")] == [4, 5, 6]
         assert archive.restore("t@b", to=between, name="c").records == 5
@@ -275,7 +275,7 @@ def test_a_branch_is_never_made_by_an_append(tmp_path: Path) -> None:
         with pytest.raises(NoSuchTopic):
             log.topic("t@half").append([b"x"])
         assert [record.value for record in archive.read("t@half")] == [b"a"]
-        assert archive.writable("t@half").append([b"x"]) == range(2, 3)
+        assert archive.open_for_append("t@half").append([b"x"]) == range(2, 3)
 
 
 def test_topics_made_while_an_archive_is_attached_keep_their_deletes(tmp_path: Path) -> None:

@@ -77,14 +77,14 @@ def _attach(world: World, **given: Any) -> object:
     return attach(given.pop("log", world.log), **given)
 
 
-ATTACH = dict.fromkeys(("log", "store", "settings", "cold", "upkeep", "configured", "clock", "sender"), "instance")
+ATTACH = dict.fromkeys(("log", "store", "settings", "cold", "upkeep", "configured", "clock", "uploader"), "instance")
 RECOVER = {"directory": "instance", "url": "text", "store": "instance", "writable": "bool", "only": "text"}
 CALLS = {
     "attach": Row(
         _attach,
         {**ATTACH, "url": "text"},
         {},
-        frozenset({"url", "store", "settings", "cold", "upkeep", "configured", "clock", "sender"}),
+        frozenset({"url", "store", "settings", "cold", "upkeep", "configured", "clock", "uploader"}),
     ),
     "recover": Row(
         lambda _, **given: list(recover(**given)),
@@ -151,7 +151,7 @@ CALLS = {
     "BranchService.undelete_branch": _of_topic("branches.undelete_branch", {"branch": "text"}, branch="half"),
     "HistoryService.undo": _of("history.undo", {"number": "whole"}, "number"),
     "StatusService.waiting_bytes": _of_name("status.waiting_bytes", {"up_to": "whole"}, "up_to"),
-    "Archive.writable": _of_name("writable"),
+    "Archive.open_for_append": _of_name("open_for_append"),
 }
 
 

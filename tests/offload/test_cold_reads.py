@@ -32,7 +32,7 @@ from offload.read.cold_reader import ColdReader
 from tests.faults.store import WrappedStore
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
-from tests.seams.archive import flights_of, running_flights
+from tests.seams.archive import fetcher_of, running_fetches
 
 T = TypeVar("T")
 MIB = 1 << 20
@@ -248,11 +248,11 @@ def test_all_readers_together_keep_to_one_budget(cold: Cold) -> None:
     for records in readers:
         for _ in range(30):
             next(records)
-    assert flights_of(reader).held_bytes <= total + 4 * 2 * MIB
+    assert fetcher_of(reader).held_bytes <= total + 4 * 2 * MIB
     for records in readers:
         records.close()
     reader.close()
-    assert flights_of(reader).held_bytes == 0
+    assert fetcher_of(reader).held_bytes == 0
 
 
 def test_a_reader_that_stops_leaves_no_request_and_no_thread_behind(cold: Cold) -> None:
@@ -280,8 +280,8 @@ def test_a_reader_that_stops_leaves_no_request_and_no_thread_behind(cold: Cold) 
     reader.close()
     assert len(cold.store.gets) <= before  # the reader never sent the GETs that waited for the one connection
     assert no_thread_is_left()
-    assert flights_of(reader).held_bytes == 0
-    assert running_flights(reader) == set()
+    assert fetcher_of(reader).held_bytes == 0
+    assert running_fetches(reader) == set()
 
 
 def test_a_reader_that_was_closed_still_reads_on_by_itself(cold: Cold) -> None:
@@ -310,8 +310,8 @@ def test_readers_of_one_chunk_at_one_time_share_its_get(cold: Cold) -> None:
         first = pool.submit(read, reader, cold, 5, 5)
         assert entered.wait(30)
         others = [pool.submit(read, reader, cold, 5, 5) for _ in range(4)]
-        [flight] = running_flights(reader)
-        while flight.users < 5:
+        [fetch] = running_fetches(reader)
+        while fetch.users < 5:
             pass
         goes_on.set()
         assert [future.result() for future in [first, *others]] == [[cold.values[4]]] * 5
@@ -335,8 +335,8 @@ def test_a_flight_is_joined_and_its_failure_stays_with_who_made_it(cold: Cold) -
         first = pool.submit(read, reader, cold, 5, 5)
         assert entered.wait(30)
         others = [pool.submit(read, reader, cold, 5, 5) for _ in range(4)]
-        [flight] = running_flights(reader)
-        while flight.users < 5:
+        [fetch] = running_fetches(reader)
+        while fetch.users < 5:
             pass
         goes_on.set()
         with pytest.raises(StoreUnreachable):
@@ -359,24 +359,24 @@ def test_an_interrupt_of_one_who_waits_is_not_taken_for_a_failed_get(cold: Cold)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(read, reader, cold, 5, 5)
         assert entered.wait(30)
-        [flight] = running_flights(reader)
-        real = flight.done
+        [fetch] = running_fetches(reader)
+        real = fetch.done
 
         class Interrupted(threading.Event):
             def wait(self, timeout: float | None = None) -> bool:
                 raise KeyboardInterrupt
 
-        flight.done = Interrupted()
-        [joined] = flights_of(reader).join(flight.places, is_scan=False)
-        assert joined is flight
+        fetch.done = Interrupted()
+        [joined] = fetcher_of(reader).join(fetch.requests, is_scan=False)
+        assert joined is fetch
         with pytest.raises(KeyboardInterrupt):
-            flights_of(reader).bytes_of(flight, flight.places[0])
-        flight.done = real
+            fetcher_of(reader).bytes_of(fetch, fetch.requests[0])
+        fetch.done = real
         goes_on.set()
         # The reader that made the GET is not disturbed. It gets the answer, whichever event signals it.
         assert first.result(30) == [cold.values[4]]
     assert len(cold.store.gets) == 1
-    assert running_flights(reader) == set()
+    assert running_fetches(reader) == set()
 
 
 def test_a_dead_store_is_asked_twice_at_most_for_a_chunk(cold: Cold) -> None:

@@ -38,7 +38,7 @@ def test_all_of_it_is_in_the_remote_then(tmp_path: Path, store: MemoryStore) -> 
         assert context_of(archive).local.attempts("t") == ()
         archive.replication.sync("t")
         assert values(archive, "t") == [b"b", b"c"]
-        assert archive.writable("t").append([b"d"]) == range(4, 5)
+        assert archive.open_for_append("t").append([b"d"]) == range(4, 5)
         ship(archive, log, "t", b"e")
         assert values(archive, "t") == [b"b", b"c", b"d", b"e"]
 
@@ -47,7 +47,7 @@ def test_a_branch_can_be_deleted_in_the_remote_then(tmp_path: Path, store: Memor
     with opened(tmp_path, store) as (log, archive):
         ship(archive, log, "t", b"a")
         archive.restore("t", to="head", name="b")
-        archive.writable("t@b").append([b"b"])
+        archive.open_for_append("t@b").append([b"b"])
         archive.delete_topic("t@b", detach=True)
         archive.branches.delete_branch("t", "b")
         archive.branches.undelete_branch("t", "b")

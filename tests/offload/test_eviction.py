@@ -74,7 +74,7 @@ def test_what_is_evicted_is_told_and_stays_in_the_past(
     assert newest(archive) == (CommitKind.OFFLOAD, Bounds(floor, 9, floor))
     assert values(archive, "t", "head") == [*left, b"9"]
     archive.restore("t", to="lsn:2", name="before")
-    archive.writable("t@before").append([b"more"])
+    archive.open_for_append("t@before").append([b"more"])
     assert values(archive, "t@before") == [*every, b"more"]
 
 

@@ -19,7 +19,7 @@ from offload.read.cache import open_cache
 from offload.worker.pool import WorkerPool
 from seglog import Log
 from tests.children import in_child, outcome_of, quiet_fork
-from tests.seams.archive import context_of, lock_of_flights, start_worker
+from tests.seams.archive import context_of, lock_of_fetcher, start_worker
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
@@ -132,7 +132,7 @@ def test_a_child_waits_for_no_turn_of_the_parent(archive: Archive) -> None:
 
     outcomes: list[dict[str, str]] = []
     forks = threading.Thread(target=lambda: outcomes.append(in_child(everything)))
-    with context_of(archive).locks.of("t"), lock_of_flights(context_of(archive).reader):
+    with context_of(archive).locks.of("t"), lock_of_fetcher(context_of(archive).reader):
         forks.start()
         forks.join()
     assert outcomes == [dict.fromkeys(calls, "OpenedByParent")]
@@ -163,7 +163,7 @@ def test_the_chunk_cache_is_free_for_the_next_owner_though_a_child_is_there(tmp_
 
 
 def test_a_child_ends_none_of_its_parents_worker_processes(tmp_path: Path) -> None:
-    pool = WorkerPool("file:///nowhere", ColdSettings(), OffloadSettings(), turns=None)  # type: ignore[arg-type]
+    pool = WorkerPool("file:///nowhere", ColdSettings(), OffloadSettings(), limiter=None)  # type: ignore[arg-type]
     worker = start_worker(pool)
     try:
         in_child(pool.close)
@@ -179,7 +179,7 @@ def test_a_worker_process_has_no_descriptor_of_the_data_directory(log: Log, tmp_
     So the worker does not hold the lock of a parent that was killed.
     """
     log.topic("t").append([b"x"])
-    pool = WorkerPool("file:///nowhere", ColdSettings(), OffloadSettings(), turns=None)  # type: ignore[arg-type]
+    pool = WorkerPool("file:///nowhere", ColdSettings(), OffloadSettings(), limiter=None)  # type: ignore[arg-type]
     worker = start_worker(pool)
     try:
         links = []

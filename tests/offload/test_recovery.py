@@ -68,10 +68,10 @@ def test_every_name_that_lives_is_a_replica(tmp_path: Path, store: MemoryStore) 
 def test_writing_goes_on_with_the_next_seq_and_the_old_directory_is_fenced(tmp_path: Path, store: MemoryStore) -> None:
     list(recover(tmp_path / "new", URL, store=store))
     with opened(tmp_path / "new", store) as (log, archive):
-        assert archive.writable("a").append([b"7"]) == range(5, 6)
+        assert archive.open_for_append("a").append([b"7"]) == range(5, 6)
         log.topic("a").seal()
         archive.offload("a")
-        assert archive.writable("b").config.durability == "disk"
+        assert archive.open_for_append("b").config.durability == "disk"
         assert values(archive, "a") == [b"3", b"4", b"7"]
     with opened(tmp_path / "old", store) as (log, archive):
         log.topic("a").seal()

@@ -27,7 +27,7 @@ from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
 from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
 from tests.promises.test_hot_copy_goes_last import HandClock
-from tests.seams.archive import change_sender, context_of, offloader_of
+from tests.seams.archive import change_uploader, context_of, offloader_of
 from tests.work import tell
 
 _LOG = LogSettings(segment_max_events=6)
@@ -111,7 +111,7 @@ def test_every_state_before_and_after_it_is_exact(
     assert values(archive, "t", iso(before_ms + 1000)) == kept
     assert values(archive, "t", iso(after_ms)) == now
     archive.restore("t", to=f"lsn:{lsn - 1}", name="before")
-    archive.writable("t@before").append([b"more"])
+    archive.open_for_append("t@before").append([b"more"])
     assert values(archive, "t@before") == [*old(15), b"more"]
     topic.seal()
     archive.offload("t", drop_hot=True)
@@ -319,13 +319,13 @@ def test_gc_takes_what_was_cut_when_the_window_has_passed_it(
 
 
 class Meanwhile:
-    """A sender that calls `act` after the first send."""
+    """An uploader that calls `act` after the first send."""
 
     def __init__(self, inner: object, act: Callable[[], object]) -> None:
         self.inner, self.act = inner, act
 
-    def send(self, *arguments: object, **named: object) -> object:
-        found = self.inner.send(*arguments, **named)  # type: ignore[attr-defined]
+    def upload(self, *arguments: object, **named: object) -> object:
+        found = self.inner.upload(*arguments, **named)  # type: ignore[attr-defined]
         act, self.act = self.act, lambda: None
         act()
         return found
@@ -348,7 +348,7 @@ def test_what_was_being_sent_when_it_came_is_not_published(
         if fails:
             raise RuntimeError("the file ends here")
 
-    change_sender(archive, lambda sender: Meanwhile(sender, truncate))
+    change_uploader(archive, lambda uploader: Meanwhile(uploader, truncate))
     now = old(18)[: cut - 1] + new(9, cut - 1)
     if fails and cut == 19:  # if the truncation cut nothing, the offload raises the error as usual
         with pytest.raises(RuntimeError):
@@ -476,9 +476,9 @@ def test_one_that_the_volume_was_never_told_of_is_a_change_that_a_reset_keeps(
 def test_a_branch_may_be_cut_below_where_it_began(pair: tuple[Log, Archive], tmp_path: Path) -> None:
     log, archive = pair
     archive.restore("t", to="seq:8", name="b")
-    archive.writable("t@b").append([b"b 9"])
+    archive.open_for_append("t@b").append([b"b 9"])
     archive.truncate("t@b", 5)
-    archive.writable("t@b").append([b"b 5"])
+    archive.open_for_append("t@b").append([b"b 5"])
     assert values(archive, "t@b") == [*old(4), b"b 5"]
     log.topic("t@b").seal()
     archive.offload("t@b", drop_hot=True)

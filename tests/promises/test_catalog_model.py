@@ -222,7 +222,7 @@ class CatalogModel(RuleBasedStateMachine):
     def append(self, count: int, label: str, ms: int) -> None:
         self.clock.ms += ms
         name = self._some(lambda line: line.deleted_ms is None)
-        line, topic = self.lines[name], self.archive.writable(name)
+        line, topic = self.lines[name], self.archive.open_for_append(name)
         line.is_open = True
         values = [b"%s %d" % (name.encode(), self.made + number) for number in range(count)]
         self.made += count

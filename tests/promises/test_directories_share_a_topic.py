@@ -85,7 +85,7 @@ class _Directory:
 
     def append(self) -> None:
         value = f"{self.path.name}-{len(self.acked)}".encode()
-        self.archive.writable("t").append([value], tag=self.path.name, durability="memory")
+        self.archive.open_for_append("t").append([value], tag=self.path.name, durability="memory")
         self.acked.append(value)
 
     def push(self) -> None:

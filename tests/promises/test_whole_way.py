@@ -81,7 +81,7 @@ def test_a_branch_takes_appends_of_its_own(log: Log, remote: str) -> None:
     orders.append([b"a", b"b", b"c"])
     with offload.attach(log, remote) as archive:
         archive.restore("orders", to="seq:2", name="fix")
-        fix = archive.writable("orders@fix")
+        fix = archive.open_for_append("orders@fix")
         assert fix.append([b"C"]) == range(3, 4)
         assert [record.value for record in archive.read("orders@fix")] == [b"a", b"b", b"C"]
         fix.seal()

@@ -19,41 +19,41 @@ from offload.daemon.service import Service
 from offload.format.block import ChunkRef
 from offload.read import chunk_records
 from offload.read.cache import ChunkCache
-from offload.read.chunk_fetcher import Flight, Flights
+from offload.read.chunk_fetcher import ChunkFetcher, Fetch
 from offload.read.cold_reader import ColdReader
 from offload.read.ledger import OffloadedLedgers
 from offload.read.single_flight import SingleFlight
 from offload.replication.rescue import Rescue
-from offload.services import waiting
+from offload.services import pending_commits
 from offload.services.topic_status import TopicStatus
 from offload.worker.pool import WorkerPool
 from offload.write.offloader import Offloader
-from offload.write.uploader import Sender
+from offload.write.uploader import Uploader
 from seglog import Gap, Record, Topic
 from seglog.files.port import Files
 
 __all__ = [
     "batch_of",
-    "change_sender",
     "change_ts_ms",
+    "change_uploader",
     "context_of",
     "count_flights",
     "count_waiting",
     "describe_status",
     "drop_attempts",
     "drop_last_entry",
+    "fetcher_of",
     "files_of",
-    "flights_of",
     "forget_snapshots",
     "kept_point",
-    "lock_of_flights",
+    "lock_of_fetcher",
     "many_records",
     "note_threads_of_bodies",
     "offloader_of",
     "on_bytes_of",
     "records_one_by_one",
     "rescue_of",
-    "running_flights",
+    "running_fetches",
     "skip_check_of_remote",
     "start_worker",
 ]
@@ -77,10 +77,10 @@ def offloader_of(archive: Archive) -> Offloader:
     return archive._offloader
 
 
-def change_sender(archive: Archive, change: Callable[[Sender], Any]) -> None:
-    """Put the result of `change` in the sender's place. A test truncates the topic while the sender reads it."""
+def change_uploader(archive: Archive, change: Callable[[Uploader], Any]) -> None:
+    """Put the result of `change` in the uploader's place. A test truncates the topic while the uploader reads it."""
     offloader = offloader_of(archive)
-    offloader._sender = change(offloader._sender)
+    offloader._uploader = change(offloader._uploader)
 
 
 def rescue_of(archive: Archive) -> Rescue:
@@ -105,25 +105,25 @@ def forget_snapshots(volumes: Volumes) -> None:
 
 def change_ts_ms(patch: pytest.MonkeyPatch, change: Callable[[Callable[[Topic, int], int]], Any]) -> None:
     """Replace the look-up of a record's time. A test moves the records just before one."""
-    patch.setattr(waiting, "_ts_ms", change(waiting._ts_ms))
+    patch.setattr(pending_commits, "_ts_ms", change(pending_commits._ts_ms))
 
 
 # ---------------------------------------------------------------- readers
 
 
-def flights_of(reader: ColdReader) -> Flights:
+def fetcher_of(reader: ColdReader) -> ChunkFetcher:
     """Return the GETs that readers share. A test joins one, and checks the bytes that they hold."""
-    return reader._flights
+    return reader._fetcher
 
 
-def running_flights(reader: ColdReader) -> set[Flight]:
+def running_fetches(reader: ColdReader) -> set[Fetch]:
     """Return the GETs that run or wait. A test waits until readers have joined one."""
-    return set(reader._flights._flights.values())
+    return set(reader._fetcher._fetches.values())
 
 
-def lock_of_flights(reader: ColdReader) -> threading.Lock:
+def lock_of_fetcher(reader: ColdReader) -> threading.Lock:
     """Return the lock of the shared GETs. A test holds it while the process forks."""
-    return reader._flights._lock
+    return reader._fetcher._lock
 
 
 def count_flights(flights: SingleFlight[Any, Any]) -> int:

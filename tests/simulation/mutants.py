@@ -45,7 +45,7 @@ _publish = Volumes.publish
 _publish_pending = Publisher.publish
 _claim = Takeover._claim
 _begin = Takeover._begin
-_offload_run = Offloader._offload_run
+_offload_range = Offloader._offload_range
 _delete_topic = Log.delete_topic
 _upload_segment = sending.upload_segment
 _remote_frames = sending.remote_frames
@@ -173,7 +173,7 @@ class _AlwaysInEpoch:
 def _sends_whatever_is_cut(
     self: Offloader, handle: Handle, tip: Any, run: Any, topic: Any, epoch: int, on_bytes: Any
 ) -> Published | None:
-    return _offload_run(self, handle, tip, run, _AlwaysInEpoch(topic, epoch), epoch, on_bytes)
+    return _offload_range(self, handle, tip, run, _AlwaysInEpoch(topic, epoch), epoch, on_bytes)
 
 
 def _drops_wherever_it_is(self: Log, name: str, *, position: tuple[int, int, int] | None = None) -> None:
@@ -212,7 +212,7 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "a LIST of names is late for gc": lambda: mock.patch.object(Collecting, "sees_names", new=False),
     "a rebase drops a delete": lambda: mock.patch.object(Publisher, "publish", _takes_a_given_up_delete_for_told),
     "deletes are not told": lambda: mock.patch("offload.write.offloader._due_delete", _nothing),
-    "what is cut meanwhile is sent": lambda: mock.patch.object(Offloader, "_offload_run", _sends_whatever_is_cut),
+    "what is cut meanwhile is sent": lambda: mock.patch.object(Offloader, "_offload_range", _sends_whatever_is_cut),
     "a merge has what was deleted": lambda: mock.patch.object(sending, "remote_frames", _merges_what_was_deleted),
     "a hot copy goes before its read-back": lambda: mock.patch.object(Offloader, "_check_remote", _nothing),
     "a reset forgets an attempt": lambda: mock.patch.object(Reset, "_drop_attempts", _nothing),

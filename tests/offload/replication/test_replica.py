@@ -209,7 +209,7 @@ def test_reset_with_discard_drops_what_is_only_here(tmp_path: Path, store: Memor
         archive.replication.reset("t", discard=True)
         assert values(archive, "t") == [b"a"]
         assert archive.replication.replicas() == ["t"]
-        assert archive.writable("t").append([b"b"]) == range(2, 3)
+        assert archive.open_for_append("t").append([b"b"]) == range(2, 3)
         assert archive.status.topic("t").writer_epoch == 2
         assert values(archive, "t") == [b"a", b"b"]
 
@@ -251,7 +251,7 @@ def test_no_lock_of_the_local_catalog_is_held_over_a_request(tmp_path: Path, sto
         reader.replication.sync("t")
         ship(reader, other, "t", b"b")
         reader.delete("t", before=2)
-        reader.writable("t").append([b"c"])
+        reader.open_for_append("t").append([b"c"])
         reader.replication.reset("t", as_branch="b")
         ship(reader, other, "t@b", b"d")
         assert watched.requests > 40

@@ -108,7 +108,7 @@ def test_a_takeover_ends_anywhere_and_is_repeated(every: int, tmp_path: Path) ->
     steps = 0
 
     def act(_: Log, archive: Archive) -> None:
-        archive.writable("t").append([b"c"])
+        archive.open_for_append("t").append([b"c"])
 
     for name, place in crashes(base, tmp_path, act, every):
         steps += 1
@@ -161,7 +161,7 @@ def test_a_branch_of_an_earlier_reset_and_one_that_was_made_otherwise_take_nothi
         archive.replication.reset("t", as_branch="mine")
         ship(archive, log, "t", b"ours")
         archive.restore("t", to="lsn:1", name="own")
-        archive.writable("t@own").append([b"x"])
+        archive.open_for_append("t@own").append([b"x"])
     with opened(diverged.path.parent / "other", diverged.store) as (log, archive):
         archive.replication.reset("t", discard=True)
         ship(archive, log, "t", b"theirs again")

@@ -33,7 +33,7 @@ def test_a_replica_that_writes_takes_over_with_a_commit_of_a_higher_epoch(tmp_pa
     with opened(tmp_path / "two", store, behind) as (log, archive):
         archive.replication.sync("t")
         assert not log.has_topic("t")
-        assert archive.writable("t").append([b"c"]) == range(3, 4)
+        assert archive.open_for_append("t").append([b"c"]) == range(3, 4)
         log.topic("t").seal()
         archive.offload("t")
         history = [(past.commit.kind, past.commit.epoch) for past in archive.history.commits("t")]
@@ -245,8 +245,8 @@ def test_the_configuration_travels_with_the_volume(tmp_path: Path, store: Memory
         found = archive.replication.take_over("t").config
         assert (found.durability, dict(found.attributes), found.ttl_ms) == ("disk", {"codec": "none"}, 5_000)
         assert found.keep_history
-        assert archive.writable("t@early").config.durability == "fsync"
-        assert archive.writable("t@late").config.durability == "disk"
+        assert archive.open_for_append("t@early").config.durability == "fsync"
+        assert archive.open_for_append("t@late").config.durability == "disk"
         log.configure("t", TopicConfig(keep_history=True))
         ship(archive, log, "t", b"b")
         assert archive.history.snapshot("t").config != ""

@@ -75,7 +75,7 @@ def test_a_restored_branch_shows_what_its_parent_hides_until_it_has_a_ttl_of_its
         assert values(archive, "t") == []
         archive.restore("t", to="seq:20", name="back")
         assert values(archive, "t@back") == VALUES[:20]
-        archive.writable("t@back").append([b"own"])
+        archive.open_for_append("t@back").append([b"own"])
         assert values(archive, "t@back") == [*VALUES[:20], b"own"]
 
 

@@ -21,7 +21,7 @@ from catalog.volume import Volumes
 from offload.format.index import decode_head
 from offload.format.metadata import SegmentIndex
 from offload.spark.options import ReadOptions
-from offload.spark.plan import RUN_BYTES, ChunkRun, pin, plan, runs_of
+from offload.spark.plan import RANGE_BYTES, ChunkRange, pin, plan, ranges_of
 from tests.offload.samples import EncodedObject, Sample, encode_object, frames_of_samples
 from tests.offload.spark.archives import TopicArchive
 
@@ -59,14 +59,14 @@ BIG = big_object()
 BIG_INDEX: SegmentIndex = decode_head(BIG.index.body, "k")
 
 
-def runs(view: SegmentView) -> list[ChunkRun]:
-    return list(runs_of(view, BIG_INDEX, "file:///r", "orders"))
+def runs(view: SegmentView) -> list[ChunkRange]:
+    return list(ranges_of(view, BIG_INDEX, "file:///r", "orders"))
 
 
 def test_a_run_holds_about_32_mib_of_records():
     found = runs(view_of(BIG, 11, 110))
     assert [len(run.chunks) for run in found] == [32, 32, 32, 4]
-    assert all(sum(chunk.raw_length for chunk in run.chunks) <= RUN_BYTES for run in found)
+    assert all(sum(chunk.raw_length for chunk in run.chunks) <= RANGE_BYTES for run in found)
 
 
 @given(st.integers(11, 110), st.integers(0, 99))

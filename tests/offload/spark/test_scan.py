@@ -15,7 +15,7 @@ from catalog.format.commit import Codec
 from catalog.format.keys import data_key, index_key
 from offload.errors import InvalidChunk, InvalidIndex
 from offload.spark.options import ReadOptions
-from offload.spark.plan import ChunkRun, pin, plan
+from offload.spark.plan import ChunkRange, pin, plan
 from offload.spark.scan import scan
 from offload.spark.source import SCHEMA, SeglogReader
 from tests.offload.samples import Sample
@@ -29,7 +29,7 @@ def url(tmp_path: Path) -> str:
     return (tmp_path / "remote").as_uri()
 
 
-def runs(url: str) -> list[ChunkRun]:
+def runs(url: str) -> list[ChunkRange]:
     options = ReadOptions(url, "orders", "main", None)
     return plan(options, pin(options))
 

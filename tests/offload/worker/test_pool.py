@@ -28,10 +28,10 @@ from offload import Archive, ColdSettings, OffloadSettings
 from offload.errors import Stopping, WorkerDied, WorkerFailed
 from offload.read.cold_reader import ColdReader
 from offload.wiring import open_store
-from offload.worker.carried import Carried
+from offload.worker.carried import CarriedError
 from offload.worker.pool import WorkerPool
-from offload.write.segment_upload import Shipment
-from offload.write.uploader import InThread
+from offload.write.segment_upload import UploadJob
+from offload.write.uploader import LocalUploader
 from seglog import FileCorrupt, Log, LogSettings, NoSuchTopic, Topic, TopicConfig
 from tests.faults.offloads import SMALL_BLOCKS, SMALL_LOG
 from tests.faults.store import Fault, FaultyStore
@@ -43,7 +43,7 @@ VID, SID = Vid.new(1), Sid.new(2)
 TOPIC = "t"
 
 
-class Turns:
+class RequestLimiter:
     """Record calls and their bytes, in order."""
 
     def __init__(self) -> None:
@@ -58,8 +58,8 @@ class Turns:
 
 
 @pytest.fixture
-def turns() -> Turns:
-    return Turns()
+def limiter() -> RequestLimiter:
+    return RequestLimiter()
 
 
 @pytest.fixture
@@ -68,8 +68,8 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def pool(url: str, turns: Turns) -> Iterator[WorkerPool]:
-    with closing(WorkerPool(url, ColdSettings(), SMALL_BLOCKS, turns, MODULE)) as made:
+def pool(url: str, limiter: RequestLimiter) -> Iterator[WorkerPool]:
+    with closing(WorkerPool(url, ColdSettings(), SMALL_BLOCKS, limiter, MODULE)) as made:
         yield made
 
 
@@ -88,17 +88,17 @@ def filled(log: Log, count: int = 40) -> Topic:
     return topic
 
 
-def shipment(topic: Topic, codec: Codec = Codec.NONE) -> Shipment:
-    return Shipment(TOPIC, VID, SID, 1, topic.head_seq, codec, SMALL_BLOCKS)
+def job(topic: Topic, codec: Codec = Codec.NONE) -> UploadJob:
+    return UploadJob(TOPIC, VID, SID, 1, topic.head_seq, codec, SMALL_BLOCKS)
 
 
-def send(sender: WorkerPool | InThread, sent: Shipment, topic: Topic, **heard: Any) -> Any:
+def send(uploader: WorkerPool | LocalUploader, sent: UploadJob, topic: Topic, **heard: Any) -> Any:
     given: dict[str, Callable[..., object]] = {"on_upload_id": lambda _: None, "on_bytes": lambda _: None, **heard}
-    return sender.send(sent, topic, **given)
+    return uploader.upload(sent, topic, **given)
 
 
-def in_thread(store: ObjectStore) -> InThread:
-    return InThread(store, ColdReader(store))
+def local_uploader(store: ObjectStore) -> LocalUploader:
+    return LocalUploader(store, ColdReader(store))
 
 
 def objects(store: ObjectStore) -> list[tuple[bytes, Any]]:
@@ -117,11 +117,11 @@ def is_there(pid: int) -> bool:
 
 def assert_same_as_by_a_thread(log: Log, pool: WorkerPool, url: str, tmp_path: Path, codec: Codec) -> None:
     topic = log.topic(TOPIC)
-    sent = shipment(topic, codec)
+    sent = job(topic, codec)
     heard: list[int] = []
     by_worker = send(pool, sent, topic, on_bytes=heard.append)
     with closing(open_store((tmp_path / "other").as_uri())) as other, closing(open_store(url)) as ours:
-        assert send(in_thread(other), sent, topic) == by_worker
+        assert send(local_uploader(other), sent, topic) == by_worker
         assert objects(other) == objects(ours)
     assert sum(heard) == by_worker.frame_bytes
 
@@ -173,39 +173,43 @@ def test_a_segment_may_be_written_anew_and_removed_while_it_is_read(
             log.checkpoint()
             log.reclaim()
 
-    send(pool, shipment(topic), topic, on_bytes=meanwhile)
+    send(pool, job(topic), topic, on_bytes=meanwhile)
     with closing(open_store(url)) as store:
         data = store.get(keys.data_key(VID, SID))
     assert all(frame[4:] in data for frame in frames), "the delete is listed: its commit comes after this one"
 
 
-def test_the_upload_is_on_record_before_its_first_part_goes(log: Log, pool: WorkerPool, turns: Turns) -> None:
+def test_the_upload_is_on_record_before_its_first_part_goes(
+    log: Log, pool: WorkerPool, limiter: RequestLimiter
+) -> None:
     topic = filled(log)
     events_then: list[list[str]] = []
     sent_then: list[list[int]] = []
 
     def on_upload_id(found: str) -> None:
         assert found
-        events_then.append(list(turns.events))
-        sent_then.append(list(turns.sent))
+        events_then.append(list(limiter.events))
+        sent_then.append(list(limiter.sent))
 
-    segment = send(pool, shipment(topic), topic, on_upload_id=on_upload_id)
+    segment = send(pool, job(topic), topic, on_upload_id=on_upload_id)
     assert events_then == [["create_upload ok"]]
     assert sent_then == [[0]]
-    parts = [size for size in turns.sent if size]
+    parts = [size for size in limiter.sent if size]
     assert sum(parts[:-1]) == segment.data_length
-    assert turns.events.count("put_part ok") == len(parts) - 1 > 2
-    assert turns.events[-2:] == ["complete_upload ok", "put ok"]
+    assert limiter.events.count("put_part ok") == len(parts) - 1 > 2
+    assert limiter.events[-2:] == ["complete_upload ok", "put ok"]
 
 
-def test_nothing_is_sent_when_the_upload_cannot_be_recorded(log: Log, pool: WorkerPool, turns: Turns) -> None:
+def test_nothing_is_sent_when_the_upload_cannot_be_recorded(
+    log: Log, pool: WorkerPool, limiter: RequestLimiter
+) -> None:
     def refuse(_: str) -> None:
         raise OSError(28, "no space")
 
     topic = filled(log)
     with pytest.raises(OSError, match="no space"):
-        send(pool, shipment(topic), topic, on_upload_id=refuse)
-    assert turns.sent == [0]
+        send(pool, job(topic), topic, on_upload_id=refuse)
+    assert limiter.sent == [0]
     assert pool.pids == []
 
 
@@ -225,7 +229,7 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Failing]:
     url, plan = (place / "remote").as_uri(), place / "plan"
     with (
         seglog.open(place / "data", settings=SMALL_LOG) as log,
-        closing(WorkerPool(url, ColdSettings(), SMALL_BLOCKS, Turns(), MODULE)) as pool,
+        closing(WorkerPool(url, ColdSettings(), SMALL_BLOCKS, RequestLimiter(), MODULE)) as pool,
     ):
         log.create_topic(TOPIC, TopicConfig(keep_history=True))
         yield Failing(filled(log, 20), pool, url, plan)
@@ -239,13 +243,13 @@ def test_a_store_that_fails_there_is_the_same_error_here(
     topic, pool = failing.topic, failing.pool
     monkeypatch.setenv(PLAN, f"fail {failing.plan}")  # for the first test, which starts the worker that the others use
     failing.plan.write_text(f"{method} {kind}")
-    sent = replace(shipment(topic), sid=Sid.new(3))
+    sent = replace(job(topic), sid=Sid.new(3))
     with pytest.raises(Exception) as there:
         send(pool, sent, topic)
     with closing(open_store(failing.url)) as store:
-        sender = in_thread(FaultyStore(store, [Fault(nth=1, error=ERRORS[kind], method=method)]))
+        uploader = local_uploader(FaultyStore(store, [Fault(nth=1, error=ERRORS[kind], method=method)]))
         with pytest.raises(Exception) as here:
-            send(sender, sent, topic)
+            send(uploader, sent, topic)
     if kind == "nobodys":
         assert isinstance(there.value, WorkerFailed)
         assert str(here.value) in str(there.value)
@@ -265,7 +269,7 @@ def test_damage_is_told_with_its_place(log: Log, pool: WorkerPool) -> None:
         file.seek(500)
         file.write(b"\xff\xff")
     with pytest.raises(FileCorrupt) as there:
-        send(pool, shipment(topic), topic)
+        send(pool, job(topic), topic)
     assert there.value.path == path
 
 
@@ -280,7 +284,7 @@ def test_a_topic_that_goes_meanwhile_is_told(log: Log, pool: WorkerPool) -> None
             log.delete_topic(TOPIC)
 
     with pytest.raises(NoSuchTopic):
-        send(pool, shipment(topic), topic, on_bytes=on_bytes)
+        send(pool, job(topic), topic, on_bytes=on_bytes)
 
 
 @pytest.mark.parametrize("method", ["create_upload", "put_part", "complete_upload", "put"])
@@ -299,33 +303,33 @@ def test_stopping_ends_a_worker_wherever_it_is(
 
     threading.Timer(0.5, is_over.set).start()
     with pytest.raises(Stopping):
-        send(pool, shipment(topic), topic, on_bytes=on_bytes)
+        send(pool, job(topic), topic, on_bytes=on_bytes)
     assert len(pids) == 1
     assert not is_there(pids[0])
     assert pool.pids == []
 
 
 def test_closing_ends_a_worker_that_works_and_one_that_waits(
-    log: Log, url: str, turns: Turns, monkeypatch: pytest.MonkeyPatch
+    log: Log, url: str, limiter: RequestLimiter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = filled(log)
-    pool = WorkerPool(url, ColdSettings(), SMALL_BLOCKS, turns, MODULE)
-    send(pool, shipment(topic), topic)
+    pool = WorkerPool(url, ColdSettings(), SMALL_BLOCKS, limiter, MODULE)
+    send(pool, job(topic), topic)
     [idle] = pool.pids
     assert is_there(idle)
     monkeypatch.setenv(PLAN, "hang put")
-    with closing(WorkerPool(url, ColdSettings(), SMALL_BLOCKS, turns, MODULE)) as other:
+    with closing(WorkerPool(url, ColdSettings(), SMALL_BLOCKS, limiter, MODULE)) as other:
         found: list[BaseException] = []
 
         def work() -> None:
             try:
-                send(other, shipment(topic), topic)
+                send(other, job(topic), topic)
             except WorkerDied as death:
                 found.append(death)
 
         thread = threading.Thread(target=work)
         thread.start()
-        while "complete_upload ok" not in turns.events[6:]:
+        while "complete_upload ok" not in limiter.events[6:]:
             assert thread.is_alive()
         [busy] = other.pids
         other.close()
@@ -335,16 +339,16 @@ def test_closing_ends_a_worker_that_works_and_one_that_waits(
     pool.close()
     assert not is_there(idle)
     with pytest.raises(WorkerDied, match="does not run"):
-        send(pool, shipment(topic), topic)
+        send(pool, job(topic), topic)
 
 
 def test_an_idle_worker_that_was_killed_is_replaced(log: Log, pool: WorkerPool) -> None:
     topic = filled(log)
-    first = send(pool, shipment(topic), topic)
+    first = send(pool, job(topic), topic)
     [pid] = pool.pids
     os.kill(pid, signal.SIGKILL)
     os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    assert send(pool, shipment(topic), topic) == first
+    assert send(pool, job(topic), topic) == first
     assert pool.pids != [pid]
 
 
@@ -367,22 +371,22 @@ def check_store(url: str, archive: Archive) -> None:
 
 
 def test_small_objects_are_merged_by_a_worker_too(
-    log: Log, pool: WorkerPool, url: str, turns: Turns, tmp_path: Path
+    log: Log, pool: WorkerPool, url: str, limiter: RequestLimiter, tmp_path: Path
 ) -> None:
     settings = OffloadSettings(merge_count=3)
-    with offload.attach(log, url, settings=settings, sender=pool) as archive:
+    with offload.attach(log, url, settings=settings, uploader=pool) as archive:
         for start in range(3):
             filled(log, 4)
             log.topic(TOPIC).delete(before=start + 1)
             archive.offload(TOPIC, drop_hot=True)
         before = list(log.topic(TOPIC).read())
-        turns.events.clear()
+        limiter.events.clear()
         heard: list[int] = []
         [merged] = archive.upkeep.compact(TOPIC, on_bytes=heard.append)
         assert merged.segment is not None
         assert sum(heard) == merged.segment.frame_bytes
-        assert turns.events.count("get_range ok") >= 6, "indexes and chunks of three objects"
-        assert turns.events[-2:] == ["put ok", "put ok"]
+        assert limiter.events.count("get_range ok") >= 6, "indexes and chunks of three objects"
+        assert limiter.events[-2:] == ["put ok", "put ok"]
         assert list(log.topic(TOPIC).read()) == before
         assert len(archive.history.snapshot(TOPIC).segments) == 1
         assert archive.status.topic(TOPIC).unfinished_attempts == 0
@@ -390,12 +394,12 @@ def test_small_objects_are_merged_by_a_worker_too(
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_worker_that_is_killed_at_any_effect_costs_an_attempt_and_nothing_else(
-    log: Log, url: str, turns: Turns, monkeypatch: pytest.MonkeyPatch, when: str
+    log: Log, url: str, limiter: RequestLimiter, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """Each round clears up the last attempt and begins another one."""
     filled(log)
     with offload.attach(
-        log, url, settings=SMALL_BLOCKS, sender=WorkerPool(url, ColdSettings(), SMALL_BLOCKS, turns, MODULE)
+        log, url, settings=SMALL_BLOCKS, uploader=WorkerPool(url, ColdSettings(), SMALL_BLOCKS, limiter, MODULE)
     ) as archive:
         # With two parts at a time the order of the last effects of an upload may vary, but there are nine.
         for effect in range(1, _EFFECTS + 1):
@@ -429,16 +433,16 @@ def test_a_worker_ends_when_its_parent_is_killed(tmp_path: Path, url: str) -> No
 
 def test_signals_for_all_processes_are_the_parents_to_decide_on(log: Log, pool: WorkerPool) -> None:
     topic = filled(log)
-    send(pool, shipment(topic), topic)
+    send(pool, job(topic), topic)
     [pid] = pool.pids
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         os.kill(pid, number)
-    send(pool, shipment(topic), topic)
+    send(pool, job(topic), topic)
     assert pool.pids == [pid]
 
 
 @pytest.mark.parametrize("error", [make("a/key") for name, make in ERRORS.items() if name != "nobodys"])
 def test_an_error_arrives_as_what_it_was(error: Exception) -> None:
-    found = Carried.of(error).error()
+    found = CarriedError.of(error).error()
     assert type(found) is type(error)
     assert (str(found), found.args) == (str(error), error.args)

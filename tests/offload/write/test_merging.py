@@ -15,7 +15,7 @@ from catalog.format.keys import data_key
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.settings import OffloadSettings
-from offload.write.merging import merge_runs
+from offload.write.merging import ranges_to_merge
 from seglog import Log, ReadOnly, Record
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, lost, unreachable
 from tests.seams.archive import context_of
@@ -44,7 +44,7 @@ def view(first: int, last: int, *, frame_bytes: int = 10, vid: Vid = OURS, sid: 
 
 
 def runs(*views: SegmentView, least: int = 2) -> list[list[int]]:
-    found = merge_runs(views, OURS, below_bytes=100, max_bytes=150, least=least)
+    found = ranges_to_merge(views, OURS, below_bytes=100, max_bytes=150, least=least)
     return [[each.first for each in run] for run in found]
 
 
@@ -142,7 +142,7 @@ def test_what_a_branch_has_from_its_parent_is_not_copied_into_it(tmp_path: Path)
     with seglog.open(tmp_path / "d") as log, offload.attach(log, store=MemoryStore(), settings=SETTINGS) as archive:
         fill(log, archive, 6)
         archive.restore("t", to="head", name="b")
-        archive.writable("t@b")
+        archive.open_for_append("t@b")
         assert archive.upkeep.compact("t@b") == ()
         assert len(archive.upkeep.compact("t")) == 1
         assert [record.value for record in archive.read("t@b")] == [b"%d" % number for number in range(6)]

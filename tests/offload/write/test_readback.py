@@ -20,7 +20,7 @@ from offload import OffloadSettings
 from offload.errors import FormatUnsupported, InvalidIndex
 from offload.write.attempt import AttemptState
 from offload.write.readback import check_published, check_segment
-from offload.write.segment_upload import Shipment, upload_segment
+from offload.write.segment_upload import UploadJob, upload_segment
 from seglog.format.frames import take_apart
 from tests.catalog.samples import START_MS, sid, vid
 from tests.offload.samples import Sample, frames_of_samples
@@ -30,8 +30,8 @@ VID = vid(1)
 
 def uploaded(store: MemoryStore, name: Sid, codec: Codec = Codec.NONE) -> SegmentRef:
     frames = take_apart(frames_of_samples(Sample(bytes([number]) * 50) for number in range(20)))
-    shipment = Shipment("orders", VID, name, 1, 20, codec, OffloadSettings())
-    return upload_segment(store, shipment, [frames], on_upload_id=lambda _: None)
+    job = UploadJob("orders", VID, name, 1, 20, codec, OffloadSettings())
+    return upload_segment(store, job, [frames], on_upload_id=lambda _: None)
 
 
 def published(store: MemoryStore, segment: SegmentRef) -> Attempt:

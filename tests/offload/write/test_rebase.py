@@ -463,7 +463,7 @@ def test_maintenance_before_the_first_commit_is_of_no_epoch(tmp_path: Path, stor
         ship(one, one_log, "t", b"a")
         for name in ("x", "y"):
             one.restore("t", to="head", name=name)
-            one.writable(f"t@{name}").append([b"b"])
+            one.open_for_append(f"t@{name}").append([b"b"])
             one_log.topic(f"t@{name}").seal()
             fresh = Volumes(store).snapshot(one.history.snapshot(f"t@{name}").vid)
             commit = replace(

@@ -23,7 +23,7 @@ from catalog.objects import MemoryStore, ObjectStore, PartTag
 from offload import OffloadSettings
 from offload.read.cold_reader import ColdReader
 from offload.settings import MIN_BLOCK_SIZE
-from offload.write.segment_upload import Shipment, delete_segment, upload_segment
+from offload.write.segment_upload import UploadJob, delete_segment, upload_segment
 from seglog.format.frames import Frames, take_apart
 from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
 from tests.offload.samples import Sample, frames_of_samples
@@ -45,8 +45,8 @@ def upload(
     extra: Mapping[str, str] | None = None,
 ) -> SegmentRef:
     """Upload the frames of the seqs 1 to `count`."""
-    shipment = Shipment("t", VID, SID, 1, count, codec, settings)
-    return upload_segment(store, shipment, frames, on_upload_id=lambda _: None, extra=extra or {})
+    job = UploadJob("t", VID, SID, 1, count, codec, settings)
+    return upload_segment(store, job, frames, on_upload_id=lambda _: None, extra=extra or {})
 
 
 class Sink(MemoryStore):

@@ -161,7 +161,7 @@ def test_a_replica_is_ahead_of_a_remote_that_was_restored(tmp_path: Path, yester
         second.replication.sync("orders")
     yesterday()
     with attached(tmp_path, name="second") as (_, second):
-        for act in (second.replication.sync, second.writable, second.replication.take_over):
+        for act in (second.replication.sync, second.open_for_append, second.replication.take_over):
             with pytest.raises(RemoteBehind):
                 act("orders")
     assert values(tmp_path / "data") == numbered(40)
@@ -343,7 +343,7 @@ def test_a_topic_is_deleted_by_another_directory(tmp_path: Path) -> None:
     shipped(tmp_path, count=1)
     with attached(tmp_path) as (log, archive):
         archive.restore("orders", to="head", name="fix")
-        archive.writable("orders@fix").append([b"mine"])
+        archive.open_for_append("orders@fix").append([b"mine"])
         log.topic("orders@fix").seal()
         archive.offload("orders@fix")
     with attached(tmp_path, name="second") as (_, second):

@@ -23,7 +23,7 @@ from offload.handles import Tip
 from seglog import DeleteOp, Record, Topic, TruncateOp
 from seglog.format.frame import DELETED, read_header, record_of
 
-__all__ = ["PastState", "Waiting", "hot_records", "waiting_of"]
+__all__ = ["PastState", "PendingCommits", "hot_records", "pending_commits_of"]
 
 _NO_VOLUME = Vid.new(0)
 
@@ -46,10 +46,10 @@ class PastState:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingCommits:
     """The waiting part of one topic at one moment, in its `epoch`.
 
-    The `commits` follow `lsn`. `deletes` maps the LSN of a commit to its delete. `is_told` is False if nothing was
+    The `commits` follow `lsn`. `deletes` maps the LSN of a commit to its delete. `has_volume` is False if nothing was
     offloaded, so that no volume is known.
     """
 
@@ -59,15 +59,15 @@ class Waiting:
     lsn: int
     commits: tuple[Commit, ...]
     deletes: dict[int, DeleteOp]
-    is_told: bool
+    has_volume: bool
 
     def has(self, point: ForkPoint) -> bool:
         """Return whether `point` lies after the existing commits."""
         return point.vid == self.vid and point.lsn > self.lsn
 
-    def resolve(self, target: timeline.Target, told: History, last_seq_at: timeline.LastSeqAt) -> ForkPoint:
-        """Resolve `target` in `told` and the waiting commits, as `timeline.resolve` does. Raises `OutOfWindow`."""
-        past = told.followed_by([StoredCommit(commit, b"") for commit in self.commits])
+    def resolve(self, target: timeline.Target, published: History, last_seq_at: timeline.LastSeqAt) -> ForkPoint:
+        """Resolve `target` in `published` and the waiting commits, as `timeline.resolve` does. Raises `OutOfWindow`."""
+        past = published.followed_by([StoredCommit(commit, b"") for commit in self.commits])
 
         def last_seq(vid: Vid, ref: SegmentRef, ts_ms: int) -> int:
             is_hot = any(ref in commit.segments for commit in self.commits)
@@ -76,16 +76,16 @@ class Waiting:
         try:
             return timeline.resolve(target, past, last_seq)
         except OutOfWindow as refusal:
-            raise OutOfWindow(refusal.target, self.window(told)) from None
+            raise OutOfWindow(refusal.target, self.window(published)) from None
 
-    def window(self, told: History) -> str:
-        """Return the window as text, as `timeline.window` does. It names only the LSNs of `told`, because the others do
-        not exist yet.
+    def window(self, published: History) -> str:
+        """Return the window as text, as `timeline.window` does. It names only the LSNs of `published`, because the
+        others do not exist yet.
         """
-        past = told.followed_by([StoredCommit(commit, b"") for commit in self.commits])
-        found, made = timeline.span(past), timeline.span(told)
+        past = published.followed_by([StoredCommit(commit, b"") for commit in self.commits])
+        found, made = timeline.span(past), timeline.span(published)
         if found is None:
-            return timeline.window(told)
+            return timeline.window(published)
         lsns = (made.first_lsn, made.last_lsn) if made else (0, 0)
         return timeline.span_text(replace(found, first_lsn=lsns[0], last_lsn=lsns[1]))
 
@@ -111,7 +111,7 @@ class Waiting:
         return PastState(snapshot, bounds, tuple(deletes), hot_first, hot_last)
 
 
-def waiting_of(topic: Topic, vid: Vid | None, lsn: int, tip: Tip | None) -> Waiting:
+def pending_commits_of(topic: Topic, vid: Vid | None, lsn: int, tip: Tip | None) -> PendingCommits:
     """Return the commits that would follow the commit at `lsn`, which left `tip`. If nothing was offloaded, `vid` and
     `tip` are None.
 
@@ -121,14 +121,14 @@ def waiting_of(topic: Topic, vid: Vid | None, lsn: int, tip: Tip | None) -> Wait
         epoch, head_seq = topic.epoch, topic.head_seq
         # Read after the head: a delete above it is newer. A delete below the first seq makes no commit.
         ops = [op for op in topic.delete_ops() if topic.first_seq <= op.at_seq <= head_seq]
-        cuts = topic.truncate_ops()
+        truncations = topic.truncate_ops()
         if topic.epoch == epoch:
             break
     start = tip.bounds if tip is not None else Bounds(topic.first_seq, topic.first_seq - 1)
-    cuts = tuple(op for op in cuts if op.seq <= start.head_seq) if tip is not None else ()
-    maker = _Maker(vid or _NO_VOLUME, lsn, start)
-    maker.make(topic, head_seq, ops, cuts, is_known=tip is not None)
-    return Waiting(topic, epoch, maker.vid, lsn, tuple(maker.commits), maker.deletes, tip is not None)
+    truncations = tuple(op for op in truncations if op.seq <= start.head_seq) if tip is not None else ()
+    builder = _CommitBuilder(vid or _NO_VOLUME, lsn, start)
+    builder.make(topic, head_seq, ops, truncations, is_known=tip is not None)
+    return PendingCommits(topic, epoch, builder.vid, lsn, tuple(builder.commits), builder.deletes, tip is not None)
 
 
 def hot_records(topic: Topic, state: PastState, first: int, last: int) -> Iterator[tuple[list[Record], int]]:
@@ -154,7 +154,7 @@ def hot_records(topic: Topic, state: PastState, first: int, last: int) -> Iterat
         yield records, last_seq
 
 
-class _Maker:
+class _CommitBuilder:
     def __init__(self, vid: Vid, lsn: int, bounds: Bounds) -> None:
         self.vid = vid
         self.commits: list[Commit] = []
@@ -163,10 +163,10 @@ class _Maker:
         self._bounds = bounds
 
     def make(
-        self, topic: Topic, head_seq: int, ops: list[DeleteOp], cuts: Iterable[TruncateOp], *, is_known: bool
+        self, topic: Topic, head_seq: int, ops: list[DeleteOp], truncations: Iterable[TruncateOp], *, is_known: bool
     ) -> None:
         """Make the commits, in the offloader's order (WAIT-2)."""
-        for op in cuts:
+        for op in truncations:
             ops = self._delete([each for each in ops if each.op < op.next_op], ops)
             self._truncate(op)
         ops = self._delete(ops, ops)
