@@ -193,7 +193,6 @@ class CatalogSettings:
     erase_interval_s: int | str = number(
         _DAY_S, "seconds", 1, None, "time between the daemon's rewrites of objects with deleted records", word="never"
     )
-    pin_ttl_s: int = number(900, "seconds", 1, 7 * _DAY_S, "life of a reader's lease after its last renewal")
 
     def __post_init__(self) -> None:
         check_settings(self)
