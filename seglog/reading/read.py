@@ -247,9 +247,9 @@ def load_batch(
             return None
         last = min(last, state.head_seq)  # a truncation may have come since the caller looked
         if with_memory:
-            resident = state.ephemeral_buffer.batch(state.topic_id, first, last)
-            if resident is not None:
-                return resident
+            buffered = state.ephemeral_buffer.batch(state.topic_id, first, last)
+            if buffered is not None:
+                return buffered
             last = min(last, (state.ephemeral_buffer.first_from(first) or last + 1) - 1)
         segment = state.segment_of(first)
         warm_ops = state.warm_ops
