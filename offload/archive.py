@@ -72,8 +72,6 @@ class Archive(Owned):
         self._is_closed = False
         publisher = Publisher(context)
         states = RemoteStates(context, publisher)
-        context.log.attach_cold(ColdTier(context, states))
-        context.log.topic_defaults = replace(context.log.topic_defaults, keep_history=True)
         self._offloader = offloader = Offloader(context, settings, publisher, uploader)
         replicas = Replicas(context)
         takeover = Takeover(context, replicas, publisher)
@@ -92,6 +90,8 @@ class Archive(Owned):
         self.upkeep = UpkeepService(context, states, writers, offloader)
         self.status = StatusService(context, replicas)
         self._reading = Reading(context, states, targets, self.history)
+        context.log.topic_defaults = replace(context.log.topic_defaults, keep_history=True)
+        context.log.attach_cold(ColdTier(context, states))  # last: an archive that was not made leaves the log as it is
 
     def __enter__(self) -> Archive:
         return self

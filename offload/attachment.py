@@ -47,10 +47,11 @@ def attach(
     Raises `NoRemote`, `InvalidRemote`, `InvalidSetting`, `ColdTierAttached`.
     """
     configured = configured or read_settings(log.path / SETTINGS_FILE)
-    settings = settings or configured.offload
-    cold = cold or configured.cold
-    upkeep = upkeep or configured.catalog
-    url = url or configured.url
+    in_file = configured.offload, configured.cold, configured.catalog, configured.url
+    settings = settings or in_file[0]
+    cold = cold or in_file[1]
+    upkeep = upkeep or in_file[2]
+    url = url or in_file[3]
     if store is None:
         if not url:
             raise NoRemote(log.path)

@@ -59,6 +59,8 @@ class DaemonClient:
                 if kind == b"x":
                     _check_end(json.loads(body))
                     return
+                if kind != b"r":
+                    raise self._gone(ValueError(f"a message of the kind {kind!r}, as of another version"))
                 yield decode(body, command.results)
 
     @checked

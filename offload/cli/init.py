@@ -27,6 +27,6 @@ def init(
     from offload.commands import init as use
 
     session = session_of(context)
-    made = use.init(session.directory, remote or session.remote, session.settings().log)
+    made = use.init(session.directory, remote or session.remote, lambda: session.settings().log)
     place = f"remote {made.remote}" if made.remote else "without a remote (add one in seglog.toml)"
     show(context, made, f"made {made.directory}, {place}")

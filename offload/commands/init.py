@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,14 +20,17 @@ class DirectoryMade:
     remote: str | None
 
 
-def init(directory: Path, url: str | None, settings: seglog.LogSettings) -> DirectoryMade:
-    """Make a data directory and its seglog.toml. Raises `AlreadyInitialised`, `InvalidRemote`."""
+def init(directory: Path, url: str | None, settings: Callable[[], seglog.LogSettings]) -> DirectoryMade:
+    """Make a data directory and its seglog.toml. `settings` reads the settings of the new log.
+
+    Raises `AlreadyInitialised`, `InvalidRemote`, and what `settings` raises.
+    """
     if url:
         open_store(url).close()
         check_remote_apart(url, directory)
     path = directory / seglog.SETTINGS_FILE
     if path.exists():
         raise AlreadyInitialised(directory)
-    with seglog.open(directory, settings=settings):
+    with seglog.open(directory, settings=settings()):
         seglog.replace_atomically(seglog.OsFiles(), path, default_file(url).encode())
     return DirectoryMade(str(directory.resolve()), url)

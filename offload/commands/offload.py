@@ -96,13 +96,14 @@ def offload(
     it.
     """
     check(topic=topic, every=every)
+    archive = place.archive
     if topic is not None:
-        yield _offload(place, topic, up_to, drop_hot=drop_hot, dry_run=dry_run)
+        yield _offload(place, archive, topic, up_to, drop_hot=drop_hot, dry_run=dry_run)
         return
     failed: Exception | None = None
     for name in [name for name in place.log.topics() if _is_written(place.log.topic(name))]:
         try:
-            yield _offload(place, name, up_to, drop_hot=drop_hot, dry_run=dry_run)
+            yield _offload(place, archive, name, up_to, drop_hot=drop_hot, dry_run=dry_run)
         except Exception as error:
             failed = error
             yield TopicFailed(name, str(error))
@@ -134,8 +135,9 @@ def _is_written(topic: Topic) -> bool:
     return topic.config.durability != "ephemeral"
 
 
-def _offload(place: Directory, name: str, up_to: int | None, *, drop_hot: bool, dry_run: bool) -> Offloaded | WouldSend:
-    archive = place.archive
+def _offload(
+    place: Directory, archive: Archive, name: str, up_to: int | None, *, drop_hot: bool, dry_run: bool
+) -> Offloaded | WouldSend:
     waiting_bytes = archive.status.waiting_bytes(name, up_to)
     if dry_run:
         return WouldSend(name, waiting_bytes, archive.url)

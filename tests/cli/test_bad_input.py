@@ -86,7 +86,9 @@ def test_a_directory_that_was_never_initialised(run: Run) -> None:
     _refused(run("status", directory="elsewhere"), 3, "elsewhere is not a seglog data directory", "init")
 
 
-def test_init_twice_changes_nothing(started: Run) -> None:
+def test_init_twice_changes_nothing(started: Run, tmp_path: Path) -> None:
+    _refused(started("init"), 4, "is a seglog data directory already")
+    (tmp_path / "data" / "seglog.toml").write_text("[log]\nnonsense = 1\n")
     _refused(started("init"), 4, "is a seglog data directory already")
 
 

@@ -126,10 +126,24 @@ def test_without_a_remote_everything_local_works(run: Run) -> None:
     assert run("delete", "t", "--before", "2").text == "deleted 1 record of t\n"
     assert run("read", "t").out == b"b\nc\n"
     assert "all hot" in run("status").text
-    for command in (("offload", "t"), ("read", "t", "--at", "head"), ("log", "t"), ("branch", "list", "t")):
+    for command in (
+        ("offload", "t"),
+        ("offload", "--all"),
+        ("read", "t", "--at", "head"),
+        ("log", "t"),
+        ("branch", "list", "t"),
+    ):
         refused = run(*command)
         assert (refused.code, refused.out) == (2, b"")
         assert "no remote" in refused.err
+
+
+def test_without_a_remote_and_without_topics_an_offload_of_all_is_refused_too(run: Run) -> None:
+    run("init")
+    for options in ((), ("--dry-run",)):
+        refused = run("offload", "--all", *options)
+        assert (refused.code, refused.out) == (2, b"")
+        assert refused.err.count("no remote") == 1
 
 
 def test_main_is_another_word_for_the_topic_itself(started: Run) -> None:

@@ -29,6 +29,23 @@ def test_a_log_has_one_archive_at_a_time(tmp_path: Path) -> None:
         offload.attach(log, store=MemoryStore()).close()
 
 
+def test_an_archive_that_is_not_made_leaves_the_log_without_a_cold_tier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with seglog.open(tmp_path) as log:
+        log.topic("t").append([b"hot"])
+
+        def fails(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr("offload.archive.Offloader", fails)
+            with pytest.raises(KeyboardInterrupt):
+                offload.attach(log, store=MemoryStore())
+        offload.attach(log, store=MemoryStore()).close()
+        assert [record.value for record in log.topic("t").read()] == [b"hot"]
+
+
 def test_after_close_cold_records_are_named_as_such_and_hot_ones_read_on(tmp_path: Path) -> None:
     with seglog.open(tmp_path) as log:
         with offload.attach(log, store=MemoryStore()) as archive:

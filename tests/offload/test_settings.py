@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+import offload
+import seglog
+from catalog.objects.memory import MemoryStore
 from offload.settings import CatalogSettings, ColdSettings, OffloadSettings, ServeSettings
 from offload.settings_file import SETTINGS, Settings, default_file, read_settings
 from seglog import LogSettings, load_settings
@@ -118,3 +121,18 @@ def test_the_log_ignores_the_other_sections_and_every_other_part_refuses_an_unkn
     for part in ("url", "offload", "cold", "catalog", "serve"):
         with pytest.raises(InvalidSetting, match="offlaod: is unknown; the sections are log, remote, offload"):
             getattr(settings, part)
+
+
+def test_an_archive_refuses_a_wrong_file_also_if_the_caller_gives_the_sections(tmp_path: Path) -> None:
+    for body in ("[offload]\nnonsense = 1\n", "[nonsense]\n"):
+        with seglog.open(tmp_path / "data") as log:
+            (tmp_path / "data" / "seglog.toml").write_text(body)
+            with pytest.raises(InvalidSetting, match="nonsense"):
+                offload.attach(
+                    log,
+                    store=MemoryStore(),
+                    settings=OffloadSettings(),
+                    cold=ColdSettings(),
+                    upkeep=CatalogSettings(),
+                )
+        (tmp_path / "data" / "seglog.toml").unlink()
