@@ -174,7 +174,7 @@ def _aged(engine: Engine) -> list[TopicState]:
 
 
 def schedule(engine: Engine, state: TopicState, meta: TopicMeta | None) -> None:
-    """Schedule the topic for sealing by age. If the topic has no news and is as `meta` says, later checkpoints skip it.
+    """Schedule the topic for sealing by age, and for the next checkpoint if it has news or is not as `meta` says.
 
     `meta` is what the newest manifest says of the topic. The caller holds the committer's lock.
     """
@@ -182,7 +182,9 @@ def schedule(engine: Engine, state: TopicState, meta: TopicMeta | None) -> None:
     if due_ms is not None and due_ms != state.seal_due_ms:
         heappush(engine.aging, (due_ms, next(_ticket), state))
         state.seal_due_ms = due_ms
-    if not has_news(state) and state.to_meta() == meta:
+    if has_news(state):
+        state.touch()
+    elif state.to_meta() == meta:
         engine.changed.pop(state.topic_id, None)
 
 

@@ -183,7 +183,9 @@ class Journal:
             self.acked[name] = max(self.acked.get(name, 0), log.topic(name).head_seq)
             return
         delete = self.deletes_tried.pop()
-        reached = {seq for seq, (_, tag) in enumerate(self.tried[name], 1) if _reaches(delete, name, seq, tag)}
+        records = [(seq, tag) for seq, (_, tag) in enumerate(self.tried[name], 1)]
+        before_it = {seq for seq, tag in records if any(_reaches(each, name, seq, tag) for each in self.deletes_tried)}
+        reached = {seq for seq, tag in records if _reaches(delete, name, seq, tag)} - before_it
         assert reached <= self.ephemeral.get(name, set())
         self.gone.setdefault(name, set()).update(reached)
 
@@ -287,8 +289,8 @@ class Journal:
             return f"{name} has its first live record at {live[0]}, and says {topic.earliest_seq}"
         hot = [seq for seq in live if seq >= topic.hot_floor]
         first = hot[0] if hot else topic.head + 1
-        fronts = {first, *(gap.gap_from for gap in topic.lost if gap.gap_from < first)}
-        if topic.earliest_seq >= topic.hot_floor and topic.earliest_seq not in fronts:
+        is_lost = any(gap.gap_from <= topic.earliest_seq <= gap.gap_to < first for gap in topic.lost)
+        if topic.earliest_seq >= topic.hot_floor and topic.earliest_seq != first and not is_lost:
             return f"{name} says that it begins at {topic.earliest_seq}, and {hot[:1]} is the first that is live"
         return self._wrong_floors(name, topic, bounds)
 

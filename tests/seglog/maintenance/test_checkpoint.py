@@ -124,3 +124,14 @@ def test_the_files_of_a_deleted_topic_go_with_the_next_checkpoint(tmp_path: Path
         log.checkpoint()
         assert list((log.path / "topics").iterdir()) == []
         assert engine_of(log).deleted == ()
+
+
+def test_the_next_checkpoint_drops_a_segment_that_was_dead_when_it_was_sealed(tmp_path: Path) -> None:
+    with _opened(tmp_path) as log:
+        topic = log.topic("t")
+        topic.append([b"x"], tag="us")
+        topic.delete(tag="us")
+        log.checkpoint()
+        topic.seal()
+        log.checkpoint()
+        assert (topic.segments(), topic.hot_floor) == ((), 2)
