@@ -129,6 +129,15 @@ class Line:
         left = {at: value for at, value in self.shown.items() if at < seq}
         self.moments.append(Moment(ms, None, left, seq - 1))
 
+    def shown_since_ms(self, moment: Moment) -> int:
+        """Return the time of the commit that shows `moment`, or an earlier time.
+
+        A truncation of records that no commit has makes no commit. The commit before these records shows the state.
+        """
+        if moment.seq is not None:
+            return moment.ms
+        return min(each.ms for each in self.moments if (each.shown, each.head) == (moment.shown, moment.head))
+
     def are_plain(self, back: int) -> bool:
         """Return whether each of the last `back` moments is the append of one record."""
         return all(moment.seq is not None for moment in self.moments[-back:])
@@ -569,7 +578,7 @@ class CatalogModel(RuleBasedStateMachine):
             line = self.lines[name]
             moment = line.offloaded(line.head - self.archive.status.topic(name).offloaded_seq)
             # The window follows the topic's own times.
-            line.seen[lsn] = (moment.ms, moment.shown)
+            line.seen[lsn] = (line.shown_since_ms(moment), moment.shown)
 
     def _perhaps_killed(self, at: int, is_after: bool, act: Callable[[], object]) -> bool:
         """Run `act`, and kill it at effect number `at` (0: no kill). Return whether it completed."""
