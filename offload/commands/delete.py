@@ -36,8 +36,9 @@ def delete(
 ) -> RecordsDeleted:
     """Delete records by seq, by tag, or by both together. Readers no longer see them.
 
-    With a remote, the delete is a commit. `seglog restore TOPIC --to head~1 --as NAME` then makes a branch of the state
-    before it. Without a remote there is no way back.
+    With a remote, the delete becomes a commit: at once, or with the next offload if older records wait for it. After
+    that commit, `seglog restore TOPIC --to head~1 --as NAME` makes a branch of the state before it. Without a remote
+    there is no way back.
     """
     from offload.read.deletes import count_hot
 
