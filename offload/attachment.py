@@ -47,11 +47,13 @@ def attach(
     Raises `NoRemote`, `InvalidRemote`, `InvalidSetting`, `ColdTierAttached`.
     """
     configured = configured or read_settings(log.path / SETTINGS_FILE)
-    in_file = configured.offload, configured.cold, configured.catalog, configured.url
-    settings = settings or in_file[0]
-    cold = cold or in_file[1]
-    upkeep = upkeep or in_file[2]
-    url = url or in_file[3]
+    # Read every part: a wrong section is refused, also if the caller gives that section.
+    file_offload, file_cold = configured.offload, configured.cold
+    file_catalog, file_url = configured.catalog, configured.url
+    settings = settings or file_offload
+    cold = cold or file_cold
+    upkeep = upkeep or file_catalog
+    url = url or file_url
     if store is None:
         if not url:
             raise NoRemote(log.path)

@@ -330,13 +330,19 @@ def _check(image: Image, *, is_settled: bool = False) -> None:
         _check(disk.after_power_cut(), is_settled=True)
 
 
-def test_every_image_that_a_crash_may_leave_shows_the_same() -> None:
+def _moments_of_a_reclaim() -> list[Moment]:
+    """Return the moment after each effect of a reclaim."""
     moments: list[Moment] = []
     disk = SimulatedDisk(_prepared())
     log = _open(DIRECTORY, disk)
     disk.note = lambda disk: moments.append(disk.moment())
     log.reclaim()
     disk.note = None
+    return moments
+
+
+def test_every_image_that_a_crash_may_leave_shows_the_same() -> None:
+    moments = _moments_of_a_reclaim()
     chance = random.Random(1)
     images = {
         image.digest: image
@@ -375,12 +381,7 @@ def test_a_swap_that_failed_half_way_ends_the_writer() -> None:
 
 
 def test_a_crash_in_the_recovery_of_a_crash() -> None:
-    moments: list[Moment] = []
-    disk = SimulatedDisk(_prepared())
-    log = _open(DIRECTORY, disk)
-    disk.note = lambda disk: moments.append(disk.moment())
-    log.reclaim()
-    disk.note = None
+    moments = _moments_of_a_reclaim()
     renamed = [moment for moment in moments if any("Move" in type(change).__name__ for change in moment.pending)]
     assert renamed
     for moment in renamed:
@@ -591,12 +592,7 @@ def test_a_file_of_which_only_the_new_one_is_left_gets_its_name_back() -> None:
 @pytest.mark.parametrize("act", ACTS)
 def test_what_a_killed_process_renamed_is_durable_before_a_snapshot_counts_on_it(act: str) -> None:
     do, left = ACTS[act]
-    moments: list[Moment] = []
-    disk = SimulatedDisk(_prepared())
-    log = _open(DIRECTORY, disk)
-    disk.note = lambda disk: moments.append(disk.moment())
-    log.reclaim()
-    disk.note = None
+    moments = _moments_of_a_reclaim()
     renamed = [moment for moment in moments if any("Move" in type(change).__name__ for change in moment.pending)]
     assert len(renamed) == 4
     for moment in renamed:
