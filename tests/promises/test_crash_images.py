@@ -285,21 +285,21 @@ def test_every_crash_of_truncation_and_retention_leaves_a_disk_that_recovers(set
 
 @pytest.mark.soak(part=1)
 def test_crash_images_by_the_hundred_thousand() -> None:
-    _prove(Work(kills=ALL, cuts=900, moments=ALL, subsets=32), seed=2)
+    _prove(Work(kills=ALL, cuts=450, moments=ALL, subsets=32), seed=2)
 
 
 @pytest.mark.soak(part=1)
 def test_crash_images_with_a_cold_store_by_the_hundred_thousand() -> None:
-    _prove(Work(kills=300, cuts=150, moments=300, subsets=32), seed=4, settings=TIERED)
+    _prove(Work(kills=150, cuts=75, moments=150, subsets=32), seed=4, settings=TIERED)
 
 
 @pytest.mark.soak(part=1)
 def test_crash_images_with_shards_by_the_ten_thousand() -> None:
     first = (SHARDED[3], SHARDED[1])
-    _prove(Work(kills=300, cuts=100, moments=300, subsets=32), seed=5, settings=SHARDED[2], first=first)
+    _prove(Work(kills=150, cuts=50, moments=150, subsets=32), seed=5, settings=SHARDED[2], first=first)
 
 
 @pytest.mark.soak(part=1)
 @pytest.mark.parametrize("settings", [SETTINGS, TIERED, SHARDED[2]])
 def test_crash_images_of_truncation_and_retention_by_the_ten_thousand(settings: LogSettings) -> None:
-    _prove(Work(kills=60, cuts=30, moments=300, subsets=16), seed=7, settings=settings, life=limits_life)
+    _prove(Work(kills=30, cuts=15, moments=150, subsets=16), seed=7, settings=settings, life=limits_life)

@@ -56,7 +56,7 @@ _OPERATIONS = {
     "collect": 8,
 }
 
-HISTORIES, SOAK_HISTORIES = 12, 2_500
+HISTORIES, SOAK_HISTORIES = 12, 1_500
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,7 @@ from tests.faults.offloads import BLOCK_BYTES, SMALL_BLOCKS, SMALL_LOG
 from tests.s3_server import running_s3
 from tests.work import tell
 
-KILLS, SOAK_KILLS = 4, 250
+KILLS, SOAK_KILLS = 4, 150
 KILLS_A_DIRECTORY = 10
 MOST_EFFECTS = 40
 _ROOT = Path(__file__).parents[2]

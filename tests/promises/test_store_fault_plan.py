@@ -24,7 +24,7 @@ from tests.faults.store import Fault, FaultyStore, damaged, denied, faults_of, g
 from tests.faults.verdicts import wrong_answers
 from tests.work import shares, tell
 
-SINGLES, PAIRS, SOAK_PAIRS = 60, 30, 16_000
+SINGLES, PAIRS, SOAK_PAIRS = 60, 30, 4_000
 MORE_CALLS = 2  # calls of each kind that recovery adds to those of a life without faults
 
 

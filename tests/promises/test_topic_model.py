@@ -269,9 +269,9 @@ def test_a_topic_in_shards_is_a_list() -> None:
 
 @pytest.mark.soak(part=2)
 def test_a_topic_is_a_list_for_long() -> None:
-    _run(examples=2000, steps=80)
+    _run(examples=1200, steps=80)
 
 
 @pytest.mark.soak(part=2)
 def test_a_topic_over_two_tiers_is_a_list_for_long() -> None:
-    _run(examples=1500, steps=80, model=TieredTopicModel)
+    _run(examples=900, steps=80, model=TieredTopicModel)
