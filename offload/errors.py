@@ -32,6 +32,7 @@
         ├── EntryTooLarge
         ├── InvalidAddress       the daemon cannot, or must not, listen on this address
         ├── InvalidInput         a line of an input file
+        ├── InvalidMessage       what a Spark driver and its planner say to each other
         ├── InvalidOption
         ├── InvalidRemote
         ├── NeverWritten         an ephemeral topic has nothing to offload
@@ -69,6 +70,7 @@ __all__ = [
     "InvalidChunk",
     "InvalidIndex",
     "InvalidInput",
+    "InvalidMessage",
     "InvalidOption",
     "InvalidRemote",
     "LocalChangesLost",
@@ -394,6 +396,14 @@ class InvalidInput(Misuse):
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(f"line {line} {reason}", hint='a line looks like {"value": "text", "tag": "optional"}')
         self.line = line
+
+
+class InvalidMessage(Misuse):
+    """A message between a Spark driver and its planner process is not one of this version's."""
+
+    def __init__(self, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(f"a message of the planner: {reason}", hint=hint)
+        self.reason = reason
 
 
 class NeverWritten(Misuse):
