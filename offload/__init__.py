@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from offload.archive import Archive, Deleted, OffloadResult, Restored, TopicStatus
+    from offload.archive import Archive, OffloadResult, Removed, Restored, TopicStatus
     from offload.attachment import attach
     from offload.errors import OffloadError
     from offload.recovery import recover
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 __all__ = [
     "Archive",
     "ColdSettings",
-    "Deleted",
     "OffloadError",
     "OffloadResult",
     "OffloadSettings",
+    "Removed",
     "Restored",
     "TopicStatus",
     "attach",

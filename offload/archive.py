@@ -27,17 +27,15 @@ from offload.replication.sync import Sync
 from offload.replication.takeover import Takeover
 from offload.services.branches import BranchService
 from offload.services.history import HistoryService
-from offload.services.kept_points import KeptPoints
 from offload.services.offloading import Offloading
 from offload.services.reading import Reading
 from offload.services.remote_states import ColdTier, RemoteStates
 from offload.services.removal import Removal
 from offload.services.replication import ReplicationService
-from offload.services.results import Deleted, OffloadResult, Restored, TopicGone, Truncated
+from offload.services.results import OffloadResult, Removed, Restored, TopicRemoved
 from offload.services.status import StatusService
 from offload.services.tags import TagService
 from offload.services.targets import Targets
-from offload.services.topic_removal import TopicRemoval
 from offload.services.topic_status import TopicStatus
 from offload.services.upkeep import OrphanUpload, UpkeepService
 from offload.services.writers import Writers
@@ -49,7 +47,7 @@ from seglog import Record, Topic
 from seglog.arguments import checked
 from seglog.process.ownership import Owned, is_foreign
 
-__all__ = ["Archive", "Deleted", "OffloadResult", "OrphanUpload", "Restored", "TopicStatus", "Truncated"]
+__all__ = ["Archive", "OffloadResult", "OrphanUpload", "Removed", "Restored", "TopicStatus"]
 
 
 class Archive(Owned):
@@ -79,12 +77,10 @@ class Archive(Owned):
         sync = Sync(context, replicas, offloader, publisher, reset)
         self._writers = writers = Writers(context, replicas, takeover)
         targets = Targets(context, states)
-        self._offloading = Offloading(context, writers, offloader)
-        self._points = KeptPoints(context, states, targets, self._offloading)
-        self._removal = Removal(context, states, writers, offloader)
-        self._topic_removal = TopicRemoval(context, writers, offloader, replicas, reset)
+        self._offloading = Offloading(context, states, targets, writers, offloader)
+        self._removal = Removal(context, states, writers, offloader, replicas, reset)
         self.branches = BranchService(context)
-        self.tags = TagService(context, self._points)
+        self.tags = TagService(context, self._offloading)
         self.history = HistoryService(context, states, targets)
         self.replication = ReplicationService(context, writers, replicas, sync, reset, takeover)
         self.upkeep = UpkeepService(context, states, writers, offloader)
@@ -171,7 +167,7 @@ class Archive(Owned):
         return self._writers.topic(name)
 
     @checked
-    def delete(self, name: str, *, before: int | None = None, tag: str | None = None) -> Deleted:
+    def delete(self, name: str, *, before: int | None = None, tag: str | None = None) -> Removed:
         """Delete the records below seq `before`, or the records with `tag`. Readers stop seeing them at once.
 
         If the caller passes both, a record must match both. A `*` at the end of `tag` matches any rest. Once every
@@ -184,7 +180,7 @@ class Archive(Owned):
         return self._removal.delete(name, before, tag)
 
     @checked
-    def evict(self, name: str, before: int) -> Deleted:
+    def evict(self, name: str, before: int) -> Removed:
         """Evict the records below seq `before`, also from the archive, where retention takes nothing.
 
         Readers get a notice that the records are lost. In all else the call is like `delete`: the state before it can
@@ -193,7 +189,7 @@ class Archive(Owned):
         return self._removal.evict(name, before)
 
     @checked
-    def truncate(self, name: str, seq: int) -> Truncated:
+    def truncate(self, name: str, seq: int) -> Removed:
         """Remove the records from `seq` on. Later appends use these seqs again.
 
         If the remote has any of these records, the call first offloads the records that the remote lacks. The
@@ -209,7 +205,7 @@ class Archive(Owned):
         return self._removal.truncate(name, seq)
 
     @checked
-    def delete_topic(self, name: str, *, detach: bool = False, discard: bool = False) -> TopicGone:
+    def delete_topic(self, name: str, *, detach: bool = False, discard: bool = False) -> TopicRemoved:
         """Delete a topic of the log that has nothing in the remote, or stop following a replica.
 
         If the topic has a history in the remote, the call requires `detach`, and deletes the topic only here.
@@ -220,7 +216,7 @@ class Archive(Owned):
         After an error, the caller repeats the call to resume. Raises `NoSuchTopic`, `TopicAttached` without `detach`,
         `Diverged`, and what the store raises.
         """
-        return self._topic_removal.run(name, detach=detach, discard=discard)
+        return self._removal.topic(name, detach=detach, discard=discard)
 
     @checked
     def restore(self, topic: str, *, to: str, name: str, message: str = "") -> Restored:
@@ -233,7 +229,7 @@ class Archive(Owned):
         context.log.check_writable()
         keys.check_name("branch", name)
         base, _ = split_name(topic)
-        point = self._points.keep(topic, to)
+        point = self._offloading.keep_point(topic, to)
         snapshot = context.volumes.snapshot(point.vid, point.lsn, point.seq)
         # Count before creating the branch, so that damage is found while there is nothing to undo.
         count, last = self.history.count(snapshot)

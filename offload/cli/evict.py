@@ -8,7 +8,7 @@ import typer
 
 from offload.cli.run import describe, note, one, show
 from offload.cli.session import TopicName, counted
-from offload.commands import evict as use
+from offload.commands import removal as use
 
 __all__ = ["evict"]
 

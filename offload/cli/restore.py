@@ -9,7 +9,7 @@ import typer
 from offload.cli.branch import made_text
 from offload.cli.run import describe, one, show
 from offload.cli.session import TopicName
-from offload.commands import restore as use
+from offload.commands import branch as use
 
 __all__ = ["restore"]
 

@@ -1,4 +1,4 @@
-"""Branches of a topic: `seglog branch ...`."""
+"""Branches of a topic: `seglog branch ...` and `seglog restore`."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ __all__ = [
     "diff",
     "list_branches",
     "rename",
+    "restore",
     "undelete",
 ]
 
@@ -113,6 +114,21 @@ def create(
     made = archive.restore(topic, to=at, name=name, message=message)
     last_time = Moment(made.last_ts_ms) if made.last_seq else None
     return BranchMade(f"{topic.partition('@')[0]}@{name}", str(made.vid), made.records, made.last_seq, last_time)
+
+
+def restore(
+    archive: Archive,
+    topic: TopicName,
+    to: Annotated[str, About("seq:N (right after record N), lsn:N, head, head~N, tag:NAME, or a time.")],
+    as_branch: Annotated[str, About("The name of the branch to make.")],
+    message: Annotated[str, About("Why, for the oplog.")] = "",
+) -> BranchMade:
+    """Bring a past state back as a branch. Nothing is overwritten and no data is copied.
+
+    Examples: seglog restore orders --to head~1 --as before-the-delete;
+    seglog restore orders --to 2026-11-21T09:30:00Z --as morning; seglog restore orders --to "15 minutes ago" --as back
+    """
+    return create(archive, topic, as_branch, to, message)
 
 
 def list_branches(

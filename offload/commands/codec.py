@@ -10,7 +10,7 @@ Client and daemon are of one version: each reads `seglog.sock` of the other only
 from __future__ import annotations
 
 import enum
-import functools
+import io
 import json
 import struct
 import types
@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from offload.commands.late_types import late_types
+from offload.commands.hints import hints_of
 from offload.commands.lines import RecordBatch
 from seglog import Gap, Record
 
@@ -36,21 +36,10 @@ def encode(result: Any) -> bytes:
 
 def decode(body: bytes, kinds: Mapping[str, type]) -> Any:
     """Return the result. `kinds` are the classes that it may have, by name."""
-    [length] = _HEAD.unpack_from(body)
-    name, plain = json.loads(body[_HEAD.size : _HEAD.size + length])
-    return _whole(kinds[name], plain, _Blobs(body, _HEAD.size + length))
-
-
-class _Blobs:
-    """The values of type bytes, in the order in which the head names them."""
-
-    def __init__(self, body: bytes, offset: int) -> None:
-        self._body = body
-        self._offset = offset
-
-    def take(self, length: int) -> bytes:
-        self._offset += length
-        return self._body[self._offset - length : self._offset]
+    stream = io.BytesIO(body)
+    [length] = _HEAD.unpack(stream.read(_HEAD.size))
+    name, plain = json.loads(stream.read(length))
+    return _whole(kinds[name], plain, stream)
 
 
 def _plain(value: Any, blobs: list[bytes]) -> Any:
@@ -82,12 +71,12 @@ def _plain_batch(items: Sequence[Record | Gap], blobs: list[bytes]) -> list[Any]
     return [gaps, seqs, times, list(map(len, values)), *(each[:1] if len(set(each)) == 1 else each for each in labels)]
 
 
-def _whole(kind: Any, plain: Any, blobs: _Blobs) -> Any:
-    if plain is None or kind is Any or kind is object:
+def _whole(kind: Any, plain: Any, blobs: io.BytesIO) -> Any:
+    if plain is None or kind is Any:
         return plain
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
-        [kind] = [each for each in inner if each is not type(None)] or [Any]
+        [kind] = [each for each in inner if each is not type(None)]
         return _whole(kind, plain, blobs)
     if origin is tuple:
         kinds = inner[:1] * len(plain) if inner[1:] == (...,) else inner
@@ -95,7 +84,7 @@ def _whole(kind: Any, plain: Any, blobs: _Blobs) -> Any:
     if origin is not None:
         return {key: _whole(inner[1], item, blobs) for key, item in plain.items()}
     if kind is bytes:
-        return blobs.take(plain)
+        return blobs.read(plain)
     if kind is RecordBatch:
         return RecordBatch(tuple(_batch(plain, blobs)))
     if is_dataclass(kind):
@@ -103,24 +92,18 @@ def _whole(kind: Any, plain: Any, blobs: _Blobs) -> Any:
     return kind(plain) if issubclass(kind, (enum.Enum, int)) else plain
 
 
-def _batch(plain: list[Any], blobs: _Blobs) -> list[Record | Gap]:
+def _made(kind: Any, plain: Any, blobs: io.BytesIO) -> Any:
+    hints = hints_of(kind)
+    return kind(*(_whole(hints[each.name], item, blobs) for each, item in zip(fields(kind), plain, strict=True)))
+
+
+def _batch(plain: list[Any], blobs: io.BytesIO) -> list[Record | Gap]:
     gaps, *columns = plain
     items: list[Record | Gap] = []
     if columns:
         seqs, times, lengths, *labels = columns
         full = (each * len(seqs) if len(each) == 1 else each for each in labels)
-        items += map(Record, seqs, times, map(blobs.take, lengths), *full)
+        items += map(Record, seqs, times, map(blobs.read, lengths), *full)
     for place, first, last in gaps:
         items.insert(place, Gap(first, last))
     return items
-
-
-def _made(kind: Any, plain: Any, blobs: _Blobs) -> Any:
-    return kind(*(_whole(hint, item, blobs) for hint, item in zip(_hints(kind), plain, strict=True)))
-
-
-@functools.cache
-def _hints(kind: type) -> tuple[Any, ...]:
-    """Return the types of the fields, in order."""
-    hints = typing.get_type_hints(kind, localns=late_types())
-    return tuple(hints[field.name] for field in fields(kind))

@@ -18,23 +18,20 @@ from typing import TYPE_CHECKING, Any
 from offload.commands import (
     branch,
     compact,
-    delete,
-    evict,
     gc,
     log,
     offload,
     oplog,
     read,
-    restore,
+    removal,
     seal,
     status,
     sync,
     tag,
     topic,
-    truncate,
     uploads,
 )
-from offload.commands.late_types import late_types
+from offload.commands.hints import hints_of
 from offload.commands.parameters import Parameter, parameters_of
 from offload.errors import InvalidOption, UnsupportedOption
 
@@ -74,7 +71,7 @@ class Command:
     @property
     def works_on(self) -> type[Log | Archive | Directory]:
         """Return the type of the first parameter."""
-        first, *_ = _hints(self.function).values()
+        first, *_ = hints_of(self.function).values()
         return first  # type: ignore[no-any-return]
 
     @property
@@ -84,7 +81,7 @@ class Command:
     @property
     def results(self) -> Mapping[str, type]:
         """Return the types of the results by their names."""
-        hint = _hints(self.function)["return"]
+        hint = hints_of(self.function)["return"]
         if typing.get_origin(hint) is Iterator:
             [hint] = typing.get_args(hint)
         kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
@@ -116,11 +113,6 @@ class Command:
 
 
 @functools.cache
-def _hints(function: Callable[..., Any]) -> Mapping[str, Any]:
-    return typing.get_type_hints(function, localns=late_types())
-
-
-@functools.cache
 def _parameters(function: Callable[..., Any]) -> Mapping[str, Parameter]:
     return parameters_of(function)
 
@@ -129,9 +121,9 @@ COMMANDS: Mapping[str, Command] = {
     each.path: each
     for each in (
         Command("read", read.read, check=read.check, reads=lambda values: not values["follow"]),
-        Command("delete", delete.delete, check=delete.check),
-        Command("evict", evict.evict, check=evict.check),
-        Command("truncate", truncate.truncate, check=truncate.check),
+        Command("delete", removal.delete, check=removal.check_delete),
+        Command("evict", removal.evict, check=removal.check_evict),
+        Command("truncate", removal.truncate, check=removal.check_truncate),
         Command("seal", seal.seal),
         Command("offload", offload.offload, check=offload.check, reads=lambda values: values["dry_run"]),
         Command("compact", compact.compact, check=compact.check),
@@ -147,7 +139,7 @@ COMMANDS: Mapping[str, Command] = {
         Command("takeover", sync.takeover),
         Command("status", status.status, reads=_always),
         Command("log", log.log, reads=_always),
-        Command("restore", restore.restore),
+        Command("restore", branch.restore),
         Command("uploads", uploads.uploads, check=uploads.check, reads=lambda values: not values["abort"]),
         Command("branch/create", branch.create),
         Command("branch/list", branch.list_branches, reads=_always),

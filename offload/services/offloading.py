@@ -1,11 +1,14 @@
-"""Offloads of a topic, and the release of its hot copies."""
+"""Offloads of a topic, also before a branch or a tag names a point of its history, and the release of hot copies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from catalog import ForkPoint, timeline
 from offload.context import ArchiveContext
+from offload.services.remote_states import RemoteStates
 from offload.services.results import OffloadResult
+from offload.services.targets import Targets
 from offload.services.writers import Writers
 from offload.write.offloader import Offloader
 
@@ -13,10 +16,19 @@ __all__ = ["Offloading"]
 
 
 class Offloading:
-    def __init__(self, context: ArchiveContext, writers: Writers, offloader: Offloader) -> None:
+    def __init__(
+        self,
+        context: ArchiveContext,
+        states: RemoteStates,
+        targets: Targets,
+        writers: Writers,
+        offloader: Offloader,
+    ) -> None:
         self._log = context.log
         self._handles = context.handles
         self._locks = context.locks
+        self._states = states
+        self._targets = targets
         self._writers = writers
         self._offloader = offloader
 
@@ -47,3 +59,21 @@ class Offloading:
             handle = self._handles.find(name)
             is_writer = handle is not None and self._handles.is_writer(handle)
             return self._offloader.release(name, at_once=at_once) if is_writer else 0
+
+    def keep_point(self, name: str, target: str) -> ForkPoint:
+        """Return the same point as `HistoryService.point`. If the remote lacks records of the point, first seal and
+        offload once.
+
+        The call ignores records and deletes that arrive later, because otherwise it might never end. Raises what
+        `Archive.offload` raises.
+        """
+        wanted = self._targets.parse(target)
+        with self._locks.of(name):
+            pending, point = self._targets.look_up(name, wanted, offloads=True)
+            if pending is None or not pending.has(point):
+                return point
+            pending.topic.seal()
+            self.run(name)
+            if isinstance(wanted, timeline.Time) and self._states.newest(name).max_ts_ms <= wanted.ms:
+                wanted = timeline.Head()
+            return self._targets.resolve(name, wanted)

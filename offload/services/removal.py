@@ -1,7 +1,7 @@
-"""The removal of records: deletes, evictions and truncations, here and in the remote.
+"""The removal of records, here and in the remote, and of a whole topic from this directory.
 
-The removal holds as soon as it is in the log. If the remote has any of the records, the removal becomes a commit, now
-or with a later offload.
+A removal of records is a delete, an eviction or a truncation. It holds as soon as it is in the log. If the remote
+has any of the records, the removal becomes a commit, now or with a later offload.
 """
 
 from __future__ import annotations
@@ -12,21 +12,45 @@ from dataclasses import replace
 from catalog import CommitKind
 from catalog.errors import CatalogError
 from offload.context import ArchiveContext
-from offload.errors import OffloadError
+from offload.errors import OffloadError, TopicAttached
 from offload.read.deletes import count_cold, count_hot
+from offload.replication.replica import Replicas
+from offload.replication.reset import Reset
 from offload.services.remote_states import RemoteStates
-from offload.services.results import Deleted, Truncated
+from offload.services.results import Removed, TopicRemoved
 from offload.services.writers import Writers
 from offload.write.offloader import Offloader
 from seglog import ConcurrentModification, DeleteOp, Topic
 
-__all__ = ["Removal"]
+__all__ = ["Removal", "take_here", "truncate_here"]
 
 _ROUNDS = 20
 
 
+def take_here(topic: Topic, before: int | None, tag: str | None, act: Callable[[], DeleteOp]) -> Removed:
+    """Count the records of this disk that a delete takes, and run the delete, which is `act`."""
+    records = count_hot(topic, before, tag)
+    act()
+    return Removed(records, None)
+
+
+def truncate_here(topic: Topic, seq: int) -> Removed:
+    """Truncate a topic of which the remote has no record from `seq` on."""
+    records = max(0, topic.head_seq - seq + 1)
+    topic.truncate(seq)
+    return Removed(records, None)
+
+
 class Removal:
-    def __init__(self, context: ArchiveContext, states: RemoteStates, writers: Writers, offloader: Offloader) -> None:
+    def __init__(
+        self,
+        context: ArchiveContext,
+        states: RemoteStates,
+        writers: Writers,
+        offloader: Offloader,
+        replicas: Replicas,
+        reset: Reset,
+    ) -> None:
         self._log = context.log
         self._handles = context.handles
         self._locks = context.locks
@@ -34,18 +58,19 @@ class Removal:
         self._states = states
         self._writers = writers
         self._offloader = offloader
+        self._replicas = replicas
+        self._reset = reset
 
-    def delete(self, name: str, before: int | None, tag: str | None) -> Deleted:
+    def delete(self, name: str, before: int | None, tag: str | None) -> Removed:
         return self._take(name, before, tag, lambda topic: topic.delete(before=before, tag=tag))
 
-    def evict(self, name: str, before: int) -> Deleted:
+    def evict(self, name: str, before: int) -> Removed:
         return self._take(name, before, None, lambda topic: topic.evict(before))
 
-    def _take(self, name: str, before: int | None, tag: str | None, act: Callable[[Topic], DeleteOp]) -> Deleted:
+    def _take(self, name: str, before: int | None, tag: str | None, act: Callable[[Topic], DeleteOp]) -> Removed:
         topic = self._log.get_topic(self._writers.topic(name).name)
         if topic.config.durability == "ephemeral":
-            taken = count_hot(topic, before, tag)
-            return Deleted(act(topic), taken, None)
+            return take_here(topic, before, tag, lambda: act(topic))
         self._handles.keep_deletes(name)
         offloaded_seq = self._handles.offloaded_seq(name)
         hot_count = count_hot(topic, before, tag, start=offloaded_seq + 1)
@@ -53,45 +78,43 @@ class Removal:
         op = act(topic)
         lock = self._locks.of(name)
         if not lock.acquire(blocking=False):
-            return Deleted(op, None, None, waits_for="the offload that is running")
+            return Removed(None, None, waits_for="the offload that is running")
         try:
             return self._publish_delete(name, op, earlier, offloaded_seq, hot_count)
         except (CatalogError, OffloadError) as error:
-            return Deleted(op, None, None, waits_for=str(error))
+            return Removed(None, None, waits_for=str(error))
         finally:
             lock.release()
 
     def _publish_delete(
         self, name: str, op: DeleteOp, earlier: tuple[DeleteOp, ...], offloaded_seq: int, hot_count: int
-    ) -> Deleted:
+    ) -> Removed:
         """Publish `op` if its turn has come. `earlier` are the deletes that waited before it."""
         handle = self._handles.find(name)
         if handle is None:
-            return Deleted(op, hot_count, None, waits_for="the first offload")
+            return Removed(hot_count, None, waits_for="the first offload")
         snapshot = self._states.newest(name)
         in_cold = replace(op, at_seq=min(op.at_seq, offloaded_seq))  # this log truncated the records above it
         records = hot_count + count_cold(in_cold, earlier, snapshot, self._reader)
         if op.at_seq > offloaded_seq:
-            return Deleted(op, records, None, waits_for="the offload of what was appended before it")
+            return Removed(records, None, waits_for="the offload of what was appended before it")
         self._writers.open(name)
         published = self._offloader.run(name, up_to=offloaded_seq)
-        return Deleted(op, records, published[-1].lsn if published else None)
+        return Removed(records, published[-1].lsn if published else None)
 
-    def truncate(self, name: str, seq: int) -> Truncated:
+    def truncate(self, name: str, seq: int) -> Removed:
         topic = self._log.get_topic(self._writers.topic(name).name)
         with self._locks.of(name):
             handle = self._handles.find(name)
             if handle is None or (handle.pending_lsn is None and seq > self._handles.offloaded_seq(name)):
-                records = max(0, topic.head_seq - seq + 1)
-                topic.truncate(seq)
-                return Truncated(records, None)
+                return truncate_here(topic, seq)
             records = self._cut_what_is_offloaded(topic, seq)
             try:
                 published = self._offloader.run(name)
             except (CatalogError, OffloadError) as error:
-                return Truncated(records, None, waits_for=str(error))
+                return Removed(records, None, waits_for=str(error))
             lsns = [each.lsn for each in published if each.kind is CommitKind.TRUNCATE]
-            return Truncated(records, lsns[-1] if lsns else None)
+            return Removed(records, lsns[-1] if lsns else None)
 
     def _cut_what_is_offloaded(self, topic: Topic, seq: int) -> int:
         """Offload the whole topic, then truncate it. Return the number of removed records, all of which are in the
@@ -110,3 +133,27 @@ class Removal:
                 continue
             return max(0, head_seq - seq + 1)
         raise ConcurrentModification(topic.name)
+
+    def topic(self, name: str, *, detach: bool, discard: bool) -> TopicRemoved:
+        self._log.check_writable()
+        if self._replicas.is_replica(name):
+            with self._locks.of(name):
+                lsn = self._handles.follow(name).lsn
+                self._replicas.forget(name)
+            return TopicRemoved("unfollowed", lsn)
+        topic = self._log.get_topic(name)
+        with self._locks.of(name):
+            if self._handles.find(name) is not None:
+                if not detach:
+                    raise TopicAttached(name)
+                if not discard:
+                    self._writers.open(name)
+                    topic.seal()
+                    self._offloader.run(name)
+                result = self._reset.run(self._handles.follow(name), discard=discard)
+                self._replicas.forget(name)
+                kept_lsn = result.lsn if result.is_followed else None
+                return TopicRemoved("detached", kept_lsn, result.changes.records, result.changes.deletes)
+            self._log.configure(name, replace(topic.config, keep_history=False))
+            self._log.delete_topic(name)
+            return TopicRemoved("deleted", None)

@@ -7,9 +7,8 @@ from typing import Literal
 
 from catalog import Vid
 from offload.write.publisher import Published
-from seglog import DeleteOp
 
-__all__ = ["Deleted", "OffloadResult", "Restored", "TopicGone", "Truncated"]
+__all__ = ["OffloadResult", "Removed", "Restored", "TopicRemoved"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,30 +22,15 @@ class OffloadResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
-    """The result of `delete` and `evict`. `records` counts the deleted records. `lsn` is the commit that publishes the
-    delete.
+class Removed:
+    """The result of `delete`, `evict` and `truncate`. `lsn` is the commit that publishes the removal.
 
-    While the commit is not published, `lsn` is None and `waits_for` gives the reason. `records` is None if the records
-    in the cold tier could not be counted.
+    `lsn` is None if the remote had none of the records that a truncation removed. It is also None while the commit is
+    not published yet. Then `waits_for` gives the reason. `records` counts the removed records. It is None if the
+    records of a delete in the cold tier could not be counted.
     """
 
-    op: DeleteOp
     records: int | None
-    lsn: int | None
-    waits_for: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Truncated:
-    """The result of `truncate`. `records` counts the removed records. `lsn` is the commit that publishes the
-    truncation.
-
-    `lsn` is None if the remote had none of the removed records. It is also None while the commit is not published yet.
-    Then `waits_for` gives the reason.
-    """
-
-    records: int
     lsn: int | None
     waits_for: str | None = None
 
@@ -62,7 +46,7 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicGone:
+class TopicRemoved:
     """The result of `delete_topic`: the topic was `deleted` for good, `detached` from this directory, or `unfollowed`.
 
     The remote has the topic up to `lsn`, or nothing of it if `lsn` is None. `records` and `deletes` count the local

@@ -6,7 +6,7 @@ from catalog.format.control import Tag
 from catalog.refs.tag import NamedTag
 from offload.context import ArchiveContext
 from offload.handles import split_name
-from offload.services.kept_points import KeptPoints
+from offload.services.offloading import Offloading
 from seglog.arguments import checked
 from seglog.process.ownership import Owned
 
@@ -16,11 +16,11 @@ __all__ = ["TagService"]
 class TagService(Owned):
     """The calls about tags."""
 
-    def __init__(self, context: ArchiveContext, points: KeptPoints) -> None:
+    def __init__(self, context: ArchiveContext, offloading: Offloading) -> None:
         self._log = context.log
         self._tags = context.tags
         self._clock = context.clock
-        self._points = points
+        self._offloading = offloading
 
     @checked
     def tag(self, topic: str, name: str, *, to: str = "head", message: str = "") -> Tag:
@@ -31,7 +31,7 @@ class TagService(Owned):
         """
         self._log.check_writable()
         base, branch = split_name(topic)
-        point = self._points.keep(topic, to)
+        point = self._offloading.keep_point(topic, to)
         return self._tags.create(base, name, point, branch=branch, now_ms=self._clock.now_ms(), message=message)
 
     @checked

@@ -26,9 +26,9 @@ from tests.arguments import Row, calls_of, contents, refused
 
 VALUES = (
     offload.ColdSettings,
-    offload.Deleted,
     offload.OffloadResult,
     offload.OffloadSettings,
+    offload.Removed,
     offload.Restored,
     offload.TopicStatus,
 )

@@ -129,12 +129,12 @@ def test_what_only_the_log_has_goes_without_a_commit_and_without_a_request(tmp_p
     counting = CountingStore(store)
     with opened(tmp_path, counting) as (log, archive):
         log.topic("t").append(old(3))
-        assert archive.truncate("t", 3) == offload.archive.Truncated(1, None)
+        assert archive.truncate("t", 3) == offload.archive.Removed(1, None)
         ship(archive, log, "t", b"new 3")
         log.topic("t").append(old(6, 3))
         log.topic("t").seal()
         before = counting.counts.total()
-        assert archive.truncate("t", 4) == offload.archive.Truncated(6, None)
+        assert archive.truncate("t", 4) == offload.archive.Removed(6, None)
         assert counting.counts.total() == before
         assert values(archive, "t") == [*old(2), b"new 3"]
         assert kinds(archive) == "O"

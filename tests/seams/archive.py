@@ -69,7 +69,7 @@ def context_of(archive: Archive) -> ArchiveContext:
 
 def kept_point(archive: Archive, name: str, target: str) -> ForkPoint:
     """Return the point of a target, as `restore` finds it. A test pins that point, which the archive does not offer."""
-    return archive._points.keep(name, target)
+    return archive._offloading.keep_point(name, target)
 
 
 def offloader_of(archive: Archive) -> Offloader:
