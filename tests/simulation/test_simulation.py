@@ -25,7 +25,7 @@ from tests.simulation.mutants import MUTANTS
 from tests.simulation.run import simulate
 from tests.work import shares, tell
 
-SCHEDULES, SOAK_SCHEDULES = 12, 2_000
+SCHEDULES, SOAK_SCHEDULES = 12, 1_200
 FOUND_WITHIN = 60
 # Each of these mistakes takes twenty schedules or more to find. Tests of their own find them in the default run:
 # test_volume_deletion.py, which tries every order, test_rebase.py, test_reset.py and test_collector.py.
