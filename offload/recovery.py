@@ -27,34 +27,35 @@ from catalog.objects.base import ObjectStore
 from offload.archive import Archive
 from offload.attachment import attach
 from offload.errors import DirectoryNotEmpty, OffloadError
+from offload.moment import Moment
 from offload.settings_file import default_file, read_settings
 from seglog.arguments import checked
 from seglog.files.clock import Clock
 from seglog.files.port import Files
 
-__all__ = ["MARKER", "RecoveredTopic", "TopicFailed", "recover"]
+__all__ = ["MARKER", "NotRecovered", "Recovered", "recover"]
 
 MARKER = "RECOVERING"
 _READ_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class RecoveredTopic:
-    """The remote's state of one name. `last_seq` and `last_ts_ms` are of the last live record; 0 if there is none."""
+class Recovered:
+    """The remote's state of one topic or branch. Without records, `last_seq` and `last_time` are None."""
 
-    name: str
+    topic: str
     volume: str
     lsn: int
     head_seq: int
     records: int
-    last_seq: int
-    last_ts_ms: int
+    last_seq: int | None
+    last_time: Moment | None
     is_writable: bool
 
 
 @dataclass(frozen=True, slots=True)
-class TopicFailed:
-    name: str
+class NotRecovered:
+    topic: str
     error: Exception
 
 
@@ -68,11 +69,11 @@ def recover(
     store: ObjectStore | None = None,
     clock: Clock | None = None,
     files: Files | None = None,
-) -> Iterator[RecoveredTopic | TopicFailed]:
+) -> Iterator[Recovered | NotRecovered]:
     """Yield each name when it is done. `only` is a topic, with its branches, or a branch.
 
     `writable` takes all of them over. `store` may replace the store that `url` names. If the iteration
-    ends without a `TopicFailed`, the directory is complete. Otherwise, repeat the call. Raises `DirectoryNotEmpty`,
+    ends without a `NotRecovered`, the directory is complete. Otherwise, repeat the call. Raises `DirectoryNotEmpty`,
     `NoSuchTopic`, and the errors of the store.
     """
     port = seglog.OsFiles() if files is None else files
@@ -93,7 +94,7 @@ def recover(
                 continue  # deleted meanwhile
             except (CatalogError, OffloadError, seglog.SeglogError) as error:
                 failed = found = True
-                yield TopicFailed(name, error)
+                yield NotRecovered(name, error)
     if not found:
         raise NoSuchTopic(only or "at all", url)
     if not failed:
@@ -101,20 +102,20 @@ def recover(
         port.sync_dir(directory)
 
 
-def _recovered(archive: Archive, name: str, *, writable: bool) -> RecoveredTopic:
+def _recovered(archive: Archive, name: str, *, writable: bool) -> Recovered:
     archive.replication.sync(name)
     snapshot = archive.history.snapshot(name)
     records, last = archive.history.count(snapshot)
     if writable:
         archive.replication.take_over(name)
-    return RecoveredTopic(
-        name=name,
+    return Recovered(
+        topic=name,
         volume=str(snapshot.vid),
         lsn=archive.status.topic(name).lsn,
         head_seq=snapshot.bounds.head_seq,
         records=records,
-        last_seq=last.seq if last else 0,
-        last_ts_ms=last.ts_ms if last else 0,
+        last_seq=last.seq if last else None,
+        last_time=Moment(last.ts_ms) if last else None,
         is_writable=not archive.replication.is_replica(name),
     )
 

@@ -71,10 +71,11 @@ def diff(
     left: Annotated[str, typer.Argument(metavar="LEFT", callback=without_main)],
     right: Annotated[str, typer.Argument(metavar="RIGHT", callback=without_main)],
 ) -> None:
-    for side in each(context, branch.diff, left=left, right=right):
+    for found in each(context, branch.diff, left=left, right=right):
+        side = found.side
         seqs = f", seq {side.first_seq} to {side.last_seq}" if side.appended else ""
         told = f"appended {counted(side.appended)}{seqs}; deleted {counted(side.deleted)}"
-        show(context, side, f"{side.branch:<24} {told} of those up to seq {side.shared_seq}")
+        show(context, found, f"{found.branch:<24} {told} of those up to seq {found.shared_seq}")
 
 
 def made_text(made: BranchMade) -> str:

@@ -10,21 +10,17 @@ import typer
 from offload.cli.run import describe, each, show
 from offload.cli.session import counted, format_bytes
 from offload.commands import gc as use
-from offload.commands.gc import (
-    BlockedVolume,
-    DamagedPlan,
-    Deleted,
-    GcOutcome,
-    KeptStates,
-    Planned,
-    RefusedHolder,
-    UncheckedClock,
-    UnknownKey,
-    WaitingPlan,
-    YoungSegments,
-)
+from offload.commands.gc import Deleted, Finding, GcOutcome, KeptStates, Planned, WaitingPlan, YoungSegments
 
 __all__ = ["gc"]
+
+_FINDINGS = {
+    "clock_checked": "clock    the store tells no time: this machine's clock decided alone",
+    "unknown": "unknown  {unknown} is none of seglog's, and stays",
+    "refused": "refused  {refused}: what it names was gone already",
+    "damaged_plan": "DAMAGED  {damaged_plan}: the plan is given up, and its objects are planned again",
+    "blocked": "BLOCKED  {blocked}: {reason}",
+}
 
 
 @describe(use.gc)
@@ -57,16 +53,8 @@ def _text(found: GcOutcome) -> str:
             return f"waiting  {counted(objects, 'object')} until {due}"
         case YoungSegments(count):
             return f"waiting  {counted(count, 'segment')} that may still be published"
-        case UncheckedClock():
-            return "clock    the store tells no time: this machine's clock decided alone"
-        case UnknownKey(key):
-            return f"unknown  {key} is none of seglog's, and stays"
-        case RefusedHolder(holder):
-            return f"refused  {holder}: what it names was gone already"
-        case DamagedPlan(plan):
-            return f"DAMAGED  {plan}: the plan is given up, and made anew"
-        case BlockedVolume(volume, reason):
-            return f"BLOCKED  {volume}: {reason}"
+        case Finding(facts):
+            return _FINDINGS[next(iter(facts))].format(**facts)
 
 
 def _counts(counts: Mapping[str, int]) -> str:

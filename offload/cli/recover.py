@@ -31,10 +31,10 @@ def recover(
     new-data
     """
     from offload.commands import recover as use
-    from offload.commands.offload import TopicFailed
+    from offload.recovery import NotRecovered
 
     for found in use.recover(directory, url, topic=topic, writable=writable):
-        if isinstance(found, TopicFailed):
+        if isinstance(found, NotRecovered):
             note(f"{found.topic}: {found.error}")
             continue
         last = f", the last one seq {found.last_seq} of {found.last_time}" if found.last_seq else ""

@@ -10,8 +10,8 @@ from offload.cli.run import describe, each, remark, show
 from offload.cli.session import counted, format_bytes
 from offload.commands import status as use
 from offload.commands.directory import Work
-from offload.commands.results import format_time
-from offload.commands.status import Ahead, DirectoryShown, LocalTopic, TopicShown
+from offload.commands.status import Ahead, ArchivedTopic, DirectoryShown, LocalTopic
+from offload.moment import format_time
 
 if TYPE_CHECKING:
     from offload.archive import TopicStatus
@@ -32,7 +32,7 @@ def status(
                 remark(context, f"{path}, remote {remote or 'none'}")
             case LocalTopic():
                 show(context, found, _describe_local(found) + _remark(found.ahead))
-            case TopicShown():
+            case ArchivedTopic():
                 lines = [_describe(found.status, found.work), *map(_describe_run, found.runs or ())]
                 show(context, found, "\n".join(lines) + _remark(found.ahead))
 
@@ -48,8 +48,9 @@ def _remark(ahead: Ahead | None) -> str:
 
 
 def _describe_local(topic: LocalTopic) -> str:
-    place = _bytes(topic.hot_bytes, topic.relocated_bytes) if topic.relocated_bytes else "all hot"
-    lines = [f"{topic.name}: up to seq {topic.head_seq:,}, {place}", *_floors(topic.earliest_seq, topic.evict_floor)]
+    places = topic.places
+    kept = _bytes(places.hot_bytes, places.relocated_bytes) if places.relocated_bytes else "all hot"
+    lines = [f"{topic.name}: up to seq {places.head_seq:,}, {kept}", *_floors(places.earliest_seq, places.evict_floor)]
     return "\n".join(lines)
 
 

@@ -7,20 +7,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from offload.commands.parameters import About, TopicName, without_main
-from offload.commands.results import HIDDEN, Moment
+from offload.commands.results import HIDDEN, MERGED
+from offload.moment import Moment
 
 if TYPE_CHECKING:
     from catalog import Branch, Vid
     from catalog.refs.branch import Distance
     from offload.archive import Archive
+    from offload.services.diff import Side
 
 __all__ = [
     "BranchAt",
     "BranchDeleted",
     "BranchListed",
     "BranchMade",
+    "BranchSide",
     "Fork",
-    "Side",
     "create",
     "delete",
     "diff",
@@ -89,15 +91,12 @@ class BranchListed:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
-    """The records that only one of two branches has. `deleted` counts the shared records that it has deleted."""
+class BranchSide:
+    """One of two branches, and the last seq that both share."""
 
     branch: str
     shared_seq: int
-    appended: int
-    first_seq: int | None
-    last_seq: int | None
-    deleted: int
+    side: Side = field(metadata=MERGED)
 
 
 def create(
@@ -177,15 +176,14 @@ def diff(
     archive: Archive,
     left: Annotated[str, About("TOPIC or TOPIC@BRANCH.", clean=without_main)],
     right: Annotated[str, About("The one to compare with.", clean=without_main)],
-) -> Iterator[Side]:
+) -> Iterator[BranchSide]:
     """Show the records that only one of two branches has, and the shared records that one has deleted.
 
     Records that are not offloaded yet do not count.
     """
     found = archive.history.diff(left, right)
-    for name, side in ((left, found.left), (right, found.right)):
-        first, last = side.first_seq or None, side.last_seq or None
-        yield Side(name, found.shared_seq, side.appended, first, last, side.deleted)
+    yield BranchSide(left, found.shared_seq, found.left)
+    yield BranchSide(right, found.shared_seq, found.right)
 
 
 def _tree(rows: Sequence[tuple[Branch, Distance]]) -> Iterator[tuple[int, tuple[Branch, Distance]]]:

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.commands.parameters import About
-from offload.commands.results import Moment
+from offload.commands.results import MERGED
 from offload.commands.units import parse_duration_ms
 from offload.errors import BadParameter, VolumesBlocked
+from offload.moment import Moment
 
 if TYPE_CHECKING:
     from catalog.gc.report import GcReport, KeptVolume
     from offload.archive import Archive
 
 __all__ = [
-    "BlockedVolume",
-    "DamagedPlan",
     "Deleted",
+    "Finding",
     "KeptPoint",
     "KeptStates",
     "Planned",
-    "RefusedHolder",
-    "UncheckedClock",
-    "UnknownKey",
     "WaitingPlan",
     "YoungSegments",
     "check",
@@ -86,50 +83,20 @@ class YoungSegments:
 
 
 @dataclass(frozen=True, slots=True)
-class UncheckedClock:
-    """The store tells no time, so this machine's clock decides alone."""
+class Finding:
+    """A fact that the operator may have to act on. Its keys say which.
 
-    clock_checked: bool
+    clock_checked     false: the store tells no time, so this machine's clock decides alone
+    unknown           the key of an object that is not seglog's
+    refused           a holder of a state that is gone already
+    damaged_plan      a plan that cannot be read
+    blocked, reason   a volume that GC leaves alone because of damage
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class UnknownKey:
-    """The key of an object that is not seglog's."""
-
-    unknown: str
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedHolder:
-    """A holder of a state that is gone already."""
-
-    refused: str
+    facts: Mapping[str, Any] = field(metadata=MERGED)
 
 
-@dataclass(frozen=True, slots=True)
-class DamagedPlan:
-    damaged_plan: str
-
-
-@dataclass(frozen=True, slots=True)
-class BlockedVolume:
-    """A volume that GC leaves alone because of damage."""
-
-    blocked: str
-    reason: str
-
-
-GcOutcome = (
-    Deleted
-    | Planned
-    | WaitingPlan
-    | YoungSegments
-    | UncheckedClock
-    | UnknownKey
-    | RefusedHolder
-    | DamagedPlan
-    | BlockedVolume
-)
+GcOutcome = Deleted | Planned | WaitingPlan | YoungSegments | Finding
 
 
 def check(*, retain: str | None, grace: str | None, **_: object) -> None:
@@ -190,9 +157,12 @@ def _outcomes(report: GcReport, *, dry_run: bool) -> Iterator[GcOutcome]:
     if report.young_segments:
         yield YoungSegments(report.young_segments)
     if not report.is_clock_checked:
-        yield UncheckedClock(clock_checked=False)
-    yield from map(UnknownKey, report.unknown_keys)
-    yield from map(RefusedHolder, report.refused)
-    yield from map(DamagedPlan, report.damaged_plans)
+        yield Finding({"clock_checked": False})
+    for name, found in (
+        ("unknown", report.unknown_keys),
+        ("refused", report.refused),
+        ("damaged_plan", report.damaged_plans),
+    ):
+        yield from (Finding({name: each}) for each in found)
     for vid, reason in report.blocked.items():
-        yield BlockedVolume(str(vid), reason)
+        yield Finding({"blocked": str(vid), "reason": reason})

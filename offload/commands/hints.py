@@ -19,8 +19,9 @@ def hints_of(subject: Any) -> Mapping[str, Any]:
     """Return the types of a function's parameters and result, or of a class's fields, by name."""
     from offload.archive import Archive, TopicStatus
     from offload.commands.directory import Directory
+    from offload.services.diff import Side
     from offload.write.runs import RunStatus
     from seglog import Log
 
-    late = {kind.__name__: kind for kind in (Archive, Directory, Log, RunStatus, TopicStatus)}
+    late = {kind.__name__: kind for kind in (Archive, Directory, Log, RunStatus, Side, TopicStatus)}
     return typing.get_type_hints(subject, localns=late)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from offload.commands.parameters import About, TopicName, with_branch
-from offload.commands.results import HIDDEN, Moment
+from offload.commands.results import HIDDEN
+from offload.moment import Moment
 
 if TYPE_CHECKING:
     from catalog import PastCommit

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 from offload.commands.parameters import About
-from offload.commands.results import Moment
+from offload.moment import Moment
 
 if TYPE_CHECKING:
     from catalog.refs.oplog import NumberedEntry

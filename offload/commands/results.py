@@ -13,39 +13,18 @@ import base64
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
 
 from offload.commands.lines import RecordBatch
 from offload.commands.lines import to_json as record_json
+from offload.moment import Moment
 
-__all__ = ["HIDDEN", "MERGED", "OPTIONAL", "Moment", "format_time", "json_line", "to_json"]
+__all__ = ["HIDDEN", "MERGED", "OPTIONAL", "json_line", "to_json"]
 
 HIDDEN: Final = MappingProxyType({"json": "hidden"})
 OPTIONAL: Final = MappingProxyType({"json": "optional"})
 MERGED: Final = MappingProxyType({"json": "merged"})
-
-
-def format_time(ts_ms: int) -> str:
-    """Return a time in UTC with milliseconds, in the form that a restore target accepts.
-
-    A time beyond the year 9999 becomes a number of milliseconds after 1970.
-    """
-    try:
-        moment = datetime.fromtimestamp(ts_ms / 1000, UTC)
-    except (OverflowError, ValueError):
-        return f"{ts_ms} ms after 1970"
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{ts_ms % 1000:03d}Z"
-
-
-class Moment(int):
-    """A time in milliseconds since 1970. As text and in JSON it is a time in UTC."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return format_time(int(self))
 
 
 def to_json(value: Any) -> Any:

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from offload.commands.directory import Directory, Work
 from offload.commands.parameters import About
-from offload.commands.results import HIDDEN, MERGED, OPTIONAL, Moment
+from offload.commands.results import HIDDEN, MERGED, OPTIONAL
+from offload.commands.topic import TopicPlaces, places_of
+from offload.moment import Moment
 from seglog import SystemClock, Topic
 
 if TYPE_CHECKING:
     from offload.archive import TopicStatus
     from offload.write.runs import RunStatus
 
-__all__ = ["Ahead", "DirectoryShown", "LocalTopic", "TopicShown", "status"]
+__all__ = ["Ahead", "ArchivedTopic", "DirectoryShown", "LocalTopic", "status"]
 
 _TOLD_FROM_MS = 60_000
 
@@ -41,18 +43,12 @@ class LocalTopic:
     """A topic of a directory without a remote."""
 
     name: str
-    head_seq: int
-    hot_first_seq: int
-    earliest_seq: int
-    evict_floor: int
-    epoch: int
-    hot_bytes: int
-    relocated_bytes: int
+    places: TopicPlaces = field(metadata=MERGED)
     ahead: Ahead | None = field(metadata=MERGED)
 
 
 @dataclass(frozen=True, slots=True)
-class TopicShown:
+class ArchivedTopic:
     """A topic of a directory with a remote. `work` is None without a daemon, `runs` if the caller did not ask."""
 
     status: TopicStatus = field(metadata=MERGED)
@@ -65,7 +61,7 @@ def status(
     place: Directory,
     topic: Annotated[str | None, About("One topic; all without it.")] = None,
     runs: Annotated[bool, About("Each offloaded range of segments, too.")] = False,
-) -> Iterator[DirectoryShown | LocalTopic | TopicShown]:
+) -> Iterator[DirectoryShown | LocalTopic | ArchivedTopic]:
     """Show the places of each topic's records: hot and cold ranges, waiting work, and errors.
 
     The command asks only this directory, never the remote or the warm store, so it answers without a network.
@@ -75,9 +71,10 @@ def status(
     yield DirectoryShown(str(log.path.resolve()), archive.url if archive else None)
     for name in names:
         if archive is None:
-            yield _local(log.topic(name))
+            local = log.topic(name)
+            yield LocalTopic(name, places_of(local), _ahead(local))
             continue
-        yield TopicShown(
+        yield ArchivedTopic(
             status=archive.status.topic(name),
             work=place.host.work(name),
             runs=tuple(archive.status.runs(name)) if runs else None,
@@ -90,20 +87,6 @@ def _names(place: Directory, topic: str | None) -> list[str]:
     if topic is None:
         return sorted({*place.log.topics(), *replicas})
     return [topic if topic in replicas else place.log.get_topic(topic).name]
-
-
-def _local(topic: Topic) -> LocalTopic:
-    return LocalTopic(
-        name=topic.name,
-        head_seq=topic.head_seq,
-        hot_first_seq=topic.hot_floor,
-        earliest_seq=topic.earliest_seq,
-        evict_floor=topic.evict_floor,
-        epoch=topic.epoch,
-        hot_bytes=topic.bytes_hot,
-        relocated_bytes=topic.bytes_relocated,
-        ahead=_ahead(topic),
-    )
 
 
 def _ahead(topic: Topic) -> Ahead | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from offload.commands.parameters import About, TopicName
-from offload.commands.results import Moment
+from offload.moment import Moment
 
 if TYPE_CHECKING:
     from catalog.format.control import Tag

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
+import seglog
 from offload.commands.directory import Directory
 from offload.commands.parameters import About
 from offload.commands.results import HIDDEN, MERGED
@@ -16,17 +17,18 @@ from seglog import Log, TopicConfig
 __all__ = [
     "TopicConfigured",
     "TopicDeleted",
+    "TopicDescribed",
     "TopicGone",
     "TopicListed",
     "TopicMade",
     "TopicPlaces",
-    "TopicShown",
     "check_create",
     "check_delete",
     "check_set",
     "create",
     "delete",
     "list_topics",
+    "places_of",
     "set_config",
     "show",
 ]
@@ -49,6 +51,8 @@ class TopicConfigured:
 
 @dataclass(frozen=True, slots=True)
 class TopicPlaces:
+    """The bounds and sizes of a topic of the log."""
+
     earliest_seq: int
     head_seq: int
     hot_first_seq: int
@@ -59,7 +63,7 @@ class TopicPlaces:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicShown:
+class TopicDescribed:
     topic: str
     places: TopicPlaces = field(metadata=MERGED)
     config: Mapping[str, Any] = field(metadata=MERGED)
@@ -177,19 +181,22 @@ def check_set(
     )
 
 
-def show(log: Log, topic: Topic) -> TopicShown:
+def show(log: Log, topic: Topic) -> TopicDescribed:
     """Show a topic's configuration, and where it begins and ends."""
     handle = log.get_topic(topic)
-    places = TopicPlaces(
-        earliest_seq=handle.earliest_seq,
-        head_seq=handle.head_seq,
-        hot_first_seq=handle.hot_floor,
-        evict_floor=handle.evict_floor,
-        epoch=handle.epoch,
-        hot_bytes=handle.bytes_hot,
-        relocated_bytes=handle.bytes_relocated,
+    return TopicDescribed(topic, places_of(handle), handle.config.to_json())
+
+
+def places_of(topic: seglog.Topic) -> TopicPlaces:
+    return TopicPlaces(
+        earliest_seq=topic.earliest_seq,
+        head_seq=topic.head_seq,
+        hot_first_seq=topic.hot_floor,
+        evict_floor=topic.evict_floor,
+        epoch=topic.epoch,
+        hot_bytes=topic.bytes_hot,
+        relocated_bytes=topic.bytes_relocated,
     )
-    return TopicShown(topic, places, handle.config.to_json())
 
 
 def check_delete(*, topic: str, yes: bool, detach: bool, discard: bool) -> None:

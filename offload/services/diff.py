@@ -23,13 +23,14 @@ __all__ = ["BranchDiff", "Side", "diff_of"]
 class Side:
     """One branch's side of a diff.
 
-    `appended` counts the branch's records above the shared seq, which run from `first_seq` to `last_seq`. `deleted`
-    counts the records up to the shared seq that the other branch shows and this branch does not.
+    `appended` counts the branch's records above the shared seq, which run from `first_seq` to `last_seq`. Both are None
+    if there are none. `deleted` counts the records up to the shared seq that the other branch shows and this branch
+    does not.
     """
 
     appended: int
-    first_seq: int
-    last_seq: int
+    first_seq: int | None
+    last_seq: int | None
     deleted: int
 
 
@@ -82,5 +83,5 @@ def _live(snapshot: Snapshot, alike: set[tuple[object, ...]], reader: ColdReader
 def _side(own: BitMap64, other: BitMap64, shared_seq: int) -> Side:
     appended = own - BitMap64(range(shared_seq + 1)) if own else own
     deleted = (other - own) & BitMap64(range(shared_seq + 1))
-    ends = (min(appended), max(appended)) if appended else (0, 0)
-    return Side(len(appended), *ends, len(deleted))
+    first, last = (min(appended), max(appended)) if appended else (None, None)
+    return Side(len(appended), first, last, len(deleted))

@@ -14,8 +14,8 @@ from catalog.errors import InvalidName, NoSuchObject, StoreUnreachable
 from catalog.format import keys
 from catalog.objects.memory import MemoryStore
 from offload import OffloadSettings
-from offload.commands.results import format_time
 from offload.errors import HistoryBehind, NoRemote, OtherRemote
+from offload.moment import format_time
 from seglog import ColdTierAttached, ColdTierRequired, InvalidSetting, LogSettings, NoSuchTopic
 from tests.faults.store import EFFECTS, CountingStore, Fault, FaultyStore, unreachable
 from tests.promises.test_cold_trouble_stays_cold import StuckStore

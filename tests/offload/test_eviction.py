@@ -12,7 +12,7 @@ from catalog.gc.collector import Collector
 from catalog.gc.report import GcPolicy
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
-from offload.commands.results import format_time
+from offload.moment import format_time
 from offload.replica_topic import ReplicaTopic
 from seglog import Evicted, Gap, Log, NotTruncatable
 from tests.faults.steps import Place, crashes

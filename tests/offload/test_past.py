@@ -13,8 +13,8 @@ import seglog
 from catalog.errors import OutOfWindow
 from catalog.objects.memory import MemoryStore
 from offload import Archive
-from offload.commands.results import format_time
 from offload.errors import NotOffloaded
+from offload.moment import format_time
 from seglog import LogSettings, Topic
 from tests.faults.files import UnsyncedFiles
 from tests.faults.store import EFFECTS, CountingStore

@@ -11,7 +11,7 @@ from catalog.errors import Fenced, InvalidObject, StoreUnreachable
 from catalog.format.keys import control_key
 from catalog.objects.memory import MemoryStore
 from offload.errors import DirectoryNotEmpty
-from offload.recovery import MARKER, RecoveredTopic, TopicFailed, recover
+from offload.recovery import MARKER, NotRecovered, Recovered, recover
 from seglog import TopicConfig
 from tests.faults.files import CrashingFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.store import Fault, FaultyStore, unreachable
@@ -56,11 +56,9 @@ def check(path: Path, store: MemoryStore) -> None:
 
 def test_every_name_that_lives_is_a_replica(tmp_path: Path, store: MemoryStore) -> None:
     found = list(recover(tmp_path / "new", URL, store=store))
-    told = [
-        (each.name, each.head_seq, each.records, each.last_seq) for each in found if isinstance(each, RecoveredTopic)
-    ]
+    told = [(each.topic, each.head_seq, each.records, each.last_seq) for each in found if isinstance(each, Recovered)]
     assert told == [("a", 4, 2, 4), ("a@one", 1, 1, 1), ("a@three", 4, 4, 4), ("b", 1, 1, 1)]
-    assert not any(each.is_writable for each in found if isinstance(each, RecoveredTopic))
+    assert not any(each.is_writable for each in found if isinstance(each, Recovered))
     check(tmp_path / "new", store)
     assert f'url = "{URL}"' in (tmp_path / "new" / "seglog.toml").read_text()
 
@@ -83,7 +81,7 @@ def test_writing_goes_on_with_the_next_seq_and_the_old_directory_is_fenced(tmp_p
 
 def test_writable_takes_over_all_of_them(tmp_path: Path, store: MemoryStore) -> None:
     found = list(recover(tmp_path / "new", URL, store=store, writable=True))
-    assert all(each.is_writable for each in found if isinstance(each, RecoveredTopic))
+    assert all(each.is_writable for each in found if isinstance(each, Recovered))
     with opened(tmp_path / "new", store) as (log, archive):
         assert log.topics() == sorted(EXPECTED)
         assert {name: archive.status.topic(name).writer_epoch for name in EXPECTED} == {
@@ -93,8 +91,8 @@ def test_writable_takes_over_all_of_them(tmp_path: Path, store: MemoryStore) -> 
 
 
 def test_only_one_topic(tmp_path: Path, store: MemoryStore) -> None:
-    assert [each.name for each in recover(tmp_path / "new", URL, only="a", store=store)] == ["a", "a@one", "a@three"]
-    assert [each.name for each in recover(tmp_path / "other", URL, only="a@one", store=store)] == ["a@one"]
+    assert [each.topic for each in recover(tmp_path / "new", URL, only="a", store=store)] == ["a", "a@one", "a@three"]
+    assert [each.topic for each in recover(tmp_path / "other", URL, only="a@one", store=store)] == ["a@one"]
 
 
 def test_a_directory_with_anything_in_it_is_refused(tmp_path: Path, store: MemoryStore) -> None:
@@ -114,9 +112,9 @@ def test_a_name_that_fails_holds_up_no_other_and_a_repetition_goes_on(tmp_path: 
     body = store.get(key)
     store.put(key, body[:-1], {})
     found = list(recover(tmp_path / "new", URL, store=store))
-    [failed] = [each for each in found if isinstance(each, TopicFailed)]
-    assert (failed.name, type(failed.error)) == ("a@three", InvalidObject)
-    assert [each.name for each in found] == sorted(EXPECTED)
+    [failed] = [each for each in found if isinstance(each, NotRecovered)]
+    assert (failed.topic, type(failed.error)) == ("a@three", InvalidObject)
+    assert [each.topic for each in found] == sorted(EXPECTED)
     with pytest.raises(DirectoryNotEmpty):
         list(recover(tmp_path / "new", "file:///elsewhere", store=store))
     store.put(key, body, {})

@@ -20,7 +20,7 @@ from catalog.format import keys
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from offload import Archive
-from offload.commands.results import format_time
+from offload.moment import format_time
 from seglog import Log, Topic
 from tests.faults.store import EFFECTS, CountingStore
 from tests.promises.test_hot_copy_goes_last import HandClock

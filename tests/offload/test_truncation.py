@@ -120,7 +120,7 @@ def test_every_state_before_and_after_it_is_exact(
 
 
 def iso(ms: int) -> str:
-    from offload.commands.results import format_time
+    from offload.moment import format_time
 
     return format_time(ms)
 

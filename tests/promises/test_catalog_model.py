@@ -41,8 +41,8 @@ from catalog.objects.base import ObjectStore
 from catalog.objects.wrapped import WrappedStore
 from catalog.refs.pin import HeldPin, Pins
 from offload import ColdSettings, OffloadSettings
-from offload.commands.results import format_time
 from offload.errors import NotOffloaded
+from offload.moment import format_time
 from offload.settings import CatalogSettings
 from seglog import Gap, LogSettings, Record
 from tests.faults.store import EFFECTS

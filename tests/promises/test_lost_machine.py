@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import seglog
-from offload.recovery import RecoveredTopic, recover
+from offload.recovery import Recovered, recover
 from tests.daemons import ServedDirectory, served
 
 
@@ -42,10 +42,10 @@ def test_what_was_offloaded_reads_back_elsewhere_and_writing_goes_on(tmp_path: P
         daemon.kill()
     shutil.move(old, tmp_path / "lost")
 
-    found = {each.name: each for each in recover(new, remote)}
+    found = {each.topic: each for each in recover(new, remote)}
     main, branch = found["t"], found["t@three"]
-    assert isinstance(main, RecoveredTopic)
-    assert isinstance(branch, RecoveredTopic)
+    assert isinstance(main, Recovered)
+    assert isinstance(branch, Recovered)
     assert (main.head_seq, main.records, branch.records, set(found)) == (5, 4, 3, {"t", "t@three"})
 
     with served(new, remote, OFFLOAD_OFFLOAD_AFTER_S="never") as daemon:

@@ -105,6 +105,6 @@ def test_every_past_state_is_the_one_that_was(seed: int, tmp_path: Path) -> None
 
 
 def _iso(ms: int) -> str:
-    from offload.commands.results import format_time
+    from offload.moment import format_time
 
     return format_time(ms)

@@ -11,7 +11,8 @@ import pytest
 from offload.commands.codec import decode, encode
 from offload.commands.lines import RecordBatch
 from offload.commands.registry import COMMANDS
-from offload.commands.results import HIDDEN, MERGED, OPTIONAL, Moment, json_line, to_json
+from offload.commands.results import HIDDEN, MERGED, OPTIONAL, json_line, to_json
+from offload.moment import Moment
 from seglog import Gap, Record
 
 
