@@ -17,33 +17,9 @@ from typing import Annotated
 import typer
 from typer.main import get_command
 
-from offload.cli import (
-    append,
-    branch,
-    compact,
-    delete,
-    doctor,
-    evict,
-    gc,
-    init,
-    inspect,
-    log,
-    offload,
-    oplog,
-    read,
-    recover,
-    restore,
-    seal,
-    serve,
-    status,
-    sync,
-    tag,
-    topic,
-    truncate,
-    uploads,
-    verify,
-)
+from offload.cli.parser import typer_command
 from offload.cli.session import Serve, Session
+from offload.cli.table import GROUPS, entries
 
 __all__ = ["app", "run"]
 
@@ -93,39 +69,16 @@ def options(
     context.obj = Session(directory, remote, as_json, debug, context.obj)
 
 
-app.command()(init.init)
-app.command()(append.append)
-app.command()(read.read)
-app.command()(delete.delete)
-app.command()(evict.evict)
-app.command()(truncate.truncate)
-app.command()(seal.seal)
-app.command()(offload.offload)
-app.command()(compact.compact)
-app.command()(gc.gc)
-app.command()(sync.push)
-app.command()(sync.pull)
-app.command()(sync.fetch)
-app.command()(sync.sync)
-app.command()(sync.reset)
-app.command()(sync.takeover)
-app.command()(offload.pause)
-app.command()(offload.resume)
-app.command()(offload.retry)
-app.command()(uploads.uploads)
-app.command()(status.status)
-app.command()(log.log)
-app.command()(restore.restore)
-app.command()(oplog.oplog)
-app.command()(oplog.undo)
-app.command()(inspect.inspect)
-app.command()(verify.verify)
-app.command()(recover.recover)
-app.command()(doctor.doctor)
-app.command()(serve.serve)
-app.add_typer(branch.app, name="branch")
-app.add_typer(tag.app, name="tag")
-app.add_typer(topic.app, name="topic")
+def _add_commands() -> None:
+    groups = {name: typer.Typer(help=text, no_args_is_help=True) for name, text in GROUPS.items()}
+    for entry in entries():
+        group, _, name = entry.path.rpartition("/")
+        groups.get(group, app).command(name)(typer_command(entry))
+    for name, group_app in groups.items():
+        app.add_typer(group_app, name=name)
+
+
+_add_commands()
 
 
 @functools.cache

@@ -8,39 +8,31 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
-import typer
-
+from offload.cli.execution import directory_of
+from offload.cli.output import counted, note
 from offload.cli.progress import progress
-from offload.cli.run import directory_of, note, show
-from offload.cli.session import Session, TopicName, counted, session_of
+from offload.cli.session import Session
 from offload.commands import append as use
 from offload.commands.append import Appended, Format, Target
 from offload.commands.lines import Batch
-from offload.errors import BadParameter
+from offload.commands.parameters import About, TopicName
 
 __all__ = ["append"]
 
 
 def append(
-    context: typer.Context,
+    session: Session,
     topic: TopicName,
     file: Annotated[
-        Path | None, typer.Argument(help="The file to append; standard input without it.", show_default="-")
+        Path | None, About("The file to append; standard input without it.", is_argument=True, shown_default="-")
     ] = None,
     input_format: Annotated[
-        Format,
-        typer.Option("--format", help="lines: a record a line, byte-exact. jsonl: objects with value, tag, node."),
+        Format, About("lines: a record a line, byte-exact. jsonl: objects with value, tag, node.", "--format")
     ] = Format.LINES,
-    tag: Annotated[
-        str | None, typer.Option(help="A tag for the records, to delete or read them by.", show_default=False)
-    ] = None,
-    node: Annotated[str | None, typer.Option(help="The origin of the records.", show_default=False)] = None,
+    tag: Annotated[str | None, About("A tag for the records, to delete or read them by.")] = None,
+    node: Annotated[str | None, About("The origin of the records.")] = None,
     durability: Annotated[
-        str | None,
-        typer.Option(
-            help="fsync, disk or memory, instead of the topic's own. Not ephemeral: this process ends.",
-            show_default=False,
-        ),
+        str | None, About("fsync, disk or memory, instead of the topic's own. Not ephemeral: this process ends.")
     ] = None,
 ) -> None:
     """Append the lines of a file or of standard input, and print their seqs.
@@ -48,7 +40,6 @@ def append(
     No byte changes: `seglog append t FILE` and `seglog read t` give FILE again, whatever its line ends.
     Example: seglog append access /var/log/nginx/access.log --tag web1
     """
-    session = session_of(context)
     with _stream(file) as (stream, size), _target(session, topic, durability) as target:
         found = use.batches(
             stream,
@@ -61,7 +52,7 @@ def append(
         with progress(f"append {topic}", size) as advance:
             done = _append(target, topic, _advancing(found, advance), durability)
     seqs = f", seq {done.first_seq} to {done.last_seq}" if done.appended else ""
-    show(context, done, f"appended {counted(done.appended)} to {topic}{seqs}")
+    session.output.show(done, f"appended {counted(done.appended)} to {topic}{seqs}")
 
 
 def _append(target: Target, topic: str, found: Iterator[Batch], durability: str | None) -> Appended:
@@ -103,8 +94,4 @@ def _target(session: Session, topic: str, durability: str | None) -> Iterator[Ta
         yield daemon.topic(topic)
         return
     with directory_of(session) as place:
-        try:
-            target = use.open_target(place, topic, durability)
-        except BadParameter as error:
-            raise typer.BadParameter(str(error)) from error
-        yield target
+        yield use.open_target(place, topic, durability)

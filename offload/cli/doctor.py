@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import typer
-
-from offload.cli.run import is_json, note, show
-from offload.cli.session import session_of
+from offload.cli.output import note
+from offload.cli.session import Session
 
 __all__ = ["doctor"]
 
 _WORDS = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}
 
 
-def doctor(context: typer.Context) -> None:
+def doctor(session: Session) -> None:
     """Check that the remote keeps the promises that seglog needs, and that this role may use them.
 
     The command tries every promise, races included, with about 290 requests that send 37 MB. It works under a fresh
@@ -24,17 +22,18 @@ def doctor(context: typer.Context) -> None:
     from offload.commands import doctor as use
     from seglog import SystemClock
 
-    with session_of(context).remote_store() as store:
+    output = session.output
+    with session.remote_store() as store:
         for found in use.doctor(store, SystemClock()):
             match found:
                 case use.CheckDone(check, outcome, proves, reason):
-                    show(context, found, f"{_WORDS[outcome]:8}{check}: {reason or proves}")
+                    output.show(found, f"{_WORDS[outcome]:8}{check}: {reason or proves}")
                 case use.ClockAhead(ahead_ms):
-                    show(context, found, f"{'clock':8}this machine's is {_clock(ahead_ms)}")
-                case use.Left(place, reason) if not is_json(context):
+                    output.show(found, f"{'clock':8}this machine's is {_clock(ahead_ms)}")
+                case use.Left(place, reason) if not output.is_json:
                     note(f"seglog: what was tried stays in {place}: {reason}")
                 case use.Left():
-                    show(context, found, "")
+                    output.show(found, "")
 
 
 def _clock(ahead_ms: int) -> str:

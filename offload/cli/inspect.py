@@ -6,9 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from offload.cli.run import show
+from offload.cli.session import Session
+from offload.commands.parameters import About
 
 if TYPE_CHECKING:
     from offload.commands.inspect import Entry
@@ -19,23 +18,21 @@ _SHOWN_BYTES = 48
 
 
 def inspect(
-    context: typer.Context,
-    target: Annotated[str, typer.Argument(metavar="OBJECT", help="A path, or s3://bucket/key of an object.")],
+    session: Session,
+    target: Annotated[str, About("A path, or s3://bucket/key of an object.", metavar="OBJECT")],
     with_entries: Annotated[
-        bool, typer.Option("--entries", help="The entries of a data object, of Apache Pulsar or of ours.")
+        bool, About("The entries of a data object, of Apache Pulsar or of ours.", "--entries")
     ] = False,
     index: Annotated[
         str | None,
-        typer.Option(
+        About(
+            "With --entries: its index object.",
             metavar="OBJECT",
-            help="With --entries: its index object.",
-            show_default="OBJECT-index, as Pulsar names it, or OBJECT.index, as we do",
+            shown_default="OBJECT-index, as Pulsar names it, or OBJECT.index, as we do",
         ),
     ] = None,
-    first: Annotated[int, typer.Option("--from", min=0, help="With --entries: the first entry id.")] = 0,
-    last: Annotated[
-        int | None, typer.Option("--to", min=0, help="With --entries: the last entry id.", show_default=False)
-    ] = None,
+    first: Annotated[int, About("With --entries: the first entry id.", "--from", least=0)] = 0,
+    last: Annotated[int | None, About("With --entries: the last entry id.", "--to", least=0)] = None,
 ) -> None:
     """Print the contents of a file or an object: commits, refs, index and data objects, segments, WAL files.
 
@@ -48,10 +45,10 @@ def inspect(
 
     if with_entries:
         for entry in use.entries(target, index, first, last):
-            show(context, entry, _entry_line(entry))
+            session.output.show(entry, _entry_line(entry))
         return
     found = use.inspect(target)
-    show(context, found, "\n".join(_lines(found.contents)))
+    session.output.show(found, "\n".join(_lines(found.contents)))
 
 
 def _entry_line(entry: Entry) -> str:

@@ -1,31 +1,23 @@
-"""The command `seglog log`."""
+"""The output of `seglog log`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-import typer
-
-from offload.cli.run import describe, each, remark, show
-from offload.cli.session import TopicName, counted, format_bytes
-from offload.commands import log as use
+from offload.cli.output import Output, counted, format_bytes
 from offload.commands.log import CommitListed, SegmentListed
 
-__all__ = ["log"]
+__all__ = ["print_commits"]
 
 
-@describe(use.log)
-def log(
-    context: typer.Context,
-    topic: TopicName,
-    branch: Annotated[str | None, typer.Option(show_default=False)] = None,
-) -> None:
+def print_commits(output: Output, results: Iterator[CommitListed], _: Mapping[str, Any]) -> None:
     volume = None
-    for commit in each(context, use.log, topic=topic, branch=branch):
+    for commit in results:
         if volume is not None and commit.volume != volume:
-            remark(context, f"-- forked from volume {commit.volume}")
+            output.remark(f"-- forked from volume {commit.volume}")
         volume = commit.volume
-        show(context, commit, _describe(commit))
+        output.show(commit, _describe(commit))
 
 
 def _describe(commit: CommitListed) -> str:

@@ -1,61 +1,58 @@
-"""The commands `seglog offload`, `pause`, `resume` and `retry`."""
+"""The texts of `seglog seal`, `offload`, `compact`, `pause`, `resume`, `retry` and `uploads`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-import typer
-
-from offload.cli.run import describe, each, note, one, show
-from offload.cli.session import TopicName, counted, format_bytes
-from offload.commands import offload as use
+from offload.cli.output import Output, counted, format_bytes
+from offload.commands.compact import NothingRewritten, Rewritten
 from offload.commands.offload import Offloaded, TopicFailed, WouldSend
+from offload.commands.seal import Sealed
+from offload.commands.uploads import UploadListed
 
-__all__ = ["offload", "pause", "resume", "retry"]
-
-
-@describe(use.offload)
-def offload(
-    context: typer.Context,
-    topic: Annotated[str | None, typer.Argument(show_default=False)] = None,
-    every: Annotated[bool, typer.Option("--all")] = False,
-    up_to: Annotated[int | None, typer.Option(show_default=False)] = None,
-    drop_hot: Annotated[bool, typer.Option()] = False,
-    dry_run: Annotated[bool, typer.Option()] = False,
-) -> None:
-    for done in each(context, use.offload, topic=topic, every=every, up_to=up_to, drop_hot=drop_hot, dry_run=dry_run):
-        if isinstance(done, TopicFailed):
-            note(f"{done.topic}: {done.error}")
-        else:
-            show(context, done, _describe(done))
+__all__ = ["failure_note", "offloaded_text", "print_rewritten", "print_uploads", "sealed_text"]
 
 
-@describe(use.pause)
-def pause(context: typer.Context, topic: TopicName) -> None:
-    show(context, one(context, use.pause, topic=topic), f"{topic} is paused")
+def sealed_text(sealed: Sealed) -> str:
+    return f"{sealed.topic} is sealed up to seq {sealed.sealed_seq}: {sealed.segments} sealed segments on this disk"
 
 
-@describe(use.resume)
-def resume(context: typer.Context, topic: TopicName) -> None:
-    show(context, one(context, use.resume, topic=topic), f"{topic} is resumed")
+def failure_note(done: Offloaded | WouldSend | TopicFailed) -> str:
+    return f"{done.topic}: {done.error}" if isinstance(done, TopicFailed) else ""
 
 
-@describe(use.retry)
-def retry(context: typer.Context, topic: TopicName) -> None:
-    tried = one(context, use.retry, topic=topic)
-    show(context, tried, f"{tried.topic} is tried again")
-
-
-def _describe(done: Offloaded | WouldSend) -> str:
+def offloaded_text(done: Offloaded | WouldSend | TopicFailed) -> str:
+    if isinstance(done, TopicFailed):
+        return ""
     if isinstance(done, WouldSend):
         return f"{done.topic}: {format_bytes(done.would_send_bytes)} of sealed segments would be sent to {done.url}"
     commits = ", ".join(f"lsn {lsn}" for lsn in done.lsns) or "nothing new"
-    lines = [f"{done.topic}: offloaded up to seq {done.offloaded_seq} ({commits})"]
+    told = [f"{done.topic}: offloaded up to seq {done.offloaded_seq} ({commits})"]
     if done.has_segments:
         frames, stored = format_bytes(done.frame_bytes), format_bytes(done.stored_bytes)
-        lines.append(f"  {frames} of frames became {stored} in {done.url}")
+        told.append(f"  {frames} of frames became {stored} in {done.url}")
     if done.released_seq:
-        lines.append(f"  read back, then deleted the hot copy up to seq {done.released_seq}")
+        told.append(f"  read back, then deleted the hot copy up to seq {done.released_seq}")
     if done.unsealed_records:
-        lines.append(f"  {counted(done.unsealed_records)} in the unsealed tail: `seglog seal {done.topic}`")
-    return "\n".join(lines)
+        told.append(f"  {counted(done.unsealed_records)} in the unsealed tail: `seglog seal {done.topic}`")
+    return "\n".join(told)
+
+
+def print_rewritten(output: Output, results: Iterator[Rewritten | NothingRewritten], values: Mapping[str, Any]) -> None:
+    for done in results:
+        if isinstance(done, Rewritten):
+            size, seqs = format_bytes(done.stored_bytes), f"seq {done.first_seq}-{done.last_seq}"
+            output.show(done, f"{done.topic}: {seqs} in one object of {size} (lsn {done.lsn})")
+        else:
+            output.remark(f"{done.topic}: nothing to {'erase' if values['erase'] else 'merge'}")
+
+
+def print_uploads(output: Output, results: Iterator[UploadListed], _: Mapping[str, Any]) -> None:
+    is_none = True
+    for upload in results:
+        is_none = False
+        state = "aborted" if upload.aborted else "orphan "
+        output.show(upload, f"{state}  {upload.key}  {upload.age_ms / 3_600_000:.1f} h old")
+    if is_none:
+        output.remark("none")

@@ -10,11 +10,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import typer
-
-from offload.commands.parameters import without_main
+from offload.cli.output import Output
 
 if TYPE_CHECKING:
     from catalog.objects import ObjectStore
@@ -23,17 +21,7 @@ if TYPE_CHECKING:
     from offload.settings_file import Settings
     from seglog import Log
 
-__all__ = [
-    "Serve",
-    "Session",
-    "TopicName",
-    "counted",
-    "format_bytes",
-    "session_of",
-]
-
-
-TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="TOPIC or TOPIC@BRANCH.", callback=without_main)]
+__all__ = ["Serve", "Session"]
 
 
 class Serve(Protocol):
@@ -54,6 +42,10 @@ class Session:
     debug: bool
     serve: Serve
     _settings: Settings | None = field(default=None, init=False)
+
+    @property
+    def output(self) -> Output:
+        return Output(self.as_json)
 
     def daemon(self) -> DaemonClient | None:
         """Return a client of the daemon that holds the directory, or None if there is none."""
@@ -118,22 +110,3 @@ class Session:
         import offload
 
         return offload.attach(log, self.remote, configured=self.settings())
-
-
-def session_of(context: typer.Context) -> Session:
-    session = context.find_root().obj
-    assert isinstance(session, Session)  # noqa: S101 - the app's callback sets it
-    return session
-
-
-def counted(count: int, noun: str = "record") -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-def format_bytes(count: int) -> str:
-    value = float(count)
-    for unit in ("B", "KB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"

@@ -1,14 +1,10 @@
-"""The command `seglog status`."""
+"""The texts of `seglog status`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from offload.cli.run import describe, each, remark, show
-from offload.cli.session import counted, format_bytes
-from offload.commands import status as use
+from offload.cli.output import counted, format_bytes
 from offload.commands.directory import Work
 from offload.commands.status import Ahead, ArchivedTopic, DirectoryShown, LocalTopic
 from offload.moment import format_time
@@ -17,24 +13,18 @@ if TYPE_CHECKING:
     from offload.archive import TopicStatus
     from offload.write.runs import RunStatus
 
-__all__ = ["status"]
+__all__ = ["status_text"]
 
 
-@describe(use.status)
-def status(
-    context: typer.Context,
-    topic: Annotated[str | None, typer.Argument(show_default=False)] = None,
-    runs: Annotated[bool, typer.Option("--runs")] = False,
-) -> None:
-    for found in each(context, use.status, topic=topic, runs=runs):
-        match found:
-            case DirectoryShown(path, remote):
-                remark(context, f"{path}, remote {remote or 'none'}")
-            case LocalTopic():
-                show(context, found, _describe_local(found) + _remark(found.ahead))
-            case ArchivedTopic():
-                lines = [_describe(found.status, found.work), *map(_describe_run, found.runs or ())]
-                show(context, found, "\n".join(lines) + _remark(found.ahead))
+def status_text(found: DirectoryShown | LocalTopic | ArchivedTopic) -> str:
+    match found:
+        case DirectoryShown(path, remote):
+            return f"{path}, remote {remote or 'none'}"
+        case LocalTopic():
+            return _describe_local(found) + _remark(found.ahead)
+        case ArchivedTopic():
+            lines = [_describe(found.status, found.work), *map(_describe_run, found.runs or ())]
+            return "\n".join(lines) + _remark(found.ahead)
 
 
 def _remark(ahead: Ahead | None) -> str:

@@ -1,75 +1,41 @@
-"""The commands `seglog push`, `pull`, `fetch`, `sync`, `reset` and `takeover`."""
+"""The texts of `seglog push`, `pull`, `fetch`, `sync`, `reset` and `takeover`."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-import typer
+from offload.cli.output import Output, counted
+from offload.commands.sync import Place, Pushed, SyncedTopic, TakenOver, TopicReset
 
-from offload.cli.run import describe, each, one, show
-from offload.cli.session import TopicName, counted
-from offload.commands import sync as use
-from offload.commands.sync import SyncedTopic, TopicReset
-
-__all__ = ["fetch", "pull", "push", "reset", "sync", "takeover"]
+__all__ = ["place_text", "print_synced", "pushed_text", "reset_text", "taken_over_text"]
 
 
-@describe(use.push)
-def push(context: typer.Context, topic: TopicName) -> None:
-    pushed = one(context, use.push, topic=topic)
+def pushed_text(pushed: Pushed) -> str:
     told = ", ".join(f"lsn {lsn}" for lsn in pushed.lsns) or "nothing new"
-    show(context, pushed, f"{topic}: pushed {told}, now at {pushed.place.state}")
+    return f"{pushed.place.topic}: pushed {told}, now at {pushed.place.state}"
 
 
-@describe(use.pull)
-def pull(context: typer.Context, topic: TopicName) -> None:
-    place = one(context, use.pull, topic=topic)
-    show(context, place, f"{topic}: {place.state}")
+def place_text(place: Place) -> str:
+    return f"{place.topic}: {place.state}"
 
 
-@describe(use.fetch)
-def fetch(context: typer.Context, topic: TopicName) -> None:
-    place = one(context, use.fetch, topic=topic)
-    show(context, place, f"{topic}: {place.state}")
-
-
-@describe(use.sync)
-def sync(
-    context: typer.Context,
-    topic: TopicName,
-    follow: Annotated[bool, typer.Option("--follow")] = False,
-    interval: Annotated[float, typer.Option(min=0.05)] = 5.0,
-) -> None:
-    for synced in each(context, use.sync, topic=topic, follow=follow, interval=interval):
-        show(context, synced, _synced(synced))
+def print_synced(output: Output, results: Iterator[SyncedTopic], _: Mapping[str, Any]) -> None:
+    """Print each look as it comes: with --follow the next one may be far away."""
+    for synced in results:
+        done = [f"took in {counted(synced.commits, 'commit')}"] if synced.commits else []
+        done += [f"pushed {', '.join(f'lsn {lsn}' for lsn in synced.lsns)}"] if synced.lsns else []
+        told = f"{', '.join(done) or 'nothing new'}, {synced.role} at {synced.place.state}"
+        output.show(synced, f"{synced.place.topic}: {told}")
         sys.stdout.flush()
 
 
-@describe(use.reset)
-def reset(
-    context: typer.Context,
-    topic: TopicName,
-    as_branch: Annotated[str | None, typer.Option("--as", show_default=False)] = None,
-    discard: Annotated[bool, typer.Option("--discard")] = False,
-) -> None:
-    done = one(context, use.reset, topic=topic, as_branch=as_branch, discard=discard)
-    show(context, done, _reset(done))
+def taken_over_text(taken: TakenOver) -> str:
+    return f"{taken.topic} is written here from seq {taken.next_seq} on (epoch {taken.epoch})"
 
 
-@describe(use.takeover)
-def takeover(context: typer.Context, topic: TopicName) -> None:
-    taken = one(context, use.takeover, topic=topic)
-    show(context, taken, f"{topic} is written here from seq {taken.next_seq} on (epoch {taken.epoch})")
-
-
-def _synced(synced: SyncedTopic) -> str:
-    done = [f"took in {counted(synced.commits, 'commit')}"] if synced.commits else []
-    done += [f"pushed {', '.join(f'lsn {lsn}' for lsn in synced.lsns)}"] if synced.lsns else []
-    return f"{synced.place.topic}: {', '.join(done) or 'nothing new'}, {synced.role} at {synced.place.state}"
-
-
-def _reset(done: TopicReset) -> str:
+def reset_text(done: TopicReset) -> str:
     now = f"follows its volume at lsn {done.lsn}" if done.is_followed else "is gone here, too"
     end = f"{done.topic} {now}"
     changes = f"{counted(done.records)} and {counted(done.deletes, 'delete')}"

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, cast
 
-import typer
-
-from offload.cli.run import is_json, remark, show
-from offload.cli.session import Session, counted, format_bytes, session_of
+from offload.cli.output import counted, format_bytes
+from offload.cli.session import Session
+from offload.commands.parameters import About
+from offload.errors import BadParameter
 
 if TYPE_CHECKING:
     from offload.commands.verify import DamagedFile, FileChecked, Note, RemoteChecked
@@ -18,11 +18,9 @@ __all__ = ["verify"]
 
 
 def verify(
-    context: typer.Context,
-    remote: Annotated[
-        bool, typer.Option("--remote", help="Check the remote instead. Others may use it meanwhile.")
-    ] = False,
-    deep: Annotated[bool, typer.Option("--deep", help="With --remote: read every byte.")] = False,
+    session: Session,
+    remote: Annotated[bool, About("Check the remote instead. Others may use it meanwhile.")] = False,
+    deep: Annotated[bool, About("With --remote: read every byte.")] = False,
 ) -> None:
     """Check every byte of the data directory, and change nothing: manifests, WAL, segments, and that they agree.
 
@@ -34,38 +32,37 @@ def verify(
 
     If there is damage, the command names file and offset, or the key, and ends with exit code 5.
     """
-    session = session_of(context)
     if deep and not remote:
-        raise typer.BadParameter("--deep goes with --remote: of a data directory every byte is read anyway")
+        raise BadParameter("--deep goes with --remote: of a data directory every byte is read anyway")
     if remote:
-        _show_remote(context, session, deep=deep)
+        _show_remote(session, deep=deep)
     else:
-        _show_directory(context, session)
-    remark(context, "sound")
+        _show_directory(session)
+    session.output.remark("sound")
 
 
-def _show_directory(context: typer.Context, session: Session) -> None:
+def _show_directory(session: Session) -> None:
     from offload.commands import verify as use
 
     results = use.verify(session.directory, session.settings().log)
     for is_file, group in groupby(results, lambda found: isinstance(found, use.FileChecked)):
-        if is_file and not is_json(context):
-            remark(context, "\n".join(_summary(cast("Iterable[FileChecked]", group))))
+        if is_file and not session.as_json:
+            session.output.remark("\n".join(_summary(cast("Iterable[FileChecked]", group))))
             continue
         for found in group:  # not a list of them: the error after the damages would come first
-            show(context, found, _line(found))
+            session.output.show(found, _line(found))
 
 
-def _show_remote(context: typer.Context, session: Session, *, deep: bool) -> None:
+def _show_remote(session: Session, *, deep: bool) -> None:
     from offload.commands import verify as use
     from seglog import SystemClock
 
     with session.remote_store() as store:
         for found in use.verify_remote(store, SystemClock().now_ms(), deep=deep):
             if isinstance(found, use.RemoteChecked):
-                show(context, found, _counted(found, deep=deep))
+                session.output.show(found, _counted(found, deep=deep))
             else:
-                show(context, found, f"DAMAGED {found.damaged}: {found.reason}")
+                session.output.show(found, f"DAMAGED {found.damaged}: {found.reason}")
 
 
 def _line(found: FileChecked | Note | DamagedFile) -> str:

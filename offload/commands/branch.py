@@ -104,7 +104,7 @@ def create(
     topic: TopicName,
     name: Annotated[str, About("The new branch.")],
     at: Annotated[str, About("Where to start: seq:N, lsn:N, head, head~N, tag:NAME, or a time.")] = "head",
-    message: Annotated[str, About("Why, for the oplog.")] = "",
+    message: Annotated[str, About("Why, for the oplog.", "-m --message")] = "",
 ) -> BranchMade:
     """Make a branch. It costs a few small objects, whatever the size of the topic.
 
@@ -118,9 +118,9 @@ def create(
 def restore(
     archive: Archive,
     topic: TopicName,
-    to: Annotated[str, About("seq:N (right after record N), lsn:N, head, head~N, tag:NAME, or a time.")],
-    as_branch: Annotated[str, About("The name of the branch to make.")],
-    message: Annotated[str, About("Why, for the oplog.")] = "",
+    to: Annotated[str, About("seq:N (right after record N), lsn:N, head, head~N, tag:NAME, or a time.", "--to")],
+    as_branch: Annotated[str, About("The name of the branch to make.", "--as")],
+    message: Annotated[str, About("Why, for the oplog.", "-m --message")] = "",
 ) -> BranchMade:
     """Bring a past state back as a branch. Nothing is overwritten and no data is copied.
 
@@ -134,7 +134,7 @@ def list_branches(
     archive: Archive,
     topic: Topic,
     deleted: Annotated[bool, About("Also list deleted branches that can come back.")] = False,
-    as_tree: Annotated[bool, About("Show a tree: each branch below its parent.")] = False,
+    as_tree: Annotated[bool, About("Show a tree: each branch below its parent.", "--tree")] = False,
 ) -> Iterator[BranchListed]:
     """List the branches of a topic in the remote, and how far each branch and its parent went since the fork."""
     found = archive.branches.list(topic, deleted=deleted)
@@ -174,8 +174,8 @@ def rename(archive: Archive, topic: Topic, name: Name, new: Annotated[str, About
 
 def diff(
     archive: Archive,
-    left: Annotated[str, About("TOPIC or TOPIC@BRANCH.", clean=without_main)],
-    right: Annotated[str, About("The one to compare with.", clean=without_main)],
+    left: Annotated[str, About("TOPIC or TOPIC@BRANCH.", clean=without_main, metavar="LEFT")],
+    right: Annotated[str, About("The one to compare with.", clean=without_main, metavar="RIGHT")],
 ) -> Iterator[BranchSide]:
     """Show the records that only one of two branches has, and the shared records that one has deleted.
 

@@ -37,8 +37,8 @@ def check(*, topic: str | None, every: bool, **_: object) -> None:
 
 def compact(
     place: Directory,
-    topic: Annotated[str | None, About("TOPIC or TOPIC@BRANCH.")] = None,
-    every: Annotated[bool, About("Every topic of this data directory.")] = False,
+    topic: Annotated[str | None, About("TOPIC or TOPIC@BRANCH.", is_argument=True)] = None,
+    every: Annotated[bool, About("Every topic of this data directory.", "--all")] = False,
     erase: Annotated[bool, About("Rewrite the objects that hold deleted records instead.")] = False,
 ) -> Iterator[Rewritten | NothingRewritten]:
     """Merge the small objects that frequent offloads leave in the remote, with a commit. No past state changes.

@@ -82,13 +82,17 @@ def check(*, topic: str | None, every: bool, **_: object) -> None:
 
 def offload(
     place: Directory,
-    topic: Annotated[str | None, About("TOPIC or TOPIC@BRANCH.")] = None,
-    every: Annotated[bool, About("Every topic of this data directory.")] = False,
+    topic: Annotated[str | None, About("TOPIC or TOPIC@BRANCH.", is_argument=True)] = None,
+    every: Annotated[bool, About("Every topic of this data directory.", "--all")] = False,
     up_to: Annotated[int | None, About("Only segments that end at this seq or before.")] = None,
     drop_hot: Annotated[
-        bool, About("Delete the hot copy now, after reading the remote one back, instead of after the lag.")
+        bool,
+        About(
+            "Delete the hot copy now, after reading the remote one back, instead of after the lag.",
+            "--drop-hot/--no-drop-hot",
+        ),
     ] = False,
-    dry_run: Annotated[bool, About("Only show how much would be sent.")] = False,
+    dry_run: Annotated[bool, About("Only show how much would be sent.", "--dry-run/--no-dry-run")] = False,
 ) -> Iterator[Offloaded | WouldSend | TopicFailed]:
     """Send sealed segments to the remote, one commit a run, and the deletes that came after them.
 

@@ -29,14 +29,16 @@ class Operation:
     message: str
 
 
-def oplog(archive: Archive, limit: Annotated[int, About("At most so many.", least=1)] = 50) -> Iterator[Operation]:
+def oplog(
+    archive: Archive, limit: Annotated[int, About("At most so many.", "-n --limit", least=1)] = 50
+) -> Iterator[Operation]:
     """Show who changed which branch or tag, newest first. `undo` reverts a change by its number."""
     return map(_operation, islice(archive.history.operations(), limit))
 
 
 def undo(
     archive: Archive,
-    number: Annotated[int | None, About("The number of the change in `oplog`.", least=1)] = None,
+    number: Annotated[int | None, About("The number of the change in `oplog`.", least=1, is_argument=True)] = None,
 ) -> Operation:
     """Revert the last change of a branch or tag, or the change with that number. No record changes.
 

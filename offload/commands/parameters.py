@@ -18,11 +18,21 @@ __all__ = ["About", "Parameter", "TopicName", "parameters_of", "with_branch", "w
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The description of a parameter. `clean` maps a client's value to the value that the command gets."""
+    """The description of a parameter, for the command line and for the daemon.
+
+    On the command line, a parameter without a default is an argument. A parameter with a default is an option, which
+    has the parameter's name. `option` makes it an option with other names, such as `-m --message`. `metavar` names the
+    value in the help, and `shown_default` stands there for the default. `clean` maps a client's value to the value that
+    the command gets.
+    """
 
     help: str
+    option: str = ""
     least: float | None = None
     clean: Callable[[Any], Any] | None = None
+    is_argument: bool = False
+    metavar: str | None = None
+    shown_default: str | None = None
 
 
 def without_main(name: str | None) -> str | None:
@@ -30,7 +40,7 @@ def without_main(name: str | None) -> str | None:
     return name.removesuffix("@main") if name else name
 
 
-TopicName = Annotated[str, About("TOPIC or TOPIC@BRANCH.", clean=without_main)]
+TopicName = Annotated[str, About("TOPIC or TOPIC@BRANCH.", clean=without_main, metavar="TOPIC")]
 
 
 def with_branch(topic: str, branch: str | None) -> str:
@@ -40,7 +50,7 @@ def with_branch(topic: str, branch: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a command. `kind` is str, int, float, bool or a StrEnum.
+    """One parameter of a command. `kind` is str, int, float, bool or a StrEnum. On the command line it may be a Path.
 
     A parameter with the default `...` has no default: the client must give a value.
     """
@@ -49,6 +59,13 @@ class Parameter:
     kind: type
     default: Any
     about: About
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """Return the names of the option on the command line, or () if the parameter is an argument there."""
+        if self.about.option or self.about.is_argument or self.default is ...:
+            return tuple(self.about.option.split())
+        return (f"--{self.name.replace('_', '-')}",)
 
     def take(self, value: Any) -> Any:
         """Return the value that the command gets for a client's value. Raises `InvalidOption`."""

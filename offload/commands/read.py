@@ -38,8 +38,8 @@ def check(
 def read(
     place: Directory,
     topic: TopicName,
-    start: Annotated[int | None, About("The first seq.")] = None,
-    end: Annotated[int | None, About("The last seq.")] = None,
+    start: Annotated[int | None, About("The first seq.", "--from")] = None,
+    end: Annotated[int | None, About("The last seq.", "--to")] = None,
     since: Annotated[str | None, About("Only records of this time or later, such as 2026-11-21T09:30:00Z.")] = None,
     until: Annotated[str | None, About("Only records of this time or earlier.")] = None,
     tag: Annotated[str | None, About("Only records with this tag.")] = None,

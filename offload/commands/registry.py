@@ -1,8 +1,8 @@
 """The list of the commands on an open data directory. The daemon serves each of them.
 
-A new command is a function in a module of this package, and one line here. The types of the function tell the rest.
-The type of the first parameter is the part of the directory that the command works on. The types of the other
-parameters are the schema of a request. The type of the return value names the results.
+A new command is a function in a module of this package, one line here, and one in `offload.cli.table`. The types of the
+function tell the rest. The type of the first parameter is the part of the directory that the command works on. The
+types of the other parameters are the schema of a request. The type of the return value names the results.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from offload.commands.directory import Directory
     from seglog import Log
 
-__all__ = ["COMMANDS", "Command", "command_of"]
+__all__ = ["COMMANDS", "Command"]
 
 
 def _always(_: Mapping[str, Any]) -> bool:
@@ -159,8 +159,3 @@ COMMANDS: Mapping[str, Command] = {
         Command("topic/list", topic.list_topics, reads=_always),
     )
 }
-_BY_FUNCTION = {each.function: each for each in COMMANDS.values()}
-
-
-def command_of(function: Callable[..., Any]) -> Command:
-    return _BY_FUNCTION[function]

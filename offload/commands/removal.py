@@ -100,7 +100,7 @@ def evict(
     place: Directory,
     topic: TopicName,
     before: Annotated[int | None, About("Evict the records below this seq.", least=1)] = None,
-    older: Annotated[str | None, About("Evict the records that are older, such as 90d.")] = None,
+    older: Annotated[str | None, About("Evict the records that are older, such as 90d.", "--older-than")] = None,
 ) -> RecordsEvicted:
     """Evict the oldest records of a topic, in the remote too. A reader that starts below gets a gap.
 
@@ -138,7 +138,7 @@ def check_truncate(*, topic: str, start: int, yes: bool, **_: object) -> None:
 def truncate(
     place: Directory,
     topic: TopicName,
-    start: Annotated[int, About("The first seq to remove.", least=1)],
+    start: Annotated[int, About("The first seq to remove.", "--from", least=1)],
     yes: Annotated[bool, About("Do it.")] = False,
 ) -> RecordsRemoved:
     """Remove the records from a seq on. Later appends use their seqs again.

@@ -136,7 +136,7 @@ def reset(
     archive: Archive,
     topic: TopicName,
     as_branch: Annotated[
-        str | None, About("Keep the records and deletes that are only here as this new branch.")
+        str | None, About("Keep the records and deletes that are only here as this new branch.", "--as")
     ] = None,
     discard: Annotated[bool, About("Drop the records and deletes that are only here, for good.")] = False,
 ) -> TopicReset:

@@ -37,7 +37,7 @@ def create(
     topic: TopicName,
     name: Annotated[str, About("The new tag.")],
     at: Annotated[str, About("What to name: seq:N, lsn:N, head, head~N, tag:NAME, or a time.")] = "head",
-    message: Annotated[str, About("Why.")] = "",
+    message: Annotated[str, About("Why.", "-m --message")] = "",
 ) -> TagListed:
     """Name a point in the history. It stays restorable, as tag:NAME, until the tag is deleted."""
     return _listed(topic.partition("@")[0], name, archive.tags.tag(topic, name, to=at, message=message))

@@ -1,0 +1,73 @@
+"""Run a command of the registry: in the daemon that holds the data directory, or else in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from offload.cli.progress import progress
+from offload.cli.session import Session
+from offload.commands.directory import Directory, Work
+from offload.commands.registry import Command
+from offload.errors import NoDaemon
+
+if TYPE_CHECKING:
+    from offload.archive import Archive
+    from seglog import Log
+
+__all__ = ["directory_of", "results_of"]
+
+
+def results_of(session: Session, command: Command, values: Mapping[str, Any]) -> Generator[Any, None, None]:
+    """Run a command, and yield its results as they come. The data directory stays open until the generator ends."""
+    daemon = session.daemon()
+    if daemon is not None:
+        yield from daemon.results(command, values, remote=session.remote)
+        return
+    if command.check is not None:
+        command.check(**values)
+    with _opened(session, command, read_only=command.reads(values)) as place:
+        yield from command.run(place, values)
+
+
+@contextmanager
+def _opened(session: Session, command: Command, *, read_only: bool) -> Iterator[Log | Archive | Directory]:
+    """Yield the part of the data directory that the command works on."""
+    from offload.archive import Archive
+    from seglog import Log
+
+    if command.works_on is Log:
+        with session.log(read_only=read_only) as log:
+            yield log
+    elif command.works_on is Archive:
+        with session.archive(read_only=read_only) as (_, archive):
+            yield archive
+    else:
+        with directory_of(session, read_only=read_only) as place:
+            yield place
+
+
+@contextmanager
+def directory_of(session: Session, *, read_only: bool = False) -> Iterator[Directory]:
+    with session.log_and_maybe_archive(read_only=read_only) as (log, maybe_archive):
+        yield Directory(log, maybe_archive, _ThisProcess(session))
+
+
+class _ThisProcess:
+    """The command line as the `Host` of a command."""
+
+    is_ending = False
+    progress = staticmethod(progress)
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def check_listener(self) -> None:
+        """Do nothing: a write to a closed standard output fails by itself."""
+
+    def retry(self, _name: str, /) -> None:
+        raise NoDaemon(self._session.directory)
+
+    def work(self, _name: str, /) -> Work | None:
+        return None

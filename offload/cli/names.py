@@ -1,0 +1,74 @@
+"""The texts of `seglog branch ...`, `tag ...`, `restore`, `oplog` and `undo`: names of states, and their changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from offload.cli.output import Output, counted
+from offload.commands.branch import BranchAt, BranchDeleted, BranchListed, BranchMade, BranchSide
+from offload.commands.oplog import Operation
+from offload.commands.tag import TagListed
+
+__all__ = [
+    "branch_deleted_text",
+    "branch_made_text",
+    "branch_text",
+    "operation_text",
+    "print_renamed",
+    "side_text",
+    "tag_text",
+]
+
+
+def branch_made_text(made: BranchMade) -> str:
+    last = f", the last one seq {made.last_seq} of {made.last_time}" if made.last_seq else ""
+    return f"{made.branch} holds {counted(made.records)}{last}"
+
+
+def branch_text(row: BranchListed) -> str:
+    parent = row.parent
+    name = "  " * row.depth + ("- " if row.depth else "") + row.branch
+    origin = ""
+    if parent is not None:
+        cut = f" seq {parent.seq}" if parent.seq else ""
+        origin = f"from {row.parent_name or parent.volume} lsn {parent.lsn}{cut}, +{row.ahead} -{row.behind}"
+    gone = f"deleted {row.deleted_at}" if row.deleted_at is not None else ""
+    return f"{name:<24} {row.volume}  {row.created_at}  {origin}  {gone}".rstrip()
+
+
+def branch_deleted_text(gone: BranchDeleted) -> str:
+    topic, _, name = gone.branch.partition("@")
+    return f"{gone.branch} is deleted; `seglog branch undelete {topic} {name}` brings it back"
+
+
+def print_renamed(output: Output, results: Iterator[BranchAt], values: Mapping[str, Any]) -> None:
+    for renamed in results:
+        output.show(renamed, f"{values['topic']}@{values['name']} is {renamed.branch} now")
+
+
+def side_text(found: BranchSide) -> str:
+    side = found.side
+    seqs = f", seq {side.first_seq} to {side.last_seq}" if side.appended else ""
+    told = f"appended {counted(side.appended)}{seqs}; deleted {counted(side.deleted)}"
+    return f"{found.branch:<24} {told} of those up to seq {found.shared_seq}"
+
+
+def tag_text(listed: TagListed) -> str:
+    cut = f" seq {listed.seq}" if listed.seq else ""
+    place = f"{listed.branch} lsn {listed.lsn}{cut}"
+    return f"{listed.tag:<24} {place:<28} {listed.created_at}  {listed.message}".rstrip()
+
+
+def operation_text(found: Operation) -> str:
+    return (
+        f"{found.number:<6} {found.at}  {found.writer:<16} {found.operation:<16} "
+        f"{_subject(found.subject)}  {found.message}"
+    ).rstrip()
+
+
+def _subject(key: str) -> str:
+    """Return the subject of an operation as the command line names it."""
+    kind, _, rest = key.partition("/")
+    topic, _, name = rest.partition("/")
+    return {"refs": f"{topic}@{name}", "tags": f"{topic} tag:{name}"}.get(kind, key)

@@ -1,0 +1,65 @@
+"""The output of a command: text for people, or with --json one line of JSON for each result."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from offload.commands.results import json_line
+
+__all__ = ["Output", "Printer", "counted", "format_bytes", "lines", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Standard output, as text or with `is_json` as JSON."""
+
+    is_json: bool
+
+    def show(self, result: Any, text: str) -> None:
+        """Print a result: `text` and a line feed, or its JSON. An empty text prints nothing."""
+        if self.is_json:
+            sys.stdout.write(json_line(result))
+        else:
+            self.remark(text)
+
+    def remark(self, text: str) -> None:
+        """Print a line for people. With --json print nothing."""
+        if text and not self.is_json:
+            sys.stdout.write(text + "\n")
+
+
+Printer = Callable[[Output, Iterator[Any], Mapping[str, Any]], None]
+"""Prints the results of a command as they come. The mapping has the command's arguments."""
+
+
+def lines(text: Callable[[Any], str], note_of: Callable[[Any], str] = lambda _: "") -> Printer:
+    """Return a printer that shows each result with `text`. What `note_of` returns goes to standard error first."""
+
+    def print_lines(output: Output, results: Iterator[Any], _: Mapping[str, Any]) -> None:
+        for result in results:
+            if told := note_of(result):
+                note(told)
+            output.show(result, text(result))
+
+    return print_lines
+
+
+def note(text: str) -> None:
+    """Print a line on standard error, also with --json."""
+    sys.stderr.write(text + "\n")
+
+
+def counted(count: int, noun: str = "record") -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def format_bytes(count: int) -> str:
+    value = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"

@@ -1,0 +1,39 @@
+"""The texts of `seglog delete`, `evict` and `truncate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from offload.cli.output import counted
+from offload.commands.removal import RecordsDeleted, RecordsEvicted, RecordsRemoved
+
+__all__ = ["deleted_text", "evicted_text", "truncated_text", "waiting_note"]
+
+
+def deleted_text(done: RecordsDeleted) -> str:
+    count = "records" if done.deleted is None else counted(done.deleted)
+    return f"deleted {count} of {done.topic}{_commit(done.lsn)}"
+
+
+def evicted_text(done: RecordsEvicted) -> str:
+    count = "records" if done.evicted is None else counted(done.evicted)
+    return f"evicted {count} of {done.topic}, which begins with seq {done.earliest_seq} now{_commit(done.lsn)}"
+
+
+def truncated_text(done: RecordsRemoved) -> str:
+    end = f"which ends with seq {done.head_seq} now{_commit(done.lsn)}"
+    return f"removed {counted(done.removed)} of {done.topic}, {end}"
+
+
+def waiting_note(verb: str) -> Callable[[RecordsDeleted | RecordsEvicted | RecordsRemoved], str]:
+    """Return a function that says why the commit in the remote comes later. It returns "" if there is no reason."""
+
+    def told(done: RecordsDeleted | RecordsEvicted | RecordsRemoved) -> str:
+        reason = done.waits_for
+        return f"{verb} here; the remote learns of it later, it waits for: {reason}" if reason else ""
+
+    return told
+
+
+def _commit(lsn: int | None) -> str:
+    return f" (lsn {lsn})" if lsn else ""

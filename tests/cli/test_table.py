@@ -1,0 +1,18 @@
+"""Test the list of commands that the command line shows."""
+
+from __future__ import annotations
+
+from offload.cli.table import GROUPS, entries
+from offload.commands.registry import COMMANDS
+
+
+def test_each_command_of_the_registry_is_on_the_command_line() -> None:
+    paths = [entry.path for entry in entries()]
+    assert set(COMMANDS) <= set(paths)
+    assert {path.rpartition("/")[0] for path in paths} == {"", *GROUPS}
+
+
+def test_no_two_parameters_of_a_command_share_an_option() -> None:
+    for entry in entries():
+        names = [name for each in entry.parameters.values() for name in each.options]
+        assert len(set(names)) == len(names), entry.path
