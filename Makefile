@@ -14,7 +14,7 @@ RUN := scripts/isolated.sh
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-pulsar test-minio soak mutants demo bench lock proto docs clean
+.PHONY: help setup check format test test-pulsar test-minio soak mutants demo bench lock proto jar docs clean
 
 export SEGLOG_TEST_SEED
 
@@ -30,6 +30,7 @@ check: setup ## lint, format, types, import contracts, generated files
 	$(RUN) mypy
 	$(RUN) lint-imports
 	$(RUN) python scripts/proto.py --check
+	$(RUN) python scripts/jar.py --check
 	$(RUN) python scripts/docs.py --check
 
 format: setup ## put the code into its form, mend what ruff can mend
@@ -69,6 +70,9 @@ lock: ## work out requirements.lock anew from pyproject.toml; ARGS="--upgrade" f
 
 proto: setup ## make catalog/schema_pb2.py and .pyi from schema.proto
 	$(RUN) python scripts/proto.py
+
+jar: setup ## make offload/spark/jvm/seglog-spark.jar from the Java sources; needs a JDK
+	$(RUN) python scripts/jar.py
 
 docs: setup ## make the generated parts of docs/
 	$(RUN) python scripts/docs.py

@@ -1,0 +1,7 @@
+package seglog.spark;
+
+/** The stored form of a chunk's bytes. */
+enum Codec {
+    NONE,
+    ZSTD
+}

@@ -1,0 +1,104 @@
+package seglog.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.io.Serializable;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.List;
+import java.util.Locale;
+
+/**
+ * Chunks of one segment, and the rows of them that the query asks for.
+ *
+ * <p>{@code offload/spark/messages.py} gives the meaning of each field.
+ */
+record Piece(
+        String topic,
+        long topicId,
+        long lsn,
+        String segment,
+        String data,
+        String index,
+        Codec codec,
+        long blockSize,
+        long segmentFirstSeq,
+        long first,
+        long last,
+        byte[] chunks,
+        int chunkCount,
+        long trailerOffset,
+        long trailerLength,
+        byte[] hidden,
+        List<Condition> filters,
+        boolean needsData)
+        implements Serializable {
+    private static final long READ_BYTES = 8 << 20;
+
+    static Piece decode(JsonNode found) {
+        try {
+            byte[] chunks = required(found, "chunks").binaryValue();
+            if (chunks.length == 0 || chunks.length % Chunk.ROW_BYTES != 0) {
+                throw new PlannerError("the planner sent a piece with " + chunks.length + " bytes of chunk table");
+            }
+            List<Condition> filters = new ArrayList<>();
+            required(found, "filters").forEach(filter -> filters.add(Condition.decode(filter)));
+            JsonNode hidden = required(found, "hidden");
+            return new Piece(
+                    required(found, "topic").textValue(),
+                    required(found, "topic_id").longValue(),
+                    required(found, "lsn").longValue(),
+                    required(found, "segment").textValue(),
+                    required(found, "data").textValue(),
+                    required(found, "index").textValue(),
+                    Codec.valueOf(required(found, "codec").textValue().toUpperCase(Locale.ROOT)),
+                    required(found, "block_size").longValue(),
+                    required(found, "segment_first_seq").longValue(),
+                    required(found, "first").longValue(),
+                    required(found, "last").longValue(),
+                    chunks,
+                    required(found, "chunk_count").intValue(),
+                    required(found, "trailer_offset").longValue(),
+                    required(found, "trailer_length").longValue(),
+                    hidden.isNull() ? null : Base64.getDecoder().decode(hidden.textValue()),
+                    filters,
+                    required(found, "needs").textValue().equals("data"));
+        } catch (IOException | IllegalArgumentException bad) {
+            throw new PlannerError("the planner sent a piece that does not decode: " + bad.getMessage(), bad);
+        }
+    }
+
+    private static JsonNode required(JsonNode found, String name) {
+        JsonNode value = found.get(name);
+        if (value == null) {
+            throw new PlannerError("the planner sent a piece without " + name);
+        }
+        return value;
+    }
+
+    List<Chunk> table() {
+        List<Chunk> table = new ArrayList<>();
+        for (int row = 0; row < chunks.length / Chunk.ROW_BYTES; row++) {
+            table.add(Chunk.unpack(chunks, row));
+        }
+        return table;
+    }
+
+    /** Return the chunks in runs that lie back to back, for one ranged GET each: at most 8 MiB, or one chunk. */
+    List<List<Chunk>> runs() {
+        List<List<Chunk>> runs = new ArrayList<>();
+        List<Chunk> run = new ArrayList<>();
+        for (Chunk chunk : table()) {
+            if (!run.isEmpty()) {
+                long end = run.get(run.size() - 1).end();
+                if (chunk.offset() != end || chunk.end() - run.get(0).offset() > READ_BYTES) {
+                    runs.add(run);
+                    run = new ArrayList<>();
+                }
+            }
+            run.add(chunk);
+        }
+        runs.add(run);
+        return runs;
+    }
+}

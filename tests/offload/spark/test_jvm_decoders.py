@@ -1,0 +1,337 @@
+"""The Java decoders beside the Python ones: the same rows, or the same error."""
+
+from __future__ import annotations
+
+import base64
+import re
+import struct
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import zstandard
+from xxhash import xxh3_64_intdigest
+
+from catalog.errors import InvalidObject
+from catalog.format.commit import Codec
+from offload.errors import FormatUnsupported, ObjectDamaged
+from offload.format.block import ChunkRef
+from offload.format.codec import decode_chunk
+from offload.format.columns import decode_columns
+from offload.format.index import decode_head
+from offload.format.trailer import decode_directory, decode_lengths, encode_trailer
+from seglog.format.frame import DELETED
+from tests.offload.samples import TOPIC_ID, EncodedObject, Sample, encode_object, frames_of_samples
+from tests.offload.spark.judge import Judge
+
+DATA, INDEX = "v/segments/sid", "v/segments/sid.index"
+FIRST_SEQ = 7
+_ZSTD = re.compile("decompression error|unused data|content size")
+_CHUNK = struct.Struct(">IQIIQIqqQ")
+SAMPLES = [
+    Sample(b"value 0", "eu", "n1"),
+    Sample(b""),
+    Sample(b"", deleted=True),
+    Sample(b"\x00\xff" * 20, "gr\u00fc\u00df", ""),
+    Sample(b"v" * 90, "", "\U0001f600"),
+    Sample(b"value 5", None, "n"),
+    Sample(b"x" * 30, "us"),
+]
+
+
+def _b64(body: bytes) -> str:
+    return base64.b64encode(body).decode()
+
+
+def _made(codec: Codec) -> EncodedObject:
+    frames = frames_of_samples(SAMPLES, first_seq=FIRST_SEQ)
+    return encode_object(frames, codec, block_size=700, chunk_bytes=200)
+
+
+class Case:
+    """The bytes of both objects, and the chunk table that a plan would have. The trailer is all of the index."""
+
+    def __init__(self, data: bytes, trailer: bytes, chunks: tuple[ChunkRef, ...], codec: Codec) -> None:
+        self.data = data
+        self.trailer = trailer
+        self.chunks = chunks
+        self.codec = codec
+
+    def question(self) -> dict[str, Any]:
+        packed = b"".join(
+            _CHUNK.pack(
+                number,
+                chunk.offset,
+                chunk.stored_length,
+                chunk.raw_length,
+                chunk.first_seq,
+                chunk.count,
+                chunk.min_ts_ms,
+                chunk.max_ts_ms,
+                chunk.xxh3,
+            )
+            for number, chunk in enumerate(self.chunks)
+        )
+        piece = {
+            "topic": "orders",
+            "topic_id": TOPIC_ID,
+            "lsn": 1,
+            "segment": "sid",
+            "data": DATA,
+            "index": INDEX,
+            "codec": self.codec.name.lower(),
+            "block_size": 700,
+            "segment_first_seq": FIRST_SEQ,
+            "first": FIRST_SEQ,
+            "last": self.chunks[-1].last_seq,
+            "rows": 0,
+            "chunks": _b64(packed),
+            "chunk_count": len(self.chunks),
+            "trailer_offset": 0,
+            "trailer_length": len(self.trailer),
+            "hidden": None,
+            "filters": [],
+            "needs": "data",
+        }
+        return {"op": "objects", "piece": piece, "data": _b64(self.data), "index": _b64(self.trailer)}
+
+    def expected(self, data: bytes | None = None, trailer: bytes | None = None) -> dict[str, Any]:
+        """Return what the Python decoders make of these bytes, as the judge would say it."""
+        data = self.data if data is None else data
+        trailer = self.trailer if trailer is None else trailer
+        try:
+            return {"rows": self._rows(data, trailer)}
+        except (FormatUnsupported, InvalidObject, ObjectDamaged) as error:
+            return {"error": [type(error).__name__, str(error)]}
+
+    def _rows(self, data: bytes, trailer: bytes) -> list[list[Any]]:
+        if len(trailer) < len(self.trailer):
+            raise InvalidObject(INDEX, f"it ends at byte {len(trailer)}, {len(self.trailer)} were expected")
+        refs = decode_directory(trailer, len(self.chunks), INDEX, 0)
+        for chunk in self.chunks:
+            end = chunk.offset + chunk.stored_length
+            if end > len(data):
+                run = [one for one in self.chunks if one.offset // 700 == chunk.offset // 700]
+                ends = max(run[0].offset, len(data))
+                expected = run[-1].offset + run[-1].stored_length
+                raise InvalidObject(DATA, f"it ends at byte {ends}, {expected} were expected")
+        rows: list[list[Any]] = []
+        for chunk, ref in zip(self.chunks, refs, strict=True):
+            stored = data[chunk.offset : chunk.offset + chunk.stored_length]
+            raw = decode_chunk(stored, chunk, self.codec, DATA)
+            lengths = decode_lengths(trailer[ref.offset : ref.offset + ref.stored_length], ref, chunk, INDEX, 0)
+            columns = decode_columns(raw, lengths, chunk, FIRST_SEQ, TOPIC_ID, DATA)
+            wanted = np.flatnonzero(columns.flags & DELETED == 0)
+            labels = (columns.node(wanted).to_pylist(), columns.tag(wanted).to_pylist())
+            values = columns.value(wanted).to_pylist()
+            for number, row in enumerate(wanted.tolist()):
+                texts = [None if label[number] is None else _b64(label[number].encode()) for label in labels]
+                rows.append([int(columns.seq[row]), int(columns.ts_ms[row]), *texts, _b64(values[number])])
+        return rows
+
+
+def _case(codec: Codec) -> Case:
+    made = _made(codec)
+    index = decode_head(made.index.body, INDEX)
+    return Case(made.data, made.index.body[made.index.head_length :], index.chunks, codec)
+
+
+def _same(found: dict[str, Any], expected: dict[str, Any]) -> bool:
+    """Compare two answers. If zstd refuses a frame, both sides choose their own words."""
+    if "error" in found and "error" in expected:
+        (kind, text), (other_kind, other_text) = found["error"], expected["error"]
+        if _ZSTD.search(text) and _ZSTD.search(other_text):
+            text, other_text = (one.partition(": ")[0] for one in (text, other_text))
+        return (kind, text) == (other_kind, other_text)
+    return found == expected
+
+
+def test_xxh3_is_the_same_for_every_length(judge: Judge):
+    data = np.random.default_rng(14).bytes(3_000_001)
+    lengths = [*range(2_049), 4_095, 4_096, 4_097, 65_536, 1_000_003, len(data)]
+    expected = [str(xxh3_64_intdigest(data[:length])) for length in lengths]
+    assert judge.ask(op="xxh3", data=_b64(data), lengths=lengths)["hashes"] == expected
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_the_rows_are_those_of_the_python_reader(judge: Judge, codec: Codec):
+    case = _case(codec)
+    assert len(case.chunks) > 2
+    found = judge.ask(**case.question())
+    assert found == case.expected()
+    assert [row[0] for row in found["rows"]] == [7, 8, 10, 11, 12, 13]
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_every_flipped_byte_and_every_cut_of_a_data_object_gives_the_same(judge: Judge, codec: Codec):
+    case = _case(codec)
+    judge.ask(**case.question())
+    refused = 0
+    for at in range(len(case.data)):
+        damaged = bytearray(case.data)
+        damaged[at] ^= 1 << at % 8
+        expected = case.expected(data=bytes(damaged))
+        found = judge.ask(op="damage", key=DATA, at=at, flip=1 << at % 8)
+        assert _same(found, expected), (at, found, expected)
+        refused += "error" in found
+        cut = judge.ask(op="damage", key=DATA, at=at)
+        assert _same(cut, expected := case.expected(data=case.data[:at])), (at, cut, expected)
+    assert refused == sum(chunk.stored_length for chunk in case.chunks)
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_every_flipped_byte_and_every_cut_of_a_trailer_gives_the_same(judge: Judge, codec: Codec):
+    case = _case(codec)
+    judge.ask(**case.question())
+    for at in range(len(case.trailer)):
+        damaged = bytearray(case.trailer)
+        damaged[at] ^= 1 << at % 8
+        expected = case.expected(trailer=bytes(damaged))
+        found = judge.ask(op="damage", key=INDEX, at=at, flip=1 << at % 8)
+        assert "error" in found
+        assert _same(found, expected), (at, found, expected)
+        cut = judge.ask(op="damage", key=INDEX, at=at)
+        assert _same(cut, expected := case.expected(trailer=case.trailer[:at])), (at, cut, expected)
+
+
+def _with_chunk(case: Case, number: int, stored: bytes, raw_length: int | None = None) -> Case:
+    """Return a case of one chunk with other bytes, under a checksum that fits them."""
+    chunk = case.chunks[number]
+    changed = replace(
+        chunk,
+        offset=0,
+        stored_length=len(stored),
+        raw_length=len(stored) if case.codec is Codec.NONE else raw_length or chunk.raw_length,
+        xxh3=xxh3_64_intdigest(stored),
+    )
+    refs = decode_directory(case.trailer, len(case.chunks), INDEX, 0)
+    piece = case.trailer[refs[number].offset : refs[number].offset + refs[number].stored_length]
+    lengths = decode_lengths(piece, refs[number], chunk, INDEX, 0)
+    return Case(stored, encode_trailer([lengths]), (changed,), case.codec)
+
+
+def _stored(case: Case, number: int) -> bytes:
+    chunk = case.chunks[number]
+    return case.data[chunk.offset : chunk.offset + chunk.stored_length]
+
+
+@pytest.mark.parametrize("codec", Codec)
+def test_damage_behind_a_chunks_checksum_gives_the_same(judge: Judge, codec: Codec):
+    """Each byte of each chunk is changed in three ways. The chunk's checksum then fits, so later checks decide."""
+    case = _case(codec)
+    reasons = set()
+    for number in range(len(case.chunks)):
+        stored = _stored(case, number)
+        for at in range(len(stored)):
+            for flip in (1 << at % 8, 0x80, 0xFF):
+                damaged = bytearray(stored)
+                damaged[at] ^= flip
+                changed = _with_chunk(case, number, bytes(damaged))
+                found, expected = judge.ask(**changed.question()), changed.expected()
+                assert _same(found, expected), (number, at, flip, found, expected)
+                if "error" in found:
+                    reasons.add(found["error"][1].rpartition(" has ")[2])
+    if codec is Codec.NONE:
+        assert {"another entry length", "another entry id", "lengths that contradict each other"} <= reasons
+
+
+def test_damage_behind_a_records_checksum_gives_the_same(judge: Judge):
+    """Each byte of a record is changed, and its checksum and the chunk's fit. So only places and texts decide."""
+    case = _case(Codec.NONE)
+    [lengths] = [_lengths(case, 0)]
+    stored = _stored(case, 0)
+    end = 12 + int(lengths[0])
+    for at in range(end - 8):
+        for flip in (1 << at % 8, 0xFF):
+            damaged = bytearray(stored)
+            damaged[at] ^= flip
+            damaged[end - 8 : end] = xxh3_64_intdigest(bytes(damaged[12 : end - 8])).to_bytes(8, "little")
+            changed = _with_chunk(case, 0, bytes(damaged))
+            found, expected = judge.ask(**changed.question()), changed.expected()
+            assert _same(found, expected), (at, flip, found, expected)
+
+
+def _lengths(case: Case, number: int) -> np.ndarray:
+    ref = decode_directory(case.trailer, len(case.chunks), INDEX, 0)[number]
+    stored = case.trailer[ref.offset : ref.offset + ref.stored_length]
+    return decode_lengths(stored, ref, case.chunks[number], INDEX, 0)
+
+
+def test_odd_frames_of_zstd_give_the_same(judge: Judge):
+    case = _case(Codec.ZSTD)
+    stored = _stored(case, 0)
+    raw = zstandard.ZstdDecompressor().decompress(stored)
+    empty = zstandard.ZstdCompressor().compress(b"")
+    skippable = bytes.fromhex("502a4d1804000000") + b"skip"
+    unknown = zstandard.ZstdCompressor(write_content_size=False).compress(raw)
+    for odd in (
+        stored + b"\x00",
+        stored + empty,
+        stored + skippable,
+        skippable + stored,
+        skippable,
+        empty,
+        unknown,
+        b"",
+        stored[:-1],
+        stored[:5],
+        zstandard.ZstdCompressor().compress(raw + b"more"),
+        zstandard.ZstdCompressor().compress(raw[:-1]),
+        zstandard.ZstdCompressor(level=19, write_checksum=False).compress(raw),
+    ):
+        changed = _with_chunk(case, 0, odd)
+        found, expected = judge.ask(**changed.question()), changed.expected()
+        assert _same(found, expected), (odd, found, expected)
+
+
+def test_odd_entry_lengths_give_the_same(judge: Judge):
+    case = _case(Codec.NONE)
+    chunk = case.chunks[0]
+    lengths = _lengths(case, 0).tolist()
+    assert len(lengths) > 2
+    for odd in (
+        lengths[:-1],
+        [*lengths, 42],
+        [lengths[0] + 1, lengths[1] - 1, *lengths[2:]],
+        [41, sum(lengths[:2]) - 41, *lengths[2:]],
+        [2**32 - 1, *lengths[1:]],
+        [0, lengths[0] + lengths[1], *lengths[2:]],
+    ):
+        trailer = encode_trailer([np.array(odd, dtype=np.uint32)])
+        changed = Case(_stored(case, 0), trailer, (replace(chunk, offset=0),), Codec.NONE)
+        found, expected = judge.ask(**changed.question()), changed.expected()
+        assert "error" in found
+        assert _same(found, expected), (odd, found, expected)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a", "\u00fc", "\u20ac", "\ud7ff", "\ue000", "\U00010000", "\U0010ffff", "abc\u00fcdef"],
+)
+def test_whole_texts_are_texts_and_their_cut_or_changed_forms_give_the_same(judge: Judge, text: str):
+    tag = text.encode()
+    odd = [tag, *(tag[:cut] for cut in range(len(tag))), tag + b"\x80", b"\xc0\x80", b"\xe0\x80\x80", b"\xed\xa0\x80"]
+    odd += [b"\xf0\x80\x80\x80", b"\xf4\x90\x80\x80", b"\xf8\x88\x80\x80\x80", b"\xff", b"\xc3(", b"\xe2\x82("]
+    for body in odd:
+        frames = frames_of_samples([Sample(b"v", "t" * len(body))])
+        made = encode_object(frames, Codec.NONE)
+        index = decode_head(made.index.body, INDEX)
+        case = Case(made.data, made.index.body[made.index.head_length :], index.chunks, Codec.NONE)
+        stored = bytearray(_stored(case, 0))
+        stored[46 : 46 + len(body)] = body
+        stored[-8:] = xxh3_64_intdigest(bytes(stored[12:-8])).to_bytes(8, "little")
+        stored[4:12] = bytes(8)
+        changed = _with_chunk(case, 0, bytes(stored))
+        question = changed.question()
+        question["piece"].update(segment_first_seq=1, first=1, last=1)
+        found = judge.ask(**question)
+        assert ("error" in found) == (not _is_utf8(body)), (body, found)
+
+
+def _is_utf8(body: bytes) -> bool:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,22 @@
+"""Test that the jar of the Spark reader is the one that its sources give."""
+
+from __future__ import annotations
+
+import zipfile
+
+from scripts.jar import HOME, JAR, stale
+
+
+def test_the_jar_is_current() -> None:
+    assert stale() is None
+
+
+def test_the_jar_has_a_class_for_each_source_and_nothing_of_other_packages() -> None:
+    with zipfile.ZipFile(JAR) as jar:
+        names = jar.namelist()
+        assert {info.date_time for info in jar.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+    assert names == sorted(names)
+    sources = {file.relative_to(HOME).with_suffix(".class").as_posix() for file in HOME.rglob("*.java")}
+    classes = {name for name in names if name.endswith(".class")}
+    assert sources <= classes
+    assert {name.partition("$")[0].removesuffix(".class") + ".class" for name in classes} == sources
