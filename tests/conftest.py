@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import gc
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 from tests import work
+from tests.faults.files import SimulatedCrash
 from tests.s3_server import s3_endpoint, s3_environment, s3_remote
+from tests.seams.log import end_work_at
 
 __all__ = ["no_pauses", "remote", "s3_endpoint", "s3_environment", "s3_remote"]
 
@@ -60,6 +63,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(_HANGS_AFTER_S))
 
 
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector the modules and the tests, which stay until the end of the run."""
+    gc.collect()
+    gc.freeze()
+
+
 class _FilesTogether(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
     def _split_scope(self, nodeid: str) -> str:
         scope = super()._split_scope(nodeid)
@@ -98,6 +107,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section(f"work done, with {work.SEED}={work.run_seed()}")
         for line in sorted(lines):
             terminalreporter.line(line)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _dead_processes_repeat_nothing() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        end_work_at(patch, SimulatedCrash)
+        yield
 
 
 @pytest.fixture(params=["file", "s3"])
