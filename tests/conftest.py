@@ -1,4 +1,4 @@
-"""Fixtures for every test: the S3 server, a remote of each kind, and no pauses between attempts."""
+"""Fixtures for every test: the S3 server, a remote of each kind, no pauses between attempts, no real syncs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from tests import work
 from tests.faults.files import SimulatedCrash
 from tests.s3_server import s3_endpoint, s3_environment, s3_remote
 from tests.seams.log import end_work_at
+from tests.seams.syncs import spare_syncs, use_real_syncs
 
-__all__ = ["no_pauses", "remote", "s3_endpoint", "s3_environment", "s3_remote"]
+__all__ = ["no_pauses", "real_syncs", "remote", "s3_endpoint", "s3_environment", "s3_remote"]
 
 #: Files that take longest, then directories. If two processes share the files, neither is idle at the end.
 _LONG_FILES = [
@@ -114,6 +115,18 @@ def _dead_processes_repeat_nothing() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         end_work_at(patch, SimulatedCrash)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_syncs() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        spare_syncs(patch)
+        yield
+
+
+@pytest.fixture
+def real_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    use_real_syncs(monkeypatch)
 
 
 @pytest.fixture(params=["file", "s3"])

@@ -127,10 +127,11 @@ os.kill(os.getpid(), signal.SIGKILL)
         assert local.handles() == (PENDING,)
 
 
-def test_it_is_in_wal_mode_and_syncs_every_transaction(local: LocalCatalog) -> None:
-    run = connection_of(local).execute
-    assert run("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert run("PRAGMA synchronous").fetchone() == (2,)
+def test_it_is_in_wal_mode_and_syncs_every_transaction(path: Path, real_syncs: None) -> None:
+    with LocalCatalog(path) as local:
+        run = connection_of(local).execute
+        assert run("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert run("PRAGMA synchronous").fetchone() == (2,)
 
 
 def test_its_files_are_the_owners_alone(path: Path, local: LocalCatalog) -> None:

@@ -30,6 +30,8 @@ from catalog.objects.change import change
 
 A = Key("vol/log/A")
 
+pytestmark = pytest.mark.usefixtures("real_syncs")
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:

@@ -15,6 +15,8 @@ from seglog import DirectoryInUse
 from seglog.files.port import OsFiles
 from tests.seglog.workload import SETTINGS
 
+pytestmark = pytest.mark.usefixtures("real_syncs")
+
 
 def test_after_enter_a_path_is_looked_up_in_the_directory_that_was_there(tmp_path: Path) -> None:
     root, moved = tmp_path / "root", tmp_path / "moved"
