@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from offload.cli.progress import progress
@@ -25,8 +26,6 @@ def results_of(session: Session, command: Command, values: Mapping[str, Any]) ->
     if daemon is not None:
         yield from daemon.results(command, values, remote=session.remote)
         return
-    if command.check is not None:
-        command.check(**values)
     with _opened(session, command, read_only=command.reads(values)) as place:
         yield from command.run(place, values)
 
@@ -50,8 +49,14 @@ def _opened(session: Session, command: Command, *, read_only: bool) -> Iterator[
 
 @contextmanager
 def directory_of(session: Session, *, read_only: bool = False) -> Iterator[Directory]:
-    with session.log_and_maybe_archive(read_only=read_only) as (log, maybe_archive):
-        yield Directory(log, maybe_archive, _ThisProcess(session))
+    """Yield the data directory. It opens at its first use, and closes at the end."""
+    with ExitStack() as stack:
+
+        @functools.cache
+        def opened() -> tuple[Log, Archive | None]:
+            return stack.enter_context(session.log_and_maybe_archive(read_only=read_only))
+
+        yield Directory(opened, _ThisProcess(session))
 
 
 class _ThisProcess:

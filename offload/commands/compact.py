@@ -11,7 +11,7 @@ from offload.commands.parameters import About
 from offload.commands.results import HIDDEN
 from offload.errors import BadParameter
 
-__all__ = ["NothingRewritten", "Rewritten", "check", "compact"]
+__all__ = ["NothingRewritten", "Rewritten", "compact"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,6 @@ class NothingRewritten:
     topic: str = field(metadata=HIDDEN)
 
 
-def check(*, topic: str | None, every: bool, **_: object) -> None:
-    if (topic is None) == (not every):
-        raise BadParameter("name a TOPIC, or give --all")
-
-
 def compact(
     place: Directory,
     topic: Annotated[str | None, About("TOPIC or TOPIC@BRANCH.", is_argument=True)] = None,
@@ -48,7 +43,8 @@ def compact(
 
     The settings merge_below_bytes and merge_count say which objects are small, and how many of them make a merge.
     """
-    check(topic=topic, every=every)
+    if (topic is None) == (not every):
+        raise BadParameter("name a TOPIC, or give --all")
     archive = place.archive
     for name in place.log.topics() if topic is None else [topic]:
         published = archive.upkeep.erase(name) if erase else archive.upkeep.compact(name)

@@ -1,4 +1,4 @@
-"""The open data directory that a command works on, and the process that holds it open."""
+"""The data directory that a command works on, and the process that holds it open."""
 
 from __future__ import annotations
 
@@ -53,15 +53,27 @@ class Host(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """An open data directory. `maybe_archive` is None if it has no remote."""
+    """A data directory, and the process that holds it. On the command line, its first use opens it.
 
-    log: Log
-    maybe_archive: Archive | None
+    So a command checks its arguments first, and wrong ones open nothing. `opened` returns the log and its archive.
+    """
+
+    opened: Callable[[], tuple[Log, Archive | None]]
     host: Host
+
+    @property
+    def log(self) -> Log:
+        return self.opened()[0]
+
+    @property
+    def maybe_archive(self) -> Archive | None:
+        """Return the archive, or None if the directory has no remote."""
+        return self.opened()[1]
 
     @property
     def archive(self) -> Archive:
         """Return the archive. Raises `NoRemote`."""
-        if self.maybe_archive is None:
-            raise NoRemote(self.log.path)
-        return self.maybe_archive
+        log, archive = self.opened()
+        if archive is None:
+            raise NoRemote(log.path)
+        return archive

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
+from offload.commands.directory import Directory
 from offload.commands.parameters import About
 from offload.commands.results import MERGED
 from offload.commands.units import parse_duration_ms
@@ -14,7 +15,6 @@ from offload.moment import Moment
 
 if TYPE_CHECKING:
     from catalog.gc.report import GcReport, KeptVolume
-    from offload.archive import Archive
 
 __all__ = [
     "Deleted",
@@ -24,7 +24,6 @@ __all__ = [
     "Planned",
     "WaitingPlan",
     "YoungSegments",
-    "check",
     "gc",
 ]
 
@@ -99,13 +98,8 @@ class Finding:
 GcOutcome = Deleted | Planned | WaitingPlan | YoungSegments | Finding
 
 
-def check(*, retain: str | None, grace: str | None, **_: object) -> None:
-    _seconds("--retain", retain)
-    _seconds("--grace", grace)
-
-
 def gc(
-    archive: Archive,
+    place: Directory,
     dry_run: Annotated[bool, About("Show the plan, and change nothing.")] = False,
     retain: Annotated[
         str | None, About("Keep so much of every topic's past, whatever its own window is: 7d, 12h, 0.")
@@ -121,7 +115,7 @@ def gc(
     If this machine's clock is more than a minute off the store's, the run changes nothing and ends with exit code 1.
     """
     retain_s, grace_s = _seconds("--retain", retain), _seconds("--grace", grace)
-    report = archive.upkeep.collect(dry_run=dry_run, retain_s=retain_s, grace_s=grace_s)
+    report = place.archive.upkeep.collect(dry_run=dry_run, retain_s=retain_s, grace_s=grace_s)
     yield from map(_kept, report.kept)
     yield from _outcomes(report, dry_run=dry_run)
     if report.blocked:

@@ -21,7 +21,6 @@ __all__ = [
     "Retried",
     "TopicFailed",
     "WouldSend",
-    "check",
     "offload",
     "pause",
     "resume",
@@ -75,11 +74,6 @@ class Retried:
     retry: bool
 
 
-def check(*, topic: str | None, every: bool, **_: object) -> None:
-    if (topic is None) == (not every):
-        raise BadParameter("name a TOPIC, or give --all")
-
-
 def offload(
     place: Directory,
     topic: Annotated[str | None, About("TOPIC or TOPIC@BRANCH.", is_argument=True)] = None,
@@ -99,7 +93,8 @@ def offload(
     After a failure, repeat the command: it continues where it stopped. The unsealed tail stays, and `seglog seal` seals
     it.
     """
-    check(topic=topic, every=every)
+    if (topic is None) == (not every):
+        raise BadParameter("name a TOPIC, or give --all")
     archive = place.archive
     if topic is not None:
         yield _offload(place, archive, topic, up_to, drop_hot=drop_hot, dry_run=dry_run)

@@ -13,26 +13,11 @@ from offload.commands.parameters import About, TopicName, with_branch
 from offload.errors import BadParameter
 from seglog import Gap, LogClosed, Record, SystemClock, Topic
 
-__all__ = ["check", "read"]
+__all__ = ["read"]
 
 _BATCH_RECORDS = 1024
 _LISTENER_CHECK_S = 1.0
 _REPLICA_LOOK_S = 1.0
-
-
-def check(
-    *,
-    follow: bool,
-    end: int | None,
-    since: str | None,
-    until: str | None,
-    at: str | None,
-    **_: object,
-) -> None:
-    if follow and (end is not None or until is not None or at is not None):
-        raise BadParameter("--follow has no end: leave out --to, --until and --at")
-    _time_ms(since)
-    _time_ms(until)
 
 
 def read(
@@ -56,9 +41,10 @@ def read(
     With --json, a record is an object with seq, ts_ms, tag, node, and value (value_base64 if it is not UTF-8).
     Examples: seglog read orders --from 100 --limit 10; seglog read orders --at head~1
     """
-    check(follow=follow, end=end, since=since, until=until, at=at)
-    name = with_branch(topic, branch)
+    if follow and (end is not None or until is not None or at is not None):
+        raise BadParameter("--follow has no end: leave out --to, --until and --at")
     since_ms, until_ms = _time_ms(since), _time_ms(until)
+    name = with_branch(topic, branch)
     found = _followed(place, name, start, wait) if follow else _found(place, name, start, end, since_ms, until_ms, at)
     items = _limited(_wanted(found, since_ms, until_ms, tag), limit)
     while group := tuple(islice(items, 1 if follow else _BATCH_RECORDS)):

@@ -55,13 +55,11 @@ def _never(_: Mapping[str, Any]) -> bool:
 class Command:
     """A command. Clients name it by its path, such as `topic/create`.
 
-    `check` takes the arguments and raises `BadParameter` for wrong ones. It runs before the directory is opened.
     `reads` takes the arguments, and returns whether the command only reads.
     """
 
     path: str
     function: Callable[..., Any]
-    check: Callable[..., object] | None = None
     reads: Callable[[Mapping[str, Any]], bool] = _never
 
     @property
@@ -88,7 +86,7 @@ class Command:
         return {kind.__name__: kind for kind in kinds}
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a value for every parameter. Raises `UnsupportedOption`, `InvalidOption`, `BadParameter`."""
+        """Return a value for every parameter. Raises `UnsupportedOption`, `InvalidOption`."""
         parameters = self.parameters
         for name in given:
             if name not in parameters:
@@ -99,8 +97,6 @@ class Command:
             if value is ...:
                 raise InvalidOption(name, "is missing")
             values[name] = parameter.take(value)
-        if self.check is not None:
-            self.check(**values)
         return values
 
     def run(self, place: Log | Archive | Directory, values: Mapping[str, Any]) -> Generator[Any, None, None]:
@@ -120,14 +116,14 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, Parameter]:
 COMMANDS: Mapping[str, Command] = {
     each.path: each
     for each in (
-        Command("read", read.read, check=read.check, reads=lambda values: not values["follow"]),
-        Command("delete", removal.delete, check=removal.check_delete),
-        Command("evict", removal.evict, check=removal.check_evict),
-        Command("truncate", removal.truncate, check=removal.check_truncate),
+        Command("read", read.read, reads=lambda values: not values["follow"]),
+        Command("delete", removal.delete),
+        Command("evict", removal.evict),
+        Command("truncate", removal.truncate),
         Command("seal", seal.seal),
-        Command("offload", offload.offload, check=offload.check, reads=lambda values: values["dry_run"]),
-        Command("compact", compact.compact, check=compact.check),
-        Command("gc", gc.gc, check=gc.check, reads=lambda values: values["dry_run"]),
+        Command("offload", offload.offload, reads=lambda values: values["dry_run"]),
+        Command("compact", compact.compact),
+        Command("gc", gc.gc, reads=lambda values: values["dry_run"]),
         Command("pause", offload.pause),
         Command("resume", offload.resume),
         Command("retry", offload.retry),
@@ -135,12 +131,12 @@ COMMANDS: Mapping[str, Command] = {
         Command("pull", sync.pull),
         Command("fetch", sync.fetch),
         Command("sync", sync.sync),
-        Command("reset", sync.reset, check=sync.check_reset),
+        Command("reset", sync.reset),
         Command("takeover", sync.takeover),
         Command("status", status.status, reads=_always),
         Command("log", log.log, reads=_always),
         Command("restore", branch.restore),
-        Command("uploads", uploads.uploads, check=uploads.check, reads=lambda values: not values["abort"]),
+        Command("uploads", uploads.uploads, reads=lambda values: not values["abort"]),
         Command("branch/create", branch.create),
         Command("branch/list", branch.list_branches, reads=_always),
         Command("branch/delete", branch.delete),
@@ -152,10 +148,10 @@ COMMANDS: Mapping[str, Command] = {
         Command("tag/delete", tag.delete),
         Command("oplog", oplog.oplog, reads=_always),
         Command("undo", oplog.undo),
-        Command("topic/create", topic.create, check=topic.check_create),
-        Command("topic/set", topic.set_config, check=topic.check_set),
+        Command("topic/create", topic.create),
+        Command("topic/set", topic.set_config),
         Command("topic/show", topic.show, reads=_always),
-        Command("topic/delete", topic.delete, check=topic.check_delete),
+        Command("topic/delete", topic.delete),
         Command("topic/list", topic.list_topics, reads=_always),
     )
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from offload.commands.directory import Directory
 from offload.commands.parameters import About, TopicName
@@ -12,16 +12,10 @@ from offload.commands.results import HIDDEN
 from offload.commands.units import parse_duration_ms
 from offload.errors import BadParameter
 
-if TYPE_CHECKING:
-    from seglog import Topic
-
 __all__ = [
     "RecordsDeleted",
     "RecordsEvicted",
     "RecordsRemoved",
-    "check_delete",
-    "check_evict",
-    "check_truncate",
     "delete",
     "evict",
     "truncate",
@@ -61,11 +55,6 @@ class RecordsRemoved:
     waits_for: str | None = field(metadata=HIDDEN)
 
 
-def check_delete(*, before: int | None, tag: str | None, **_: object) -> None:
-    if before is None and tag is None:
-        raise BadParameter("name the records: --before SEQ, --tag TAG, or both")
-
-
 def delete(
     place: Directory,
     topic: TopicName,
@@ -80,20 +69,14 @@ def delete(
     """
     from offload.services.removal import take_here
 
-    check_delete(before=before, tag=tag)
+    if before is None and tag is None:
+        raise BadParameter("name the records: --before SEQ, --tag TAG, or both")
     if place.maybe_archive is None:
         handle = place.log.get_topic(topic)
         done = take_here(handle, before, tag, lambda: handle.delete(before=before, tag=tag))
     else:
         done = place.archive.delete(topic, before=before, tag=tag)
     return RecordsDeleted(topic, done.records, done.lsn, done.waits_for)
-
-
-def check_evict(*, before: int | None, older: str | None, **_: object) -> None:
-    if (before is None) == (older is None):
-        raise BadParameter("give a bound: --before SEQ or --older-than AGE")
-    if older is not None and parse_duration_ms(older) is None:
-        raise BadParameter("--older-than takes a duration such as 12h or 90d")
 
 
 def evict(
@@ -111,13 +94,14 @@ def evict(
     """
     from offload.services.removal import take_here
 
-    check_evict(before=before, older=older)
+    if (before is None) == (older is None):
+        raise BadParameter("give a bound: --before SEQ or --older-than AGE")
+    age_ms = 0 if older is None else _age_ms(older)
     archive = place.maybe_archive
     handle = place.log.get_topic(topic if archive is None else archive.open_for_append(topic).name)
-    if older is not None and archive is not None:
+    if before is None and archive is not None:
         archive.upkeep.check_clock(f"nothing of {topic} was evicted")
-    bound = before if older is None else _first_younger_than(handle, older)
-    assert bound is not None  # noqa: S101 - checked above
+    bound = before if before is not None else handle.seq_at(max(0, int(time.time() * 1000) - age_ms))
     if archive is None:
         done = take_here(handle, bound, None, lambda: handle.evict(bound))
     else:
@@ -125,14 +109,11 @@ def evict(
     return RecordsEvicted(topic, done.records, handle.earliest_seq, done.lsn, done.waits_for)
 
 
-def _first_younger_than(topic: Topic, age: str) -> int:
-    """Return the first seq that is not older than `age`."""
-    return topic.seq_at(max(0, int(time.time() * 1000) - (parse_duration_ms(age) or 0)))
-
-
-def check_truncate(*, topic: str, start: int, yes: bool, **_: object) -> None:
-    if not yes:
-        raise BadParameter(f"this removes the records of {topic} from {start} on; say --yes to do it")
+def _age_ms(text: str) -> int:
+    age_ms = parse_duration_ms(text)
+    if age_ms is None:
+        raise BadParameter("--older-than takes a duration such as 12h or 90d")
+    return age_ms
 
 
 def truncate(
@@ -149,7 +130,8 @@ def truncate(
     """
     from offload.services.removal import truncate_here
 
-    check_truncate(topic=topic, start=start, yes=yes)
+    if not yes:
+        raise BadParameter(f"this removes the records of {topic} from {start} on; say --yes to do it")
     if place.maybe_archive is None:
         done = truncate_here(place.log.get_topic(topic), start)
     else:

@@ -23,7 +23,6 @@ __all__ = [
     "SyncedTopic",
     "TakenOver",
     "TopicReset",
-    "check_reset",
     "fetch",
     "pull",
     "push",
@@ -127,13 +126,8 @@ def sync(
         place.host.check_listener()
 
 
-def check_reset(*, as_branch: str | None, discard: bool, **_: object) -> None:
-    if as_branch is not None and discard:
-        raise BadParameter("--as keeps it, --discard drops it: say one")
-
-
 def reset(
-    archive: Archive,
+    place: Directory,
     topic: TopicName,
     as_branch: Annotated[
         str | None, About("Keep the records and deletes that are only here as this new branch.", "--as")
@@ -145,8 +139,9 @@ def reset(
     If only this directory has some records or deletes, `reset` needs --as or --discard. The new branch is in this
     directory only, until it is sealed and offloaded. Example: seglog reset orders --as what-i-had
     """
-    check_reset(as_branch=as_branch, discard=discard)
-    result = archive.replication.reset(topic, as_branch=as_branch, discard=discard)
+    if as_branch is not None and discard:
+        raise BadParameter("--as keeps it, --discard drops it: say one")
+    result = place.archive.replication.reset(topic, as_branch=as_branch, discard=discard)
     return TopicReset(
         topic=topic,
         lsn=result.lsn,

@@ -10,7 +10,7 @@ import seglog
 from offload.commands.directory import Directory
 from offload.commands.parameters import About
 from offload.commands.results import HIDDEN, MERGED
-from offload.commands.topic_changes import attribute_changes, check_any, config_changes
+from offload.commands.topic_changes import attribute_changes, config_changes
 from offload.errors import BadParameter
 from seglog import Log, TopicConfig
 
@@ -22,9 +22,6 @@ __all__ = [
     "TopicListed",
     "TopicMade",
     "TopicPlaces",
-    "check_create",
-    "check_delete",
-    "check_set",
     "create",
     "delete",
     "list_topics",
@@ -100,15 +97,6 @@ class TopicListed:
     hot_first_seq: int
 
 
-def check_create(*, topic: str, codec: str | None, **_: object) -> None:
-    from catalog.format import keys
-    from offload.settings import codec_named
-
-    keys.check_name("topic", topic)  # a branch is made by `seglog branch create`
-    if codec is not None:
-        codec_named(codec)
-
-
 def create(
     place: Directory,
     topic: Topic,
@@ -118,7 +106,12 @@ def create(
     ),
 ) -> TopicMade:
     """Make a topic with a configuration of its own. Without this the first append makes it, with the defaults."""
-    check_create(topic=topic, codec=codec)
+    from catalog.format import keys
+    from offload.settings import codec_named
+
+    keys.check_name("topic", topic)  # a branch is made by `seglog branch create`
+    if codec is not None:
+        codec_named(codec)
     attributes = {"codec": codec} if codec else {}
     keep_history = place.maybe_archive is not None and durability != "ephemeral"
     place.log.create_topic(topic, TopicConfig(durability=durability, keep_history=keep_history, attributes=attributes))
@@ -153,32 +146,14 @@ def set_config(
     """
     changes = config_changes(ttl, cap_records, cap_bytes, discard, durability)
     triggers = attribute_changes(offload_after, offload_hot_bytes, tail_interval, window)
-    check_any(changes, triggers)
+    if not changes and not triggers:
+        raise BadParameter("say what to change: `seglog topic set --help` tells the options")
     handle = place.log.get_topic(topic)
     attributes = {**handle.config.attributes, **triggers}
     changes["attributes"] = {key: text for key, text in attributes.items() if text is not None}
     place.log.configure(topic, replace(handle.config, **changes))
     handle.enforce_retention()
     return TopicConfigured(topic, handle.config.to_json())
-
-
-def check_set(
-    *,
-    ttl: str | None,
-    cap_records: str | None,
-    cap_bytes: str | None,
-    discard: str | None,
-    durability: str | None,
-    offload_after: str | None,
-    offload_hot_bytes: str | None,
-    tail_interval: str | None,
-    window: str | None,
-    **_: object,
-) -> None:
-    check_any(
-        config_changes(ttl, cap_records, cap_bytes, discard, durability),
-        attribute_changes(offload_after, offload_hot_bytes, tail_interval, window),
-    )
 
 
 def show(log: Log, topic: Topic) -> TopicDescribed:
@@ -199,13 +174,6 @@ def places_of(topic: seglog.Topic) -> TopicPlaces:
     )
 
 
-def check_delete(*, topic: str, yes: bool, detach: bool, discard: bool) -> None:
-    if not yes:
-        raise BadParameter(f"this deletes {topic} and all its records here; say --yes to do it")
-    if discard and not detach:
-        raise BadParameter("--discard goes with --detach")
-
-
 def delete(
     place: Directory,
     topic: Topic,
@@ -220,7 +188,10 @@ def delete(
     takeover TOPIC` writes it again. `seglog branch delete` deletes a branch in the remote. A replica is no longer
     followed.
     """
-    check_delete(topic=topic, yes=yes, detach=detach, discard=discard)
+    if not yes:
+        raise BadParameter(f"this deletes {topic} and all its records here; say --yes to do it")
+    if discard and not detach:
+        raise BadParameter("--discard goes with --detach")
     if place.maybe_archive is None:
         place.log.delete_topic(topic)
         return TopicDeleted(topic, deleted=True, outcome="deleted")

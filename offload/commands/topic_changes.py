@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from offload.commands.units import parse_bytes, parse_count, parse_duration_ms
 from offload.errors import BadParameter
 
-__all__ = ["attribute_changes", "check_any", "config_changes"]
-
-
-def check_any(*changes: Mapping[str, Any]) -> None:
-    """Raise `BadParameter` if there is no change."""
-    if not any(changes):
-        raise BadParameter("say what to change: `seglog topic set --help` tells the options")
+__all__ = ["attribute_changes", "config_changes"]
 
 
 def config_changes(

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+from offload.commands.directory import Directory
 from offload.commands.parameters import About
 from offload.commands.units import parse_duration_ms
 
-if TYPE_CHECKING:
-    from offload.archive import Archive
-
-__all__ = ["UploadListed", "check", "uploads"]
+__all__ = ["UploadListed", "uploads"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +21,8 @@ class UploadListed:
     aborted: bool
 
 
-def check(*, older_than: str, **_: object) -> None:
-    parse_duration_ms(older_than)
-
-
 def uploads(
-    archive: Archive,
+    place: Directory,
     abort: Annotated[bool, About("Abort them: their parts are freed.")] = False,
     older_than: Annotated[str, About("Only those that began so long ago, such as 24h.")] = "24h",
 ) -> Iterator[UploadListed]:
@@ -36,7 +30,9 @@ def uploads(
 
     Another data directory may be uploading under the same prefix right now, so only old uploads count.
     """
-    for upload in archive.upkeep.orphan_uploads(parse_duration_ms(older_than) or 0):
+    age_ms = parse_duration_ms(older_than) or 0
+    upkeep = place.archive.upkeep
+    for upload in upkeep.orphan_uploads(age_ms):
         if abort:
-            archive.upkeep.abort(upload)
+            upkeep.abort(upload)
         yield UploadListed(upload.key, upload.upload_id, upload.age_ms, abort)

@@ -39,8 +39,8 @@ def start(
 ) -> Stream:
     """Run a command in a thread of its own, and return the stream that carries its results.
 
-    Call it in the event loop. Raises `UnsupportedOption`, `InvalidOption` or `BadParameter` for wrong parameters, and
-    `Busy` if no thread is free.
+    Call it in the event loop. Raises `UnsupportedOption` or `InvalidOption` for wrong parameters, and `Busy` if no
+    thread is free.
     """
     values = command.arguments(given)
     stream = Stream()
@@ -76,7 +76,7 @@ def _place(service: Service, command: Command, stream: Stream, remote: str | Non
     if remote is not None and (archive is None or remote.rstrip("/") != archive.url.rstrip("/")):
         raise OtherRemote("this directory, which a daemon serves,", remote, archive.url if archive else "none")
     if command.works_on is Directory:
-        return Directory(log, archive, _Daemon(service, stream))
+        return Directory(lambda: (log, archive), _Daemon(service, stream))
     if archive is None:
         raise NoRemote(log.path)
     return archive

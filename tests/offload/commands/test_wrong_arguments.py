@@ -1,0 +1,59 @@
+"""Test that a command refuses arguments that do not go together before it uses the data directory."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import pytest
+
+from catalog.errors import CatalogError
+from offload.commands.directory import Directory
+from offload.commands.registry import COMMANDS
+from offload.errors import OffloadError
+from seglog import SeglogError
+
+_WRONG: list[tuple[str, dict[str, Any]]] = [
+    ("read", {"topic": "t", "follow": True, "end": 7}),
+    ("read", {"topic": "t", "follow": True, "until": "2026-01-01T00:00:00Z"}),
+    ("read", {"topic": "t", "follow": True, "at": "head"}),
+    ("read", {"topic": "t", "since": "seq:7"}),
+    ("read", {"topic": "t", "until": "soon"}),
+    ("delete", {"topic": "t"}),
+    ("evict", {"topic": "t"}),
+    ("evict", {"topic": "t", "before": 7, "older": "7d"}),
+    ("evict", {"topic": "t", "older": "none"}),
+    ("evict", {"topic": "t", "older": "7 years"}),
+    ("truncate", {"topic": "t", "start": 7}),
+    ("offload", {}),
+    ("offload", {"topic": "t", "every": True}),
+    ("compact", {}),
+    ("compact", {"topic": "t", "every": True}),
+    ("gc", {"retain": "none"}),
+    ("gc", {"grace": "long"}),
+    ("reset", {"topic": "t", "as_branch": "b", "discard": True}),
+    ("uploads", {"older_than": "long"}),
+    ("topic/create", {"topic": "t@b"}),
+    ("topic/create", {"topic": "t", "codec": "lz4"}),
+    ("topic/set", {"topic": "t"}),
+    ("topic/set", {"topic": "t", "ttl": "long"}),
+    ("topic/set", {"topic": "t", "cap_records": "0"}),
+    ("topic/set", {"topic": "t", "cap_bytes": "much"}),
+    ("topic/set", {"topic": "t", "window": "none"}),
+    ("topic/set", {"topic": "t", "offload_after": "soon"}),
+    ("topic/delete", {"topic": "t"}),
+    ("topic/delete", {"topic": "t", "yes": True, "discard": True}),
+]
+
+
+def _unusable() -> NoReturn:
+    pytest.fail("the command used the data directory")
+
+
+@pytest.mark.parametrize(("path", "given"), _WRONG)
+def test_wrong_arguments_are_refused_before_the_directory_is_used(path: str, given: dict[str, Any]) -> None:
+    command = COMMANDS[path]
+    assert command.works_on is Directory
+    host: Any = None
+    with pytest.raises((CatalogError, OffloadError, SeglogError)) as raised:
+        list(command.run(Directory(_unusable, host), command.arguments(given)))
+    assert raised.value.exit_code == 2
