@@ -13,25 +13,30 @@ if TYPE_CHECKING:
     from offload.attachment import attach
     from offload.errors import OffloadError
     from offload.recovery import recover
-    from offload.settings import ColdSettings, OffloadSettings
+    from offload.settings import CatalogSettings, ColdSettings, OffloadSettings
+    from offload.settings_file import Settings
 
 __all__ = [
     "Archive",
+    "CatalogSettings",
     "ColdSettings",
     "OffloadError",
     "OffloadResult",
     "OffloadSettings",
     "Removed",
     "Restored",
+    "Settings",
     "TopicStatus",
     "attach",
     "recover",
 ]
 
 _HOME = {
+    "CatalogSettings": "offload.settings",
     "ColdSettings": "offload.settings",
     "OffloadError": "offload.errors",
     "OffloadSettings": "offload.settings",
+    "Settings": "offload.settings_file",
     "attach": "offload.attachment",
     "recover": "offload.recovery",
 }

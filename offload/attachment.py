@@ -8,7 +8,6 @@ from offload.archive import Archive
 from offload.context import open_context
 from offload.errors import NoRemote
 from offload.format.block import largest_entry
-from offload.settings import CatalogSettings, ColdSettings, OffloadSettings
 from offload.settings_file import Settings, read_settings
 from offload.wiring import check_remote_apart, open_store
 from offload.write.uploader import LocalUploader, Uploader
@@ -30,44 +29,36 @@ def attach(
     url: str | None = None,
     *,
     store: ObjectStore | None = None,
-    settings: OffloadSettings | None = None,
-    cold: ColdSettings | None = None,
-    upkeep: CatalogSettings | None = None,
-    configured: Settings | None = None,
+    settings: Settings | None = None,
     clock: Clock | None = None,
     uploader: Uploader | None = None,
 ) -> Archive:
     """Give `log` its cold tier, so that its reads continue below the hot floor. Makes no request yet.
 
     If the log is open for reading only, the archive refuses every change, here and in the remote, with `ReadOnly`.
-    `url` is `s3://bucket/prefix` or `file:///path`. The caller may give a `store` instead. `settings`, `cold` and
-    `upkeep` are the sections [offload], [cold] and [catalog]. `configured` gives these and the URL where the caller
-    does not; by default `configured` is the log's seglog.toml. `uploader` makes the objects of an offload; by default
-    the offloading thread does.
+    `url` is `s3://bucket/prefix` or `file:///path`. The caller may give a `store` instead. By default, `settings` are
+    the log's seglog.toml. They give the URL if the caller does not. `uploader` makes the objects of an offload; by
+    default the offloading thread does.
     Raises `NoRemote`, `InvalidRemote`, `InvalidSetting`, `ColdTierAttached`.
     """
-    configured = configured or read_settings(log.path / SETTINGS_FILE)
-    # Read every part: a wrong section is refused, also if the caller gives that section.
-    file_offload, file_cold = configured.offload, configured.cold
-    file_catalog, file_url = configured.catalog, configured.url
-    settings = settings or file_offload
-    cold = cold or file_cold
-    upkeep = upkeep or file_catalog
-    url = url or file_url
+    settings = settings or read_settings(log.path / SETTINGS_FILE)
+    # Read every part: a wrong section is refused before anything is opened.
+    offload, cold, catalog = settings.offload, settings.cold, settings.catalog
+    url = url or settings.url
     if store is None:
         if not url:
             raise NoRemote(log.path)
         check_remote_apart(url, log.path)
-        store = open_store(url, cold, settings)
-    largest = min(largest_entry(settings.block_size, codec) for codec in Codec)
+        store = open_store(url, cold, offload)
+    largest = min(largest_entry(offload.block_size, codec) for codec in Codec)
     if log.settings.max_record_bytes + _FRAME_OVERHEAD_BYTES > largest:
         raise InvalidSetting(
             "offload.block_size",
             f"a record of log.max_record_bytes ({log.settings.max_record_bytes}) would not fit one",
         )
-    context = open_context(log, store, cold, upkeep, clock or SystemClock())
+    context = open_context(log, store, cold, catalog, clock or SystemClock())
     try:
-        return Archive(context, settings, uploader or LocalUploader(store, context.reader))
+        return Archive(context, offload, uploader or LocalUploader(store, context.reader))
     except BaseException:
         context.reader.close()
         context.local.close()

@@ -34,7 +34,8 @@ class ArchiveContext:
     """The shared parts of one archive. `writer_id` names this machine in commits and in the operations log.
 
     `volumes` reads and writes commits in `store`, and keeps copies of them in `local`. `branches` and `tags` are the
-    names in the remote. `handles` are the names of this directory. `reader` reads records from `store`.
+    names in the remote. `handles` are the names of this directory. `reader` reads records from `store`. `settings` are
+    the section [catalog].
     """
 
     log: Log
@@ -45,7 +46,7 @@ class ArchiveContext:
     tags: Tags
     handles: Handles
     reader: ColdReader
-    upkeep: CatalogSettings
+    settings: CatalogSettings
     clock: Clock
     writer_id: str
     locks: TopicLocks
@@ -57,7 +58,7 @@ class ArchiveContext:
 
 
 def open_context(
-    log: Log, store: ObjectStore, cold: ColdSettings, upkeep: CatalogSettings, clock: Clock
+    log: Log, store: ObjectStore, cold: ColdSettings, settings: CatalogSettings, clock: Clock
 ) -> ArchiveContext:
     """Open the local catalog and the caches of the log's directory. Makes no request."""
     cache_bytes = 0 if log.is_read_only else cold.cache_bytes
@@ -79,7 +80,7 @@ def open_context(
         tags=Tags(volumes, writer_id),
         handles=Handles(log, volumes, branches, local, clock),
         reader=reader,
-        upkeep=upkeep,
+        settings=settings,
         clock=clock,
         writer_id=writer_id,
         locks=TopicLocks(),

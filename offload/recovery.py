@@ -82,7 +82,7 @@ def recover(
     failed, found = False, False
     with (
         seglog.open(directory, settings=settings.log, clock=clock, files=port) as log,
-        attach(log, url, store=store, configured=settings, clock=clock) as archive,
+        attach(log, url, store=store, settings=settings, clock=clock) as archive,
     ):
         for name in archive.branches.remote_names():
             if only not in {None, name, name.partition("@")[0]}:

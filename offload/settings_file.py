@@ -2,7 +2,7 @@
 
     settings = read_settings(directory / "seglog.toml", os.environ)
     log = seglog.open(directory, settings=settings.log)
-    archive = offload.attach(log, configured=settings)
+    archive = offload.attach(log, settings=settings)
 
 A command reads the file once, and a reload of the daemon too, so that it sees one version of the file.
 """
@@ -10,7 +10,7 @@ A command reads the file once, and a reload of the daemon too, so that it sees o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -36,13 +36,20 @@ SETTINGS: tuple[Setting, ...] = tuple(
 class Settings:
     """One version of seglog.toml, and the environment, which wins. Each section is a part.
 
+    `Settings()` has the defaults.
+
     A part checks its section when the caller asks for it, so a mistake in [serve] stops no append. It raises
     `InvalidSetting`. `log` ignores the other sections, as `seglog.open` does. Every other part refuses an unknown
     section.
     """
 
-    sections: Mapping[str, Any]
-    variables: Mapping[str, str]
+    sections: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    parts: Mapping[type, Any] = field(default_factory=dict[type, Any])
+
+    def with_parts(self, *parts: OffloadSettings | ColdSettings | CatalogSettings | ServeSettings) -> Settings:
+        """Return settings in which `parts` take the place of their sections."""
+        return replace(self, parts={**self.parts, **{type(part): part for part in parts}})
 
     @property
     def log(self) -> LogSettings:
@@ -74,7 +81,9 @@ class Settings:
     def _part(self, kind: type[_Part]) -> _Part:
         self._check_sections()
         name = kind.SECTION  # type: ignore[attr-defined]
-        return from_section(kind, self.sections.get(name, {}), self.variables)
+        found = from_section(kind, self.sections.get(name, {}), self.variables)
+        part: _Part = self.parts.get(kind, found)
+        return part
 
     def _check_sections(self) -> None:
         for name, section in self.sections.items():

@@ -109,4 +109,4 @@ class Session:
     def _attach(self, log: Log) -> Archive:
         import offload
 
-        return offload.attach(log, self.remote, configured=self.settings())
+        return offload.attach(log, self.remote, settings=self.settings())

@@ -492,7 +492,7 @@ async def open_service(
                 log.sync,
                 url,
                 store=GatedStore(inner, gate),
-                configured=settings,
+                settings=settings,
                 clock=clock,
                 uploader=pool,
             )

@@ -46,11 +46,11 @@ class ErasureState:
 
 def collected_after_ms(context: ArchiveContext, name: str, snapshot: Snapshot) -> int:
     """Return the longest time from a commit of the topic until GC has deleted the objects that the commit replaced."""
-    log, upkeep = context.log, context.upkeep
+    log, settings = context.log, context.settings
     config = json.dumps(log.topic(name).config.to_json()) if log.has_topic(name) else snapshot.config
-    window_ms = window_ms_of(config, upkeep.pitr_window_s * 1000)
-    interval_s = upkeep.gc_interval_s if isinstance(upkeep.gc_interval_s, int) else 0
-    return window_ms + (upkeep.gc_grace_s + 2 * interval_s) * 1000
+    window_ms = window_ms_of(config, settings.pitr_window_s * 1000)
+    interval_s = settings.gc_interval_s if isinstance(settings.gc_interval_s, int) else 0
+    return window_ms + (settings.gc_grace_s + 2 * interval_s) * 1000
 
 
 def erasure_state(snapshot: Snapshot, after_ms: int, now_ms: int) -> ErasureState:

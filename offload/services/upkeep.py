@@ -97,7 +97,7 @@ class UpkeepService(Owned):
         """
         if not dry_run:
             self._log.check_writable()
-        oplog, upkeep = Oplog(self._store, self._context.writer_id), self._context.upkeep
+        oplog, upkeep = Oplog(self._store, self._context.writer_id), self._context.settings
 
         def note(operation: str, subject: keys.Key, message: str) -> None:
             oplog.note(operation, subject, None, None, now_ms=self._clock.now_ms(), message=message)

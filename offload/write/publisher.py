@@ -76,7 +76,7 @@ class Publisher:
         self._volumes = context.volumes
         self._handles = context.handles
         self._local = context.local
-        self._checkpoints = context.upkeep.checkpoint_policy
+        self._checkpoints = context.settings.checkpoint_policy
         self._clock = context.clock
         self.writer_id = context.writer_id
 

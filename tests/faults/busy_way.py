@@ -37,7 +37,7 @@ def main(directory: str, remote: str, step: str) -> None:
         store = KillingStore(store, effect=int(effect), when=when)
     with (
         seglog.open(Path(directory), settings=SMALL_LOG) as log,
-        offload.attach(log, remote, store=store, settings=SMALL_BLOCKS) as archive,
+        offload.attach(log, remote, store=store, settings=offload.Settings().with_parts(SMALL_BLOCKS)) as archive,
     ):
         if not log.has_topic(TOPIC):
             log.create_topic(TOPIC, TopicConfig(keep_history=True))

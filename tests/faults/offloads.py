@@ -237,7 +237,7 @@ class Life:
     # ------------------------------------------------------------------ judging
 
     def _attach(self, log: Log, store: ObjectStore) -> Archive:
-        return offload.attach(log, store=store, settings=SMALL_BLOCKS, cold=_COLD)
+        return offload.attach(log, store=store, settings=offload.Settings().with_parts(SMALL_BLOCKS, _COLD))
 
     def _expect(self, what: str, found: Iterable[object], wanted: Iterable[object]) -> None:
         if list(found) != list(wanted):
@@ -331,7 +331,9 @@ class Life:
         store = _KeptOpen(self._store)
         with (
             seglog.open(self._directory.with_name("later"), files=UnsyncedFiles(), settings=SMALL_LOG) as log,
-            offload.attach(log, store=store, settings=SMALL_BLOCKS, cold=_COLD, clock=_TwoDaysOn()) as elsewhere,
+            offload.attach(
+                log, store=store, settings=offload.Settings().with_parts(SMALL_BLOCKS, _COLD), clock=_TwoDaysOn()
+            ) as elsewhere,
         ):
             known = elsewhere.upkeep.orphan_uploads()
             for upload in known:

@@ -69,7 +69,7 @@ def _main(acks: Connection, environment: Mapping[str, str], directory: Path, rem
         _die_if(step == "appended")
         log.topic(TOPIC).seal()
         _die_if(step == "sealed")
-        with offload.attach(log, remote, store=store, settings=_BLOCK) as archive:
+        with offload.attach(log, remote, store=store, settings=offload.Settings().with_parts(_BLOCK)) as archive:
             archive.offload(TOPIC, drop_hot=True)
             _die_if(step == "released")
 

@@ -45,7 +45,9 @@ def offloaded(path: Path, remote: str, codec: str, sizes: list[int], *, block_si
     noise = random.Random(5).randbytes(max(sizes) + len(sizes))
     with (
         seglog.open(path, settings=LogSettings(max_record_bytes=MIB)) as log,
-        offload.attach(log, remote, settings=OffloadSettings(codec=codec, block_size=block_size)) as archive,
+        offload.attach(
+            log, remote, settings=offload.Settings().with_parts(OffloadSettings(codec=codec, block_size=block_size))
+        ) as archive,
     ):
         orders = log.topic("orders")
         for number, size in enumerate(sizes):

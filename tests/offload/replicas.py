@@ -16,15 +16,17 @@ from seglog.files.clock import Clock
 
 __all__ = ["opened", "ship", "values"]
 
+DEFAULTS = CatalogSettings()
+
 
 @contextmanager
 def opened(
-    path: Path, store: ObjectStore, clock: Clock | None = None, upkeep: CatalogSettings | None = None
+    path: Path, store: ObjectStore, clock: Clock | None = None, catalog: CatalogSettings = DEFAULTS
 ) -> Iterator[tuple[Log, Archive]]:
     """Open a data directory with its archive over `store`."""
     with (
         seglog.open(path, clock=clock) as log,
-        offload.attach(log, store=store, clock=clock, upkeep=upkeep) as archive,
+        offload.attach(log, store=store, clock=clock, settings=offload.Settings().with_parts(catalog)) as archive,
     ):
         yield log, archive
 

@@ -85,10 +85,10 @@ def test_a_record_that_would_not_fit_a_block_is_refused_before_there_is_one(tmp_
     small = OffloadSettings(block_size=5 * 1024 * 1024)
     too_large = LogSettings(max_record_bytes=5 * 1024 * 1024)
     with seglog.open(tmp_path, settings=too_large) as log, pytest.raises(InvalidSetting, match="would not fit"):
-        offload.attach(log, store=MemoryStore(), settings=small)
+        offload.attach(log, store=MemoryStore(), settings=offload.Settings().with_parts(small))
     with (
         seglog.open(tmp_path, settings=LogSettings(max_record_bytes=5_050_000)) as log,
-        offload.attach(log, store=MemoryStore(), settings=small) as archive,
+        offload.attach(log, store=MemoryStore(), settings=offload.Settings().with_parts(small)) as archive,
     ):
         values = [bytes(5_050_000), b"x", bytes([1]) * 5_050_000]
         log.topic("t").append(values)

@@ -50,7 +50,7 @@ def _copied(template: Path, path: Path) -> Log:
 
 
 def _attach(log: Log, store: object) -> Archive:
-    return offload.attach(log, store=store, settings=SMALL_BLOCKS)  # type: ignore[arg-type]
+    return offload.attach(log, store=store, settings=offload.Settings().with_parts(SMALL_BLOCKS))  # type: ignore[arg-type]
 
 
 def _check_finished(log: Log, inner: MemoryStore) -> None:
@@ -165,7 +165,7 @@ def test_what_was_published_stays_so_though_no_checkpoint_can_be_made(
         key = checkpoints_key(archive.history.snapshot("t").vid)
         if trouble == "damaged":
             inner.put(key, b"damaged", {})
-    with opened(tmp_path, Troubled(inner), upkeep=CatalogSettings(checkpoint_commits=1)) as (log, archive):
+    with opened(tmp_path, Troubled(inner), catalog=CatalogSettings(checkpoint_commits=1)) as (log, archive):
         log.topic("t").append([b"b", b"c"])
         log.topic("t").seal()
         result = archive.offload("t", drop_hot=True)

@@ -25,11 +25,13 @@ from seglog.values.setting import Setting, settings_of
 from tests.arguments import Row, calls_of, contents, refused
 
 VALUES = (
+    offload.CatalogSettings,
     offload.ColdSettings,
     offload.OffloadResult,
     offload.OffloadSettings,
     offload.Removed,
     offload.Restored,
+    offload.Settings,
     offload.TopicStatus,
 )
 
@@ -77,14 +79,14 @@ def _attach(world: World, **given: Any) -> object:
     return attach(given.pop("log", world.log), **given)
 
 
-ATTACH = dict.fromkeys(("log", "store", "settings", "cold", "upkeep", "configured", "clock", "uploader"), "instance")
+ATTACH = dict.fromkeys(("log", "store", "settings", "clock", "uploader"), "instance")
 RECOVER = {"directory": "instance", "url": "text", "store": "instance", "writable": "bool", "only": "text"}
 CALLS = {
     "attach": Row(
         _attach,
         {**ATTACH, "url": "text"},
         {},
-        frozenset({"url", "store", "settings", "cold", "upkeep", "configured", "clock", "uploader"}),
+        frozenset({"url", "store", "settings", "clock", "uploader"}),
     ),
     "recover": Row(
         lambda _, **given: list(recover(**given)),

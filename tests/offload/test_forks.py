@@ -36,7 +36,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 @pytest.fixture
 def archive(log: Log, tmp_path: Path) -> Iterator[Archive]:
     url = (tmp_path / "remote").as_uri()
-    with offload.attach(log, url, cold=COLD) as archive:
+    with offload.attach(log, url, settings=offload.Settings().with_parts(COLD)) as archive:
         topic = log.topic("t")
         for _ in range(3):
             topic.append([os.urandom(16_000) for _ in range(RECORDS // 3)])

@@ -124,6 +124,7 @@ def test_the_log_ignores_the_other_sections_and_every_other_part_refuses_an_unkn
 
 
 def test_an_archive_refuses_a_wrong_file_also_if_the_caller_gives_the_sections(tmp_path: Path) -> None:
+    parts = (OffloadSettings(), ColdSettings(), CatalogSettings())
     for body in ("[offload]\nnonsense = 1\n", "[nonsense]\n"):
         with seglog.open(tmp_path / "data") as log:
             (tmp_path / "data" / "seglog.toml").write_text(body)
@@ -131,8 +132,6 @@ def test_an_archive_refuses_a_wrong_file_also_if_the_caller_gives_the_sections(t
                 offload.attach(
                     log,
                     store=MemoryStore(),
-                    settings=OffloadSettings(),
-                    cold=ColdSettings(),
-                    upkeep=CatalogSettings(),
+                    settings=read_settings(log.path / "seglog.toml").with_parts(*parts),
                 )
         (tmp_path / "data" / "seglog.toml").unlink()

@@ -54,7 +54,9 @@ def pair(tmp_path: Path, store: MemoryStore, clock: HandClock) -> Iterator[tuple
     """Make a topic t of segments of 6 records, with 12 records offloaded."""
     with (
         seglog.open(tmp_path / "data", settings=_LOG, clock=clock) as log,
-        offload.attach(log, store=store, settings=_OFFLOAD, cold=_COLD, clock=clock) as archive,
+        offload.attach(
+            log, store=store, settings=offload.Settings().with_parts(_OFFLOAD, _COLD), clock=clock
+        ) as archive,
     ):
         for _ in range(2):
             log.topic("t").append(old(6, log.topic("t").head_seq))
@@ -189,7 +191,7 @@ def test_the_hot_copy_of_what_it_put_in_the_place_of_others_stays_until_its_comm
     settings = OffloadSettings(codec="none", concurrency=1)
     with (
         seglog.open(tmp_path / "data", settings=_LOG, files=UnsyncedFiles()) as log,
-        offload.attach(log, store=store, settings=settings) as archive,
+        offload.attach(log, store=store, settings=offload.Settings().with_parts(settings)) as archive,
     ):
         topic = log.topic("t")
         topic.append(old(6))
@@ -222,7 +224,7 @@ def test_nothing_is_released_if_it_comes_while_the_objects_are_read_back(tmp_pat
     settings = OffloadSettings(codec="none", concurrency=1)
     with (
         seglog.open(tmp_path / "data", settings=_LOG, files=UnsyncedFiles()) as log,
-        offload.attach(log, store=acting, settings=settings, cold=_COLD) as archive,
+        offload.attach(log, store=acting, settings=offload.Settings().with_parts(settings, _COLD)) as archive,
     ):
         topic = log.topic("t")
         topic.append(old(6))
@@ -285,7 +287,9 @@ def test_a_merge_leaves_out_a_chunk_of_which_a_truncation_took_all(tmp_path: Pat
     with (
         seglog.open(tmp_path / "data", settings=LogSettings(max_record_bytes=2 << 20)) as log,
         offload.attach(
-            log, store=MemoryStore(), settings=OffloadSettings(codec="none", merge_count=2, block_size=5 << 20)
+            log,
+            store=MemoryStore(),
+            settings=offload.Settings().with_parts(OffloadSettings(codec="none", merge_count=2, block_size=5 << 20)),
         ) as archive,
     ):
         for first in (1, 4):

@@ -597,7 +597,10 @@ class CatalogModel(RuleBasedStateMachine):
         self.store.on_kill = self._copy
         self.log = seglog.open(self.place / f"{self.life}", clock=self.clock, settings=_LOG)
         self.archive = offload.attach(
-            self.log, store=self.store, settings=_OFFLOAD, cold=_COLD, upkeep=_UPKEEP, clock=self.clock
+            self.log,
+            store=self.store,
+            settings=offload.Settings().with_parts(_OFFLOAD, _COLD, _UPKEEP),
+            clock=self.clock,
         )
 
     def _close(self) -> None:

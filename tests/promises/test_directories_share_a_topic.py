@@ -72,8 +72,9 @@ class _Directory:
             offload.attach(
                 self.log,
                 store=self.store,
-                settings=OffloadSettings(merge_count=3),
-                upkeep=CatalogSettings(checkpoint_commits=5),
+                settings=offload.Settings().with_parts(
+                    OffloadSettings(merge_count=3), CatalogSettings(checkpoint_commits=5)
+                ),
             )
         )
 

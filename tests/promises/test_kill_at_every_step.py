@@ -31,7 +31,10 @@ def _read(log: Log) -> Iterator[bytes]:
 
 def _check_after_kill(directory: Path, remote: str) -> None:
     """Check what a restarted process finds, before and after it has finished the job."""
-    with seglog.open(directory, settings=SETTINGS) as log, offload.attach(log, remote, settings=_settings()) as archive:
+    with (
+        seglog.open(directory, settings=SETTINGS) as log,
+        offload.attach(log, remote, settings=offload.Settings().with_parts(_settings())) as archive,
+    ):
         assert list(_read(log)) == values()
         before = archive.status.topic(TOPIC)
         committed = _commits(remote)

@@ -119,13 +119,13 @@ def _shoot(tmp_path: Path, place: Place, *, kills: int, seed: int) -> None:
             acked = max(acked, _shot(directory, place, remote, step, after_s=chance.uniform(0.0, 1.5)))
             with (
                 seglog.open(directory, settings=SMALL_LOG) as log,
-                offload.attach(log, remote, settings=SMALL_BLOCKS),
+                offload.attach(log, remote, settings=offload.Settings().with_parts(SMALL_BLOCKS)),
             ):
                 if log.has_topic(TOPIC):
                     assert _read_all(log) >= acked
         with (
             seglog.open(directory, settings=SMALL_LOG) as log,
-            offload.attach(log, remote, settings=SMALL_BLOCKS) as archive,
+            offload.attach(log, remote, settings=offload.Settings().with_parts(SMALL_BLOCKS)) as archive,
         ):
             log.topic(TOPIC).seal()
             archive.offload(TOPIC, drop_hot=True)

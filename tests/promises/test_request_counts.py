@@ -68,7 +68,11 @@ def test_every_operation_makes_the_requests_that_are_documented(
     with (
         seglog.open(tmp_path, settings=seglog.LogSettings(max_record_bytes=1 << 20, segment_max_bytes=1 << 28)) as log,
         offload.attach(
-            log, store=store, settings=OffloadSettings(block_size=BLOCK_BYTES, codec="none"), cold=ColdSettings()
+            log,
+            store=store,
+            settings=offload.Settings().with_parts(
+                OffloadSettings(block_size=BLOCK_BYTES, codec="none"), ColdSettings()
+            ),
         ) as archive,
     ):
         topic = log.topic("t")
@@ -127,7 +131,7 @@ def test_every_operation_makes_the_requests_that_are_documented(
         found["status, log"] = count()
         with (
             seglog.open(tmp_path / "other") as other,
-            offload.attach(other, store=store, settings=OffloadSettings()) as follower,
+            offload.attach(other, store=store, settings=offload.Settings().with_parts(OffloadSettings())) as follower,
         ):
             follower.replication.sync("t")
             found["first sync of a replica, 7 commits"] = count()
@@ -155,7 +159,7 @@ def test_a_restore_of_10_tib_makes_the_requests_of_a_restore_of_one_segment(tmp_
         store = CountingStore(_described(tmp_path / f"{segments}", segments))
         with (
             seglog.open(tmp_path / f"{segments}-other") as log,
-            offload.attach(log, store=store, settings=OffloadSettings()) as archive,
+            offload.attach(log, store=store, settings=offload.Settings().with_parts(OffloadSettings())) as archive,
         ):
             restored = archive.restore("t", to=to, name="again")
             assert restored.last_seq == restored.records == (_SEGMENTS + 5 if to == "head" else _SEGMENTS + 3)
@@ -170,7 +174,7 @@ def _described(path: Path, segments: int) -> MemoryStore:
     store = MemoryStore()
     with (
         seglog.open(path) as log,
-        offload.attach(log, store=store, settings=OffloadSettings()) as archive,
+        offload.attach(log, store=store, settings=offload.Settings().with_parts(OffloadSettings())) as archive,
     ):
         for count in (_SEGMENTS, 5):
             log.topic("t").append([b"x"] * count)

@@ -112,7 +112,10 @@ class Directory(Member):
             path_of(self.name), files=self.disk, clock=self.clock, settings=_LOG, upkeep=InCaller
         )
         self.archive: Archive = offload.attach(
-            self.log, store=self.store, settings=_OFFLOAD, upkeep=_UPKEEP, cold=_COLD, clock=self.clock
+            self.log,
+            store=self.store,
+            settings=offload.Settings().with_parts(_OFFLOAD, _COLD, _UPKEEP),
+            clock=self.clock,
         )
         self._recall()
 

@@ -58,7 +58,7 @@ def test_a_poll_without_news_asks_for_the_next_commit_and_the_boundary(tmp_path:
 
 
 def test_a_checkpoint_is_made_with_the_commit_that_it_is_due_at(tmp_path: Path, store: MemoryStore) -> None:
-    with opened(tmp_path, store, upkeep=CatalogSettings(checkpoint_commits=2)) as (log, writer):
+    with opened(tmp_path, store, catalog=CatalogSettings(checkpoint_commits=2)) as (log, writer):
         for number in range(2):
             ship(writer, log, "t", b"%d" % number)
         vid = writer.history.snapshot("t").vid
@@ -66,8 +66,8 @@ def test_a_checkpoint_is_made_with_the_commit_that_it_is_due_at(tmp_path: Path, 
 
 
 def test_a_replica_that_is_far_behind_goes_on_from_the_newest_checkpoint(tmp_path: Path, store: MemoryStore) -> None:
-    counting, upkeep, expected = CountingStore(store), CatalogSettings(checkpoint_commits=8), [b"first"]
-    with opened(tmp_path / "writer", store, upkeep=upkeep) as (log, writer):
+    counting, settings, expected = CountingStore(store), CatalogSettings(checkpoint_commits=8), [b"first"]
+    with opened(tmp_path / "writer", store, catalog=settings) as (log, writer):
         ship(writer, log, "t", b"first")
         with opened(tmp_path / "reader", counting) as (_, reader):
             reader.replication.sync("t")

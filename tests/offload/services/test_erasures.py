@@ -35,8 +35,8 @@ class Kit:
     def __init__(self, path: Path) -> None:
         self.clock, self.store = Clock(), CountingStore(MemoryStore())
         self.log: Log = seglog.open(path / "log", clock=self.clock)
-        upkeep = CatalogSettings(gc_interval_s="never")
-        self.archive: Archive = offload.attach(self.log, store=self.store, upkeep=upkeep, clock=self.clock)
+        settings = offload.Settings().with_parts(CatalogSettings(gc_interval_s="never"))
+        self.archive: Archive = offload.attach(self.log, store=self.store, settings=settings, clock=self.clock)
         # This codec stores the bytes unchanged, so that the test can search for them.
         self.topic = self.log.create_topic("t", TopicConfig(attributes={"codec": "none"}))
 

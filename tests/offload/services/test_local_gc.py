@@ -17,7 +17,7 @@ SETTINGS = CatalogSettings(checkpoint_commits=4)
 def test_what_lies_before_the_newest_checkpoint_goes_and_comes_back(tmp_path: Path) -> None:
     store = MemoryStore()
     counting = CountingStore(store)
-    with opened(tmp_path / "one", counting, upkeep=SETTINGS) as (log, archive):
+    with opened(tmp_path / "one", counting, catalog=SETTINGS) as (log, archive):
         for number in range(10):
             ship(archive, log, "t", b"%d" % number)
         before = archive.history.snapshot("t")
@@ -26,7 +26,7 @@ def test_what_lies_before_the_newest_checkpoint_goes_and_comes_back(tmp_path: Pa
         assert archive.upkeep.drop_copies() == 0
         vid = Vid.parse(archive.status.topic("t").volume or "")
         assert sorted(context_of(archive).local.commit_bodies(vid, 1, 100)) == [8, 9, 10]
-    with opened(tmp_path / "one", counting, upkeep=SETTINGS) as (log, archive):
+    with opened(tmp_path / "one", counting, catalog=SETTINGS) as (log, archive):
         counting.counts.clear()
         assert archive.history.snapshot("t") == before
         assert archive.status.runs("t") == runs
@@ -40,7 +40,7 @@ def test_what_lies_before_the_newest_checkpoint_goes_and_comes_back(tmp_path: Pa
 
 def test_a_fork_keeps_what_it_stands_on_in_its_parents(tmp_path: Path) -> None:
     store = MemoryStore()
-    with opened(tmp_path / "one", store, upkeep=SETTINGS) as (log, archive):
+    with opened(tmp_path / "one", store, catalog=SETTINGS) as (log, archive):
         for number in range(6):
             ship(archive, log, "t", b"%d" % number)
         archive.restore("t", to="lsn:3", name="early")

@@ -36,7 +36,7 @@ def main(directory: str, remote: str) -> None:
     pool = turns.pool = WorkerPool(remote, ColdSettings(), SMALL_BLOCKS, turns, MODULE)
     with (
         seglog.open(Path(directory), settings=SMALL_LOG) as log,
-        offload.attach(log, remote, settings=SMALL_BLOCKS, uploader=pool) as archive,
+        offload.attach(log, remote, settings=offload.Settings().with_parts(SMALL_BLOCKS), uploader=pool) as archive,
     ):
         log.topic("t").append([bytes(15_000)] * 24)
         log.topic("t").seal()

@@ -374,7 +374,7 @@ def test_small_objects_are_merged_by_a_worker_too(
     log: Log, pool: WorkerPool, url: str, limiter: RequestLimiter, tmp_path: Path
 ) -> None:
     settings = OffloadSettings(merge_count=3)
-    with offload.attach(log, url, settings=settings, uploader=pool) as archive:
+    with offload.attach(log, url, settings=offload.Settings().with_parts(settings), uploader=pool) as archive:
         for start in range(3):
             filled(log, 4)
             log.topic(TOPIC).delete(before=start + 1)
@@ -399,7 +399,10 @@ def test_a_worker_that_is_killed_at_any_effect_costs_an_attempt_and_nothing_else
     """Each round clears up the last attempt and begins another one."""
     filled(log)
     with offload.attach(
-        log, url, settings=SMALL_BLOCKS, uploader=WorkerPool(url, ColdSettings(), SMALL_BLOCKS, limiter, MODULE)
+        log,
+        url,
+        settings=offload.Settings().with_parts(SMALL_BLOCKS),
+        uploader=WorkerPool(url, ColdSettings(), SMALL_BLOCKS, limiter, MODULE),
     ) as archive:
         # With two parts at a time the order of the last effects of an upload may vary, but there are nine.
         for effect in range(1, _EFFECTS + 1):

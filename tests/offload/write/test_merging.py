@@ -90,7 +90,10 @@ def values(found: list[Record]) -> list[tuple[int, bytes, str | None, int]]:
 
 def test_records_deletes_and_every_past_state_are_as_before(tmp_path: Path) -> None:
     store = CountingStore(MemoryStore())
-    with seglog.open(tmp_path / "d") as log, offload.attach(log, store=store, settings=SETTINGS) as archive:
+    with (
+        seglog.open(tmp_path / "d") as log,
+        offload.attach(log, store=store, settings=offload.Settings().with_parts(SETTINGS)) as archive,
+    ):
         fill(log, archive, 5)
         log.topic("t").delete(before=2)
         log.topic("t").delete(tag="odd")
@@ -114,14 +117,20 @@ def test_records_deletes_and_every_past_state_are_as_before(tmp_path: Path) -> N
         log.topic("t").delete(tag="even")
         archive.offload("t")
         assert [record.value for record in log.topic("t").read()] == [b"5", b"7"]
-    with seglog.open(tmp_path / "d") as log, offload.attach(log, store=store, settings=SETTINGS) as archive:
+    with (
+        seglog.open(tmp_path / "d") as log,
+        offload.attach(log, store=store, settings=offload.Settings().with_parts(SETTINGS)) as archive,
+    ):
         assert values(list(archive.read("t", at="lsn:10"))) == now
 
 
 def test_bytes_of_deleted_records_are_not_in_the_merged_object(tmp_path: Path) -> None:
     store = MemoryStore()
     settings = OffloadSettings(block_size=32 * 1024 * 1024, codec="none", merge_count=2)
-    with seglog.open(tmp_path / "d") as log, offload.attach(log, store=store, settings=settings) as archive:
+    with (
+        seglog.open(tmp_path / "d") as log,
+        offload.attach(log, store=store, settings=offload.Settings().with_parts(settings)) as archive,
+    ):
         topic = log.topic("t")
         for value in (b"keep this", b"forget this"):
             topic.append([value], tag=value.split()[0].decode())
@@ -139,7 +148,10 @@ def test_bytes_of_deleted_records_are_not_in_the_merged_object(tmp_path: Path) -
 
 
 def test_what_a_branch_has_from_its_parent_is_not_copied_into_it(tmp_path: Path) -> None:
-    with seglog.open(tmp_path / "d") as log, offload.attach(log, store=MemoryStore(), settings=SETTINGS) as archive:
+    with (
+        seglog.open(tmp_path / "d") as log,
+        offload.attach(log, store=MemoryStore(), settings=offload.Settings().with_parts(SETTINGS)) as archive,
+    ):
         fill(log, archive, 6)
         archive.restore("t", to="head", name="b")
         archive.open_for_append("t@b")
@@ -154,17 +166,20 @@ def test_a_merge_that_fails_anywhere_is_repeated_and_done_once(tmp_path: Path, w
     for nth in range(1, 20):
         inner = MemoryStore()
         path = tmp_path / f"{nth}"
-        with seglog.open(path) as log, offload.attach(log, store=inner, settings=SETTINGS) as archive:
+        with (
+            seglog.open(path) as log,
+            offload.attach(log, store=inner, settings=offload.Settings().with_parts(SETTINGS)) as archive,
+        ):
             fill(log, archive, 5)
         faulty = FaultyStore(inner, [Fault(nth, when, error)])  # type: ignore[arg-type]
         with seglog.open(path) as log:
-            with offload.attach(log, store=faulty, settings=SETTINGS) as archive:
+            with offload.attach(log, store=faulty, settings=offload.Settings().with_parts(SETTINGS)) as archive:
                 try:
                     archive.upkeep.compact("t")
                     failed = False
                 except CatalogError:
                     failed = True
-            with offload.attach(log, store=inner, settings=SETTINGS) as archive:
+            with offload.attach(log, store=inner, settings=offload.Settings().with_parts(SETTINGS)) as archive:
                 archive.upkeep.compact("t")
                 assert len(archive.history.snapshot("t").segments) == 1
                 assert [past.commit.kind for past in archive.history.commits("t")].count(CommitKind.COMPACT) == 1
@@ -178,12 +193,15 @@ def test_a_merge_that_fails_anywhere_is_repeated_and_done_once(tmp_path: Path, w
 
 def test_a_log_that_is_open_for_reading_only_merges_nothing(tmp_path: Path) -> None:
     store = CountingStore(MemoryStore())
-    with seglog.open(tmp_path / "d") as log, offload.attach(log, store=store, settings=SETTINGS) as archive:
+    with (
+        seglog.open(tmp_path / "d") as log,
+        offload.attach(log, store=store, settings=offload.Settings().with_parts(SETTINGS)) as archive,
+    ):
         fill(log, archive, 4)
     before = dict(store.counts)
     with (
         seglog.open(tmp_path / "d", read_only=True) as log,
-        offload.attach(log, store=store, settings=SETTINGS) as archive,
+        offload.attach(log, store=store, settings=offload.Settings().with_parts(SETTINGS)) as archive,
         pytest.raises(ReadOnly),
     ):
         archive.upkeep.compact("t")
@@ -205,7 +223,10 @@ class SpoilsNewData(WrappedStore):
 
 def test_a_merged_object_is_read_back_before_it_takes_the_place_of_others(tmp_path: Path) -> None:
     store = SpoilsNewData(MemoryStore())
-    with seglog.open(tmp_path / "d") as log, offload.attach(log, store=store, settings=SETTINGS) as archive:
+    with (
+        seglog.open(tmp_path / "d") as log,
+        offload.attach(log, store=store, settings=offload.Settings().with_parts(SETTINGS)) as archive,
+    ):
         fill(log, archive, 4)
         before = archive.history.snapshot("t")
         expected = values(list(log.topic("t").read()))
@@ -229,7 +250,10 @@ def test_a_merge_can_be_stopped_between_segments_and_goes_on_later(tmp_path: Pat
             raise Enough
 
     taken: list[int] = []
-    with seglog.open(tmp_path / "d") as log, offload.attach(log, store=MemoryStore(), settings=SETTINGS) as archive:
+    with (
+        seglog.open(tmp_path / "d") as log,
+        offload.attach(log, store=MemoryStore(), settings=offload.Settings().with_parts(SETTINGS)) as archive,
+    ):
         fill(log, archive, 4)
         with pytest.raises(Enough):
             archive.upkeep.compact("t", on_bytes=enough)

@@ -37,7 +37,7 @@ def attached(base: Path, url: str = "", name: str = "data") -> Iterator[tuple[Lo
     once = ColdSettings(get_attempts=1, get_timeout_s=5)
     with (
         seglog.open(base / name) as log,
-        offload.attach(log, url or (base / "remote").as_uri(), cold=once) as archive,
+        offload.attach(log, url or (base / "remote").as_uri(), settings=offload.Settings().with_parts(once)) as archive,
     ):
         yield log, archive
 
