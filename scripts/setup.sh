@@ -4,8 +4,8 @@
 #   state of .venv                        what is done
 #   finished mark equals what is wanted   nothing
 #   begun mark of a process that lives    refused: somebody else is at it
-#   begun mark (it was interrupted)       removed, made anew
-#   moved here, or its Python is gone     removed, made anew
+#   begun mark (it was interrupted)       removed, made again
+#   moved here, or its Python is gone     removed, made again
 #   anything else (none, older lock)      made, or brought up to date in place
 #
 # The begun mark is set before the first change and taken away after the last, so no half-made environment is used.

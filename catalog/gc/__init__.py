@@ -1,1 +1,1 @@
-"""Garbage collection: mark, sweep, the plan, its execution, and scrub."""
+"""Garbage collection: mark, the search for garbage, the plan, its execution, and scrub."""

@@ -94,10 +94,10 @@ from catalog.errors import KeyChanged
 from catalog.format.gid import Sid
 from catalog.format.keys import Key
 from catalog.gc.execution import Execution, Note
+from catalog.gc.garbage_search import GarbageSearch
 from catalog.gc.mark import Kept, Marker
 from catalog.gc.plan import Plan, PlanWriter, plans, remove_plan
 from catalog.gc.report import GcPolicy, GcReport, KeptVolume, PendingPlan
-from catalog.gc.sweep import Sweep
 from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore
 from catalog.objects.store_time import check_clock
@@ -155,8 +155,8 @@ class Collector:
             self._take_back(marker, now_ms)
             waiting = self._carry_out(waiting, marker, report, now_ms)
         writer = PlanWriter(None if dry_run else self._store, now_ms)
-        sweep = Sweep(self._store, marker, writer, report, self._attempts(), now_ms=now_ms, grace_ms=grace_ms)
-        sweep.run(waiting)
+        search = GarbageSearch(self._store, marker, writer, report, self._attempts(), now_ms=now_ms, grace_ms=grace_ms)
+        search.run(waiting)
         if writer.objects and not dry_run:
             self._check_clock("gc planned nothing")
         written = writer.close(max(now_ms, self._clock()))

@@ -69,7 +69,7 @@ class Erasures:
     def __init__(self, views: Sequence[SegmentView], after_ms: int) -> None:
         self._shown = {view.ref.sid: view for view in views}
         self._after_ms = after_ms
-        self._put_anew_ms: dict[Sid, int] = {}
+        self._put_again_ms: dict[Sid, int] = {}
         self._latest_ms = 0
 
     def date_ms(self, past: PastCommit) -> int | None:
@@ -82,7 +82,7 @@ class Erasures:
         if commit.kind is CommitKind.COMPACT:
             self._latest_ms = max(self._latest_ms, commit.created_at_ms)
             for sid in commit.removed_sids:
-                self._put_anew_ms.setdefault(sid, commit.created_at_ms)
+                self._put_again_ms.setdefault(sid, commit.created_at_ms)
         if commit.kind not in {CommitKind.DELETE, CommitKind.EVICT}:
             return None
         before_seq, sids = commit.deletions.before_seq, commit.deletions.bitmaps
@@ -90,5 +90,5 @@ class Erasures:
             return None
         if any(view.ref.first_seq < before_seq and holds_more(view) for view in self._shown.values()):
             return None
-        times = [commit.created_at_ms, *(self._put_anew_ms[sid] for sid in sids if sid in self._put_anew_ms)]
+        times = [commit.created_at_ms, *(self._put_again_ms[sid] for sid in sids if sid in self._put_again_ms)]
         return max([*times, self._latest_ms] if before_seq else times) + self._after_ms

@@ -14,8 +14,8 @@ from catalog.objects.store_time import check_clock, earliest_ms
 from catalog.refs.oplog import Oplog
 from offload.context import ArchiveContext
 from offload.format.topic_config import PAUSED
+from offload.services.commit_copies import drop_copies
 from offload.services.erasures import Erasures, collected_after_ms
-from offload.services.local_gc import drop_copies
 from offload.services.remote_states import RemoteStates
 from offload.services.writers import Writers
 from offload.write.offloader import Offloader
@@ -151,7 +151,7 @@ class UpkeepService(Owned):
         self._store.abort_upload(upload.key, upload.upload_id)
 
     def drop_copies(self) -> int:
-        """Drop the copies of commits that no handle here needs (offload.services.local_gc). Return how many were
+        """Drop the copies of commits that no handle here needs (offload.services.commit_copies). Return how many were
         dropped.
         """
         return drop_copies(self._local)

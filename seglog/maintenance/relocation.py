@@ -86,7 +86,7 @@ def relocate(tier: TopicTier, segment: SegmentId, flip: Flip) -> None:
     or the pointer says warm.
     """
     if tier.warm is None:
-        raise InvalidSetting("cold", "there is no warm store")
+        raise InvalidSetting("log.cold_dir", "there is no warm store")
     if is_whole(tier.hot, segment):
         idx = _copy(tier.hot, tier.warm, segment)
     elif is_whole(tier.warm, segment):

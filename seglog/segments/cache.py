@@ -62,8 +62,8 @@ def _check_files(segment: SegmentFiles, info: SegmentInfo, *, may_flag: bool, is
         reason = f"its index says that it has {found.data_bytes} bytes"
         raise FileCorrupt(segment.data.path, min(size, found.data_bytes), reason)
     is_known = found.data_bytes == info.data_bytes
-    is_anew = info.sealed and found.data_bytes == info.data_bytes - info.dead_bytes
-    if not (is_known or is_anew or (is_shared and found.data_bytes < info.data_bytes)):
+    is_rewritten = info.sealed and found.data_bytes == info.data_bytes - info.dead_bytes
+    if not (is_known or is_rewritten or (is_shared and found.data_bytes < info.data_bytes)):
         reason = f"it goes to byte {found.data_bytes} of .data, and the manifest to {info.data_bytes}"
         raise FileCorrupt(segment.idx.path, 0, reason)
     if (found.min_ts_ms, found.max_ts_ms) != (info.min_ts_ms, info.max_ts_ms):

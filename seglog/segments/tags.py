@@ -120,7 +120,7 @@ def _positions(
     except (InvalidEntry, FileCorrupt) as error:
         # A view may read the file while the writer writes it.
         if not isinstance(files, ReadOnlyFiles):
-            _logger.warning("%s is made anew: %s", layout.part("tags", segment.topic_id, info.first_seq), error)
+            _logger.warning("%s is rebuilt: %s", layout.part("tags", segment.topic_id, info.first_seq), error)
     positions = _read_tags(segment, info)
     if positions and not isinstance(files, ReadOnlyFiles):
         try:

@@ -139,7 +139,7 @@ def _check_tags(
     except (InvalidEntry, FileCorrupt) as error:
         reason = str(error)
     if reason is not None:
-        found.notes.append(f"{path}: {reason}; it is made anew when it is needed")
+        found.notes.append(f"{path}: {reason}; it is rebuilt when it is needed")
 
 
 def _records(idx: Readable, known: SegmentInfo | ActiveMeta | None, found: Findings) -> int:

@@ -163,7 +163,7 @@ def test_a_file_that_cannot_be_trusted_is_made_anew(tmp_path: Path, how: str, ca
         log.checkpoint()
         assert _live(topic) == [1, 2, 3, 4, *range(9, 18)]
     assert path.read_bytes() == whole
-    assert ("made anew" in caplog.text) == (how != "missing")
+    assert ("rebuilt" in caplog.text) == (how != "missing")
 
 
 def test_tags_of_what_was_truncated_are_not_those_of_what_came_after(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
-"""The sweep phase of GC: compare every object of every volume with what the mark keeps, and plan the garbage.
+"""Compare every object of every volume with what the mark keeps, and plan the garbage. `catalog.gc.execution` deletes.
 
-SWEEP-1  GC goes through one LIST after the other. It keeps nothing of a LIST in memory, except the current page of the
+SEARCH-1  GC goes through one LIST after the other. It keeps nothing of a LIST in memory, except the current page of the
     plan.
-SWEEP-2  GC does not plan an object again if a waiting plan has it.
+SEARCH-2  GC does not plan an object again if a waiting plan has it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from catalog.gc.roots import volumes_of
 from catalog.gc.sid_set import SidSet
 from catalog.objects.base import ObjectStore
 
-__all__ = ["Sweep"]
+__all__ = ["GarbageSearch"]
 
 _LEFT_FOR_LAST = frozenset({"boundary", "checkpoints", "control"})
 
@@ -37,8 +37,8 @@ class _Planned:
     rest: set[object] = field(default_factory=set[object])
 
 
-class Sweep:
-    """A sweep over one prefix. `writer` takes the garbage, `report` its counts."""
+class GarbageSearch:
+    """A search over one prefix. `writer` takes the garbage, `report` its counts."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class Sweep:
                 _take(self._planned[garbage.vid], garbage)
         for vid in volumes_of(self._store):
             if vid not in self._marker.blocked:
-                self._sweep(self._marker.look(vid))
+                self._search(self._marker.look(vid))
         for vid, name, until_ms in self._marker.roots.expired_pins:
             is_due = until_ms + self._grace_ms <= self._now_ms
             if is_due and vid not in self._marker.blocked and name not in self._planned[vid].rest:
                 self._of(self._marker.look(vid)).pins.append(name)
                 self._add("pins")
 
-    def _sweep(self, kept: Kept) -> None:
+    def _search(self, kept: Kept) -> None:
         vid, planned = kept.vid, self._planned[kept.vid]
         named: dict[Sid, int] | None = None
         stays, has_rest = kept.is_held, False
@@ -83,7 +83,7 @@ class Sweep:
             if kind in _LEFT_FOR_LAST and name == "/":
                 has_rest = has_rest or kind != "boundary"
             elif kind == "log":
-                stays = not self._sweep_commit(kept, planned, key) or stays
+                stays = not self._plan_commit(kept, planned, key) or stays
             elif kind == "segments":
                 sid = _sid_of(name.rstrip("/"))
                 if sid is None:
@@ -94,12 +94,12 @@ class Sweep:
                     stays = True
                 elif sid not in planned.sids:
                     named = self._named(kept) if named is None else named
-                    stays = not self._sweep_segment(kept, sid, named) or stays
+                    stays = not self._plan_segment(kept, sid, named) or stays
                 last_sid = sid
             elif kind == "lists" and (named_list := list_of(key)) is not None:
-                stays = not self._sweep_list(kept, planned, named_list) or stays
+                stays = not self._plan_list(kept, planned, named_list) or stays
             elif kind == "forks":
-                stays = not self._sweep_fork(kept, planned, key) or stays
+                stays = not self._plan_fork(kept, planned, key) or stays
             else:
                 stays = self._tell(key)
         goes = has_rest and not stays
@@ -115,7 +115,7 @@ class Sweep:
 
     # Each of these methods returns True if the object is garbage, planned now or by an earlier run.
 
-    def _sweep_commit(self, kept: Kept, planned: _Planned, key: str) -> bool:
+    def _plan_commit(self, kept: Kept, planned: _Planned, key: str) -> bool:
         lsn = lsn_of(key)
         if lsn is None:
             return not self._tell(key)
@@ -126,7 +126,7 @@ class Sweep:
             self._add("commits")
         return True
 
-    def _sweep_list(self, kept: Kept, planned: _Planned, name: tuple[int, bytes]) -> bool:
+    def _plan_list(self, kept: Kept, planned: _Planned, name: tuple[int, bytes]) -> bool:
         if kept.keeps(name[0]):
             return False
         if name not in planned.rest:
@@ -134,7 +134,7 @@ class Sweep:
             self._add("lists")
         return True
 
-    def _sweep_fork(self, kept: Kept, planned: _Planned, key: str) -> bool:
+    def _plan_fork(self, kept: Kept, planned: _Planned, key: str) -> bool:
         try:
             fork = Vid.parse(key.rpartition("/")[2])
         except InvalidKey:
@@ -146,7 +146,7 @@ class Sweep:
             self._add("forks")
         return True
 
-    def _sweep_segment(self, kept: Kept, sid: Sid, named: dict[Sid, int]) -> bool:
+    def _plan_segment(self, kept: Kept, sid: Sid, named: dict[Sid, int]) -> bool:
         if sid in named:
             self._of(kept).segments.append((sid, named[sid]))
             self._report.planned_bytes += named[sid]

@@ -1,4 +1,4 @@
-"""Local GC: it drops the copies of commits that the local catalog no longer needs.
+"""Drop the copies of commits in the local catalog that no handle needs. It deletes no record and no object.
 
 A handle needs the commits from which its newest state is built. Within its volume, these begin at the newest checkpoint
 at or below its LSN. If the volume has no such checkpoint, the handle needs all commits of the volume. It then also
