@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from offload.commands.directory import Directory
 from offload.commands.parameters import About
 from offload.commands.results import MERGED
-from offload.commands.units import parse_duration_ms
-from offload.errors import BadParameter, VolumesBlocked
+from offload.commands.units import parse_span_ms
+from offload.errors import VolumesBlocked
 from offload.moment import Moment
 
 if TYPE_CHECKING:
@@ -125,10 +125,7 @@ def gc(
 def _seconds(option: str, text: str | None) -> int | None:
     if text is None or text == "0":
         return None if text is None else 0
-    ms = parse_duration_ms(text)
-    if ms is None:
-        raise BadParameter(f"{option} takes a duration such as 12h or 7d, or 0")
-    return ms // 1000
+    return parse_span_ms(option, text, ", or 0") // 1000
 
 
 def _kept(volume: KeptVolume) -> KeptStates:

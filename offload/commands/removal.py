@@ -9,7 +9,7 @@ from typing import Annotated
 from offload.commands.directory import Directory
 from offload.commands.parameters import About, TopicName
 from offload.commands.results import HIDDEN
-from offload.commands.units import parse_duration_ms
+from offload.commands.units import parse_span_ms
 from offload.errors import BadParameter
 
 __all__ = [
@@ -96,7 +96,7 @@ def evict(
 
     if (before is None) == (older is None):
         raise BadParameter("give a bound: --before SEQ or --older-than AGE")
-    age_ms = 0 if older is None else _age_ms(older)
+    age_ms = 0 if older is None else parse_span_ms("--older-than", older)
     archive = place.maybe_archive
     handle = place.log.get_topic(topic if archive is None else archive.open_for_append(topic).name)
     if before is None and archive is not None:
@@ -107,13 +107,6 @@ def evict(
     else:
         done = archive.evict(topic, bound)
     return RecordsEvicted(topic, done.records, handle.earliest_seq, done.lsn, done.waits_for)
-
-
-def _age_ms(text: str) -> int:
-    age_ms = parse_duration_ms(text)
-    if age_ms is None:
-        raise BadParameter("--older-than takes a duration such as 12h or 90d")
-    return age_ms
 
 
 def truncate(

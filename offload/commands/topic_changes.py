@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from offload.commands.units import parse_bytes, parse_count, parse_duration_ms
-from offload.errors import BadParameter
+from offload.commands.units import parse_bytes, parse_count, parse_duration_ms, parse_span_ms
 
 __all__ = ["attribute_changes", "config_changes"]
 
@@ -44,7 +43,8 @@ def _trigger(key: str, text: str) -> str | None:
         return None
     if text == NEVER:
         return text
-    value = parse_bytes(text) if key.endswith("_bytes") else (parse_duration_ms(text) or 0) // 1000
+    option = f"--{key.removesuffix('_s').replace('_', '-')}"
+    value = parse_bytes(text) if key.endswith("_bytes") else parse_span_ms(option, text, ", never or default") // 1000
     trigger_overrides({key: str(value)})
     return str(value)
 
@@ -53,7 +53,4 @@ def _window(text: str) -> str | None:
     """Return the window in seconds, as an attribute of the topic."""
     if text in {"default", "0"}:
         return None if text == "default" else text
-    ms = parse_duration_ms(text)
-    if ms is None:
-        raise BadParameter("--window takes a duration such as 12h or 30d, 0, or default")
-    return str(ms // 1000)
+    return str(parse_span_ms("--window", text, ", 0, or default") // 1000)

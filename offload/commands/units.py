@@ -6,7 +6,7 @@ import re
 
 from offload.errors import BadParameter
 
-__all__ = ["parse_bytes", "parse_count", "parse_duration_ms"]
+__all__ = ["parse_bytes", "parse_count", "parse_duration_ms", "parse_span_ms"]
 
 _DURATIONS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
@@ -17,6 +17,14 @@ _NUMBER = re.compile(r"([1-9][0-9]{0,17}) ?([A-Za-z]*)", re.ASCII)
 def parse_duration_ms(text: str) -> int | None:
     """Return a duration in milliseconds, or None for `none`."""
     return _parse(text, _DURATIONS_MS, "a duration such as 90s, 15m, 12h or 7d")
+
+
+def parse_span_ms(option: str, text: str, others: str = "") -> int:
+    """Return a duration in milliseconds for an option that does not take `none`. `others` are its other forms."""
+    span_ms = parse_duration_ms(text)
+    if span_ms is None:
+        raise BadParameter(f"{option} takes a duration such as 12h or 7d{others}")
+    return span_ms
 
 
 def parse_bytes(text: str) -> int | None:

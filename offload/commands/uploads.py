@@ -8,7 +8,7 @@ from typing import Annotated
 
 from offload.commands.directory import Directory
 from offload.commands.parameters import About
-from offload.commands.units import parse_duration_ms
+from offload.commands.units import parse_span_ms
 
 __all__ = ["UploadListed", "uploads"]
 
@@ -30,7 +30,7 @@ def uploads(
 
     Another data directory may be uploading under the same prefix right now, so only old uploads count.
     """
-    age_ms = parse_duration_ms(older_than) or 0
+    age_ms = parse_span_ms("--older-than", older_than)
     upkeep = place.archive.upkeep
     for upload in upkeep.orphan_uploads(age_ms):
         if abort:

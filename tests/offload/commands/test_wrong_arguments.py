@@ -32,6 +32,7 @@ _WRONG: list[tuple[str, dict[str, Any]]] = [
     ("gc", {"grace": "long"}),
     ("reset", {"topic": "t", "as_branch": "b", "discard": True}),
     ("uploads", {"older_than": "long"}),
+    ("uploads", {"older_than": "none"}),
     ("topic/create", {"topic": "t@b"}),
     ("topic/create", {"topic": "t", "codec": "lz4"}),
     ("topic/set", {"topic": "t"}),
@@ -40,6 +41,8 @@ _WRONG: list[tuple[str, dict[str, Any]]] = [
     ("topic/set", {"topic": "t", "cap_bytes": "much"}),
     ("topic/set", {"topic": "t", "window": "none"}),
     ("topic/set", {"topic": "t", "offload_after": "soon"}),
+    ("topic/set", {"topic": "t", "offload_after": "none"}),
+    ("topic/set", {"topic": "t", "tail_interval": "none"}),
     ("topic/delete", {"topic": "t"}),
     ("topic/delete", {"topic": "t", "yes": True, "discard": True}),
 ]
