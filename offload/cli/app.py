@@ -19,7 +19,7 @@ from typer.main import get_command
 
 from offload.cli.parser import typer_command
 from offload.cli.session import Serve, Session
-from offload.cli.table import GROUPS, entries
+from offload.cli.table import GROUPS, listed_commands
 
 __all__ = ["app", "run"]
 
@@ -71,9 +71,9 @@ def options(
 
 def _add_commands() -> None:
     groups = {name: typer.Typer(help=text, no_args_is_help=True) for name, text in GROUPS.items()}
-    for entry in entries():
-        group, _, name = entry.path.rpartition("/")
-        groups.get(group, app).command(name)(typer_command(entry))
+    for command in listed_commands():
+        group, _, name = command.path.rpartition("/")
+        groups.get(group, app).command(name)(typer_command(command))
     for name, group_app in groups.items():
         app.add_typer(group_app, name=name)
 

@@ -13,7 +13,7 @@ from offload.cli.output import counted, note
 from offload.cli.progress import progress
 from offload.cli.session import Session
 from offload.commands import append as use
-from offload.commands.append import Appended, Format, Target
+from offload.commands.append import Appended, Format, RecordSink
 from offload.commands.lines import Batch
 from offload.commands.parameters import About, TopicName
 
@@ -40,7 +40,7 @@ def append(
     No byte changes: `seglog append t FILE` and `seglog read t` give FILE again, whatever its line ends.
     Example: seglog append access /var/log/nginx/access.log --tag web1
     """
-    with _stream(file) as (stream, size), _target(session, topic, durability) as target:
+    with _stream(file) as (stream, size), _sink(session, topic, durability) as sink:
         found = use.batches(
             stream,
             input_format,
@@ -50,16 +50,16 @@ def append(
             is_file=size is not None,
         )
         with progress(f"append {topic}", size) as advance:
-            done = _append(target, topic, _advancing(found, advance), durability)
+            done = _append(sink, topic, _advancing(found, advance), durability)
     seqs = f", seq {done.first_seq} to {done.last_seq}" if done.appended else ""
     session.output.show(done, f"appended {counted(done.appended)} to {topic}{seqs}")
 
 
-def _append(target: Target, topic: str, found: Iterator[Batch], durability: str | None) -> Appended:
+def _append(sink: RecordSink, topic: str, found: Iterator[Batch], durability: str | None) -> Appended:
     """Append the batches, and return the total. On an error, print how far the appends came."""
     done: Appended | None = None
     try:
-        for done in use.append(target, topic, found, durability):  # noqa: B007 - the last one counts
+        for done in use.append(sink, topic, found, durability):  # noqa: B007 - the last one counts
             pass
     except Exception:
         if done is not None and done.last_seq:
@@ -87,11 +87,11 @@ def _stream(file: Path | None) -> Iterator[tuple[BinaryIO, int | None]]:
 
 
 @contextmanager
-def _target(session: Session, topic: str, durability: str | None) -> Iterator[Target]:
+def _sink(session: Session, topic: str, durability: str | None) -> Iterator[RecordSink]:
     """Yield the topic that takes the records. While a daemon holds the directory, the daemon appends them."""
     daemon = session.daemon()
     if daemon is not None:
         yield daemon.topic(topic)
         return
     with directory_of(session) as place:
-        yield use.open_target(place, topic, durability)
+        yield use.open_sink(place, topic, durability)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from offload.cli.output import counted, format_bytes
-from offload.commands.gc import Deleted, Finding, GcOutcome, KeptStates, Planned, WaitingPlan, YoungSegments
+from offload.commands.gc import (
+    DeletedObjects,
+    GcFinding,
+    GcOutcome,
+    KeptStates,
+    PlannedObjects,
+    WaitingPlan,
+    YoungSegments,
+)
 
 __all__ = ["outcome_text"]
 
@@ -22,15 +30,15 @@ def outcome_text(found: KeptStates | GcOutcome) -> str:
     match found:
         case KeptStates():
             return _kept(found)
-        case Deleted(counts, size):
+        case DeletedObjects(counts, size):
             return f"deleted  {_counts(counts)}, {format_bytes(size)} of segments"
-        case Planned(counts, size, is_dry):
+        case PlannedObjects(counts, size, is_dry):
             return f"{'garbage ' if is_dry else 'planned '} {_counts(counts)}, {format_bytes(size)} of segments"
         case WaitingPlan(objects, due):
             return f"waiting  {counted(objects, 'object')} until {due}"
         case YoungSegments(count):
             return f"waiting  {counted(count, 'segment')} that may still be published"
-        case Finding(facts):
+        case GcFinding(facts):
             return _FINDINGS[next(iter(facts))].format(**facts)
 
 

@@ -10,7 +10,7 @@ from offload.cli.session import Session
 from offload.commands.parameters import About
 
 if TYPE_CHECKING:
-    from offload.commands.inspect import Entry
+    from offload.commands.inspect import ShownEntry
 
 __all__ = ["inspect"]
 
@@ -51,7 +51,7 @@ def inspect(
     session.output.show(found, "\n".join(_lines(found.contents)))
 
 
-def _entry_line(entry: Entry) -> str:
+def _entry_line(entry: ShownEntry) -> str:
     shown = entry.data_base64[:_SHOWN_BYTES].hex() + ("…" if entry.length > _SHOWN_BYTES else "")
     ledger = "" if entry.ledger is None else f"{entry.ledger}:"
     return f"{ledger}{entry.entry} {entry.length} {shown}".rstrip()

@@ -8,26 +8,26 @@ from typing import Annotated, Any
 
 import typer
 
-from offload.cli.table import Entry
+from offload.cli.table import ListedCommand
 from offload.commands.parameters import Parameter
 from offload.errors import BadParameter
 
 __all__ = ["typer_command"]
 
 
-def typer_command(entry: Entry) -> Callable[..., None]:
+def typer_command(listed: ListedCommand) -> Callable[..., None]:
     """Return a function for typer. It has the parameters and the docstring of the command, and runs it."""
 
     def command(context: typer.Context, **values: Any) -> None:
         try:
-            entry.run(context.find_root().obj, values)
+            listed.run(context.find_root().obj, values)
         except BadParameter as error:
             raise typer.BadParameter(str(error)) from error
 
     context, *_ = inspect.signature(command, eval_str=True).parameters.values()
-    parameters = map(_typer_parameter, entry.parameters.values())
+    parameters = map(_typer_parameter, listed.parameters.values())
     command.__signature__ = inspect.Signature([context, *parameters])  # type: ignore[attr-defined]
-    command.__doc__ = entry.described.__doc__
+    command.__doc__ = listed.described.__doc__
     return command
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from offload.cli.output import Output, counted
-from offload.commands.sync import Place, Pushed, SyncedTopic, TakenOver, TopicReset
+from offload.commands.sync import Pushed, SyncedTopic, SyncPosition, TakenOver, TopicReset
 
-__all__ = ["place_text", "print_synced", "pushed_text", "reset_text", "taken_over_text"]
+__all__ = ["position_text", "print_synced", "pushed_text", "reset_text", "taken_over_text"]
 
 
 def pushed_text(pushed: Pushed) -> str:
@@ -17,8 +17,8 @@ def pushed_text(pushed: Pushed) -> str:
     return f"{pushed.place.topic}: pushed {told}, now at {pushed.place.state}"
 
 
-def place_text(place: Place) -> str:
-    return f"{place.topic}: {place.state}"
+def position_text(position: SyncPosition) -> str:
+    return f"{position.topic}: {position.state}"
 
 
 def print_synced(output: Output, results: Iterator[SyncedTopic], _: Mapping[str, Any]) -> None:

@@ -34,7 +34,7 @@ from offload.cli.session import Session
 from offload.commands.parameters import Parameter, parameters_of
 from offload.commands.registry import COMMANDS
 
-__all__ = ["GROUPS", "Entry", "entries"]
+__all__ = ["GROUPS", "ListedCommand", "listed_commands"]
 
 GROUPS: Mapping[str, str] = {
     "branch": "Branches of a topic.",
@@ -44,7 +44,7 @@ GROUPS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListedCommand:
     """A command. `path` is such as `branch/create`. The signature and docstring of `described` are its help."""
 
     path: str
@@ -68,8 +68,8 @@ _FUNCTIONS: Mapping[str, Callable[..., None]] = {
     "compact": offload.print_rewritten,
     "gc": lines(gc.outcome_text),
     "push": lines(sync.pushed_text),
-    "pull": lines(sync.place_text),
-    "fetch": lines(sync.place_text),
+    "pull": lines(sync.position_text),
+    "fetch": lines(sync.position_text),
     "sync": sync.print_synced,
     "reset": lines(sync.reset_text),
     "takeover": lines(sync.taken_over_text),
@@ -104,13 +104,13 @@ _FUNCTIONS: Mapping[str, Callable[..., None]] = {
 }
 
 
-def entries() -> Iterator[Entry]:
+def listed_commands() -> Iterator[ListedCommand]:
     """Yield the commands in the order of the help."""
     for path, function in _FUNCTIONS.items():
         if path in COMMANDS:
-            yield Entry(path, COMMANDS[path].function, _in_registry(path, function))
+            yield ListedCommand(path, COMMANDS[path].function, _in_registry(path, function))
         else:
-            yield Entry(path, function, _alone(function))
+            yield ListedCommand(path, function, _alone(function))
 
 
 def _in_registry(path: str, printer: Printer) -> Callable[[Session, Mapping[str, Any]], None]:

@@ -12,7 +12,7 @@ from offload.commands.lines import Batch, json_batches, line_batches, longest_li
 from offload.errors import BadParameter
 from seglog import RecordTooLarge, Topic
 
-__all__ = ["Appended", "Format", "Target", "append", "batches", "open_target"]
+__all__ = ["Appended", "Format", "RecordSink", "append", "batches", "open_sink"]
 
 
 class Format(enum.StrEnum):
@@ -30,7 +30,7 @@ class Appended:
     last_seq: int | None
 
 
-class Target(Protocol):
+class RecordSink(Protocol):
     """The port to a topic that takes records: a topic of an open log, or of the daemon."""
 
     def append(
@@ -46,14 +46,14 @@ class Target(Protocol):
         ...
 
 
-def open_target(place: Directory, topic: str, durability: str | None) -> Topic:
+def open_sink(place: Directory, topic: str, durability: str | None) -> Topic:
     """Return a topic for appends by a process that then ends. Raises `BadParameter` for an ephemeral append."""
     log, archive = place.log, place.maybe_archive
-    target = log.topic(topic) if archive is None or log.has_topic(topic) else archive.open_for_append(topic)
-    if (durability or target.config.durability) == "ephemeral":
+    sink = log.topic(topic) if archive is None or log.has_topic(topic) else archive.open_for_append(topic)
+    if (durability or sink.config.durability) == "ephemeral":
         reason = "ephemeral records end with the process that appends them, and this one ends at once"
         raise BadParameter(f"{reason}; nothing was appended. Say --durability memory, disk or fsync")
-    return target
+    return sink
 
 
 def batches(
@@ -75,12 +75,12 @@ def batches(
     yield from line_batches(stream, tag, node, max_record_bytes)
 
 
-def append(target: Target, topic: str, found: Iterable[Batch], durability: str | None) -> Iterator[Appended]:
+def append(sink: RecordSink, topic: str, found: Iterable[Batch], durability: str | None) -> Iterator[Appended]:
     """Append the batches. Yield the total so far, first before the first batch and then after each batch."""
     first = last = count = 0
     yield Appended(topic, 0, None, None)
     for batch in found:
-        seqs = target.append(
+        seqs = sink.append(
             batch.values, tag=batch.tag, node=batch.node, unterminated=batch.unterminated, durability=durability
         )
         first, last, count = first or seqs.start, seqs.stop - 1, count + len(seqs)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from offload.commands.parameters import About, TopicName, without_main
+from offload.commands.parameters import About, PlainTopicName, TopicName, without_main
 from offload.commands.results import HIDDEN, MERGED
 from offload.moment import Moment
 
@@ -21,8 +21,8 @@ __all__ = [
     "BranchDeleted",
     "BranchListed",
     "BranchMade",
+    "BranchParent",
     "BranchSide",
-    "Fork",
     "create",
     "delete",
     "diff",
@@ -32,7 +32,6 @@ __all__ = [
     "undelete",
 ]
 
-Topic = Annotated[str, About("The topic.")]
 Name = Annotated[str, About("The branch.")]
 
 
@@ -63,7 +62,7 @@ class BranchDeleted:
 
 
 @dataclass(frozen=True, slots=True)
-class Fork:
+class BranchParent:
     """The point of the parent where a branch starts. `seq` is None if the branch has the whole commit."""
 
     volume: str
@@ -82,7 +81,7 @@ class BranchListed:
     branch: str
     volume: str
     created_at: Moment
-    parent: Fork | None
+    parent: BranchParent | None
     ahead: int
     behind: int
     deleted_at: Moment | None
@@ -132,7 +131,7 @@ def restore(
 
 def list_branches(
     archive: Archive,
-    topic: Topic,
+    topic: PlainTopicName,
     deleted: Annotated[bool, About("Also list deleted branches that can come back.")] = False,
     as_tree: Annotated[bool, About("Show a tree: each branch below its parent.", "--tree")] = False,
 ) -> Iterator[BranchListed]:
@@ -147,7 +146,7 @@ def list_branches(
             branch=branch.branch,
             volume=str(branch.vid),
             created_at=Moment(branch.created_at_ms),
-            parent=Fork(str(parent.vid), parent.lsn, parent.seq) if parent else None,
+            parent=BranchParent(str(parent.vid), parent.lsn, parent.seq) if parent else None,
             ahead=distance.ahead,
             behind=distance.behind,
             deleted_at=Moment(branch.deleted_at_ms) if branch.deleted_at_ms is not None else None,
@@ -156,18 +155,20 @@ def list_branches(
         )
 
 
-def delete(archive: Archive, topic: Topic, name: Name) -> BranchDeleted:
+def delete(archive: Archive, topic: PlainTopicName, name: Name) -> BranchDeleted:
     """Delete a branch. `undelete` brings it back until GC deletes the objects that only this branch had."""
     gone = archive.branches.delete_branch(topic, name)
     return BranchDeleted(f"{topic}@{name}", str(gone.vid), Moment(gone.deleted_at_ms or 0))
 
 
-def undelete(archive: Archive, topic: Topic, name: Name) -> BranchAt:
+def undelete(archive: Archive, topic: PlainTopicName, name: Name) -> BranchAt:
     """Bring a deleted branch back."""
     return BranchAt(f"{topic}@{name}", str(archive.branches.undelete_branch(topic, name).vid))
 
 
-def rename(archive: Archive, topic: Topic, name: Name, new: Annotated[str, About("Its new name.")]) -> BranchAt:
+def rename(
+    archive: Archive, topic: PlainTopicName, name: Name, new: Annotated[str, About("Its new name.")]
+) -> BranchAt:
     """Give a branch another name."""
     return BranchAt(f"{topic}@{new}", str(archive.branches.rename_branch(topic, name, new).vid))
 

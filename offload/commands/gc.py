@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from catalog.gc.report import GcReport, KeptVolume
 
 __all__ = [
-    "Deleted",
-    "Finding",
+    "DeletedObjects",
+    "GcFinding",
     "KeptPoint",
     "KeptStates",
-    "Planned",
+    "PlannedObjects",
     "WaitingPlan",
     "YoungSegments",
     "gc",
@@ -50,7 +50,7 @@ class KeptStates:
 
 
 @dataclass(frozen=True, slots=True)
-class Deleted:
+class DeletedObjects:
     """The number of deleted objects of each kind."""
 
     deleted: Mapping[str, int]
@@ -58,7 +58,7 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedObjects:
     """The number of objects of each kind that a later run deletes. After a dry run there is no plan of them."""
 
     planned: Mapping[str, int]
@@ -82,7 +82,7 @@ class YoungSegments:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class GcFinding:
     """A fact that the operator may have to act on. Its keys say which.
 
     clock_checked     false: the store tells no time, so this machine's clock decides alone
@@ -95,7 +95,7 @@ class Finding:
     facts: Mapping[str, Any] = field(metadata=MERGED)
 
 
-GcOutcome = Deleted | Planned | WaitingPlan | YoungSegments | Finding
+GcOutcome = DeletedObjects | PlannedObjects | WaitingPlan | YoungSegments | GcFinding
 
 
 def gc(
@@ -141,19 +141,19 @@ def _kept(volume: KeptVolume) -> KeptStates:
 
 
 def _outcomes(report: GcReport, *, dry_run: bool) -> Iterator[GcOutcome]:
-    yield Deleted(dict(report.deleted), report.deleted_bytes)
-    yield Planned(dict(report.planned), report.planned_bytes, dry_run)
+    yield DeletedObjects(dict(report.deleted), report.deleted_bytes)
+    yield PlannedObjects(dict(report.planned), report.planned_bytes, dry_run)
     for plan in report.waiting:
         yield WaitingPlan(plan.objects, Moment(plan.due_ms))
     if report.young_segments:
         yield YoungSegments(report.young_segments)
     if not report.is_clock_checked:
-        yield Finding({"clock_checked": False})
+        yield GcFinding({"clock_checked": False})
     for name, found in (
         ("unknown", report.unknown_keys),
         ("refused", report.refused),
         ("damaged_plan", report.damaged_plans),
     ):
-        yield from (Finding({name: each}) for each in found)
+        yield from (GcFinding({name: each}) for each in found)
     for vid, reason in report.blocked.items():
-        yield Finding({"blocked": str(vid), "reason": reason})
+        yield GcFinding({"blocked": str(vid), "reason": reason})

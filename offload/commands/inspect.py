@@ -17,7 +17,7 @@ from offload.read.inspection import inspect_bytes
 from offload.read.ledger import OffloadedLedgers, open_ledgers
 from offload.wiring import open_store
 
-__all__ = ["Entry", "Inspected", "entries", "inspect"]
+__all__ = ["Inspected", "ShownEntry", "entries", "inspect"]
 
 _INDEX_ENDINGS = ("-index", ".index")  # Pulsar's, and ours
 
@@ -30,7 +30,7 @@ class Inspected:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ShownEntry:
     """An entry of a data object. `ledger` is None if the object names no ledger."""
 
     ledger: int | None
@@ -44,12 +44,12 @@ def inspect(target: str) -> Inspected:
     return Inspected(inspect_bytes(_read(target), target))
 
 
-def entries(target: str, index: str | None, first: int, last: int | None) -> Iterator[Entry]:
+def entries(target: str, index: str | None, first: int, last: int | None) -> Iterator[ShownEntry]:
     """Yield the entries of a data object. `index` names an index object elsewhere. Raises `NoSuchObject`."""
     store, key = _place(target)
     with closing(store):
         for entry in _open(store, key, index).entries(first, last):
-            yield Entry(entry.ledger_id, entry.entry_id, len(entry.data), entry.data)
+            yield ShownEntry(entry.ledger_id, entry.entry_id, len(entry.data), entry.data)
 
 
 def _read(target: str) -> bytes:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from offload.errors import InvalidOption
 from seglog.arguments import WHOLE_MAX
 
-__all__ = ["About", "Parameter", "TopicName", "parameters_of", "with_branch", "without_main"]
+__all__ = ["About", "Parameter", "PlainTopicName", "TopicName", "parameters_of", "with_branch", "without_main"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ def without_main(name: str | None) -> str | None:
 
 
 TopicName = Annotated[str, About("TOPIC or TOPIC@BRANCH.", clean=without_main, metavar="TOPIC")]
+PlainTopicName = Annotated[str, About("The topic.")]
 
 
 def with_branch(topic: str, branch: str | None) -> str:

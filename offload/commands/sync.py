@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from offload.replication.sync import Synced
 
 __all__ = [
-    "Place",
     "Pushed",
+    "SyncPosition",
     "SyncedTopic",
     "TakenOver",
     "TopicReset",
@@ -35,7 +35,7 @@ _LOOK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SyncPosition:
     """The position of a topic here and in the remote. `state` is the whole of it in one word."""
 
     topic: str
@@ -48,7 +48,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    place: Place = field(metadata=MERGED)
+    place: SyncPosition = field(metadata=MERGED)
     lsns: tuple[int, ...]
 
 
@@ -56,7 +56,7 @@ class Pushed:
 class SyncedTopic:
     """The result of one look. `role` is replica or writer. `commits` counts the fetched commits."""
 
-    place: Place = field(metadata=MERGED)
+    place: SyncPosition = field(metadata=MERGED)
     role: str
     commits: int
     lsns: tuple[int, ...]
@@ -87,23 +87,23 @@ class TakenOver:
 def push(archive: Archive, topic: TopicName) -> Pushed:
     """Send the sealed segments of a topic to its volume, and the deletes after them. The same as `offload`."""
     result = archive.offload(topic)
-    return Pushed(_place(topic, archive.replication.sync_state(topic)), tuple(each.lsn for each in result.published))
+    return Pushed(_position(topic, archive.replication.sync_state(topic)), tuple(each.lsn for each in result.published))
 
 
-def pull(archive: Archive, topic: TopicName) -> Place:
+def pull(archive: Archive, topic: TopicName) -> SyncPosition:
     """Fetch new commits of other writers, and keep them here. Readers see no change until `sync`.
 
     If a topic or branch is only in the remote, this directory follows it from now on.
     """
-    return _place(topic, archive.replication.pull(topic))
+    return _position(topic, archive.replication.pull(topic))
 
 
-def fetch(archive: Archive, topic: TopicName) -> Place:
+def fetch(archive: Archive, topic: TopicName) -> SyncPosition:
     """Fetch new commits as `pull` does, and every commit that a read of the newest state needs.
 
     `log` and `status` then need no remote.
     """
-    return _place(topic, archive.replication.fetch(topic))
+    return _position(topic, archive.replication.fetch(topic))
 
 
 def sync(
@@ -165,13 +165,13 @@ def takeover(archive: Archive, topic: TopicName) -> TakenOver:
     return TakenOver(topic, status.lsn, status.writer_epoch, status.head_seq + 1)
 
 
-def _place(topic: str, state: SyncState) -> Place:
-    return Place(topic, str(state), state.seq, state.local_ahead, state.lsn, state.remote_ahead)
+def _position(topic: str, state: SyncState) -> SyncPosition:
+    return SyncPosition(topic, str(state), state.seq, state.local_ahead, state.lsn, state.remote_ahead)
 
 
 def _synced(archive: Archive, synced: Synced) -> SyncedTopic:
     return SyncedTopic(
-        place=_place(synced.name, archive.replication.sync_state(synced.name)),
+        place=_position(synced.name, archive.replication.sync_state(synced.name)),
         role="replica" if synced.is_replica else "writer",
         commits=synced.commits,
         lsns=tuple(published.lsn for published in synced.published),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from offload.commands.parameters import About, TopicName
+from offload.commands.parameters import About, PlainTopicName, TopicName
 from offload.moment import Moment
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from offload.archive import Archive
 
 __all__ = ["TagListed", "create", "delete", "list_tags"]
-
-Topic = Annotated[str, About("The topic.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +41,12 @@ def create(
     return _listed(topic.partition("@")[0], name, archive.tags.tag(topic, name, to=at, message=message))
 
 
-def list_tags(archive: Archive, topic: Topic) -> Iterator[TagListed]:
+def list_tags(archive: Archive, topic: PlainTopicName) -> Iterator[TagListed]:
     """List the tags of a topic and its branches."""
     return (_listed(topic, each.name, each.tag) for each in archive.tags.list(topic))
 
 
-def delete(archive: Archive, topic: Topic, name: Annotated[str, About("The tag.")]) -> TagListed:
+def delete(archive: Archive, topic: PlainTopicName, name: Annotated[str, About("The tag.")]) -> TagListed:
     """Delete a tag. GC deletes its state if nothing else holds it; before that, `seglog undo` brings the tag back."""
     return _listed(topic, name, archive.tags.delete_tag(topic, name))
 

@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-import seglog
 from offload.commands.directory import Directory
-from offload.commands.parameters import About
+from offload.commands.parameters import About, PlainTopicName
 from offload.commands.results import HIDDEN, MERGED
 from offload.commands.topic_changes import attribute_changes, config_changes
 from offload.errors import BadParameter
-from seglog import Log, TopicConfig
+from seglog import Log, Topic, TopicConfig
 
 __all__ = [
     "TopicConfigured",
@@ -29,8 +28,6 @@ __all__ = [
     "set_config",
     "show",
 ]
-
-Topic = Annotated[str, About("The topic.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +96,7 @@ class TopicListed:
 
 def create(
     place: Directory,
-    topic: Topic,
+    topic: PlainTopicName,
     codec: Annotated[str | None, About("How it is offloaded: zstd (small) or none (Apache Pulsar's format).")] = None,
     durability: Annotated[str, About("When an append is acked: fsync, disk, memory or ephemeral (never written).")] = (
         "fsync"
@@ -120,7 +117,7 @@ def create(
 
 def set_config(
     place: Directory,
-    topic: Topic,
+    topic: PlainTopicName,
     ttl: Annotated[str | None, About("Show nothing older, such as 12h or 7d, and evict it; none: never.")] = None,
     cap_records: Annotated[str | None, About("Keep about so many records on this disk; none: all.")] = None,
     cap_bytes: Annotated[str | None, About("Keep about so many bytes, such as 10GB; none: all.")] = None,
@@ -156,13 +153,13 @@ def set_config(
     return TopicConfigured(topic, handle.config.to_json())
 
 
-def show(log: Log, topic: Topic) -> TopicDescribed:
+def show(log: Log, topic: PlainTopicName) -> TopicDescribed:
     """Show a topic's configuration, and where it begins and ends."""
     handle = log.get_topic(topic)
     return TopicDescribed(topic, places_of(handle), handle.config.to_json())
 
 
-def places_of(topic: seglog.Topic) -> TopicPlaces:
+def places_of(topic: Topic) -> TopicPlaces:
     return TopicPlaces(
         earliest_seq=topic.earliest_seq,
         head_seq=topic.head_seq,
@@ -176,7 +173,7 @@ def places_of(topic: seglog.Topic) -> TopicPlaces:
 
 def delete(
     place: Directory,
-    topic: Topic,
+    topic: PlainTopicName,
     yes: Annotated[bool, About("Do it.")] = False,
     detach: Annotated[bool, About("If it has a history in the remote: delete it in this directory only.")] = False,
     discard: Annotated[bool, About("With --detach: drop the records that are not offloaded, for good.")] = False,
