@@ -144,6 +144,7 @@ def test_cold_trouble_runs(options: Options) -> None:
 
 def test_offload_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offload, "RECORD_SIZES", (200,))
+    monkeypatch.setattr(offload, "CODECS", ("zstd",))
     check(offload.run(options), options.directory)
 
 

@@ -331,7 +331,7 @@ def test_a_pipelined_request_may_take_longer_than_headers(start: Start) -> None:
         answer = both.makefile("rb")
         while b"first" not in (line := answer.readline()):
             assert line, "it was closed"
-        time.sleep(2)
+        time.sleep(1.5)
         daemon.ask("POST", "/topics/t/records", b"second", BYTES)
         while b"second" not in (line := answer.readline()):
             assert line, "it was closed"

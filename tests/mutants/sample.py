@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 
 
-def test_of_names() -> None:
-    assert importlib.import_module("seglog.values.names").__name__ == "seglog.values.names"
+def test_of_codec() -> None:
+    assert importlib.import_module("offload.format.codec").__name__ == "offload.format.codec"
 
 
 def test_of_nothing() -> None:

@@ -353,7 +353,7 @@ def test_a_child_of_a_parent_that_appends_from_several_threads(tmp_path: Path) -
             log.close()
             return outcomes
 
-        for _ in range(40):
+        for _ in range(15):
             assert in_child(misuse) == ["OpenedByParent"] * 2
         stop.set()
         for thread in threads:
