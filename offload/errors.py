@@ -13,6 +13,7 @@
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             the present state is in the way              exit 4
     │   ├── AlreadyInitialised
+    │   ├── DataLoss             records of a range that Spark reads were evicted
     │   ├── OpenBranch           the branch is open for appends in this directory
     │   ├── DirectoryNotEmpty    the directory to recover into holds something else
     │   ├── LocalChangesLost     a reset would drop what only this directory has
@@ -47,7 +48,7 @@ The message says what happened. `hint`, if it is set, says what to do next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -60,6 +61,7 @@ __all__ = [
     "Corrupt",
     "DaemonGone",
     "DamageFound",
+    "DataLoss",
     "DirectoryNotEmpty",
     "EntryTooLarge",
     "FormatUnsupported",
@@ -198,6 +200,19 @@ class AlreadyInitialised(Conflict):
             hint="edit its seglog.toml to change settings",
         )
         self.path = path
+
+
+class DataLoss(Conflict):
+    """Records of the range that Spark reads were evicted. `lost` has each topic with its first and last lost seq."""
+
+    def __init__(self, lost: Sequence[tuple[str, int, int]]) -> None:
+        ranges = ", ".join(f"{first} to {last} of {topic}" for topic, first, last in lost)
+        kept = f", or startingSeq={lost[0][2] + 1}" if len(lost) == 1 else ""
+        super().__init__(
+            f"records {ranges} were evicted",
+            hint=f"startingSeq=earliest{kept} begins behind them, failOnDataLoss=false leaves them out",
+        )
+        self.lost = tuple(lost)
 
 
 class DirectoryNotEmpty(Conflict):

@@ -1,6 +1,7 @@
 """The columns of a decoded chunk. A scan makes them for all its records at once.
 
-    COLUMN-1  Every record is checked before any column is made: XXH3-64, place (entry id, seq, topic_id), lengths.
+    COLUMN-1  Every record is checked before any column is made: XXH3-64, place (entry id, seq, topic_id), lengths. A
+        caller may leave out the XXH3-64.
     COLUMN-2  Only the checksum is computed record by record. The heads are gathered as one array. One Arrow `take` for
         each column copies the variable parts of the wanted rows out of the chunk, in order.
     COLUMN-3  Memory: the chunk, its heads, and the columns.
@@ -74,9 +75,18 @@ class Columns:
 
 
 def decode_columns(
-    raw: bytes | memoryview, lengths: NDArray[np.uint32], chunk: ChunkRef, first_seq: int, topic_id: int, key: str
+    raw: bytes | memoryview,
+    lengths: NDArray[np.uint32],
+    chunk: ChunkRef,
+    first_seq: int,
+    topic_id: int,
+    key: str,
+    *,
+    check_records: bool = True,
 ) -> Columns:
     """Return the records of a decoded chunk with these entry lengths, in an object that begins with `first_seq`.
+
+    Without `check_records`, the XXH3 of the records is not compared. Their places and lengths are.
 
     Raises `InvalidChunk` if a record is not whole or not in its place.
     """
@@ -85,7 +95,9 @@ def decode_columns(
         raise InvalidChunk(key, chunk.offset, f"{len(lengths)} entries do not make {len(raw)} bytes")
     heads = entry_heads(raw, starts[:-1])
     bounds = _bounds(heads, starts)
-    _check(raw, heads, lengths, bounds, chunk, first_seq, topic_id, key)
+    _check_places(heads, lengths, bounds, chunk, first_seq, topic_id, key)
+    if check_records:
+        _check_sums(raw, bounds, chunk, key)
     offsets = pa.py_buffer(bounds.astype(np.int32))
     return Columns(
         key=key,
@@ -108,8 +120,7 @@ def _bounds(heads: NDArray[Any], starts: NDArray[np.int64]) -> NDArray[np.int64]
     return bounds
 
 
-def _check(
-    raw: bytes | memoryview,
+def _check_places(
     heads: NDArray[Any],
     lengths: NDArray[np.uint32],
     bounds: NDArray[np.int64],
@@ -130,6 +141,10 @@ def _check(
     ):
         if not sound.all():
             raise InvalidChunk(key, chunk.offset, f"the record of seq {seqs[np.argmin(sound)]} has {reason}")
+
+
+def _check_sums(raw: bytes | memoryview, bounds: NDArray[np.int64], chunk: ChunkRef, key: str) -> None:
+    checksum_starts = bounds[4::_PARTS]
     windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(raw, dtype=np.uint8), CHECKSUM.size)
     wanted = windows[checksum_starts].view("<u8")[:, 0]
     view = memoryview(raw)
@@ -139,4 +154,5 @@ def _check(
     ]
     sound = wanted == np.array(found, dtype=np.uint64)
     if not sound.all():
-        raise InvalidChunk(key, chunk.offset, f"the record of seq {seqs[np.argmin(sound)]} does not match its checksum")
+        seq = chunk.first_seq + int(np.argmin(sound))
+        raise InvalidChunk(key, chunk.offset, f"the record of seq {seq} does not match its checksum")

@@ -1,8 +1,8 @@
 """The messages between a Spark driver and its planner process. Protocol version 1.
 
-The driver starts the planner. Both sides write messages to the standard input of the other. A message is a length (4
-bytes, big-endian), then so many bytes of JSON in UTF-8: one object. JSON from the planner has no spaces, and its names
-ascend. A reader passes over names that it does not know.
+The driver starts `python -m offload.spark.planner`. Both sides write messages to the standard input of the other. A
+message is a length (4 bytes, big-endian), then so many bytes of JSON in UTF-8: one object. JSON from the planner has no
+spaces, and its names ascend. A reader passes over names that it does not know.
 
     from     message
     both     {"hello": {"protocol": 1, "seglog": "0.1.0"}}; the first message of each side
@@ -78,7 +78,8 @@ from typing import Any, BinaryIO
 from catalog.format.commit import Codec
 from offload.errors import InvalidMessage
 from offload.format.block import ChunkRef
-from offload.spark.task import Filter, Needs, NumberedChunk, Op, Piece, Task, Verify
+from offload.spark.options import Verify
+from offload.spark.task import Filter, Needs, NumberedChunk, Op, Piece, Task
 
 __all__ = [
     "MAX_BYTES",

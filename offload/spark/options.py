@@ -1,49 +1,179 @@
 """The options of the Spark source, as a user gives them. This module does no I/O.
 
-    option       default   meaning
-    path         -         the remote, s3://bucket/prefix or file:///path: the argument of load()
-    topic        -         the topic; TOPIC@BRANCH names a branch of it
-    branch       main      the branch
-    versionAsOf  newest    an LSN of the branch's history: the state right after that commit; or tag:NAME
-    pinSeconds   21600     how long a lease holds a version that is not the newest, so that garbage collection leaves
-                           it alone during the job; 0: no lease
+    option             default    meaning
+    path               -          the remote, s3://bucket/prefix or file:///path: the argument of load()
+    topic              -          one topic, a list (orders,events), or a glob (ord*); TOPIC@BRANCH names a branch
+    branch             main       the branch of all these topics
+    versionAsOf        newest     an LSN of the branch's history: the state right after that commit; or tag:NAME
+    timestampAsOf      -          the state at a TIME
+    startingSeq        1          the first seq; or `earliest`, the first seq that was not evicted
+    endingSeq          latest     the last seq, inclusive
+    startingTimestamp  -          records of this TIME and later
+    endingTimestamp    -          records up to this TIME, inclusive
+    tag                -          records with this tag; TEXT* means all tags that begin with TEXT
+    columns            all        the columns, in this order: seq,value
+    includeMetadata    false      adds the columns segment, block and offset
+    failOnDataLoss     true       raises `DataLoss` if records of the range were evicted; false leaves them out
+    verify             record     record checks each record, chunk only the chunks, none neither of them
+    reader             -          jvm or python: insists on that reader
+    maxPartitionBytes  128m       the most decompressed bytes of a task, if no chunk is larger
+    minPartitions      1          the least number of tasks, if there are so many chunks
+    pinSeconds         21600      how long a lease holds a past version, so that garbage collection leaves it alone
+                                  during the job; 0: no lease
+
+A TIME is ISO 8601 with its zone, such as 2026-11-22T09:30:00Z, or milliseconds since 1970, or `2 hours ago`.
+`startingSeq` and `endingSeq` also take JSON, with a seq for each topic: {"orders": 23, "events": "earliest"}.
+
+Without `startingSeq`, the range begins with seq 1. So evicted records are in it, and the read fails. With `earliest`,
+the range begins behind them. A time range that begins before the first kept record may have evicted records, too. Then
+the read fails as well.
+
+If `verify=record` is given, every data object of the range is read and checked. Without the option, a query that needs
+no data object reads none. Each record that is read is checked.
+
+Names of Kafka's source and of Delta:
+
+    name                 here
+    subscribe            the same as topic
+    startingOffsets      the same as startingSeq: earliest, or {"orders": {"0": 23}}; -2 is earliest
+    endingOffsets        exclusive, unlike endingSeq: latest, or {"orders": {"0": 50}} for up to 49; -1 is latest
+    startingTimestamp    the same
+    endingTimestamp      inclusive, as in Delta. Kafka's is exclusive
+    failOnDataLoss       the same
+    minPartitions        the same
+    versionAsOf          the same as Delta's, with LSNs for versions
+    timestampAsOf        the same as Delta's. A time without its zone is refused
+    subscribePattern     none: it is a regular expression, and topic takes globs
+    assign               none: a topic has no partitions
+    maxOffsetsPerTrigger, startingVersion, readChangeFeed and others are refused
 
 Spark gives option names in lower case, and accepts unknown ones in silence. `parse_options` refuses them.
 """
 
 from __future__ import annotations
 
+import enum
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from offload.errors import InvalidOption, UnsupportedOption
+from offload.spark.option_texts import INT64_MAX, NUMBER, OptionTexts
 
-__all__ = ["KNOWN_OPTIONS", "ReadOptions", "parse_options"]
+__all__ = ["EARLIEST", "KNOWN_OPTIONS", "Positions", "ReadOptions", "TopicPattern", "Verify", "parse_options"]
 
-KNOWN_OPTIONS = ("path", "topic", "branch", "versionAsOf", "pinSeconds")
+KNOWN_OPTIONS = (
+    "path", "topic", "branch", "versionAsOf", "timestampAsOf", "startingSeq", "endingSeq", "startingTimestamp",
+    "endingTimestamp", "tag", "columns", "includeMetadata", "failOnDataLoss", "verify", "reader", "maxPartitionBytes",
+    "minPartitions", "pinSeconds",
+)  # fmt: skip
+_ALIASES = {"subscribe": "topic", "startingOffsets": "startingSeq", "endingOffsets": "endingSeq"}
 
+EARLIEST = 0
 _MAIN = "main"
-_LSN_MAX = 2**63 - 1
-_LSN = re.compile(r"[1-9][0-9]{0,19}", re.ASCII)
 _SECONDS = re.compile(r"[0-9]{1,7}", re.ASCII)
+_READERS = ("jvm", "python")
+_IS_GLOB = re.compile(r"[*?\[]")
+_DEFAULT_TASK_BYTES = 128 * 2**20
+
+
+class Verify(enum.StrEnum):
+    """How much of the data is checked before a row leaves."""
+
+    CHUNK = "chunk"
+    RECORD = "record"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPattern:
+    """A topic, or a glob of topics, and the branch to read of each."""
+
+    text: str
+    branch: str = _MAIN
+
+    @property
+    def is_glob(self) -> bool:
+        return _IS_GLOB.search(self.text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """A seq for each topic in `by_topic`, and `default` for every other one. None: not given. 0: `EARLIEST`."""
+
+    default: int | None = None
+    by_topic: Mapping[str, int | None] = field(default_factory=dict[str, int | None])
+
+    def of(self, topic: str) -> int | None:
+        return self.by_topic.get(topic, self.default)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The parsed options. `version` is an LSN, or None with a `tag`. Without either, the newest version is meant."""
+    """The parsed options. At most one of `version`, `tag_name` and `as_of` is set; none means the newest version.
+
+    The times are texts that `moment_ms` takes. `verify` is None if the user gave none.
+    """
 
     url: str
-    topic: str
-    branch: str
-    version: int | None
+    topics: tuple[TopicPattern, ...]
+    version: int | None = None
+    tag_name: str | None = None
+    as_of: str | None = None
+    starting: Positions = Positions()
+    ending: Positions = Positions()
+    starting_time: str | None = None
+    ending_time: str | None = None
     tag: str | None = None
+    columns: tuple[str, ...] | None = None
+    include_metadata: bool = False
+    fail_on_data_loss: bool = True
+    verify: Verify | None = None
+    reader: str | None = None
+    max_task_bytes: int = _DEFAULT_TASK_BYTES
+    min_tasks: int = 1
     pin_seconds: int = 21_600
+
+    @property
+    def is_newest(self) -> bool:
+        return self.version is None and self.tag_name is None and self.as_of is None
+
+    @property
+    def is_one_topic(self) -> bool:
+        return len(self.topics) == 1 and not self.topics[0].is_glob
 
 
 def parse_options(given: Mapping[str, str]) -> ReadOptions:
     """Return the options in `given`. Raises `UnsupportedOption` and `InvalidOption`."""
-    known = {name.lower(): name for name in KNOWN_OPTIONS}
+    found = OptionTexts(_named(given))
+    url = found.required("path", 'load("s3://bucket/prefix")')
+    topics = _topics(found)
+    version, tag_name, as_of = _version(found, topics)
+    return ReadOptions(
+        url=url,
+        topics=topics,
+        version=version,
+        tag_name=tag_name,
+        as_of=as_of,
+        starting=_positions(found.seqs("startingSeq", _start) or found.offsets("startingOffsets", _start, 0)),
+        ending=_positions(found.seqs("endingSeq", _end) or found.offsets("endingOffsets", _end, -1)),
+        starting_time=found.time("startingTimestamp"),
+        ending_time=found.time("endingTimestamp"),
+        tag=found.get("tag"),
+        columns=_columns(found),
+        include_metadata=found.flag("includeMetadata", default=False),
+        fail_on_data_loss=found.flag("failOnDataLoss", default=True),
+        verify=_verify(found),
+        reader=found.choice("reader", _READERS),
+        max_task_bytes=found.size_bytes("maxPartitionBytes", _DEFAULT_TASK_BYTES),
+        min_tasks=found.number("minPartitions", 1, NUMBER, "a number from 1 on"),
+        pin_seconds=found.number("pinSeconds", 21_600, _SECONDS, "a number of seconds, 0 to 9999999"),
+    )
+
+
+def _named(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the options by their own names. An alias keeps its name, for its form may differ."""
+    known = {name.lower(): name for name in (*KNOWN_OPTIONS, *_ALIASES)}
     found: dict[str, str] = {}
     for name, value in given.items():
         if name.lower() not in known:
@@ -51,40 +181,76 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         if not isinstance(value, str):
             raise InvalidOption(known[name.lower()], f"{value!r} is not a text")
         found[known[name.lower()]] = value
-    topic, branch = _topic_and_branch(found)
-    version, tag = _version(found)
-    url = _required(found, "path", 'load("s3://bucket/prefix")')
-    return ReadOptions(url, topic, branch, version, tag, _pin_seconds(found))
+    for alias, name in _ALIASES.items():
+        if alias in found and name in found:
+            raise InvalidOption(alias, f"it means the same as {name}", hint="give one of the two")
+    return found
 
 
-def _topic_and_branch(found: Mapping[str, str]) -> tuple[str, str]:
-    topic, at, named = _required(found, "topic", 'option("topic", "orders")').partition("@")
-    branch = found.get("branch", named if at else _MAIN)
-    if at and branch != named:
-        raise InvalidOption("branch", f"topic says {named!r} and branch says {branch!r}", hint="give one of the two")
-    return topic, branch
+def _positions(found: tuple[int | None, dict[str, int | None]] | None) -> Positions:
+    return Positions() if found is None else Positions(*found)
 
 
-def _version(found: Mapping[str, str]) -> tuple[int | None, str | None]:
-    text = found.get("versionAsOf")
+def _start(name: str, found: object) -> int:
+    return EARLIEST if found == "earliest" else _seq(name, found, "earliest")
+
+
+def _end(name: str, found: object) -> int | None:
+    return None if found == "latest" else _seq(name, found, "latest", least=0 if name == "endingOffsets" else 1)
+
+
+def _seq(name: str, found: object, word: str, least: int = 1) -> int:
+    if type(found) is not int or not least <= found <= INT64_MAX:
+        raise InvalidOption(name, f"{found!r} is not a seq to begin or end with", hint=f"{word}, or a number from 1 on")
+    return found
+
+
+def _topics(found: OptionTexts) -> tuple[TopicPattern, ...]:
+    name = "topic" if found.get("subscribe") is None else "subscribe"
+    texts = [text.strip() for text in found.required(name, 'option("topic", "orders")').split(",")]
+    branch = found.get("branch")
+    patterns: dict[str, TopicPattern] = {}
+    for text in texts:
+        topic, at, named = text.partition("@")
+        if not topic:
+            raise InvalidOption(name, f"{text!r} has no topic in it")
+        if at and branch not in {None, named}:
+            raise InvalidOption(
+                "branch", f"topic says {named!r} and branch says {branch!r}", hint="give one of the two"
+            )
+        pattern = TopicPattern(topic, named if at else branch if branch is not None else _MAIN)
+        if patterns.setdefault(topic, pattern) != pattern:
+            raise InvalidOption(name, f"{topic} is named with two branches", hint="load each branch, and use union()")
+    return tuple(patterns.values())
+
+
+def _version(found: OptionTexts, topics: tuple[TopicPattern, ...]) -> tuple[int | None, str | None, str | None]:
+    text, as_of = found.get("versionAsOf"), found.time("timestampAsOf")
     if text is None:
-        return None, None
+        return None, None, as_of
+    if as_of is not None:
+        raise InvalidOption("timestampAsOf", "versionAsOf is given, too", hint="give one of the two")
     if text.startswith("tag:") and text != "tag:":
-        return None, text.removeprefix("tag:")
-    if not _LSN.fullmatch(text) or int(text) > _LSN_MAX:
+        return None, text.removeprefix("tag:"), None
+    if not NUMBER.fullmatch(text) or int(text) > INT64_MAX:
         hint = "`seglog log TOPIC` shows the LSNs, `seglog tag list TOPIC` the tags"
         raise InvalidOption("versionAsOf", f"{text!r} is not an LSN, nor tag:NAME", hint=hint)
-    return int(text), None
+    if len(topics) > 1 or topics[0].is_glob:
+        hint = "each topic counts its own LSNs: use timestampAsOf or tag:NAME, or read one topic"
+        raise InvalidOption("versionAsOf", "an LSN is a version of one topic", hint=hint)
+    return int(text), None, None
 
 
-def _pin_seconds(found: Mapping[str, str]) -> int:
-    text = found.get("pinSeconds", "21600")
-    if not _SECONDS.fullmatch(text):
-        raise InvalidOption("pinSeconds", f"{text!r} is not a number of seconds", hint="0 to 9999999")
-    return int(text)
+def _columns(found: OptionTexts) -> tuple[str, ...] | None:
+    text = found.get("columns")
+    if text is None:
+        return None
+    names = tuple(name.strip() for name in text.split(","))
+    if len(set(names)) < len(names):
+        raise InvalidOption("columns", f"{text!r} names a column twice")
+    return names
 
 
-def _required(found: Mapping[str, str], name: str, example: str) -> str:
-    if not found.get(name):
-        raise InvalidOption(name, "it is required", hint=f"for example {example}")
-    return found[name]
+def _verify(found: OptionTexts) -> Verify | None:
+    text = found.choice("verify", tuple(each.value for each in Verify))
+    return None if text is None else Verify(text)

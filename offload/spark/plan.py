@@ -1,156 +1,187 @@
-"""The plan of a Spark job: the version that it reads, pinned, and the runs of chunks that its tasks read.
+"""The plan of a query: the tasks that give its rows, and the aggregates that need no rows.
 
-SPLAN-1  A range lies in one segment. It holds whole chunks, together about 32 MiB decompressed.
-    Every visible seq is in exactly one range. A chunk may hold other seqs too, so a scan keeps to `first` and `last`.
-SPLAN-2  A range carries all that a task needs to read and check it, and nothing more. That is a few KiB.
+SPLAN-1  A plan reads the commits, and the heads of the index objects of segments that the commits leave in question.
+    It reads no data object, except one chunk of a topic with a ttl, and one for a version by time.
+SPLAN-2  Every row that the query shows is in exactly one task, and no other row is.
+    The exceptions are filters that a task still has: they stand in its pieces.
+SPLAN-3  A task carries all that a reader needs to read and check it, and nothing more.
 """
 
 from __future__ import annotations
 
-import logging
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from pyroaring import BitMap
-from pyspark.sql.datasource import InputPartition
-
-from catalog.errors import AccessDenied
-from catalog.format import keys
-from catalog.format.commit import Codec, ForkPoint, SegmentView
 from catalog.format.control import MAIN
-from catalog.history import retry_if_collected
-from catalog.refs.branch import Branches
-from catalog.refs.pin import Pins
-from catalog.refs.tag import Tags
-from catalog.timeline import Lsn, no_time_lookup, resolve
+from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
-from offload.format.block import ChunkRef
-from offload.format.metadata import SegmentIndex
 from offload.read.cold_reader import ColdReader
 from offload.services.expired import expired_before, unexpired
-from offload.spark.options import ReadOptions
+from offload.spark.columns import WITHOUT_DATA
+from offload.spark.conditions import conditions_of, meets
+from offload.spark.loss import check_loss
+from offload.spark.option_texts import moment_ms
+from offload.spark.options import ReadOptions, Verify
+from offload.spark.packing import TaskSize, packed
+from offload.spark.pin import Pin, PinnedTopic, pin_topics
+from offload.spark.selection import Selection, may_show, select
+from offload.spark.task import Filter, Needs, Op, Task
 from offload.wiring import open_store
 from seglog.files.clock import SystemClock
 
-__all__ = ["RANGE_BYTES", "ChunkRange", "pin", "plan", "ranges_of"]
+__all__ = ["Aggregate", "Plan", "Query", "Remote", "pin", "plan"]
 
-RANGE_BYTES = 32 * 1024 * 1024
-_log = logging.getLogger(__name__)
+_PARALLELISM = 32  # of a cluster that nothing is known of
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkRange(InputPartition):  # type: ignore[misc]  # pyspark's types are not followed
-    """The input of one task: adjacent chunks of one segment. Seqs are inclusive.
+class Query:
+    """A query: the columns that it needs, filters that all hold, and its limit of rows."""
 
-    The segment has `chunk_count` chunks, and `first_chunk` is the number of the range's first one among them. With
-    both, a task finds its part of the trailer, which lies at `trailer_offset` of the index object. `deleted` is a
-    Roaring bitmap of the deleted entry ids within the range, or None.
-    """
-
-    url: str
-    topic: str
-    lsn: int
-    data_key: keys.Key
-    index_key: keys.Key
-    codec: Codec
-    topic_id: int
-    segment_first_seq: int
-    first: int
-    last: int
-    chunks: tuple[ChunkRef, ...]
-    first_chunk: int
-    chunk_count: int
-    trailer_offset: int
-    trailer_length: int
-    deleted: bytes | None
+    columns: frozenset[str]
+    filters: tuple[Filter, ...] = ()
+    limit: int | None = None
+    parallelism: int | None = None
 
 
-def pin(options: ReadOptions) -> ForkPoint:
-    """Return the version that `options` mean, as it is now. A lease holds a past version, if the role may write one.
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """`count`, or `min` or `max` of the seqs."""
 
-    The newest version needs no lease: every state is kept for as long as the PITR window lasts. A tag holds its version
-    itself. Raises `NoSuchTopic`, `NoSuchBranch`, `NoSuchTag`, `OutOfWindow`.
-    """
-    with closing(open_store(options.url)) as store:
-        volumes = Volumes(store)
-        vid = Branches(volumes).resolve(options.topic, options.branch)
-        if options.tag is not None:
-            return Tags(volumes).get(options.topic, options.tag).point  # the tag holds it
-        if options.version is None:
-            return ForkPoint(vid, volumes.newest_lsn(vid))
-        wanted = Lsn(options.version)
-        point = retry_if_collected(
-            lambda: volumes.history(vid), lambda history: resolve(wanted, history, no_time_lookup)
+    op: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    tasks: tuple[Task, ...]
+    segments: int
+
+    @property
+    def rows(self) -> int:
+        """The number of rows, or the most that there can be if `is_exact` is false."""
+        return sum(task.rows for task in self.tasks)
+
+    @property
+    def is_exact(self) -> bool:
+        return all(task.is_exact for task in self.tasks)
+
+    @property
+    def raw_bytes(self) -> int:
+        return sum(task.raw_bytes for task in self.tasks)
+
+
+class Remote:
+    """A remote, as the planner reads it. It keeps the newest snapshots and the index heads in memory."""
+
+    def __init__(self, url: str) -> None:
+        self._store = open_store(url)
+        self._volumes = Volumes(self._store)
+        self._reader = ColdReader(self._store)
+
+    def close(self) -> None:
+        self._reader.close()
+        self._store.close()
+
+    def pin(self, options: ReadOptions) -> Pin:
+        """Return the versions that `options` mean now. Raises as `offload.spark.pin.pin_topics`."""
+        return pin_topics(options, self._volumes, self._reader, SystemClock().now_ms())
+
+    def plan(self, options: ReadOptions, pin: Pin, query: Query) -> Plan:
+        """Return the tasks for `query`. Raises `DataLoss`, and what reading the commits and the index heads raises."""
+        needs = _needs(options, query.columns)
+        chosen: list[Selection] = []
+        rows = 0
+        for selection in self._selections(options, pin, query.filters):
+            chosen.append(selection)
+            rows += sum(chunk.rows for chunk in selection.chunks if not chunk.filters)
+            if query.limit is not None and rows >= query.limit:
+                break
+        size = TaskSize(options.max_task_bytes, options.min_tasks, query.parallelism or _PARALLELISM)
+        tasks = packed(chosen, size, options.url, options.verify or Verify.RECORD, needs)
+        return Plan(tuple(tasks), len(chosen))
+
+    def aggregate(
+        self, options: ReadOptions, pin: Pin, filters: Sequence[Filter], wanted: Sequence[Aggregate]
+    ) -> list[int | None] | None:
+        """Return the aggregates of the rows. None if only data objects can tell them. Raises as `plan` does."""
+        if _needs(options, frozenset()) is Needs.DATA:
+            return None
+        found = list(self._selections(options, pin, filters))
+        if not all(selection.is_exact for selection in found):
+            return None
+        return [_value(aggregate, found) for aggregate in wanted]
+
+    def _selections(self, options: ReadOptions, pin: Pin, filters: Sequence[Filter]) -> Iterator[Selection]:
+        """Yield what the query reads of each segment, ascending by topic and seq."""
+        ranges = _range_filters(options, pin.made_at_ms)
+        topics = [topic for topic in pin.topics if all(meets(f, topic.topic) for f in conditions_of(filters).topics)]
+        found = [(topic, self._volumes.snapshot(topic.point.vid, topic.point.lsn, topic.point.seq)) for topic in topics]
+        if options.fail_on_data_loss:
+            check_loss(options, found, self._reader, pin.made_at_ms)
+        for topic, snapshot in found:
+            seqs = _seq_filters(options, topic.topic)
+            conditions = conditions_of([*filters, *ranges, *seqs])
+            floor = self._expiry_floor(options, topic, snapshot, pin.made_at_ms)
+            views = [view for view in unexpired(snapshot.segments, floor) if may_show(view, conditions)]
+            for view in self._reader.indexed(views):
+                selection = select(topic.topic, view, self._reader.index(view), conditions)
+                if selection is not None:
+                    yield selection
+
+    def _expiry_floor(self, options: ReadOptions, topic: PinnedTopic, snapshot: Snapshot, now_ms: int) -> int:
+        """Return the first seq that has not expired. A past state shows records that expired since."""
+        if not options.is_newest:
+            return 1
+        return expired_before(snapshot, now_ms, self._reader, is_branch=topic.branch != MAIN)
+
+
+def pin(options: ReadOptions) -> Pin:
+    """Return the versions that `options` mean now, from a remote that is opened for it."""
+    with closing(Remote(options.url)) as remote:
+        return remote.pin(options)
+
+
+def plan(options: ReadOptions, pin: Pin, query: Query) -> Plan:
+    """Return the tasks for `query`, from a remote that is opened for it."""
+    with closing(Remote(options.url)) as remote:
+        return remote.plan(options, pin, query)
+
+
+def _needs(options: ReadOptions, columns: frozenset[str]) -> Needs:
+    needs_data = options.verify is Verify.RECORD or not columns <= WITHOUT_DATA
+    return Needs.DATA if needs_data else Needs.NOTHING
+
+
+def _value(aggregate: Aggregate, found: Sequence[Selection]) -> int | None:
+    if aggregate.op == "count":
+        return sum(selection.rows for selection in found)
+    ends = [
+        selection.view.ref.first_seq + end
+        for selection in found
+        for end in (
+            selection.shown_in(selection.chunks[0].chunk).min(),
+            selection.shown_in(selection.chunks[-1].chunk).max(),
         )
-        if options.pin_seconds:
-            _hold(volumes, point, options.pin_seconds)
-        return point
+    ]
+    return (min if aggregate.op == "min" else max)(ends, default=None)
 
 
-def _hold(volumes: Volumes, point: ForkPoint, seconds: int) -> None:
-    now_ms = SystemClock().now_ms()
-    try:
-        Pins(volumes).hold(point, f"spark on {socket.gethostname()}", ttl_ms=seconds * 1000, now_ms=now_ms)
-    except AccessDenied as refusal:
-        _log.warning("lsn %d is read without a lease, for the role may not write one: %s", point.lsn, refusal)
+def _range_filters(options: ReadOptions, now_ms: int) -> list[Filter]:
+    """Return the options on time and tag as filters."""
+    found: list[Filter] = []
+    if options.starting_time is not None:
+        found.append(Filter("timestamp", Op.GE, (moment_ms(options.starting_time, now_ms) * 1000,)))
+    if options.ending_time is not None:
+        found.append(Filter("timestamp", Op.LE, (moment_ms(options.ending_time, now_ms) * 1000,)))
+    if options.tag is not None:
+        is_prefix = options.tag.endswith("*")
+        found.append(Filter("tag", Op.PREFIX if is_prefix else Op.EQ, (options.tag.removesuffix("*"),)))
+    return found
 
 
-def plan(options: ReadOptions, point: ForkPoint) -> list[ChunkRange]:
-    """Return the runs of the topic at `point`, ascending by seq. Reads the commits and the heads of index objects."""
-    with closing(open_store(options.url)) as store, closing(ColdReader(store)) as reader:
-        snapshot = Volumes(store).snapshot(point.vid, point.lsn, point.seq)
-        floor = 1
-        if options.version is None and options.tag is None:  # a past state shows records that expired since
-            is_branch = options.branch != MAIN
-            floor = expired_before(snapshot, SystemClock().now_ms(), reader, is_branch=is_branch)
-        views = unexpired(snapshot.segments, floor)
-        return [
-            chunk_range
-            for view in reader.indexed(views)
-            for chunk_range in ranges_of(view, reader.index(view), options.url, options.topic)
-        ]
-
-
-def ranges_of(view: SegmentView, index: SegmentIndex, url: str, topic: str) -> Iterator[ChunkRange]:
-    """Yield the runs of one segment, as far as `view` shows it."""
-    deleted = BitMap.deserialize(view.deleted) if view.deleted else BitMap()
-    first_chunk = next(n for n, chunk in enumerate(index.chunks) if chunk.last_seq >= view.first)
-    for chunks in _grouped(index.chunks_between(view.first, view.last)):
-        first, last = max(view.first, chunks[0].first_seq), min(view.last, chunks[-1].last_seq)
-        base = view.ref.first_seq
-        gone = deleted & BitMap(range(first - base, last + 1 - base))
-        if len(gone) <= last - first:
-            yield ChunkRange(
-                url=url,
-                topic=topic,
-                lsn=view.lsn,
-                data_key=keys.data_key(view.vid, view.ref.sid),
-                index_key=keys.index_key(view.vid, view.ref.sid),
-                codec=index.codec,
-                topic_id=index.topic_id,
-                segment_first_seq=base,
-                first=first,
-                last=last,
-                chunks=chunks,
-                first_chunk=first_chunk,
-                chunk_count=len(index.chunks),
-                trailer_offset=view.ref.index_head_length,
-                trailer_length=view.ref.index_trailer_length,
-                deleted=bytes(gone.serialize()) if gone else None,
-            )
-        first_chunk += len(chunks)
-
-
-def _grouped(chunks: Sequence[ChunkRef]) -> Iterator[tuple[ChunkRef, ...]]:
-    group: list[ChunkRef] = []
-    size_bytes = 0
-    for chunk in chunks:
-        if group and size_bytes + chunk.raw_length > RANGE_BYTES:
-            yield tuple(group)
-            group, size_bytes = [], 0
-        group.append(chunk)
-        size_bytes += chunk.raw_length
-    if group:
-        yield tuple(group)
+def _seq_filters(options: ReadOptions, topic: str) -> list[Filter]:
+    """Return the options on the seqs of one topic as filters."""
+    first, last = options.starting.of(topic), options.ending.of(topic)
+    found = [] if not first else [Filter("seq", Op.GE, (first,))]
+    return found if last is None else [*found, Filter("seq", Op.LE, (last,))]

@@ -1,12 +1,13 @@
-"""The data source that Spark knows as `seglog`.
+"""The data source that Spark knows as `seglog`, in Python.
 
-SPARK-1  load() pins the head, once. Every action on a DataFrame, and every DataFrame made of it, sees the same commits.
-    A new load() sees newer commits. Spark keeps the fields that `schema` sets. If the user gives the schema, Spark does
-    not call `schema`, and keeps the fields that `reader` sets. Spark loses the fields that `partitions` sets.
+SPARK-1  load() pins the versions, once. Every action on a DataFrame, and every DataFrame made of it, sees the same
+    commits. A new load() sees newer commits. Spark keeps the fields that `schema` sets. If the user gives the schema,
+    Spark does not call `schema`, and keeps the fields that `reader` sets. It loses the fields that `partitions` sets.
 SPARK-2  `pushFilters` is not overridden. Spark uses the plan that it narrowed for one query for the next query, too.
-    So a reader that narrows its partitions gives wrong counts.
+    So a reader that narrows its partitions gives wrong counts. The options narrow a whole load() instead.
 SPARK-3  This module imports nothing heavy and makes no client, because every worker loads it.
     Spark pickles plain values only: the source, the reader, the partitions.
+SPARK-4  Spark trusts a schema's NOT NULL without a check. So the reader refuses it for a column that may have nulls.
 """
 
 from __future__ import annotations
@@ -15,80 +16,106 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from offload.errors import InvalidOption
+from offload.spark.columns import NEVER_NULL, columns_of
 from offload.spark.options import ReadOptions, parse_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from catalog.format.commit import ForkPoint
+    from offload.spark.pin import Pin
 
-__all__ = ["SCHEMA", "SeglogDataSource", "SeglogReader"]
+__all__ = ["SeglogDataSource", "SeglogReader", "schema_of"]
 
-SCHEMA = StructType(
-    [
-        StructField("topic", StringType()),
-        StructField("seq", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("node", StringType()),
-        StructField("tag", StringType()),
-        StructField("value", BinaryType()),
-        StructField("lsn", LongType()),  # of the commit that added the record's segment
-    ]
-)
+_TYPES: dict[str, type[DataType]] = {
+    "string": StringType,
+    "bigint": LongType,
+    "int": IntegerType,
+    "timestamp": TimestampType,
+    "binary": BinaryType,
+}
+
+
+def schema_of(options: ReadOptions) -> StructType:
+    """Return the schema that a read with `options` has. Raises `InvalidOption`."""
+    return StructType([StructField(column.name, _TYPES[column.type]()) for column in columns_of(options)])
 
 
 class SeglogDataSource(DataSource):  # type: ignore[misc]  # pyspark's types are not followed
-    """The records of one topic at one version: `spark.read.format("seglog")`. For options see offload.spark.options."""
+    """The records of topics at one version: `spark.read.format("seglog")`. For options see offload.spark.options."""
 
-    _pin: ForkPoint | None = None
+    _pin: Pin | None = None
 
     @classmethod
     def name(cls) -> str:
         return "seglog"
 
     def schema(self) -> StructType:
-        self._pinned()
-        return SCHEMA
+        options = self._parsed()
+        schema = schema_of(options)
+        self._pinned(options)
+        return schema
 
     def reader(self, schema: StructType) -> SeglogReader:
-        return SeglogReader(parse_options(self.options), self._pinned(), schema)
+        options = self._parsed()
+        return SeglogReader(options, self._pinned(options), schema)
 
-    def _pinned(self) -> ForkPoint:
+    def _parsed(self) -> ReadOptions:
+        options = parse_options(self.options)
+        if options.reader == "jvm":
+            hint = "leave the option out, and the reader in Python serves"
+            raise InvalidOption("reader", "the JVM reader is not in this session", hint=hint)
+        return options
+
+    def _pinned(self, options: ReadOptions) -> Pin:
         if self._pin is None:
             from offload.spark.plan import pin  # imported late (SPARK-3)
 
-            self._pin = pin(parse_options(self.options))
+            self._pin = pin(options)
         return self._pin
 
 
 class SeglogReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types are not followed
-    def __init__(self, options: ReadOptions, pin: ForkPoint, schema: StructType) -> None:
+    def __init__(self, options: ReadOptions, pin: Pin, schema: StructType) -> None:
         """`schema` may ask for some of the columns, in any order. The reader makes only these columns."""
         self._options = options
         self._pin = pin
         self._schema = schema
-        offered = [_as_text(field) for field in SCHEMA.fields]
+        offered = [_as_text(field) for field in schema_of(options).fields]
         for field in schema.fields:
             if _as_text(field) not in offered:
                 raise InvalidOption("schema", f"there is no column {_as_text(field)}", hint=f"use {', '.join(offered)}")
+            if not field.nullable and field.name not in NEVER_NULL:
+                hint = "leave out NOT NULL"
+                raise InvalidOption("schema", f"{field.name} is NOT NULL, but records may lack it", hint=hint)
 
     def partitions(self) -> Sequence[InputPartition]:
-        from offload.spark.plan import plan  # imported late (SPARK-3)
+        from offload.spark.messages import encode_task  # imported late (SPARK-3)
+        from offload.spark.plan import Query, plan
 
-        return plan(self._options, self._pin)
+        found = plan(self._options, self._pin, Query(frozenset(self._schema.names)))
+        return [InputPartition(encode_task(task)) for task in found.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is None:  # Spark's own, in place of an empty list
+            return iter(())
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        from offload.spark.plan import ChunkRange
+        from offload.spark.messages import decode_task
         from offload.spark.scan import scan
 
-        if not isinstance(partition, ChunkRange):  # Spark's own, in place of an empty list
-            return iter(())
-        return scan(partition, to_arrow_schema(self._schema, timezone="UTC"))
+        return scan(decode_task(partition.value), to_arrow_schema(self._schema, timezone="UTC"))
 
 
 def _as_text(field: StructField) -> str:

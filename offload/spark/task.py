@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from catalog.format.commit import Codec
 from offload.format.block import ChunkRef
+from offload.spark.options import Verify
 
-__all__ = ["Filter", "Needs", "NumberedChunk", "Op", "Piece", "Task", "Verify"]
+__all__ = ["Filter", "Needs", "NumberedChunk", "Op", "Piece", "Task"]
 
 
 class Op(enum.StrEnum):
@@ -25,12 +26,6 @@ class Op(enum.StrEnum):
     PREFIX = "prefix"
     IS_NULL = "isnull"
     NOT_NULL = "notnull"
-
-
-class Verify(enum.StrEnum):
-    CHUNK = "chunk"
-    RECORD = "record"
-    NONE = "none"
 
 
 class Needs(enum.StrEnum):

@@ -18,7 +18,8 @@ from pyroaring import BitMap
 from catalog.format.commit import Codec
 from offload.format.index import decode_ledger_index
 from offload.spark.messages import PROTOCOL, encode_filter, encode_message, encode_task
-from offload.spark.task import Filter, Needs, NumberedChunk, Op, Piece, Task, Verify
+from offload.spark.options import Verify
+from offload.spark.task import Filter, Needs, NumberedChunk, Op, Piece, Task
 from tests.golden.make_offload import DIRECTORY as OBJECTS
 from tests.golden.make_offload import SAMPLES
 

@@ -141,3 +141,12 @@ def test_a_frame_with_a_wrong_checksum_of_its_own_is_found_though_the_chunks_mat
     frames = take_apart(frames_of_samples([Sample(b"v")]))
     with pytest.raises(InvalidChunk, match="seq 1 does not match"):
         columns_of(encode_frames([replace(frames, checksums=frames.checksums + np.uint64(1))], Codec.ZSTD))
+
+
+def test_without_the_records_checksums_only_their_places_and_lengths_are_checked():
+    damaged = bytearray(RAW)
+    damaged[-9] ^= 1  # the last byte of a value, before its checksum
+    with pytest.raises(InvalidChunk, match="does not match its checksum"):
+        decode(bytes(damaged))
+    found = decode_columns(bytes(damaged), LENGTHS, CHUNK, 1, TOPIC_ID, KEY, check_records=False)
+    assert len(found.seq) == CHUNK.count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyroaring import BitMap
 
@@ -39,7 +40,22 @@ class TopicArchive:
         chunk_bytes: int = 1 << 10,
     ) -> SegmentRef:
         """Commit one segment with the next records."""
-        first_seq = self.head_seq + 1
+        ref = self._put(samples, self.head_seq + 1, codec, block_size, chunk_bytes)
+        self._commit(CommitKind.OFFLOAD, ref.last_seq, segments=(ref,))
+        return ref
+
+    def add_many(self, count: int) -> None:
+        """Commit so many segments of two records in one commit."""
+        first = self.head_seq + 1
+        samples = [Sample(b"a"), Sample(b"b")]
+        refs = tuple(
+            self._put(samples, seq, Codec.NONE, 1 << 16, 1 << 10) for seq in range(first, first + 2 * count, 2)
+        )
+        self._commit(CommitKind.OFFLOAD, refs[-1].last_seq, segments=refs)
+
+    def _put(
+        self, samples: Sequence[Sample], first_seq: int, codec: Codec, block_size: int, chunk_bytes: int
+    ) -> SegmentRef:
         frames = frames_of_samples(samples, first_seq=first_seq, first_ts_ms=NOW_MS + first_seq)
         made = encode_object(frames, codec, block_size=block_size, chunk_bytes=chunk_bytes)
         summary = made.summary
@@ -60,12 +76,16 @@ class TopicArchive:
         )
         self.store.put(keys.data_key(self.vid, ref.sid), made.data, {})
         self.store.put(keys.index_key(self.vid, ref.sid), made.index.body, {})
-        self._commit(CommitKind.OFFLOAD, ref.last_seq, segments=(ref,))
         return ref
 
     def delete(self, ref: SegmentRef | None = None, entry_ids: Sequence[int] = (), before_seq: int = 0) -> None:
         bitmaps = {ref.sid: bytes(BitMap(entry_ids).serialize())} if ref else {}
         self._commit(CommitKind.DELETE, self.head_seq, deletions=Deletions(before_seq, bitmaps))
+
+    def evict(self, below: int) -> None:
+        """Commit that retention took the records below a seq."""
+        bounds = Bounds(first_seq=below, head_seq=self.head_seq, evict_floor=below)
+        self._commit(CommitKind.EVICT, bounds.head_seq, deletions=Deletions(before_seq=below), bounds=bounds)
 
     @property
     def lsn(self) -> int:
@@ -81,13 +101,14 @@ class TopicArchive:
         head_seq: int,
         segments: tuple[SegmentRef, ...] = (),
         deletions: Deletions | None = None,
+        bounds: Bounds | None = None,
     ) -> None:
         base = self.volumes.snapshot(self.vid)
         commit = Commit(
             vid=self.vid,
             lsn=base.lsn + 1,
             kind=kind,
-            bounds=Bounds(first_seq=1, head_seq=head_seq),
+            bounds=bounds or replace(base.bounds, head_seq=head_seq),
             parent_hash=base.head_hash,
             nonce=next(self._nonces).to_bytes(16, "big"),
             created_at_ms=NOW_MS,

@@ -1,157 +1,259 @@
+"""Test the version that a read is pinned to, the range that it reads, and the requests that a plan makes."""
+
 from __future__ import annotations
 
-import pickle
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from pyroaring import BitMap
 
-from catalog.errors import NoSuchTag, NoSuchTopic, OutOfWindow
-from catalog.format.commit import Codec, ForkPoint, SegmentRef, SegmentView
-from catalog.format.gid import Sid, Vid
+from catalog.errors import NoSuchBranch, NoSuchTag, NoSuchTopic, OutOfWindow
+from catalog.format.commit import ForkPoint
 from catalog.format.keys import Key, pins_prefix
-from catalog.format.small_objects import decode_pin
+from catalog.format.small_objects import decode_pin as decode_lease
 from catalog.objects import LocalStore
+from catalog.objects.memory import MemoryStore
 from catalog.refs.tag import Tags
 from catalog.volume import Volumes
-from offload.format.index import decode_head
-from offload.format.metadata import SegmentIndex
-from offload.spark.options import ReadOptions
-from offload.spark.plan import RANGE_BYTES, ChunkRange, pin, plan, ranges_of
-from tests.offload.samples import EncodedObject, Sample, encode_object, frames_of_samples
-from tests.offload.spark.archives import TopicArchive
+from offload.errors import DataLoss, InvalidOption
+from offload.spark import plan as plan_module
+from offload.spark.options import ReadOptions, parse_options
+from offload.spark.pin import decode_pin, encode_pin
+from offload.spark.plan import Aggregate, Query, Remote, pin
+from tests.faults.store import CountingStore
+from tests.offload.samples import Sample
+from tests.offload.spark.archives import NOW_MS, TopicArchive
+from tests.offload.spark.queries import planned, read, rows_of
 
-MIB = 1 << 20
-VID, SID = Vid.new(1), Sid.new(2)
-
-
-def view_of(made: EncodedObject, first: int, last: int, deleted: BitMap | None = None) -> SegmentView:
-    summary = made.summary
-    ref = SegmentRef(
-        sid=SID,
-        first_seq=summary.first_seq,
-        last_seq=summary.last_seq,
-        min_ts_ms=summary.min_ts_ms,
-        max_ts_ms=summary.max_ts_ms,
-        data_length=summary.data_length,
-        data_hash=summary.data_hash,
-        index_head_length=made.index.head_length,
-        index_trailer_length=made.index.trailer_length,
-        index_head_hash=made.index.head_hash,
-        codec=summary.codec,
-        frame_bytes=summary.frame_bytes,
-        live_records=summary.live_records,
-    )
-    return SegmentView(ref, VID, 5, first, last, bytes(deleted.serialize()) if deleted else None)
+COUNT = [Aggregate("count"), Aggregate("min"), Aggregate("max")]
 
 
-def big_object() -> EncodedObject:
-    """Return an object of 100 chunks of about 1 MiB, an entry each, from seq 11."""
-    frames = frames_of_samples([Sample(bytes(MIB - 100))] * 100, first_seq=11)
-    return encode_object(frames, Codec.ZSTD, block_size=5 * MIB, chunk_bytes=MIB)
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return (tmp_path / "remote").as_uri()
 
 
-BIG = big_object()
-BIG_INDEX: SegmentIndex = decode_head(BIG.index.body, "k")
+def options_of(url: str, **more: object) -> ReadOptions:
+    return parse_options({"path": url, "topic": "orders", **{name: str(value) for name, value in more.items()}})
 
 
-def runs(view: SegmentView) -> list[ChunkRange]:
-    return list(ranges_of(view, BIG_INDEX, "file:///r", "orders"))
+def numbered(count: int) -> list[Sample]:
+    return [Sample(b"%d" % n, tag="even" if n % 2 == 0 else None) for n in range(count)]
 
 
-def test_a_run_holds_about_32_mib_of_records():
-    found = runs(view_of(BIG, 11, 110))
-    assert [len(run.chunks) for run in found] == [32, 32, 32, 4]
-    assert all(sum(chunk.raw_length for chunk in run.chunks) <= RANGE_BYTES for run in found)
+def seqs(url: str, **options: object) -> list[int]:
+    return [row["seq"] for row in read(url, **options)]
 
 
-@given(st.integers(11, 110), st.integers(0, 99))
-def test_every_visible_seq_is_in_exactly_one_run_with_its_chunk(first, more):
-    last = min(110, first + more)
-    found = runs(view_of(BIG, first, last))
-    assert [seq for run in found for seq in range(run.first, run.last + 1)] == list(range(first, last + 1))
-    for run in found:
-        assert run.chunks == BIG_INDEX.chunks[run.first_chunk : run.first_chunk + len(run.chunks)]
-        assert run.chunks[0].first_seq <= run.first <= run.last <= run.chunks[-1].last_seq
+# ---------------------------------------------------------------- versions
 
 
-def test_a_run_carries_the_deletes_of_its_own_range_only():
-    found = runs(view_of(BIG, 11, 110, BitMap([0, 31, 32, 99])))
-    assert [list(BitMap.deserialize(run.deleted)) if run.deleted else None for run in found] == [
-        [0, 31],
-        [32],
-        None,
-        [99],
-    ]
-
-
-def test_a_run_of_deleted_records_only_is_not_read():
-    found = runs(view_of(BIG, 11, 110, BitMap(range(32, 64))))
-    assert [(run.first, run.last) for run in found] == [(11, 42), (75, 106), (107, 110)]
-
-
-def test_a_run_is_small_and_survives_pickling():
-    for run in runs(view_of(BIG, 11, 110, BitMap([3]))):
-        pickled = pickle.dumps(run)
-        assert len(pickled) < 10_000
-        assert pickle.loads(pickled) == run  # noqa: S301 - our own bytes
-
-
-def test_a_pin_stays_while_the_head_moves(tmp_path: Path):
-    url = (tmp_path / "remote").as_uri()
+def test_a_pin_stays_while_the_head_moves(url: str):
     archive = TopicArchive(url)
-    archive.add([Sample(b"a")] * 3)
-    options = ReadOptions(url, "orders", "main", None)
+    archive.add(numbered(3))
+    options = options_of(url)
     pinned = pin(options)
-    archive.add([Sample(b"b")] * 3)
-    assert [(run.first, run.last, run.lsn) for run in plan(options, pinned)] == [(1, 3, 1)]
-    assert [(run.first, run.last, run.lsn) for run in plan(options, pin(options))] == [(1, 3, 1), (4, 6, 2)]
+    archive.add(numbered(3))
+    assert [(row["seq"], row["lsn"]) for row in rows_of(options, at=pinned)] == [(1, 1), (2, 1), (3, 1)]
+    assert [row["lsn"] for row in rows_of(options)] == [1, 1, 1, 2, 2, 2]
+    assert decode_pin(encode_pin(pinned)) == pinned
 
 
-def test_a_version_above_the_head_and_an_unknown_topic_are_refused(tmp_path: Path):
-    url = (tmp_path / "remote").as_uri()
-    TopicArchive(url).add([Sample(b"a")])
+def test_a_version_above_the_head_and_an_unknown_topic_are_refused(url: str):
+    TopicArchive(url).add(numbered(1))
     with pytest.raises(OutOfWindow, match="lsn 1"):
-        pin(ReadOptions(url, "orders", "main", 2))
+        pin(options_of(url, versionAsOf=2))
     with pytest.raises(NoSuchTopic):
-        pin(ReadOptions(url, "nope", "main", None))
+        pin(options_of(url, topic="nope"))
 
 
-def test_a_version_of_the_past_is_held_by_a_lease_and_the_newest_needs_none(tmp_path: Path):
-    url = (tmp_path / "remote").as_uri()
+def test_a_version_of_the_past_is_held_by_a_lease_and_the_newest_needs_none(url: str, tmp_path: Path):
     archive = TopicArchive(url)
-    archive.add([Sample(b"a")])
-    archive.add([Sample(b"b")])
+    archive.add(numbered(1))
+    archive.add(numbered(1))
     store = LocalStore(tmp_path / "remote")
-    pin(ReadOptions(url, "orders", "main", None))
-    pin(ReadOptions(url, "orders", "main", 1, pin_seconds=0))
+    pin(options_of(url))
+    pin(options_of(url, versionAsOf=1, pinSeconds=0))
     assert list(store.list(pins_prefix())) == []
-    point = pin(ReadOptions(url, "orders", "main", 1))
+    [topic] = pin(options_of(url, versionAsOf=1)).topics
     [key] = store.list(pins_prefix())
-    held = decode_pin(store.get(Key(key)), key)
-    assert (held.point, held.holder.startswith("spark on ")) == (point, True)
+    held = decode_lease(store.get(Key(key)), key)
+    assert (held.point, held.holder.startswith("spark on ")) == (topic.point, True)
 
 
-def test_a_tag_is_a_version(tmp_path: Path):
-    url = (tmp_path / "remote").as_uri()
+def test_a_tag_is_a_version(url: str, tmp_path: Path):
     archive = TopicArchive(url)
-    archive.add([Sample(b"a"), Sample(b"b")])
+    archive.add(numbered(2))
     point = ForkPoint(archive.vid, 1, 1)
     volumes = Volumes(LocalStore(tmp_path / "remote"))
     Tags(volumes).create("orders", "v1", point, branch="main", now_ms=1)
-    assert pin(ReadOptions(url, "orders", "main", None, "v1")) == point
+    assert seqs(url, versionAsOf="tag:v1") == [1]
     with pytest.raises(NoSuchTag):
-        pin(ReadOptions(url, "orders", "main", None, "v2"))
+        pin(options_of(url, versionAsOf="tag:v2"))
+
+
+def test_a_time_is_a_version(url: str):
+    archive = TopicArchive(url)
+    archive.add(numbered(4))  # two records a millisecond
+    first_ms = NOW_MS + 1
+    archive.add(numbered(2))
+    assert seqs(url, timestampAsOf=first_ms) == [1, 2]
+    assert seqs(url, timestampAsOf="2023-11-14T22:13:20.002Z") == [1, 2, 3, 4]
+    with pytest.raises(OutOfWindow):
+        pin(options_of(url, timestampAsOf=first_ms - 1))
+
+
+def test_several_topics_are_pinned_in_the_order_of_their_names(url: str):
+    for name in ("orders", "events", "other"):
+        TopicArchive(url, name).add(numbered(2))
+    TopicArchive(url, "events", "draft").add(numbered(1))
+    names = ["events", "orders", "orders", "other"]
+    assert sorted({row["topic"] for row in read(url, topic="*")}) == sorted(set(names))
+    assert [row["topic"] for row in read(url, topic="o*,events", endingSeq='{"events": 1, "other": 1}')] == names
+    assert [row["topic"] for row in read(url, subscribe="other,events")] == ["events", "events", "other", "other"]
+    assert [row["topic"] for row in read(url, topic="*", branch="draft")] == ["events"]
+    with pytest.raises(NoSuchTopic, match=r"no topic x\*"):
+        read(url, topic="orders,x*")
+    with pytest.raises(NoSuchBranch):
+        read(url, topic="orders,events", branch="draft")
+    with pytest.raises(InvalidOption, match="startingSeq: it names other"):
+        read(url, topic="orders", startingSeq='{"other": 5}')
+
+
+# ---------------------------------------------------------------- ranges
+
+
+def test_the_options_narrow_the_range(url: str):
+    archive = TopicArchive(url)
+    archive.add(numbered(10))
+    archive.add(numbered(10))
+    assert seqs(url, startingSeq=8, endingSeq=12) == [8, 9, 10, 11, 12]
+    assert seqs(url, endingOffsets='{"orders": {"0": 4}}') == [1, 2, 3]
+    assert seqs(url, startingSeq=30) == []
+    assert seqs(url, startingSeq="earliest", endingSeq=2) == [1, 2]
+    assert seqs(url, tag="even", endingSeq=5) == [1, 3, 5]
+    assert seqs(url, tag="ev*", endingSeq=5) == [1, 3, 5]
+    assert seqs(url, tag="odd") == []
+    # The seqs 1 to 10 have the times NOW_MS + 1 and later, two a millisecond.
+    assert seqs(url, startingTimestamp=NOW_MS + 2, endingTimestamp=NOW_MS + 3) == [3, 4, 5, 6]
+    assert seqs(url, startingTimestamp="1 hour ago") == []
+
+
+def test_metadata_says_where_a_record_is(url: str):
+    ref = TopicArchive(url).add(numbered(300), block_size=4096, chunk_bytes=700)
+    rows = read(url, includeMetadata="true")
+    assert {row["segment"] for row in rows} == {str(ref.sid)}
+    assert sorted({row["block"] for row in rows}) == list(range(1, -(-ref.data_length // 4096) + 1))
+    assert all((row["block"] - 1) * 4096 + 128 <= row["offset"] < row["block"] * 4096 for row in rows)
+    assert [row["offset"] for row in rows] == sorted(row["offset"] for row in rows)
+    plain = read(url, includeMetadata="true", columns="block,seq,offset")
+    assert plain == [{name: row[name] for name in ("block", "seq", "offset")} for row in rows]
+    with pytest.raises(InvalidOption, match="there is no column block"):
+        read(url, columns="block")
+
+
+def evicted(url: str, below: int) -> TopicArchive:
+    """Return an archive of 20 records in two segments, of which retention evicted those below a seq."""
+    archive = TopicArchive(url)
+    archive.add(numbered(10))
+    archive.add(numbered(10))
+    archive.evict(below)
+    return archive
+
+
+def test_evicted_records_in_the_range_are_data_loss_and_are_named(url: str):
+    evicted(url, 6)
+    for options in ({}, {"startingSeq": 3}, {"endingSeq": 3}, {"startingTimestamp": NOW_MS}, {"tag": "even"}):
+        with pytest.raises(DataLoss, match=r"records \d to \d of orders were evicted"):
+            read(url, **options)
+    with pytest.raises(DataLoss, match="records 3 to 5 of orders") as raised:
+        read(url, startingSeq=3, endingSeq=9)
+    assert raised.value.lost == (("orders", 3, 5),)
+    assert "startingSeq=6" in str(raised.value.hint)
+    assert seqs(url, startingSeq=3, endingSeq=9, failOnDataLoss="false") == [6, 7, 8, 9]
+    assert seqs(url, startingSeq="earliest", endingSeq=9) == [6, 7, 8, 9]
+    assert seqs(url, startingSeq=6, endingSeq=9) == [6, 7, 8, 9]
+    assert seqs(url, versionAsOf=2, endingSeq=7) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_range_by_time_behind_the_evicted_records_is_whole(url: str):
+    evicted(url, 6)  # within a segment: seqs 5 and 6 share a millisecond
+    assert seqs(url, startingTimestamp=NOW_MS + 4) == list(range(7, 21))
+    with pytest.raises(DataLoss, match="records 1 to 5"):
+        read(url, startingTimestamp=NOW_MS + 3)
+
+
+def test_a_range_by_time_that_begins_with_the_first_kept_segment_may_lack_records(url: str):
+    evicted(url, 11)
+    assert seqs(url, startingTimestamp=NOW_MS + 12) == list(range(13, 21))
+    with pytest.raises(DataLoss, match="records 1 to 10"):
+        read(url, startingTimestamp=NOW_MS + 11)
+
+
+def test_deleted_records_are_no_data_loss(url: str):
+    archive = TopicArchive(url)
+    archive.add(numbered(10))
+    archive.delete(before_seq=4)
+    assert seqs(url) == list(range(4, 11))
+
+
+# ---------------------------------------------------------------- requests
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> CountingStore:
+    """Return the store that the planner uses from now on."""
+    store = CountingStore(MemoryStore())
+    monkeypatch.setattr(plan_module, "open_store", lambda _: store)
+    return store
+
+
+def test_a_plan_of_1_000_small_segments_reads_each_index_head_once_and_makes_few_tasks(
+    url: str, counted: CountingStore
+):
+    TopicArchive(counted).add_many(1000)
+    options = options_of(url)
+    pinned = pin(options)
+    counted.counts.clear()
+    found = planned(options, at=pinned)
+    assert (found.rows, found.is_exact, found.segments) == (2000, True, 1000)
+    assert len(found.tasks) <= 32
+    assert counted.counts["get_range"] <= 1000 + 1  # each head, and the list of checkpoints
+    assert counted.counts.total() - counted.counts["get_range"] <= 5  # the control and the one commit
+
+
+def test_filters_on_seq_and_time_read_the_heads_of_the_segments_in_range_only(url: str, counted: CountingStore):
+    TopicArchive(counted).add_many(100)
+    for options in (
+        {"startingSeq": 101, "endingSeq": 104},
+        {"startingTimestamp": NOW_MS + 101, "endingTimestamp": NOW_MS + 103},
+    ):
+        parsed = options_of(url, **options)
+        pinned = pin(parsed)
+        counted.counts.clear()
+        found = planned(parsed, at=pinned)
+        assert (found.segments, found.rows) == (2, 4)
+        assert counted.counts["get_range"] <= 2 + 1
+
+
+def test_a_remote_that_stays_open_plans_again_without_a_request(url: str, counted: CountingStore):
+    TopicArchive(counted).add_many(5)
+    options = options_of(url)
+    remote = Remote(url)
+    pinned = remote.pin(options)
+    remote.plan(options, pinned, Query(frozenset({"seq"})))
+    counted.counts.clear()
+    assert remote.plan(options, pinned, Query(frozenset({"value"}))).rows == 10
+    assert remote.aggregate(options, pinned, (), COUNT) == [10, 1, 10]
+    assert counted.counts.total() == 0
+    remote.close()
 
 
 def test_importing_the_source_is_light():
     code = (
         "import sys, offload.spark\n"
-        "heavy = {'numpy', 'pyarrow', 'boto3', 'catalog', 'obstore', 'seglog', 'zstandard'}\n"
+        "heavy = {'numpy', 'pyarrow', 'boto3', 'catalog', 'obstore', 'seglog', 'zstandard', 'pyroaring', 'google'}\n"
         "print(*(heavy & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

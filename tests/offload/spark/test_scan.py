@@ -1,4 +1,4 @@
-"""Test a task's work without Spark: runs as the planner makes them, and their batches."""
+"""Test a task's work without Spark: tasks as the planner makes them, and their batches."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from catalog.errors import NoSuchObject
 from catalog.format.commit import Codec
 from catalog.format.keys import data_key, index_key
 from offload.errors import InvalidChunk, InvalidIndex
-from offload.spark.options import ReadOptions
-from offload.spark.plan import ChunkRange, pin, plan
+from offload.spark.options import ReadOptions, parse_options
+from offload.spark.plan import pin
 from offload.spark.scan import scan
-from offload.spark.source import SCHEMA, SeglogReader
+from offload.spark.source import SeglogReader, schema_of
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
-
-ARROW_SCHEMA = to_arrow_schema(SCHEMA, timezone="UTC")
+from tests.offload.spark.queries import arrow_schema, planned
 
 
 @pytest.fixture
@@ -29,13 +27,13 @@ def url(tmp_path: Path) -> str:
     return (tmp_path / "remote").as_uri()
 
 
-def runs(url: str) -> list[ChunkRange]:
-    options = ReadOptions(url, "orders", "main", None)
-    return plan(options, pin(options))
+def options_of(url: str, **more: str) -> ReadOptions:
+    return parse_options({"path": url, "topic": "orders", **more})
 
 
-def batches(url: str) -> list[pa.RecordBatch]:
-    return [batch for run in runs(url) for batch in scan(run, ARROW_SCHEMA)]
+def batches(url: str, **more: str) -> list[pa.RecordBatch]:
+    options = options_of(url, **more)
+    return [batch for task in planned(options).tasks for batch in scan(task, arrow_schema(options))]
 
 
 def seqs(url: str) -> list[int]:
@@ -47,7 +45,8 @@ def test_every_batch_has_exactly_the_schema_that_spark_checks_only_once(url: str
     TopicArchive(url).add([Sample(b"v" * 90, "t" if n % 2 else None) for n in range(100)], codec)
     found = batches(url)
     assert len(found) > 5
-    assert all(batch.schema.equals(ARROW_SCHEMA, check_metadata=True) for batch in found)
+    wanted = arrow_schema(options_of(url))
+    assert all(batch.schema.equals(wanted, check_metadata=True) for batch in found)
     assert all(batch.validate(full=True) is None for batch in found)
 
 
@@ -60,7 +59,7 @@ def test_no_empty_batch_comes_of_a_chunk_whose_records_are_all_deleted(url: str)
 
 
 def test_a_long_trailer_is_read_in_parts(url: str):
-    # These lengths do not compress. The trailer outgrows the first read, so a run fetches its own part.
+    # These lengths do not compress. The trailer outgrows the first read, so a task fetches its own part.
     sizes = [(n * 7919) % 997 for n in range(45_000)]
     archive = TopicArchive(url)
     ref = archive.add([Sample(bytes(size)) for size in sizes], block_size=1 << 24, chunk_bytes=1 << 16)
@@ -70,8 +69,9 @@ def test_a_long_trailer_is_read_in_parts(url: str):
 
 def test_sparks_stand_in_for_no_partitions_reads_as_nothing(url: str):
     TopicArchive(url).add([Sample(b"a")])
-    options = ReadOptions(url, "orders", "main", None)
-    assert list(SeglogReader(options, pin(options), StructType(SCHEMA.fields)).read(InputPartition(None))) == []
+    options = options_of(url)
+    reader = SeglogReader(options, pin(options), StructType(schema_of(options).fields))
+    assert list(reader.read(InputPartition(None))) == []
 
 
 def _damage(path: Path, position: int) -> None:
@@ -98,7 +98,7 @@ def test_damage_is_an_error_with_the_objects_key(url: str):
 
     _damage(root / index, 40)
     with pytest.raises(InvalidIndex, match="the hash differs"):
-        runs(url)
+        planned(options_of(url))
     _damage(root / index, 40)
     assert len(seqs(url)) == 100
 
@@ -109,3 +109,32 @@ def test_a_missing_data_object_is_an_error_and_not_an_empty_table(url: str):
     (Path(url.removeprefix("file://")) / data_key(archive.vid, ref.sid)).unlink()
     with pytest.raises(NoSuchObject):
         batches(url)
+
+
+def test_each_level_of_checks_sees_the_damage_that_it_looks_for(url: str):
+    archive = TopicArchive(url)
+    ref = archive.add([Sample(b"v" * 90)] * 100, Codec.NONE)
+    _damage(Path(url.removeprefix("file://")) / data_key(archive.vid, ref.sid), 200)  # within a value
+    for level in ("record", "chunk"):
+        with pytest.raises(InvalidChunk, match="its checksum does not match"):
+            batches(url, verify=level)
+    found = [value for batch in batches(url, verify="none") for value in batch["value"].to_pylist()]
+    assert [len(value) for value in found] == [90] * 100
+    assert sum(value != b"v" * 90 for value in found) == 1
+
+
+def test_damaged_lengths_in_a_chunk_are_an_error_at_every_level(url: str):
+    archive = TopicArchive(url)
+    ref = archive.add([Sample(b"v" * 90)] * 100, Codec.NONE)
+    path = Path(url.removeprefix("file://")) / data_key(archive.vid, ref.sid)
+    for position in range(128, 128 + 12 + 30):
+        body = path.read_bytes()
+        _damage(path, position)
+        try:
+            found = [value for batch in batches(url, verify="none") for value in batch["value"].to_pylist()]
+        except InvalidChunk:
+            continue
+        else:
+            assert sum(map(len, found)) <= 100 * 90
+        finally:
+            path.write_bytes(body)

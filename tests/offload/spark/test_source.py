@@ -144,7 +144,7 @@ def test_sql_over_a_view_works(spark: SparkSession, url: str):
     [
         (
             {"startingSec": "5"},
-            "option startingsec is unknown; the options are branch, path, pinSeconds, topic, versionAsOf",
+            "option startingsec is unknown; the options are branch, columns, endingSeq",
         ),
         ({"versionAsOf": "newest"}, "option versionAsOf: 'newest' is not an LSN"),
         ({"versionAsOf": "9"}, "is outside the kept history"),
@@ -152,6 +152,9 @@ def test_sql_over_a_view_works(spark: SparkSession, url: str):
         ({"topic": "nope"}, "no topic nope"),
         ({"topic": ""}, "option topic: it is required"),
         ({"topic": "orders@a", "branch": "b"}, "topic says 'a' and branch says 'b'"),
+        ({"startingSeq": "latest"}, "option startingSeq: 'latest' is not a seq"),
+        ({"columns": "seq,price"}, "there is no column price"),
+        ({"reader": "jvm"}, "the JVM reader is not in this session"),
     ],
 )
 def test_a_bad_option_is_refused_at_load_and_says_why(spark: SparkSession, url: str, options, message):
@@ -165,6 +168,52 @@ def test_a_schema_with_a_column_there_is_not_is_refused(spark: SparkSession, url
     frame = spark.read.format("seglog").option("topic", "orders").schema("seq long, price double").load(url)
     with pytest.raises(Exception, match="there is no column price double"):
         frame.count()
+
+
+def test_every_option_reaches_the_reader(spark: SparkSession, url: str):
+    for topic in ("orders", "other", "events"):
+        archive = TopicArchive(url, topic)
+        archive.add(numbered(300), chunk_bytes=700)
+        archive.add(numbered(300, 301))
+    frame = load(
+        spark,
+        url,
+        topic="o*,events",
+        startingSeq='{"orders": 100, "other": 590, "events": "earliest"}',
+        endingOffsets='{"events": {"0": 11}, "orders": {"0": 121}}',
+        startingTimestamp=NOW_MS + 2,  # seqs 3 and 4
+        tag="ev*",
+        columns="topic,seq,block,tag,segment",
+        includeMetadata="true",
+        verify="chunk",
+        reader="python",
+        maxPartitionBytes="1k",
+        minPartitions=5,
+    )
+    assert frame.columns == ["topic", "seq", "block", "tag", "segment"]
+    assert frame.rdd.getNumPartitions() >= 5
+    found = [(row.topic, row.seq) for row in frame.orderBy("topic", "seq").collect()]
+    expected = [("events", n) for n in (4, 6, 8, 10)] + [("orders", n) for n in range(100, 121, 2)]
+    assert found == expected + [("other", n) for n in range(590, 601, 2)]
+    assert {(row.block, row.tag, len(row.segment)) for row in frame.collect()} == {(1, "even", 24)}
+
+
+def test_evicted_records_fail_the_query_unless_it_leaves_them_out(spark: SparkSession, url: str):
+    archive = TopicArchive(url)
+    archive.add(numbered(10))
+    archive.evict(6)
+    with pytest.raises(Exception, match="records 1 to 5 of orders were evicted"):
+        load(spark, url).count()
+    assert load(spark, url, failOnDataLoss="false").count() == 5
+    assert load(spark, url, startingSeq="earliest").count() == 5
+
+
+def test_a_schema_may_say_not_null_only_of_columns_without_nulls(spark: SparkSession, url: str):
+    TopicArchive(url).add(numbered(3))
+    reader = spark.read.format("seglog").option("topic", "orders")
+    assert reader.schema("seq long NOT NULL, value binary NOT NULL").load(url).count() == 3
+    with pytest.raises(Exception, match="tag is NOT NULL, but records may lack it"):
+        reader.schema("seq long, tag string NOT NULL").load(url).count()
 
 
 def test_a_flipped_byte_fails_the_query_and_names_the_object(spark: SparkSession, url: str):

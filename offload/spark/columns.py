@@ -1,0 +1,61 @@
+"""The columns of the Spark source. This module does no I/O.
+
+    column     type       meaning
+    topic      string     the topic, without a branch
+    seq        bigint     the record's number in the topic, from 1
+    timestamp  timestamp  when the log took the record
+    node       string     the record's node, or null
+    tag        string     the record's tag, or null
+    value      binary     the record's bytes
+    lsn        bigint     the commit that added the record's segment
+
+With `includeMetadata`:
+
+    segment    string     the id of the segment
+    block      int        the block of the data object, from 1: its multipart part
+    offset     bigint     the place of the record's chunk in the data object, as errors name it
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offload.errors import InvalidOption
+from offload.spark.options import ReadOptions
+
+__all__ = ["ALL_COLUMNS", "NEVER_NULL", "WITHOUT_DATA", "Column", "columns_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column. `type` is Spark's simple name of its type."""
+
+    name: str
+    type: str
+
+
+_COLUMNS = (
+    Column("topic", "string"),
+    Column("seq", "bigint"),
+    Column("timestamp", "timestamp"),
+    Column("node", "string"),
+    Column("tag", "string"),
+    Column("value", "binary"),
+    Column("lsn", "bigint"),
+)
+_METADATA = (Column("segment", "string"), Column("block", "int"), Column("offset", "bigint"))
+ALL_COLUMNS = _COLUMNS + _METADATA
+NEVER_NULL = frozenset(column.name for column in ALL_COLUMNS) - {"node", "tag"}
+WITHOUT_DATA = frozenset({"topic", "seq", "lsn", "segment", "block", "offset"})
+
+
+def columns_of(options: ReadOptions) -> tuple[Column, ...]:
+    """Return the columns that a read with `options` has, in order. Raises `InvalidOption`."""
+    offered = ALL_COLUMNS if options.include_metadata else _COLUMNS
+    if options.columns is None:
+        return offered
+    by_name = {column.name: column for column in offered}
+    for name in options.columns:
+        if name not in by_name:
+            raise InvalidOption("columns", f"there is no column {name}", hint=f"use {', '.join(by_name)}")
+    return tuple(by_name[name] for name in options.columns)

@@ -1,0 +1,126 @@
+"""Tasks by bytes: selections of segments in, tasks out. This module does no I/O.
+
+PACK-1  Tasks keep the order: each task's records follow the records of the one before. A chunk is in one task.
+PACK-2  A task has at most the wanted bytes, or one chunk. So a large segment makes many tasks.
+PACK-3  A segment counts as up to 1 MiB more than its chunks, because it costs two requests.
+    So many small segments make one task, and the task is not endless.
+PACK-4  While there are fewer tasks than wanted, and chunks enough, the bytes of a task are halved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from pyroaring import BitMap
+
+from catalog.format import keys
+from offload.spark.options import Verify
+from offload.spark.selection import SelectedChunk, Selection
+from offload.spark.task import Filter, Needs, Piece, Task
+
+__all__ = ["TaskSize", "packed"]
+
+_MIB = 1024 * 1024
+_SEGMENT_BYTES = _MIB
+_SMALLEST_TASK_BYTES = 32 * _MIB  # below that, a task's fixed cost weighs more than what it gains
+_ROW_BYTES = 16  # of a row that is made without a read
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSize:
+    """The wanted size of tasks. `parallelism` is how many tasks run at a time."""
+
+    max_bytes: int
+    min_tasks: int
+    parallelism: int
+
+
+def packed(selections: Sequence[Selection], size: TaskSize, url: str, verify: Verify, needs: Needs) -> list[Task]:
+    """Return the tasks for `selections`. `needs` says whether the query needs data objects."""
+    costed = list(_costed(selections, needs, min(_SEGMENT_BYTES, size.max_bytes // 128)))
+    total = sum(each.cost for each in costed)
+    limit = min(size.max_bytes, max(_SMALLEST_TASK_BYTES, total // size.parallelism))
+    groups = _grouped(costed, limit)
+    while len(groups) < min(size.min_tasks, len(costed)):
+        limit = min(limit // 2, total // size.min_tasks)
+        groups = _grouped(costed, limit)
+    return [Task(url, verify, tuple(_pieces(group, needs))) for group in groups]
+
+
+@dataclass(frozen=True, slots=True)
+class _Costed:
+    """A chunk of a selection, and the bytes that it counts for."""
+
+    selection: Selection
+    chunk: SelectedChunk
+    cost: int
+
+
+def _costed(selections: Iterable[Selection], needs: Needs, segment_bytes: int) -> Iterator[_Costed]:
+    for selection in selections:
+        share = segment_bytes // len(selection.chunks)
+        for chunk in selection.chunks:
+            is_read = needs is Needs.DATA or chunk.filters
+            cost = chunk.chunk.ref.raw_length if is_read else chunk.rows * _ROW_BYTES
+            yield _Costed(selection, chunk, cost + share)
+
+
+def _grouped(costed: Sequence[_Costed], limit: int) -> list[list[_Costed]]:
+    """Return the chunks of each task."""
+    groups: list[list[_Costed]] = []
+    used = 0
+    for each in costed:
+        if not groups or used + each.cost > limit:
+            groups.append([])
+            used = 0
+        groups[-1].append(each)
+        used += each.cost
+    return groups
+
+
+def _pieces(group: Iterable[_Costed], needs: Needs) -> Iterator[Piece]:
+    """Yield the pieces of a task. A segment has one, or several if only some of its chunks have to be read."""
+    for _, costed in groupby(group, key=lambda each: id(each.selection)):
+        of_segment = list(costed)
+        selection, chunks = of_segment[0].selection, [each.chunk for each in of_segment]
+        if needs is Needs.DATA:
+            filters = tuple(dict.fromkeys(each for chunk in chunks for each in chunk.filters))
+            yield _piece(selection, chunks, filters, needs)
+            continue
+        for filters, alike in groupby(chunks, key=lambda chunk: chunk.filters):
+            yield _piece(selection, list(alike), filters, Needs.DATA if filters else needs)
+
+
+def _piece(selection: Selection, chunks: list[SelectedChunk], filters: tuple[Filter, ...], needs: Needs) -> Piece:
+    view, index = selection.view, selection.index
+    base = view.ref.first_seq
+    first = max(selection.first, chunks[0].chunk.ref.first_seq)
+    last = min(selection.last, chunks[-1].chunk.ref.last_seq)
+    hidden = BitMap()
+    for each in chunks:
+        begin, end = max(first, each.chunk.ref.first_seq) - base, min(last, each.chunk.ref.last_seq) + 1 - base
+        if each.rows < end - begin:
+            hidden |= BitMap(range(begin, end)) - selection.shown
+    return Piece(
+        topic=selection.topic,
+        topic_id=index.topic_id,
+        lsn=view.lsn,
+        segment=str(view.ref.sid),
+        data=keys.data_key(view.vid, view.ref.sid),
+        index=keys.index_key(view.vid, view.ref.sid),
+        codec=index.codec,
+        block_size=index.block_size,
+        segment_first_seq=base,
+        first=first,
+        last=last,
+        rows=sum(each.rows for each in chunks),
+        chunks=tuple(each.chunk for each in chunks),
+        chunk_count=len(index.chunks),
+        trailer_offset=view.ref.index_head_length,
+        trailer_length=view.ref.index_trailer_length,
+        hidden=bytes(hidden.serialize()) if hidden else None,
+        filters=filters,
+        needs=needs,
+    )

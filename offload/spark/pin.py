@@ -1,0 +1,152 @@
+"""The versions that a read is pinned to: one for each topic. load() pins them once, and every action uses them.
+
+PIN-1  The newest version needs no lease: GC keeps every state for as long as the PITR window lasts. A tag holds its
+    version itself. A lease holds any other past version, if the role may write one.
+PIN-2  A pin has the time when it was made. Times such as `2 hours ago`, and the ttl of records, count from there. So
+    every plan of a pin gives the same rows.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any
+
+from catalog.errors import AccessDenied, Missing, NoSuchTopic
+from catalog.format.commit import ForkPoint
+from catalog.format.gid import Vid
+from catalog.history import retry_if_collected
+from catalog.refs.branch import Branches
+from catalog.refs.pin import Pins
+from catalog.refs.tag import Tags
+from catalog.timeline import Lsn, Target, Time, resolve
+from catalog.volume import Volumes
+from offload.errors import InvalidMessage, InvalidOption
+from offload.read.cold_reader import ColdReader
+from offload.read.pool import in_order
+from offload.spark.option_texts import moment_ms
+from offload.spark.options import ReadOptions, TopicPattern
+
+__all__ = ["Pin", "PinnedTopic", "decode_pin", "encode_pin", "pin_topics"]
+
+_TOPICS_AT_A_TIME = 16
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedTopic:
+    topic: str
+    branch: str
+    point: ForkPoint
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """The pinned topics, ascending by name."""
+
+    made_at_ms: int
+    topics: tuple[PinnedTopic, ...]
+
+
+def encode_pin(pin: Pin) -> dict[str, Any]:
+    """Return the pin as an object of a message."""
+    topics = [
+        {
+            "topic": each.topic,
+            "branch": each.branch,
+            "vid": str(each.point.vid),
+            "lsn": each.point.lsn,
+            "seq": each.point.seq,
+        }
+        for each in pin.topics
+    ]
+    return {"made_at_ms": pin.made_at_ms, "topics": topics}
+
+
+def decode_pin(found: Any) -> Pin:
+    """Return the pin in a message. Raises `InvalidMessage`."""
+    try:
+        topics = tuple(
+            PinnedTopic(each["topic"], each["branch"], ForkPoint(Vid.parse(each["vid"]), each["lsn"], each["seq"]))
+            for each in found["topics"]
+        )
+        return Pin(int(found["made_at_ms"]), topics)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InvalidMessage(f"its pin does not decode: {error!r}") from error
+
+
+def pin_topics(options: ReadOptions, volumes: Volumes, reader: ColdReader, now_ms: int) -> Pin:
+    """Return the versions that `options` mean now.
+
+    Raises `NoSuchTopic`, `NoSuchBranch`, `NoSuchTag`, `OutOfWindow`, and `InvalidOption` for a topic that an option
+    names and the read lacks.
+    """
+    work = [partial(_pinned, options, volumes, reader, now_ms, each) for each in _named(options, volumes)]
+    found = list(in_order(work, _TOPICS_AT_A_TIME, "seglog-pin")) if len(work) > 1 else [one() for one in work]
+    topics = {each.topic: each for each in found if each is not None}
+    for name, positions in (("startingSeq", options.starting), ("endingSeq", options.ending)):
+        for topic in positions.by_topic:
+            if topic not in topics:
+                raise InvalidOption(name, f"it names {topic}, which is none of the topics that are read")
+    for pattern in options.topics:
+        if pattern.is_glob and not any(fnmatchcase(topic, pattern.text) for topic in topics):
+            raise NoSuchTopic(pattern.text, volumes.store.url)
+    return Pin(now_ms, tuple(topics[name] for name in sorted(topics)))
+
+
+def _named(options: ReadOptions, volumes: Volumes) -> Iterator[TopicPattern]:
+    """Yield the topics that the options name, each once. A topic by its own name precedes those of a glob."""
+    seen = {pattern.text for pattern in options.topics if not pattern.is_glob}
+    yield from (pattern for pattern in options.topics if not pattern.is_glob)
+    globs = [pattern for pattern in options.topics if pattern.is_glob]
+    for topic, branch in Branches(volumes).names() if globs else ():
+        for pattern in globs:
+            if topic not in seen and branch == pattern.branch and fnmatchcase(topic, pattern.text):
+                seen.add(topic)
+                yield TopicPattern(topic, branch)
+
+
+def _pinned(
+    options: ReadOptions, volumes: Volumes, reader: ColdReader, now_ms: int, wanted: TopicPattern
+) -> PinnedTopic | None:
+    """Return the pinned topic. None if a glob found a name that was deleted."""
+    try:
+        vid = Branches(volumes).resolve(wanted.text, wanted.branch)
+    except Missing:
+        if wanted in options.topics:
+            raise
+        return None
+    return PinnedTopic(wanted.text, wanted.branch, _point(options, volumes, reader, now_ms, wanted.text, vid))
+
+
+def _point(options: ReadOptions, volumes: Volumes, reader: ColdReader, now_ms: int, topic: str, vid: Vid) -> ForkPoint:
+    if options.tag_name is not None:
+        return Tags(volumes).get(topic, options.tag_name).point
+    if options.is_newest:
+        return ForkPoint(vid, volumes.newest_lsn(vid))
+    target = _target(options, now_ms)
+    point = retry_if_collected(
+        lambda: volumes.history(vid), lambda history: resolve(target, history, reader.last_seq_at)
+    )
+    if options.pin_seconds:
+        _hold(volumes, point, options.pin_seconds, now_ms)
+    return point
+
+
+def _target(options: ReadOptions, now_ms: int) -> Target:
+    """Return the past version that the options give as an LSN or a time."""
+    if options.as_of is not None:
+        return Time(moment_ms(options.as_of, now_ms))
+    assert options.version is not None  # noqa: S101 - `is_newest` is false
+    return Lsn(options.version)
+
+
+def _hold(volumes: Volumes, point: ForkPoint, seconds: int, now_ms: int) -> None:
+    try:
+        Pins(volumes).hold(point, f"spark on {socket.gethostname()}", ttl_ms=seconds * 1000, now_ms=now_ms)
+    except AccessDenied as refusal:
+        _log.warning("lsn %d is read without a lease, for the role may not write one: %s", point.lsn, refusal)

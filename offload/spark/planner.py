@@ -1,0 +1,201 @@
+"""The planner process: `python -m offload.spark.planner`, a child of the Spark driver.
+
+It answers the calls of `offload.spark.messages`, one after the other.
+
+PLANNER-1  The process ends when its standard input ends. So it does not outlive the driver.
+PLANNER-2  Standard output carries messages only. Whatever else is printed goes to standard error.
+PLANNER-3  Every call gets an answer. An error is a message, and the process reads the next call.
+    The requests to the store have time limits, so no call waits forever.
+PLANNER-4  An error that is not seglog's own is named in the message without its text, which may hold secrets. Standard
+    error has its traceback.
+PLANNER-5  An interrupt from the terminal is for the driver. The process ignores it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import traceback
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, BinaryIO, TypeVar
+
+from catalog.errors import CatalogError
+from offload.errors import InvalidMessage, OffloadError
+from offload.format.labels import software_version
+from offload.spark.columns import ALL_COLUMNS, columns_of
+from offload.spark.messages import (
+    PROTOCOL,
+    decode_filter,
+    decode_message,
+    encode_message,
+    encode_task,
+    read_message,
+)
+from offload.spark.options import ReadOptions, parse_options
+from offload.spark.pin import decode_pin, encode_pin
+from offload.spark.plan import Aggregate, Query, Remote
+from seglog.errors import SeglogError
+
+__all__ = ["Planner", "main", "serve"]
+
+_REMOTES = 4
+_Json = dict[str, Any]
+_T = TypeVar("_T")
+
+
+class Planner:
+    """The calls of a driver. It keeps the remotes of the last calls open. One thread at a time uses it."""
+
+    def __init__(self) -> None:
+        self._remotes: OrderedDict[str, Remote] = OrderedDict()
+
+    def close(self) -> None:
+        for remote in self._remotes.values():
+            remote.close()
+
+    def answers(self, call: Mapping[str, Any]) -> Iterator[_Json]:
+        """Yield the answers of a call, without its id. Raises the errors of the call."""
+        name = _field(call, "call", str)
+        answer = {"pin": self._pin, "plan": self._plan, "aggregate": self._aggregate}.get(name)
+        if answer is None:
+            raise InvalidMessage(f"there is no call {name!r}")
+        yield from answer(call, parse_options(_field(call, "options", dict)))
+
+    def _pin(self, _: Mapping[str, Any], options: ReadOptions) -> Iterator[_Json]:
+        columns = [{"name": column.name, "type": column.type} for column in columns_of(options)]
+        yield {"pin": encode_pin(self._remote(options).pin(options)), "columns": columns}
+
+    def _plan(self, call: Mapping[str, Any], options: ReadOptions) -> Iterator[_Json]:
+        columns = frozenset(_field(call, "columns", list))
+        if unknown := columns - {column.name for column in ALL_COLUMNS}:
+            raise InvalidMessage(f"there is no column {min(unknown)!r}")
+        query = Query(columns, _filters(call), _number(call, "limit"), _number(call, "parallelism"))
+        plan = self._remote(options).plan(options, decode_pin(call.get("pin")), query)
+        yield {
+            "plan": {
+                "tasks": len(plan.tasks),
+                "rows": plan.rows,
+                "exact": plan.is_exact,
+                "bytes": plan.raw_bytes,
+                "segments": plan.segments,
+            }
+        }
+        for task in plan.tasks:
+            yield {"task": encode_task(task)}
+
+    def _aggregate(self, call: Mapping[str, Any], options: ReadOptions) -> Iterator[_Json]:
+        wanted = [_aggregate(found) for found in _field(call, "aggregates", list)]
+        pin = decode_pin(call.get("pin"))
+        yield {"values": self._remote(options).aggregate(options, pin, _filters(call), wanted)}
+
+    def _remote(self, options: ReadOptions) -> Remote:
+        remote = self._remotes.pop(options.url, None) or Remote(options.url)
+        self._remotes[options.url] = remote
+        if len(self._remotes) > _REMOTES:
+            self._remotes.popitem(last=False)[1].close()
+        return remote
+
+
+def serve(calls: BinaryIO, answers: BinaryIO) -> int:
+    """Answer the calls until they end. Return the exit code: 0, or 1 if a message does not fit the protocol."""
+
+    def send(message: Mapping[str, Any]) -> None:
+        answers.write(encode_message(message))
+        answers.flush()
+
+    planner = Planner()
+    try:
+        send({"hello": {"protocol": PROTOCOL, "seglog": software_version()}})
+        _check_hello(read_message(calls))
+        while (body := read_message(calls)) is not None:
+            _answer(planner, body, send)
+    except InvalidMessage as error:
+        send({"id": None, "error": _error(error)})
+        return 1
+    finally:
+        planner.close()
+    return 0
+
+
+def main() -> int:
+    """Serve standard input and output. A driver that is gone ends the process without a word."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="seglog planner: %(message)s")
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    try:
+        return serve(sys.stdin.buffer, answers)
+    except BrokenPipeError:
+        return 0
+
+
+def _check_hello(body: bytes | None) -> None:
+    """Raise `InvalidMessage` if the driver's first message is not a hello of this protocol."""
+    if body is None:
+        return
+    found = decode_message(body).get("hello")
+    protocol = found.get("protocol") if isinstance(found, dict) else None
+    if protocol != PROTOCOL:
+        raise InvalidMessage(
+            f"the driver speaks protocol {protocol!r}, this planner {PROTOCOL}",
+            hint="use the same seglog for the jar and for Python on the driver",
+        )
+
+
+def _answer(planner: Planner, body: bytes, send: Callable[[Mapping[str, Any]], None]) -> None:
+    number: object = None
+    try:
+        call = decode_message(body)
+        number = call.get("id")
+        for answer in planner.answers(call):
+            send({"id": number, **answer})
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # PLANNER-3: every call gets an answer
+        send({"id": number, "error": _error(error)})
+
+
+def _error(error: Exception) -> _Json:
+    if isinstance(error, CatalogError | OffloadError | SeglogError):
+        return {"type": type(error).__name__, "message": str(error), "hint": error.hint}
+    traceback.print_exception(error)
+    return {
+        "type": type(error).__name__,
+        "message": "the planner failed",
+        "hint": "its standard error, which the driver's log has, says why",
+    }
+
+
+def _field(call: Mapping[str, Any], name: str, kind: type[_T]) -> _T:
+    found = call.get(name)
+    if not isinstance(found, kind):
+        raise InvalidMessage(f"its {name} is {found!r}")
+    return found
+
+
+def _number(call: Mapping[str, Any], name: str) -> int | None:
+    found = call.get(name)
+    if found is None:
+        return None
+    if type(found) is not int or found < 1:
+        raise InvalidMessage(f"its {name} is {found!r}")
+    return found
+
+
+def _filters(call: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(decode_filter(found) for found in _field(call, "filters", list))
+
+
+def _aggregate(found: Any) -> Aggregate:
+    if found == {"op": "count"}:
+        return Aggregate("count")
+    if isinstance(found, dict) and found.get("op") in {"min", "max"} and found.get("column") == "seq":
+        return Aggregate(found["op"])
+    raise InvalidMessage(f"{found!r} is no aggregate")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
