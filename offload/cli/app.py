@@ -20,6 +20,7 @@ from typer.main import get_command
 from offload.cli.parser import typer_command
 from offload.cli.session import Serve, Session
 from offload.cli.table import GROUPS, listed_commands
+from offload.commands.results import problem
 
 __all__ = ["app", "run"]
 
@@ -96,14 +97,11 @@ def run(serve: Serve) -> None:
     except Exception as error:
         if debug:
             traceback.print_exc()
-        sys.stderr.write(_one_line(error) + "\n")
-        sys.exit(getattr(error, "exit_code", 1))
+        said = problem(error)
+        sys.stderr.write(_one_line(said["message"], said.get("hint")) + "\n")
+        sys.exit(said["exit_code"])
 
 
-def _one_line(error: Exception) -> str:
-    hint = getattr(error, "hint", None)
-    text = (
-        str(error) if hasattr(error, "exit_code") or isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-    )
-    line = f"seglog: {text}" + (f". {hint[0].upper()}{hint[1:]}" if hint else "")
+def _one_line(message: str, hint: str | None) -> str:
+    line = f"seglog: {message}" + (f". {hint[0].upper()}{hint[1:]}" if hint else "")
     return " ".join(line.split())

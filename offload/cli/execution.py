@@ -39,12 +39,9 @@ def _opened(session: Session, command: Command, *, read_only: bool) -> Iterator[
     if command.works_on is Log:
         with session.log(read_only=read_only) as log:
             yield log
-    elif command.works_on is Archive:
-        with session.archive(read_only=read_only) as (_, archive):
-            yield archive
-    else:
-        with directory_of(session, read_only=read_only) as place:
-            yield place
+        return
+    with directory_of(session, read_only=read_only) as place:
+        yield place.archive if command.works_on is Archive else place
 
 
 @contextmanager

@@ -84,29 +84,16 @@ class Session:
             yield log
 
     @contextmanager
-    def archive(self, *, read_only: bool = False) -> Iterator[tuple[Log, Archive]]:
-        """Yield the log and its archive. Raises `NoRemote` if no remote is configured."""
-        with (
-            self.log(read_only=read_only) as log,
-            self._attach(log) as archive,
-        ):
-            yield log, archive
-
-    @contextmanager
     def log_and_maybe_archive(self, *, read_only: bool = False) -> Iterator[tuple[Log, Archive | None]]:
         """Yield the log and its archive, or None for the archive if no remote is configured."""
+        import offload
         from offload.errors import NoRemote
 
         with self.log(read_only=read_only) as log:
             try:
-                archive = self._attach(log)
+                archive = offload.attach(log, self.remote, settings=self.settings())
             except NoRemote:
                 yield log, None
                 return
             with archive:
                 yield log, archive
-
-    def _attach(self, log: Log) -> Archive:
-        import offload
-
-        return offload.attach(log, self.remote, settings=self.settings())

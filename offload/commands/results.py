@@ -1,4 +1,4 @@
-"""The JSON form of a result: the line that `--json` prints, and the line that the daemon answers.
+"""The JSON form of a result, as `--json` prints it and as the daemon answers it. The report of an error.
 
 A key is the name of a field. The metadata of a field changes that:
 
@@ -20,7 +20,7 @@ from offload.commands.lines import RecordBatch
 from offload.commands.lines import to_json as record_json
 from offload.moment import Moment
 
-__all__ = ["HIDDEN", "MERGED", "OPTIONAL", "json_line", "to_json"]
+__all__ = ["HIDDEN", "MERGED", "OPTIONAL", "json_line", "problem", "to_json"]
 
 HIDDEN: Final = MappingProxyType({"json": "hidden"})
 OPTIONAL: Final = MappingProxyType({"json": "optional"})
@@ -56,3 +56,12 @@ def json_line(result: Any) -> str:
         return "".join(record_json(item) + "\n" for item in result.items)
     found = to_json(result)
     return json.dumps(found) + "\n" if found else ""
+
+
+def problem(error: BaseException) -> dict[str, Any]:
+    """Return the report of an error: its name, its message, a hint what to do, and the command's exit code."""
+    is_ours = hasattr(error, "exit_code") or isinstance(error, OSError)
+    message = str(error) if is_ours else f"{type(error).__name__}: {error}"
+    said = {"error": type(error).__name__, "message": message, "exit_code": getattr(error, "exit_code", 1)}
+    hint = getattr(error, "hint", None)
+    return {**said, "hint": hint} if hint else said

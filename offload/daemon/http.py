@@ -43,8 +43,9 @@ from starlette.routing import Route
 
 from offload.commands.lines import Batch, json_batches, to_json
 from offload.commands.registry import COMMANDS, Command
+from offload.commands.results import problem
 from offload.daemon.guard import error_answer
-from offload.daemon.jobs import Stream, encode_end, problem, start
+from offload.daemon.jobs import Stream, encode_end, start
 from offload.daemon.metrics import timed
 from offload.daemon.openapi import openapi
 from offload.daemon.service import Service

@@ -22,13 +22,13 @@ from offload.archive import Archive
 from offload.commands.codec import encode
 from offload.commands.directory import Directory, Work
 from offload.commands.registry import Command
-from offload.commands.results import json_line
+from offload.commands.results import json_line, problem
 from offload.daemon.service import Service
-from offload.errors import Busy, NoRemote, OtherRemote
+from offload.errors import Busy, OtherRemote
 from offload.wire import encode_message
 from seglog import Log
 
-__all__ = ["Stream", "encode_end", "problem", "start"]
+__all__ = ["Stream", "encode_end", "start"]
 
 _WAITING_MESSAGES = 64
 _RETRY_AFTER_S = 1
@@ -75,11 +75,8 @@ def _place(service: Service, command: Command, stream: Stream, remote: str | Non
         return log
     if remote is not None and (archive is None or remote.rstrip("/") != archive.url.rstrip("/")):
         raise OtherRemote("this directory, which a daemon serves,", remote, archive.url if archive else "none")
-    if command.works_on is Directory:
-        return Directory(lambda: (log, archive), _Daemon(service, stream))
-    if archive is None:
-        raise NoRemote(log.path)
-    return archive
+    place = Directory(lambda: (log, archive), _Daemon(service, stream))
+    return place if command.works_on is Directory else place.archive
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +158,6 @@ class Stream:
         self._messages.append((kind, body))
         with suppress(RuntimeError):  # the loop has ended, so no reader is left
             self._loop.call_soon_threadsafe(self._news.set)
-
-
-def problem(error: BaseException) -> dict[str, Any]:
-    """Return the report of an error: its name, its message, a hint what to do, and the command's exit code."""
-    is_ours = hasattr(error, "exit_code") or isinstance(error, OSError)
-    message = str(error) if is_ours else f"{type(error).__name__}: {error}"
-    said = {"error": type(error).__name__, "message": message, "exit_code": getattr(error, "exit_code", 1)}
-    hint = getattr(error, "hint", None)
-    return {**said, "hint": hint} if hint else said
 
 
 def encode_end(error: BaseException | None) -> bytes:
