@@ -222,8 +222,7 @@ def encode_commit(commit: Commit) -> tuple[bytes, bytes]:
 def with_checkpoint(body: bytes, checkpoint: Checkpoint, place: str) -> bytes:
     """Return the commit in `body` as an object that is a checkpoint too. Raise as `decode_commit` does."""
     decode_commit(body, place)
-    message = pb.Commit()
-    parse(message, MessageType.COMMIT, body, place)
+    message = parse(pb.Commit(), MessageType.COMMIT, body, place)
     message.checkpoint_ts.CopyFrom(timestamp(checkpoint.made_at_ms))
     message.checkpoint.CopyFrom(
         pb.Checkpoint(
@@ -246,8 +245,7 @@ def decode_commit(body: bytes, place: str) -> StoredCommit:
 
     Raise `InvalidObject` and `FormatUnsupported`.
     """
-    message = pb.Commit()
-    parse(message, MessageType.COMMIT, body, place)
+    message = parse(pb.Commit(), MessageType.COMMIT, body, place)
     with fields_of(place):
         commit = _commit(message)
         digest = commit_hash(commit)

@@ -47,8 +47,7 @@ def encode_control(control: Control) -> bytes:
 
 
 def decode_control(body: bytes, place: str) -> Control:
-    message = pb.Control()
-    parse(message, MessageType.CONTROL, body, place)
+    message = parse(pb.Control(), MessageType.CONTROL, body, place)
     with fields_of(place):
         return Control(
             vid=Vid(message.vid),
@@ -75,8 +74,7 @@ def encode_fork(fork: Fork) -> bytes:
 
 
 def decode_fork(body: bytes, place: str) -> Fork:
-    message = pb.Fork()
-    parse(message, MessageType.FORK, body, place)
+    message = parse(pb.Fork(), MessageType.FORK, body, place)
     with fields_of(place):
         return Fork(Vid(message.fork_vid), fork_point(message.parent))
 
@@ -92,8 +90,7 @@ def encode_ref(ref: Ref) -> bytes:
 
 
 def decode_ref(body: bytes, place: str) -> Ref:
-    message = pb.Ref()
-    parse(message, MessageType.REF, body, place)
+    message = parse(pb.Ref(), MessageType.REF, body, place)
     with fields_of(place):
         return Ref(
             Vid(message.vid),
@@ -116,8 +113,7 @@ def encode_tag(tag: Tag) -> bytes:
 
 
 def decode_tag(body: bytes, place: str) -> Tag:
-    message = pb.Tag()
-    parse(message, MessageType.TAG, body, place)
+    message = parse(pb.Tag(), MessageType.TAG, body, place)
     with fields_of(place):
         return Tag(
             fork_point(message.point),
@@ -140,8 +136,7 @@ def encode_pin(pin: Pin) -> bytes:
 
 
 def decode_pin(body: bytes, place: str) -> Pin:
-    message = pb.Pin()
-    parse(message, MessageType.PIN, body, place)
+    message = parse(pb.Pin(), MessageType.PIN, body, place)
     with fields_of(place):
         return Pin(fork_point(message.point), message.expires_at.ToMilliseconds(), message.holder, message.nonce)
 
@@ -154,8 +149,7 @@ def encode_boundary(boundary: Boundary) -> bytes:
 def decode_boundary(body: bytes, vid: Vid) -> Boundary:
     """Return the boundary of `vid`. Raise `InvalidObject` too if `body` is another volume's boundary."""
     place = boundary_key(vid)
-    message = pb.Boundary()
-    parse(message, MessageType.BOUNDARY, body, place)
+    message = parse(pb.Boundary(), MessageType.BOUNDARY, body, place)
     if message.vid != vid.raw:
         raise InvalidObject(place, "it belongs to another volume")
     return Boundary(vid, message.lsn, message.closing, message.nonce)
@@ -180,8 +174,7 @@ def encode_oplog_entry(entry: OplogEntry) -> bytes:
 
 
 def decode_oplog_entry(body: bytes, place: str) -> OplogEntry:
-    message = pb.OplogEntry()
-    parse(message, MessageType.OPLOG_ENTRY, body, place)
+    message = parse(pb.OplogEntry(), MessageType.OPLOG_ENTRY, body, place)
     if len(message.nonce) != _NONCE_SIZE:
         raise InvalidObject(place, f"a nonce of {len(message.nonce)} bytes")
     with fields_of(place):

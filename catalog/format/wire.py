@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -15,6 +16,8 @@ from catalog.format.envelope import MessageType, unwrap
 from catalog.format.gid import Vid
 
 __all__ = ["fields_of", "fork_point", "fork_point_message", "parse", "serialized", "timestamp"]
+
+_Message = TypeVar("_Message", bound=Message)
 
 
 def fork_point_message(point: ForkPoint) -> pb.VolumeRef:
@@ -36,12 +39,13 @@ def serialized(message: Message) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def parse(message: Message, message_type: MessageType, body: bytes, place: str) -> None:
-    """Fill `message` from `body`. Raise `InvalidObject` and `FormatUnsupported`, which name `place`."""
+def parse(message: _Message, message_type: MessageType, body: bytes, place: str) -> _Message:
+    """Fill `message` from `body`, and return it. Raise `InvalidObject` and `FormatUnsupported`, which name `place`."""
     try:
         message.ParseFromString(unwrap(message_type, body, place))
     except DecodeError as cause:
         raise InvalidObject(place, f"it is not a protobuf message of its type: {cause}") from None
+    return message
 
 
 @contextmanager

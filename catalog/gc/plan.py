@@ -99,9 +99,8 @@ def encode_plan(plan: Plan) -> bytes:
 
 def decode_plan(body: bytes, number: int) -> Plan:
     """Decode a plan. Raises `InvalidObject` and `FormatUnsupported`."""
-    message = pb.GcPlan()
     place = plan_key(number)
-    parse(message, MessageType.GC_PLAN, body, place)
+    message = parse(pb.GcPlan(), MessageType.GC_PLAN, body, place)
     with fields_of(place):
         return Plan(number, message.written_at.ToMilliseconds(), message.pages, message.objects)
 
@@ -129,8 +128,7 @@ def encode_page(garbage: list[Garbage], written_at_ms: int, nonce: bytes) -> byt
 
 def decode_page(body: bytes, place: str) -> tuple[list[Garbage], int]:
     """Return the garbage of the page, and when it was written. Raises `InvalidObject` and `FormatUnsupported`."""
-    message = pb.GcPage()
-    parse(message, MessageType.GC_PAGE, body, place)
+    message = parse(pb.GcPage(), MessageType.GC_PAGE, body, place)
     with fields_of(place):
         return [_garbage(volume) for volume in message.volumes], message.written_at.ToMilliseconds()
 

@@ -94,7 +94,8 @@ def _whole(kind: Any, plain: Any, blobs: io.BytesIO) -> Any:
 
 def _made(kind: Any, plain: Any, blobs: io.BytesIO) -> Any:
     hints = hints_of(kind)
-    return kind(*(_whole(hints[each.name], item, blobs) for each, item in zip(fields(kind), plain, strict=True)))
+    named = zip(fields(kind), plain, strict=True)
+    return kind(**{field.name: _whole(hints[field.name], item, blobs) for field, item in named})
 
 
 def _batch(plain: list[Any], blobs: io.BytesIO) -> list[Record | Gap]:
