@@ -41,7 +41,9 @@ def packed(selections: Sequence[Selection], size: TaskSize, url: str, verify: Ve
     """Return the tasks for `selections`. `needs` says whether the query needs data objects."""
     costed = list(_costed(selections, needs, min(_SEGMENT_BYTES, size.max_bytes // 128)))
     total = sum(each.cost for each in costed)
-    limit = min(size.max_bytes, max(_SMALLEST_TASK_BYTES, total // size.parallelism))
+    # A share has room for one chunk more. So there are at most `parallelism` tasks, unless `max_bytes` makes more.
+    share = total // size.parallelism + max((each.cost for each in costed), default=0)
+    limit = min(size.max_bytes, max(_SMALLEST_TASK_BYTES, share))
     groups = _grouped(costed, limit)
     while len(groups) < min(size.min_tasks, len(costed)):
         limit = min(limit // 2, total // size.min_tasks)

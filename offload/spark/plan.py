@@ -12,12 +12,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 from catalog.format.control import MAIN
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
 from offload.read.cold_reader import ColdReader
+from offload.read.pool import in_order
 from offload.services.expired import expired_before, unexpired
+from offload.spark.aggregates import Aggregate, TopicView, aggregate
 from offload.spark.columns import WITHOUT_DATA
 from offload.spark.conditions import conditions_of, meets
 from offload.spark.loss import check_loss
@@ -30,9 +33,10 @@ from offload.spark.task import Filter, Needs, Op, Task
 from offload.wiring import open_store
 from seglog.files.clock import SystemClock
 
-__all__ = ["Aggregate", "Plan", "Query", "Remote", "pin", "plan"]
+__all__ = ["Plan", "Query", "Remote", "pin", "plan"]
 
 _PARALLELISM = 32  # of a cluster that nothing is known of
+_TOPICS_AT_A_TIME = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +47,6 @@ class Query:
     filters: tuple[Filter, ...] = ()
     limit: int | None = None
     parallelism: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Aggregate:
-    """`count`, or `min` or `max` of the seqs."""
-
-    op: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,27 +104,33 @@ class Remote:
         """Return the aggregates of the rows. None if only data objects can tell them. Raises as `plan` does."""
         if _needs(options, frozenset()) is Needs.DATA:
             return None
-        found = list(self._selections(options, pin, filters))
-        if not all(selection.is_exact for selection in found):
-            return None
-        return [_value(aggregate, found) for aggregate in wanted]
+        return aggregate(self._views(options, pin, filters), self._reader, wanted)
 
     def _selections(self, options: ReadOptions, pin: Pin, filters: Sequence[Filter]) -> Iterator[Selection]:
         """Yield what the query reads of each segment, ascending by topic and seq."""
-        ranges = _range_filters(options, pin.made_at_ms)
-        topics = [topic for topic in pin.topics if all(meets(f, topic.topic) for f in conditions_of(filters).topics)]
-        found = [(topic, self._volumes.snapshot(topic.point.vid, topic.point.lsn, topic.point.seq)) for topic in topics]
+        by_view = {each.view: each for each in self._views(options, pin, filters)}
+        for view in self._reader.indexed(by_view):
+            found = by_view[view]
+            selection = select(found.topic, view, self._reader.index(view), found.conditions)
+            if selection is not None:
+                yield selection
+
+    def _views(self, options: ReadOptions, pin: Pin, filters: Sequence[Filter]) -> Iterator[TopicView]:
+        """Yield the segments of which the query may read something, ascending by topic and seq."""
+        work = [partial(self._volumes.snapshot, each.point.vid, each.point.lsn, each.point.seq) for each in pin.topics]
+        snapshots = in_order(work, _TOPICS_AT_A_TIME, "seglog-plan") if len(work) > 1 else (one() for one in work)
+        found = list(zip(pin.topics, snapshots, strict=True))
         if options.fail_on_data_loss:
             check_loss(options, found, self._reader, pin.made_at_ms)
+        ranges = _range_filters(options, pin.made_at_ms)
         for topic, snapshot in found:
-            seqs = _seq_filters(options, topic.topic)
-            conditions = conditions_of([*filters, *ranges, *seqs])
+            conditions = conditions_of([*filters, *ranges, *_seq_filters(options, topic.topic)])
+            if not all(meets(each, topic.topic) for each in conditions.topics):
+                continue
             floor = self._expiry_floor(options, topic, snapshot, pin.made_at_ms)
-            views = [view for view in unexpired(snapshot.segments, floor) if may_show(view, conditions)]
-            for view in self._reader.indexed(views):
-                selection = select(topic.topic, view, self._reader.index(view), conditions)
-                if selection is not None:
-                    yield selection
+            for view in unexpired(snapshot.segments, floor):
+                if may_show(view, conditions):
+                    yield TopicView(topic.topic, view, conditions)
 
     def _expiry_floor(self, options: ReadOptions, topic: PinnedTopic, snapshot: Snapshot, now_ms: int) -> int:
         """Return the first seq that has not expired. A past state shows records that expired since."""
@@ -151,20 +154,6 @@ def plan(options: ReadOptions, pin: Pin, query: Query) -> Plan:
 def _needs(options: ReadOptions, columns: frozenset[str]) -> Needs:
     needs_data = options.verify is Verify.RECORD or not columns <= WITHOUT_DATA
     return Needs.DATA if needs_data else Needs.NOTHING
-
-
-def _value(aggregate: Aggregate, found: Sequence[Selection]) -> int | None:
-    if aggregate.op == "count":
-        return sum(selection.rows for selection in found)
-    ends = [
-        selection.view.ref.first_seq + end
-        for selection in found
-        for end in (
-            selection.shown_in(selection.chunks[0].chunk).min(),
-            selection.shown_in(selection.chunks[-1].chunk).max(),
-        )
-    ]
-    return (min if aggregate.op == "min" else max)(ends, default=None)
 
 
 def _range_filters(options: ReadOptions, now_ms: int) -> list[Filter]:

@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, TypeVar
 from catalog.errors import CatalogError
 from offload.errors import InvalidMessage, OffloadError
 from offload.format.labels import software_version
+from offload.spark.aggregates import Aggregate
 from offload.spark.columns import ALL_COLUMNS, columns_of
 from offload.spark.messages import (
     PROTOCOL,
@@ -36,7 +37,7 @@ from offload.spark.messages import (
 )
 from offload.spark.options import ReadOptions, parse_options
 from offload.spark.pin import decode_pin, encode_pin
-from offload.spark.plan import Aggregate, Query, Remote
+from offload.spark.plan import Query, Remote
 from seglog.errors import SeglogError
 
 __all__ = ["Planner", "main", "serve"]

@@ -16,7 +16,7 @@ from offload.format.columns import Columns
 from offload.spark.task import Filter, Op, Piece
 from seglog.format.frame import DELETED
 
-__all__ = ["data_batch", "plain_batches", "visible"]
+__all__ = ["data_batch", "hidden_entries", "plain_batches", "visible"]
 
 _PLAIN_ROWS = 65_536
 
@@ -53,11 +53,16 @@ _COLUMNS: Mapping[str, Callable[[_Source], pa.Array]] = {
 }
 
 
-def visible(piece: Piece, columns: Columns) -> _Rows:
-    """Return the numbers of the chunk's records that the piece shows."""
+def hidden_entries(piece: Piece) -> BitMap:
+    """Return the entry ids that the piece does not show."""
+    return BitMap.deserialize(piece.hidden) if piece.hidden else BitMap()
+
+
+def visible(piece: Piece, hidden: BitMap, columns: Columns) -> _Rows:
+    """Return the numbers of the chunk's records that the piece shows. `hidden` comes from `hidden_entries`."""
     shown = (columns.seq >= piece.first) & (columns.seq <= piece.last) & (columns.flags & DELETED == 0)
-    hidden = _hidden(piece, int(columns.seq[0]), int(columns.seq[-1]))
-    shown[np.array(hidden.to_array(), dtype=np.int64) - (int(columns.seq[0]) - piece.segment_first_seq)] = False
+    if hidden:
+        shown[_places(piece, hidden, int(columns.seq[0]), int(columns.seq[-1]))] = False
     rows = np.flatnonzero(shown)
     for condition in piece.filters:
         rows = rows[_meets(condition, columns, rows)]
@@ -71,11 +76,11 @@ def data_batch(piece: Piece, chunk: ChunkRef, columns: Columns, rows: _Rows, sch
 
 def plain_batches(piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a piece that needs no data."""
+    entries = hidden_entries(piece)
     for each in piece.chunks:
         first, last = max(piece.first, each.ref.first_seq), min(piece.last, each.ref.last_seq)
         seqs = np.arange(first, last + 1, dtype=np.int64)
-        hidden = _hidden(piece, first, last)
-        seqs = np.delete(seqs, np.array(hidden.to_array(), dtype=np.int64) - (first - piece.segment_first_seq))
+        seqs = np.delete(seqs, _places(piece, entries, first, last))
         for start in range(0, len(seqs), _PLAIN_ROWS):
             part = seqs[start : start + _PLAIN_ROWS]
             yield _batch(_Source(piece, each.ref, part, part, None), schema)
@@ -89,11 +94,11 @@ def _repeated(value: int, kind: pa.DataType, source: _Source) -> pa.Array:
     return pa.repeat(pa.scalar(value, kind), len(source.seqs))
 
 
-def _hidden(piece: Piece, first: int, last: int) -> BitMap:
-    """Return the hidden entry ids of a range of seqs."""
+def _places(piece: Piece, entries: BitMap, first: int, last: int) -> _Rows:
+    """Return the places of the entries between two seqs, counted from the first of these seqs."""
     base = piece.segment_first_seq
-    hidden = BitMap.deserialize(piece.hidden) if piece.hidden else BitMap()
-    return hidden & BitMap(range(first - base, last + 1 - base))
+    found = entries & BitMap(range(first - base, last + 1 - base))
+    return np.array(found.to_array(), dtype=np.int64) - (first - base)
 
 
 def _meets(condition: Filter, columns: Columns, rows: _Rows) -> NDArray[np.bool_]:

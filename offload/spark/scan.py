@@ -28,7 +28,7 @@ from offload.format.columns import decode_columns
 from offload.format.trailer import decode_directory, decode_lengths, directory_length
 from offload.read.pool import in_order
 from offload.spark.options import Verify
-from offload.spark.rows import data_batch, plain_batches, visible
+from offload.spark.rows import data_batch, hidden_entries, plain_batches, visible
 from offload.spark.task import Needs, Piece, Task
 from offload.wiring import open_store
 
@@ -53,6 +53,7 @@ def scan(task: Task, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 def _read(piece: Piece, task: Task, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     store = _store(task.url)
+    hidden = hidden_entries(piece)
     lengths = _entry_lengths(store, piece)
     for chunk, raw in _chunks(store, piece, task.verify):
         columns = decode_columns(
@@ -64,7 +65,7 @@ def _read(piece: Piece, task: Task, schema: pa.Schema) -> Iterator[pa.RecordBatc
             piece.data,
             check_records=task.verify is Verify.RECORD,
         )
-        rows = visible(piece, columns)
+        rows = visible(piece, hidden, columns)
         if len(rows):
             yield data_batch(piece, chunk, columns, rows, schema)
 

@@ -18,9 +18,11 @@ from catalog.refs.tag import Tags
 from catalog.volume import Volumes
 from offload.errors import DataLoss, InvalidOption
 from offload.spark import plan as plan_module
+from offload.spark.aggregates import Aggregate
 from offload.spark.options import ReadOptions, parse_options
 from offload.spark.pin import decode_pin, encode_pin
-from offload.spark.plan import Aggregate, Query, Remote, pin
+from offload.spark.plan import Query, Remote, pin
+from offload.spark.task import Filter, Op
 from tests.faults.store import CountingStore
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import NOW_MS, TopicArchive
@@ -248,6 +250,29 @@ def test_a_remote_that_stays_open_plans_again_without_a_request(url: str, counte
     assert remote.aggregate(options, pinned, (), COUNT) == [10, 1, 10]
     assert counted.counts.total() == 0
     remote.close()
+
+
+def test_a_count_of_whole_segments_reads_the_commits_only(url: str, counted: CountingStore):
+    TopicArchive(counted).add_many(100)
+    options = options_of(url)
+    remote = Remote(url)
+    pinned = remote.pin(options)
+    counted.counts.clear()
+    assert remote.aggregate(options, pinned, (), COUNT) == [200, 1, 200]
+    assert counted.counts["get_range"] <= 1  # the list of checkpoints
+    assert counted.counts.total() <= 5
+    since = [Filter("seq", Op.GE, (100,))]  # the second record of a segment
+    counted.counts.clear()
+    assert remote.aggregate(options, pinned, since, COUNT) == [101, 100, 200]
+    assert counted.counts == {"get_range": 1}
+    remote.close()
+
+
+def test_an_evicted_topic_fails_a_query_on_another_topic_of_the_same_read(url: str):
+    evicted(url, 6)
+    TopicArchive(url, "events").add(numbered(3))
+    with pytest.raises(DataLoss, match="orders"):
+        rows_of(options_of(url, topic="*"), [Filter("topic", Op.EQ, ("events",))])
 
 
 def test_importing_the_source_is_light():
