@@ -18,6 +18,7 @@ from tests.catalog.test_conformance import CASES, Broken, Writer
 from tests.cli.conftest import Run
 from tests.faults.store import CountingStore
 from tests.s3_server import not_of_minio
+from tests.seams.limits import Limit, set_limit
 
 NAMES = [check.name for check in CHECKS]
 
@@ -103,6 +104,7 @@ def test_a_store_that_breaks_a_promise_is_found_out(
     run: Run, monkeypatch: pytest.MonkeyPatch, name: str, broken: type[Broken]
 ) -> None:
     wire(monkeypatch, broken())
+    set_limit(monkeypatch, Limit.PART_OF_A_CHECK, bytes(range(256)) * 4)  # only S3 needs 5 MiB
     done = run("--remote", "s3://bucket/acme", "doctor")
     assert done.code == 1
     assert f"FAILED  {name}: " in done.text

@@ -21,6 +21,7 @@ class Limit(Enum):
     MANIFEST_FORMAT = "seglog.wal.manifest._FORMAT"
     SEGMENTS_IN_CHECKPOINT_BYTES = "catalog.checkpointer._INLINE_BYTES"
     RECENT_SIDS = "catalog.gc.sid_set._RECENT"
+    PART_OF_A_CHECK = "catalog.objects.conformance._PART"
     READ_OF_LINES_BYTES = "offload.commands.lines._READ_BYTES"
     RECORD_OVERHEAD_BYTES = "offload.attachment._FRAME_OVERHEAD_BYTES"
     S3_FIRST_BACKOFF = "catalog.objects.s3_reads._BACKOFF_FIRST"
