@@ -1,9 +1,10 @@
-"""The check of `failOnDataLoss`: records of the range that were evicted.
+"""The check of `failOnDataLoss`: records of the range that were evicted or truncated.
 
 LOSS-1  The options give the range. Filters of a query do not narrow it, so both readers raise alike.
 LOSS-2  Nothing tells the times of evicted records, except that times never fall. So a range by time has evicted records
     in it if it begins at the first kept record or earlier.
-LOSS-3  Records past their ttl, and deleted records, are no loss.
+LOSS-3  A range that begins beyond the record after the head expects records that a truncation took.
+LOSS-4  Records past their ttl, and deleted records, are no loss.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from offload.read.cold_reader import ColdReader
 from offload.spark.option_texts import moment_ms
 from offload.spark.options import EARLIEST, ReadOptions
 from offload.spark.pin import PinnedTopic
+from seglog.errors import SeqOutOfRange
 
 __all__ = ["check_loss"]
 
@@ -25,8 +27,13 @@ def check_loss(
 ) -> None:
     """Raise `DataLoss` if records of the range were evicted. It names all topics and seqs.
 
-    Reads an index object and one chunk if a range by time begins within a segment whose beginning was evicted.
+    Raises `SeqOutOfRange` if the range of a topic begins beyond its head. If a range by time begins within a segment
+    whose beginning was evicted, the check reads an index object and one chunk.
     """
+    for topic, snapshot in found:
+        first, bounds = options.starting.of(topic.topic), snapshot.bounds
+        if first is not None and first > bounds.head_seq + 1:
+            raise SeqOutOfRange(topic.topic, first, bounds.first_seq, bounds.head_seq)
     lost = [
         (topic.topic, *evicted)
         for topic, snapshot in found

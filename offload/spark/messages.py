@@ -59,7 +59,8 @@ MSG-3  A piece whose `needs` is "nothing" has no filters. The reader makes its r
     They have topic, seq, lsn, segment, block, and the offset of the chunk.
 MSG-4  If `values` is null, the planner cannot answer without data objects: the driver scans.
 MSG-5  Each side refuses another protocol number. The planner then answers {"id": null, "error": …} and ends.
-MSG-6  No message carries credentials. Both sides take them from their own environment.
+MSG-6  An error can come in place of any answer, also after some of the tasks. Then the call has no result.
+MSG-7  No message carries credentials. Both sides take them from their own environment.
 
 A wrong call gets an error, and the planner reads the next one. A message that is cut or too long ends the planner,
 because nothing tells where the next one begins. Golden files in tests/golden/spark hold the bytes.

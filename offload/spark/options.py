@@ -26,7 +26,8 @@ A TIME is ISO 8601 with its zone, such as 2026-11-22T09:30:00Z, or milliseconds 
 
 Without `startingSeq`, the range begins with seq 1. So evicted records are in it, and the read fails. With `earliest`,
 the range begins behind them. A time range that begins before the first kept record may have evicted records, too. Then
-the read fails as well.
+the read fails as well. It also fails if `startingSeq` lies beyond the record after the newest: a truncation took what
+was there.
 
 If `verify=record` is given, every data object of the range is read and checked. Without the option, a query that needs
 no data object reads none. Each record that is read is checked.

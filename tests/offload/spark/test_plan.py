@@ -23,6 +23,7 @@ from offload.spark.options import ReadOptions, parse_options
 from offload.spark.pin import decode_pin, encode_pin
 from offload.spark.plan import Query, Remote, pin
 from offload.spark.task import Filter, Op
+from seglog.errors import SeqOutOfRange
 from tests.faults.store import CountingStore
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import NOW_MS, TopicArchive
@@ -132,7 +133,10 @@ def test_the_options_narrow_the_range(url: str):
     archive.add(numbered(10))
     assert seqs(url, startingSeq=8, endingSeq=12) == [8, 9, 10, 11, 12]
     assert seqs(url, endingOffsets='{"orders": {"0": 4}}') == [1, 2, 3]
-    assert seqs(url, startingSeq=30) == []
+    assert seqs(url, startingSeq=21) == []
+    assert seqs(url, startingSeq=30, failOnDataLoss="false") == []
+    with pytest.raises(SeqOutOfRange, match="seq 22 is outside topic orders: it holds 1 to 20"):
+        read(url, startingSeq=22)
     assert seqs(url, startingSeq="earliest", endingSeq=2) == [1, 2]
     assert seqs(url, tag="even", endingSeq=5) == [1, 3, 5]
     assert seqs(url, tag="ev*", endingSeq=5) == [1, 3, 5]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +20,8 @@ from offload.spark.options import ReadOptions, parse_options
 from offload.spark.plan import pin
 from offload.spark.scan import scan
 from offload.spark.source import SeglogReader, schema_of
+from offload.spark.task import Needs
+from tests.golden.make_spark import DIRECTORY, TASKS
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
 from tests.offload.spark.queries import arrow_schema, planned
@@ -103,12 +108,31 @@ def test_damage_is_an_error_with_the_objects_key(url: str):
     assert len(seqs(url)) == 100
 
 
-def test_a_missing_data_object_is_an_error_and_not_an_empty_table(url: str):
+def test_a_missing_data_object_is_an_error_unless_the_query_needs_none(url: str):
     archive = TopicArchive(url)
-    ref = archive.add([Sample(b"v")])
+    ref = archive.add([Sample(b"v"), Sample(b"", deleted=True), Sample(b"v", "eu")])
     (Path(url.removeprefix("file://")) / data_key(archive.vid, ref.sid)).unlink()
-    with pytest.raises(NoSuchObject):
-        batches(url)
+    for options in ({}, {"columns": "seq", "verify": "record"}, {"columns": "seq,tag"}):
+        with pytest.raises(NoSuchObject):
+            batches(url, **options)
+    for options, rows in (({}, [1, 3]), ({"tag": "eu"}, [3]), ({"verify": "chunk", "startingSeq": "2"}, [3])):
+        found = [row for batch in batches(url, columns="lsn,seq,topic", **options) for row in batch.to_pylist()]
+        assert found == [{"lsn": 1, "seq": seq, "topic": "orders"} for seq in rows]
+
+
+def test_the_golden_tasks_give_the_golden_rows():
+    wanted = [json.loads(line) for line in (DIRECTORY / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
+    found: list[dict[str, object]] = []
+    for task in TASKS:
+        here = replace(task, url=DIRECTORY.parent.as_uri())
+        is_plain = any(piece.needs is Needs.NOTHING for piece in task.pieces)
+        schema = arrow_schema(options_of("file:///x"), ["topic", "seq", "lsn"] if is_plain else None)
+        for row in (row for batch in scan(here, schema) for row in batch.to_pylist()):
+            if not is_plain:
+                row["timestamp"] = round(row["timestamp"].timestamp() * 1_000_000)
+                row["value"] = base64.b64encode(row["value"]).decode()
+            found.append(row)
+    assert found == wanted
 
 
 def test_each_level_of_checks_sees_the_damage_that_it_looks_for(url: str):
