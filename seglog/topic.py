@@ -81,8 +81,9 @@ class Topic:
     def earliest_seq(self) -> int:
         """Return the first live seq; `head_seq + 1` if there is none. No lock, no I/O.
 
-        The result may be too low in two cases. While records are in the cold tier only, deletes by tag are not looked
-        up there. With a ttl, records within a segment may have expired since the last read.
+        The result may be too low in three cases. While records are in the cold tier only, deletes by tag are not looked
+        up there. In a relocated segment, the log looks them up when it next relocates. With a ttl, records within a
+        segment may have expired since the last read.
         """
         state = self._engine.find(self.name)
         return 1 if state is None else known_floors(self._engine, state).earliest_seq

@@ -115,6 +115,7 @@ class FoundTopic:
     details: tuple[tuple[int, Detail], ...] = ()
     kind: Kind | None = None
     evict_floor: int = 1
+    is_front_warm: bool = False
 
 
 Detail: TypeAlias = tuple[int, str | None, bool]
@@ -278,7 +279,7 @@ class Journal:
         """Return an error text if the front of a topic is wrong, else None.
 
         Without history, the log deletes front segments that have no live record. It deletes other segments only after a
-        release.
+        release. A front in the warm store may be too low: only the relocator looks for deletes by tag there.
         """
         released = bounds.floors.get(name, (1, 1))[1]
         if topic.hot_floor > topic.head + 1 or (name in self.keepers and topic.hot_floor > released):
@@ -290,7 +291,8 @@ class Journal:
         hot = [seq for seq in live if seq >= topic.hot_floor]
         first = hot[0] if hot else topic.head + 1
         is_lost = any(gap.gap_from <= topic.earliest_seq <= gap.gap_to < first for gap in topic.lost)
-        if topic.earliest_seq >= topic.hot_floor and topic.earliest_seq != first and not is_lost:
+        is_exact = topic.earliest_seq >= topic.hot_floor and not topic.is_front_warm
+        if is_exact and topic.earliest_seq != first and not is_lost:
             return f"{name} says that it begins at {topic.earliest_seq}, and {hot[:1]} is the first that is live"
         return self._wrong_floors(name, topic, bounds)
 
@@ -380,9 +382,11 @@ def look(log: Log) -> dict[str, FoundTopic]:
         details = tuple(
             (item.seq, (item.ts_ms, item.node, item.unterminated)) for item in items if isinstance(item, Record)
         )
+        front = topic.earliest_seq
+        is_warm = any(not info.is_hot and info.first_seq <= front <= info.last_seq for info in topic.segments())
         found[name] = FoundTopic(
-            topic.head_seq, topic.hot_floor, live, topic.delete_ops(), lost, topic.earliest_seq, details,
-            (topic.epoch, topic.config), topic.evict_floor,
+            topic.head_seq, topic.hot_floor, live, topic.delete_ops(), lost, front, details,
+            (topic.epoch, topic.config), topic.evict_floor, is_warm,
         )  # fmt: skip
     return found
 
