@@ -45,16 +45,11 @@ class TopicView:
 
 def aggregate(found: Iterable[TopicView], reader: ColdReader, wanted: Sequence[Aggregate]) -> list[int | None] | None:
     """Return the aggregates over the records of `found`. None if only data objects can tell them."""
-    whole: list[SegmentView] = []
-    in_part: dict[SegmentView, TopicView] = {}
-    for each in found:
-        if each.is_whole:
-            whole.append(each.view)
-        else:
-            in_part[each.view] = each
+    parts = list(found)
+    whole = [each.view for each in parts if each.is_whole]
+    in_part = [each for each in parts if not each.is_whole]
     selections: list[Selection] = []
-    for view in reader.indexed(in_part):
-        each = in_part[view]
+    for each, view in zip(in_part, reader.indexed(each.view for each in in_part), strict=True):
         selection = select(each.topic, view, reader.index(view), each.conditions)
         if selection is not None and not selection.is_exact:
             return None

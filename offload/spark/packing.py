@@ -96,7 +96,7 @@ def _pieces(group: Iterable[_Costed], needs: Needs) -> Iterator[Piece]:
 
 
 def _piece(selection: Selection, chunks: list[SelectedChunk], filters: tuple[Filter, ...], needs: Needs) -> Piece:
-    view, index = selection.view, selection.index
+    view = selection.view
     base = view.ref.first_seq
     first = max(selection.first, chunks[0].chunk.ref.first_seq)
     last = min(selection.last, chunks[-1].chunk.ref.last_seq)
@@ -107,19 +107,19 @@ def _piece(selection: Selection, chunks: list[SelectedChunk], filters: tuple[Fil
             hidden |= BitMap(range(begin, end)) - selection.shown
     return Piece(
         topic=selection.topic,
-        topic_id=index.topic_id,
+        topic_id=selection.topic_id,
         lsn=view.lsn,
         segment=str(view.ref.sid),
         data=keys.data_key(view.vid, view.ref.sid),
         index=keys.index_key(view.vid, view.ref.sid),
-        codec=index.codec,
-        block_size=index.block_size,
+        codec=selection.codec,
+        block_size=selection.block_size,
         segment_first_seq=base,
         first=first,
         last=last,
         rows=sum(each.rows for each in chunks),
         chunks=tuple(each.chunk for each in chunks),
-        chunk_count=len(index.chunks),
+        chunk_count=selection.chunk_count,
         trailer_offset=view.ref.index_head_length,
         trailer_length=view.ref.index_trailer_length,
         hidden=bytes(hidden.serialize()) if hidden else None,

@@ -108,10 +108,9 @@ class Remote:
 
     def _selections(self, options: ReadOptions, pin: Pin, filters: Sequence[Filter]) -> Iterator[Selection]:
         """Yield what the query reads of each segment, ascending by topic and seq."""
-        by_view = {each.view: each for each in self._views(options, pin, filters)}
-        for view in self._reader.indexed(by_view):
-            found = by_view[view]
-            selection = select(found.topic, view, self._reader.index(view), found.conditions)
+        found = list(self._views(options, pin, filters))
+        for each, view in zip(found, self._reader.indexed(each.view for each in found), strict=True):
+            selection = select(each.topic, view, self._reader.index(view), each.conditions)
             if selection is not None:
                 yield selection
 

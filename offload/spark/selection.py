@@ -14,7 +14,7 @@ from operator import attrgetter
 from pyroaring import BitMap
 
 from catalog.format import keys
-from catalog.format.commit import SegmentView
+from catalog.format.commit import Codec, SegmentView
 from offload.format.metadata import SegmentIndex, decode_bitmap
 from offload.spark.conditions import Conditions, meets
 from offload.spark.task import Filter, NumberedChunk
@@ -33,11 +33,17 @@ class SelectedChunk:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Chunks of one segment, ascending, at least one. `shown` has entry ids. Seqs are inclusive."""
+    """Chunks of one segment, ascending, at least one. `shown` has entry ids. Seqs are inclusive.
+
+    The index head is not kept: a plan of many segments would hold the tags and chunks of all of them.
+    """
 
     topic: str
     view: SegmentView
-    index: SegmentIndex
+    topic_id: int
+    codec: Codec
+    block_size: int
+    chunk_count: int
     first: int
     last: int
     shown: BitMap
@@ -85,7 +91,10 @@ def select(topic: str, view: SegmentView, index: SegmentIndex, conditions: Condi
         if times is not None and rows:
             found.append(SelectedChunk(NumberedChunk(number, ref), rows, times + residual))
         number += 1
-    return Selection(topic, view, index, first, last, shown, tuple(found)) if found else None
+    if not found:
+        return None
+    fields = (index.topic_id, index.codec, index.block_size, len(index.chunks))
+    return Selection(topic, view, *fields, first, last, shown, tuple(found))
 
 
 def _shown(view: SegmentView, index: SegmentIndex, conditions: Conditions, first: int, last: int) -> BitMap:
