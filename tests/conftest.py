@@ -35,6 +35,7 @@ _LONG_FILES = [
     "test_corruption_matrix",
     "test_pool",
     "test_topic_crashes",
+    "test_repository",
 ]
 #: Files that share an expensive start, here the JVM of Spark. One process of the run takes all of them.
 _TOGETHER = {"tests/promises/test_whole_way_in_spark.py": "spark", "tests/offload/spark/test_source.py": "spark"}
