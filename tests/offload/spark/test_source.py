@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition, LessThan
+from pyspark.sql.types import StructType
 
 from catalog.format.commit import Codec, ForkPoint
 from catalog.format.keys import data_key
@@ -111,6 +114,46 @@ def test_a_filtered_count_does_not_change_the_next_one(spark: SparkSession, url:
     frame = load(spark, url)
     assert frame.where("seq < 10").count() == 9
     assert frame.count() == 30
+
+
+def test_spark_uses_a_narrowed_plan_again_and_so_no_filter_may_narrow_ours(spark: SparkSession):
+    """Pin the fault of Spark for which the reader has no `pushFilters`. If this fails, Spark was mended: SPARK-2."""
+
+    class Narrowing(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "narrowing"
+
+        def schema(self) -> str:
+            return "n long"
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return Reader()
+
+    class Reader(DataSourceReader):
+        def __init__(self) -> None:
+            self.end = 10
+
+        def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
+            for each in filters:
+                if isinstance(each, LessThan):
+                    self.end = each.value
+                yield each
+
+        def partitions(self) -> list[InputPartition]:
+            return [InputPartition(self.end)]
+
+        def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
+            return ((n,) for n in range(partition.value))
+
+    spark.dataSource.register(Narrowing)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        frame = spark.read.format("narrowing").load()
+        assert frame.where("n < 3").count() == 3
+        assert frame.count() == 3  # of 10
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
 def test_a_users_schema_picks_columns_in_its_order(spark: SparkSession, url: str):
