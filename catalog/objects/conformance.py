@@ -14,18 +14,7 @@ from dataclasses import replace
 from catalog.errors import InvalidObject, KeyChanged, KeyTaken, NoSuchObject
 from catalog.format.checksum import Checksum
 from catalog.objects.base import checksum_of_parts
-from catalog.objects.promise_check import (
-    METADATA,
-    Check,
-    NotKept,
-    Place,
-    absent,
-    expect,
-    permitted,
-    proves,
-    race,
-    refused,
-)
+from catalog.objects.promise import METADATA, Check, NotKept, Place, absent, expect, permitted, proves, race, refused
 
 __all__ = ["CHECKS"]
 

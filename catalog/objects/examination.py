@@ -20,7 +20,7 @@ from catalog.errors import AccessDenied, CatalogError, NoSuchBucket, StoreUnreac
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
 from catalog.objects.conformance import CHECKS
-from catalog.objects.promise_check import Check, NotKept, NotPermitted, Place, PromiseBroken
+from catalog.objects.promise import Check, NotKept, NotPermitted, Place, PromiseBroken
 from catalog.objects.wrapped import WrappedStore
 
 __all__ = ["Examination", "Outcome"]

@@ -22,7 +22,7 @@ from catalog.format.keys import Key
 from catalog.objects import MemoryStore, ObjectInfo, ObjectStore, PartTag, WithETag
 from catalog.objects.conformance import CHECKS
 from catalog.objects.examination import Examination
-from catalog.objects.promise_check import Check, Place, PromiseBroken
+from catalog.objects.promise import Check, Place, PromiseBroken
 from tests.faults.store import WrappedStore, denied, lost, unreachable
 
 RACERS = 8

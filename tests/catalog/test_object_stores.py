@@ -15,7 +15,7 @@ from catalog.errors import InvalidKey, KeyTaken, NoSuchObject
 from catalog.format.keys import Key
 from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore
 from catalog.objects.conformance import CHECKS
-from catalog.objects.promise_check import Check, NotKept, Place
+from catalog.objects.promise import Check, NotKept, Place
 from catalog.objects.s3 import S3Store
 from tests.s3_server import MINIO
 
