@@ -33,6 +33,18 @@ class RemoteStates:
                 raise
             return self._volumes.snapshot(moved.vid, moved.lsn)
 
+    def behind_read(self, name: str, snapshot: Snapshot) -> Snapshot | None:
+        """Return a newer state of a writer's topic, if GC deleted objects of `snapshot` since. Otherwise None.
+
+        An example is a process that died right after its merge. GC then deletes the merged segments, and this directory
+        still knows the state before.
+        """
+        handle = self._handles.find(name)
+        moved = None if handle is None else self.behind_gc(handle)
+        if moved is None or moved.lsn <= snapshot.lsn:
+            return None
+        return self._volumes.snapshot(moved.vid, moved.lsn)
+
     def behind_gc(self, handle: Handle) -> Handle | None:
         """Return the handle of a writer, advanced past GC's commits.
 
@@ -66,4 +78,18 @@ class ColdTier:
         snapshot = self._states.newest(topic)
         if last > snapshot.bounds.head_seq:
             raise HistoryBehind(topic, last, snapshot.bounds.head_seq)
-        return self._reader.records(snapshot, first, last)
+        return self._records(topic, snapshot, first, last)
+
+    def _records(self, topic: str, snapshot: Snapshot, first: int, last: int) -> Iterator[Record]:
+        while True:
+            try:
+                for record in self._reader.records(snapshot, first, last):
+                    yield record
+                    first = record.seq + 1
+            except NoSuchObject:
+                newer = self._states.behind_read(topic, snapshot)
+                if newer is None:
+                    raise
+                snapshot = newer
+            else:
+                return

@@ -321,6 +321,37 @@ def test_a_commit_that_gc_passed_before_its_writer_heard_of_it(
         assert values(archive, "t") == [b"a", b"b", b"c"]
 
 
+class Died(BaseException):
+    pass
+
+
+def test_a_writer_that_died_right_after_its_merge_reads_what_gc_left(tmp_path: Path, store: MemoryStore) -> None:
+    """GC deletes the merged segments. The directory knows the state before the merge, and its newest state is pending."""
+    clock, slow = HandClock(), Overslept(store)
+    expected = [b"%d" % number for number in range(OffloadSettings().merge_count)]
+
+    def die() -> None:
+        raise Died
+
+    with opened(tmp_path, slow, clock) as (log, archive):
+        for value in expected:
+            ship(archive, log, "t", value)
+        archive.offload("t", drop_hot=True)
+        slow.act = die
+        with pytest.raises(Died):
+            archive.upkeep.compact("t")
+    with opened(tmp_path, store, clock) as (log, archive):
+        assert archive.status.topic("t").pending_lsn == archive.status.topic("t").lsn + 1
+        collector = Collector(store, GcPolicy(window_s=0, grace_s=10), clock=clock.now_ms, writer_id="gc")
+        for _ in range(3):
+            clock.ms += 60_000
+            collector.run()
+        left = {key.removesuffix(".index") for key in store.list("") if "/segments/" in key}
+        assert len(left) == 1
+        assert values(archive, "t") == expected
+        assert [record.value for record in log.topic("t").read(2)] == expected[1:]
+
+
 def test_a_hot_copy_that_a_kept_state_shows_stays_until_that_is_read_back(tmp_path: Path, store: MemoryStore) -> None:
     """GC has passed the commit of the upload, and the newest state shows no record of the segment any more."""
     with opened(tmp_path, store) as (log, archive):
