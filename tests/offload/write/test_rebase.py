@@ -326,7 +326,7 @@ class Died(BaseException):
 
 
 def test_a_writer_that_died_right_after_its_merge_reads_what_gc_left(tmp_path: Path, store: MemoryStore) -> None:
-    """GC deletes the merged segments. The directory knows the state before the merge, and its newest state is pending."""
+    """GC deletes the merged segments. The directory knows the state before the merge, and the merge is pending."""
     clock, slow = HandClock(), Overslept(store)
     expected = [b"%d" % number for number in range(OffloadSettings().merge_count)]
 
