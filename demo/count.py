@@ -6,14 +6,14 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from offload.spark import SeglogDataSource
+from offload.spark import register
 
 
 def main(url: str, topic: str, *branches: str) -> None:
     spark = (
         SparkSession.builder.master("local[2]").appName("seglog demo").config("spark.ui.enabled", "false").getOrCreate()
     )
-    spark.dataSource.register(SeglogDataSource)
+    register(spark)
     for branch in branches:
         records = spark.read.format("seglog").option("topic", topic).option("branch", branch).load(url)
         print(records.count())

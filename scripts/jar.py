@@ -25,6 +25,8 @@ __all__ = ["HOME", "JAR", "build", "class_path", "compile_java", "javac_release"
 HOME = Path(__file__).resolve().parent.parent / "offload" / "spark" / "jvm"
 JAR = HOME / "seglog-spark.jar"
 RELEASE = 17
+_SERVICE = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
+_PROVIDER = "seglog.spark.SeglogProvider"
 _MANIFEST = "META-INF/MANIFEST.MF"
 _TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can hold
 
@@ -64,7 +66,7 @@ def build() -> dict[str, bytes]:
         compile_java(HOME, Path(fresh), class_path())
         classes = {file.relative_to(fresh).as_posix(): file.read_bytes() for file in Path(fresh).rglob("*.class")}
     manifest = f"Manifest-Version: 1.0\nCreated-By: javac {javac_release()}\nSources-Hash: {_hash_of_sources()}\n"
-    return {_MANIFEST: manifest.encode(), **classes}
+    return {_MANIFEST: manifest.encode(), _SERVICE: f"{_PROVIDER}\n".encode(), **classes}
 
 
 def stale() -> str | None:

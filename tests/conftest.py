@@ -22,6 +22,8 @@ __all__ = ["no_pauses", "real_syncs", "remote", "s3_endpoint", "s3_environment",
 _LONG_FILES = [
     "test_whole_way_in_spark",
     "test_source",
+    "test_both_readers",
+    "test_registration",
     "test_serve",
     "test_crash_images",
     "test_topic_commands",
@@ -38,7 +40,12 @@ _LONG_FILES = [
     "test_repository",
 ]
 #: Files that share an expensive start, here the JVM of Spark. One process of the run takes all of them.
-_TOGETHER = {"tests/promises/test_whole_way_in_spark.py": "spark", "tests/offload/spark/test_source.py": "spark"}
+_TOGETHER = {
+    "tests/promises/test_whole_way_in_spark.py": "spark",
+    "tests/offload/spark/test_source.py": "spark",
+    "tests/offload/spark/test_both_readers.py": "spark",
+    "tests/offload/spark/test_registration.py": "spark",
+}
 _LONG_DIRECTORIES = {"promises", "seglog"}
 _HANGS_AFTER_S = 3 * 3600
 

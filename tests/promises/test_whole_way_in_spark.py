@@ -10,10 +10,10 @@ import offload
 import seglog
 from offload.commands.lines import line_batches
 from seglog import LogSettings
-from tests.offload.spark.session import spark
+from tests.offload.spark.session import spark, spark_session
 from tests.texts import NAMES, text
 
-__all__ = ["spark"]
+__all__ = ["spark", "spark_session"]
 
 
 def _frame(spark: SparkSession, remote: str, topic: str, branch: str) -> DataFrame:

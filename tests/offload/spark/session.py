@@ -9,20 +9,26 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from offload.spark import SeglogDataSource
+from offload.spark import register
 from tests.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
-__all__ = ["OF_A_SHORT_RUN", "spark"]
+__all__ = ["OF_A_SHORT_RUN", "spark", "spark_session"]
 
 # The run ends before the second compiler pays back its cost. A small heap needs no threads that collect it.
 OF_A_SHORT_RUN = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 
 @pytest.fixture(scope="session")
-def spark(s3_endpoint: str) -> Iterator[SparkSession]:
-    """Start Spark with `seglog` registered. Its workers reach the tests' S3 server.
+def spark(spark_session: SparkSession) -> SparkSession:
+    """Return the session, in which the JVM reader serves."""
+    return spark_session
 
-    The workers do not see later changes of `os.environ`.
+
+@pytest.fixture(scope="session")
+def spark_session(s3_endpoint: str) -> Iterator[SparkSession]:
+    """Start Spark with both readers registered. They reach the tests' S3 server.
+
+    Workers do not see later changes of `os.environ`.
     """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("seglog tests")
@@ -44,6 +50,6 @@ def spark(s3_endpoint: str) -> Iterator[SparkSession]:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
-    session.dataSource.register(SeglogDataSource)
+    assert register(session) == "jvm"
     yield session
     session.stop()

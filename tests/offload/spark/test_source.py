@@ -12,8 +12,11 @@ from pyspark.sql.types import StructType
 
 from catalog.format.commit import Codec, ForkPoint
 from catalog.format.keys import data_key
+from offload.errors import InvalidOption
+from offload.spark import SeglogDataSource
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import NOW_MS, TopicArchive
+from tests.seams.spark import driver_jvm
 
 
 def load(spark: SparkSession, url: str, **options: object) -> DataFrame:
@@ -197,13 +200,17 @@ def test_sql_over_a_view_works(spark: SparkSession, url: str):
         ({"topic": "orders@a", "branch": "b"}, "topic says 'a' and branch says 'b'"),
         ({"startingSeq": "latest"}, "option startingSeq: 'latest' is not a seq"),
         ({"columns": "seq,price"}, "there is no column price"),
-        ({"reader": "jvm"}, "the JVM reader is not in this session"),
     ],
 )
 def test_a_bad_option_is_refused_at_load_and_says_why(spark: SparkSession, url: str, options, message):
     TopicArchive(url).add(numbered(3))
     with pytest.raises(Exception, match=message):
         load(spark, url, **options)
+
+
+def test_the_source_in_python_refuses_to_stand_in_for_the_jvm_reader(url: str):
+    with pytest.raises(InvalidOption, match="the JVM reader is not in this session"):
+        SeglogDataSource({"path": url, "topic": "orders", "reader": "jvm"}).schema()
 
 
 def test_a_schema_with_a_column_there_is_not_is_refused(spark: SparkSession, url: str):
@@ -229,7 +236,7 @@ def test_every_option_reaches_the_reader(spark: SparkSession, url: str):
         columns="topic,seq,block,tag,segment",
         includeMetadata="true",
         verify="chunk",
-        reader="python",
+        reader=driver_jvm(spark).java.lang.System.getProperty("seglog.reader"),
         maxPartitionBytes="1k",
         minPartitions=5,
     )
@@ -267,4 +274,4 @@ def test_a_flipped_byte_fails_the_query_and_names_the_object(spark: SparkSession
     damaged[5000] ^= 1
     path.write_bytes(damaged)
     with pytest.raises(Exception, match=f"{ref.sid} is damaged at offset"):
-        load(spark, url).count()
+        values(load(spark, url))

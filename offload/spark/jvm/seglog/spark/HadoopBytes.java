@@ -3,7 +3,6 @@ package seglog.spark;
 import java.io.EOFException;
 import java.io.FileNotFoundException;
 import java.io.IOException;
-import java.net.URI;
 import java.nio.ByteBuffer;
 import java.util.List;
 import java.util.concurrent.ExecutionException;
@@ -26,14 +25,14 @@ final class HadoopBytes implements ByteSource {
     private static final String POLICY = "fs.option.openfile.read.policy";
 
     private final FileSystem files;
-    private final String root;
+    private final Path root;
 
-    /** {@code root} is the remote's URL, with the scheme that Hadoop knows. */
-    HadoopBytes(String root, Configuration configuration) throws IOException {
-        FileSystem found = FileSystem.get(URI.create(root), configuration);
+    /** {@code root} is the remote, with the scheme that Hadoop knows. */
+    HadoopBytes(Path root, Configuration configuration) throws IOException {
+        FileSystem found = root.getFileSystem(configuration);
         // A local file has no checksum file of Hadoop's beside it, so the reader does not look for one.
         this.files = found instanceof LocalFileSystem local ? local.getRawFileSystem() : found;
-        this.root = root.endsWith("/") ? root : root + "/";
+        this.root = root;
     }
 
     @Override
@@ -41,7 +40,7 @@ final class HadoopBytes implements ByteSource {
         if (length == 0) {
             return new byte[0];
         }
-        Path path = new Path(URI.create(root + key));
+        Path path = new Path(root, key);
         try (FSDataInputStream stream = open(path, offset + length)) {
             byte[] bytes = new byte[length];
             if (stream.hasCapability(StreamCapabilities.VECTOREDIO)) {

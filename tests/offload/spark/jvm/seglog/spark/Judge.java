@@ -7,11 +7,14 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
+import java.net.URI;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.Path;
 
 /**
  * Answers the tests' questions to the decoders: one JSON object each way, after its length in 4 bytes.
@@ -43,6 +46,7 @@ final class Judge {
             case "xxh3" -> hashes(question);
             case "objects" -> take(question);
             case "damage" -> damaged(question);
+            case "read" -> read(question);
             default -> throw new IOException("unknown question " + question);
         };
     }
@@ -82,6 +86,24 @@ final class Judge {
         }
         changed.put(key, body);
         return scanned(changed, question);
+    }
+
+    /** Read a range through one of the port's implementations. */
+    private static ObjectNode read(JsonNode question) {
+        ObjectNode answer = JSON.createObjectNode();
+        JsonNode variables = question.get("environment");
+        try {
+            String url = question.get("url").asText();
+            ByteSource source = url.startsWith("file:")
+                    ? new HadoopBytes(new Path(URI.create(url)), new Configuration())
+                    : new HttpBytes(url, AwsSettings.read(name -> variables.path(name).asText(null)), 2);
+            int length = question.get("length").asInt();
+            byte[] found = source.read(question.get("key").asText(), question.get("offset").asLong(), length);
+            answer.put("body", Base64.getEncoder().encodeToString(found));
+        } catch (SeglogError | IOException error) {
+            answer.putArray("error").add(error.getClass().getSimpleName()).add(error.getMessage());
+        }
+        return answer;
     }
 
     private ObjectNode scanned(Map<String, byte[]> bodies, JsonNode question) {

@@ -1,0 +1,55 @@
+package seglog.spark;
+
+import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** The columns of rows of one chunk, as Spark takes them. Only the columns that the query needs are made. */
+final class ColumnsOfChunk {
+    private ColumnsOfChunk() {}
+
+    static ColumnarBatch batch(ChunkRows found, String[] names) {
+        ColumnVector[] columns = new ColumnVector[names.length];
+        for (int number = 0; number < names.length; number++) {
+            columns[number] = column(found, names[number]);
+        }
+        return new ColumnarBatch(columns, found.rows().length);
+    }
+
+    private static ColumnVector column(ChunkRows found, String name) {
+        Piece piece = found.piece();
+        return switch (name) {
+            case "topic" -> text(found, piece.topic());
+            case "seq" -> new SeqVector(found);
+            case "timestamp" -> new TimestampVector(found);
+            case "node" -> new PartVector(found, Part.NODE);
+            case "tag" -> new PartVector(found, Part.TAG);
+            case "value" -> new PartVector(found, Part.VALUE);
+            case "lsn" -> number(found, piece.lsn());
+            case "segment" -> text(found, piece.segment());
+            case "block" -> block(found);
+            case "offset" -> number(found, found.chunk().offset());
+            default -> throw new PlannerError("the planner offers a column that this reader does not know: " + name);
+        };
+    }
+
+    private static ColumnVector text(ChunkRows found, String value) {
+        ConstantColumnVector column = new ConstantColumnVector(found.rows().length, DataTypes.StringType);
+        column.setUtf8String(UTF8String.fromString(value));
+        return column;
+    }
+
+    private static ColumnVector number(ChunkRows found, long value) {
+        ConstantColumnVector column = new ConstantColumnVector(found.rows().length, DataTypes.LongType);
+        column.setLong(value);
+        return column;
+    }
+
+    private static ColumnVector block(ChunkRows found) {
+        ConstantColumnVector column = new ConstantColumnVector(found.rows().length, DataTypes.IntegerType);
+        column.setInt((int) (found.chunk().offset() / found.piece().blockSize()) + 1);
+        return column;
+    }
+}

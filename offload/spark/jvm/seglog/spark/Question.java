@@ -1,0 +1,93 @@
+package seglog.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * The options of a load and the version that it pinned. All questions of its DataFrames to the planner go out with both.
+ *
+ * @param pin what the planner said, which only the planner reads
+ */
+record Question(Map<String, String> options, JsonNode pin, StructType offered) {
+    private static final Set<String> LABELS = Set.of("node", "tag");
+
+    /** Ask which version the options mean, and which columns it has. */
+    static Question pinned(Map<String, String> options) {
+        ObjectNode call = Planner.JSON.createObjectNode().put("call", "pin");
+        call.set("options", Planner.JSON.valueToTree(options));
+        JsonNode answer = Planner.call(call).get(0);
+        StructType offered = new StructType();
+        for (JsonNode column : answer.path("columns")) {
+            offered = offered.add(column.path("name").asText(), type(column.path("type").asText()), true);
+        }
+        return new Question(options, answer.path("pin"), offered);
+    }
+
+    private static DataType type(String name) {
+        return switch (name) {
+            case "string" -> DataTypes.StringType;
+            case "bigint" -> DataTypes.LongType;
+            case "int" -> DataTypes.IntegerType;
+            case "timestamp" -> DataTypes.TimestampType;
+            case "binary" -> DataTypes.BinaryType;
+            default -> throw new PlannerError("the planner offers a column of an unknown type " + name);
+        };
+    }
+
+    /** Return the plan for these columns and filters: first its summary, then its tasks. */
+    List<JsonNode> plan(String[] columns, ArrayNode filters, Integer limit, int parallelism) {
+        ObjectNode call = call("plan", filters);
+        call.set("columns", Planner.JSON.valueToTree(columns));
+        call.put("limit", limit).put("parallelism", parallelism);
+        return Planner.call(call);
+    }
+
+    /** Return the values of these aggregates; null if the planner cannot tell without data objects. */
+    JsonNode aggregate(ArrayNode aggregates, ArrayNode filters) {
+        ObjectNode call = call("aggregate", filters);
+        call.set("aggregates", aggregates);
+        JsonNode values = Planner.call(call).get(0).path("values");
+        return values.isArray() ? values : null;
+    }
+
+    private ObjectNode call(String name, ArrayNode filters) {
+        ObjectNode call = Planner.JSON.createObjectNode().put("call", name);
+        call.set("options", Planner.JSON.valueToTree(options));
+        call.set("pin", pin);
+        call.set("filters", filters);
+        return call;
+    }
+
+    /** Return the user's schema, if this load has its columns, and no label is NOT NULL. */
+    StructType chosen(StructType wanted) {
+        List<String> known = Arrays.stream(offered.fields()).map(Question::asText).toList();
+        for (StructField field : wanted.fields()) {
+            if (!known.contains(asText(field))) {
+                throw new PlannerFailure(
+                        "InvalidOption",
+                        "option schema: there is no column " + asText(field),
+                        "use " + String.join(", ", known));
+            }
+            if (!field.nullable() && LABELS.contains(field.name())) {
+                throw new PlannerFailure(
+                        "InvalidOption",
+                        "option schema: " + field.name() + " is NOT NULL, but records may lack it",
+                        "leave out NOT NULL");
+            }
+        }
+        return wanted;
+    }
+
+    private static String asText(StructField field) {
+        return field.name() + " " + field.dataType().simpleString();
+    }
+}

@@ -1,0 +1,21 @@
+package seglog.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Locale;
+import org.apache.spark.sql.connector.read.InputPartition;
+
+/** The input of one Spark task. {@code url} is the remote, and a piece names its objects below it. */
+record SeglogPartition(String url, Verify verify, List<Piece> pieces) implements InputPartition {
+    static SeglogPartition decode(JsonNode task) {
+        try {
+            List<Piece> pieces = new ArrayList<>();
+            task.get("pieces").forEach(piece -> pieces.add(Piece.decode(piece)));
+            Verify verify = Verify.valueOf(task.get("verify").textValue().toUpperCase(Locale.ROOT));
+            return new SeglogPartition(task.get("url").textValue(), verify, pieces);
+        } catch (NullPointerException | IllegalArgumentException bad) {
+            throw new PlannerError("the planner sent a task that does not decode: " + bad.getMessage(), bad);
+        }
+    }
+}

@@ -1,0 +1,43 @@
+package seglog.spark;
+
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.util.SerializableConfiguration;
+
+/** Makes the readers of the tasks, on the executors. */
+final class SeglogReaderFactory implements PartitionReaderFactory {
+    private static final long serialVersionUID = 1;
+
+    private final String[] columns;
+    private final SerializableConfiguration hadoop;
+
+    SeglogReaderFactory(String[] columns, SerializableConfiguration hadoop) {
+        this.columns = columns;
+        this.hadoop = hadoop;
+    }
+
+    @Override
+    public boolean supportColumnarReads(InputPartition partition) {
+        return true;
+    }
+
+    @Override
+    public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
+        SeglogPartition task = (SeglogPartition) partition;
+        try {
+            return new SeglogReader(task, columns, Sources.open(task.url(), hadoop.value()));
+        } catch (IOException failure) {
+            throw new UncheckedIOException(failure);
+        }
+    }
+
+    @Override
+    public PartitionReader<InternalRow> createReader(InputPartition partition) {
+        throw new UnsupportedOperationException("this source gives columns, and no rows");
+    }
+}

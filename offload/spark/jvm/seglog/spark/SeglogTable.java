@@ -1,0 +1,43 @@
+package seglog.spark;
+
+import java.util.Arrays;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** The records of a load: one pinned version, in the columns that the user chose. */
+final class SeglogTable implements SupportsRead {
+    private final Question question;
+    private final StructType schema;
+
+    SeglogTable(Question question, StructType schema) {
+        this.question = question;
+        this.schema = schema;
+    }
+
+    @Override
+    public String name() {
+        return "seglog";
+    }
+
+    @Override
+    public Column[] columns() {
+        return Arrays.stream(schema.fields())
+                .map(field -> Column.create(field.name(), field.dataType(), field.nullable()))
+                .toArray(Column[]::new);
+    }
+
+    @Override
+    public Set<TableCapability> capabilities() {
+        return Set.of(TableCapability.BATCH_READ);
+    }
+
+    @Override
+    public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+        return new SeglogScanBuilder(question, question.chosen(schema));
+    }
+}

@@ -1,0 +1,76 @@
+"""The registration of both readers under the name `seglog` in a running session.
+
+REGISTER-1  Both readers have the same name. Spark prefers the reader in the JVM. It hands a load to the reader in
+    Python, if option("reader", "python") says so.
+REGISTER-2  The jar joins the class loader of the driver's application, because Spark's own threads look there for the
+    classes of metrics. `addJar` brings it to executors of other processes.
+REGISTER-3  Without the jar, without access to the driver's JVM, on another Spark, or without a planner, the reader in
+    Python serves. One log line says so and why.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+from offload.spark.source import SeglogDataSource
+
+__all__ = ["JAR", "register"]
+
+JAR = Path(__file__).parent / "jvm" / "seglog-spark.jar"
+_SPARK = "4."  # the versions that the jar is made for begin with it
+_LOADER = "org.apache.spark.util.MutableURLClassLoader"
+_log = logging.getLogger(__name__)
+
+
+def register(spark: Any) -> str:
+    """Make `format("seglog")` work in the session. Return the reader that serves by default: `jvm` or `python`.
+
+    A second call does no harm. A new SparkContext needs a new call.
+    """
+    spark.dataSource.register(SeglogDataSource)
+    try:
+        reason = _register_jvm(spark)
+    except Exception as error:  # py4j has several roots of errors, and Spark Connect has others
+        reason = str(error).splitlines()[0]
+    if reason is None:
+        return "jvm"
+    _log.warning("the reader in Python serves format('seglog'), because %s", reason)
+    return "python"
+
+
+def _register_jvm(spark: Any) -> str | None:
+    """Return why the JVM reader cannot serve; None if it serves."""
+    if not JAR.exists():
+        return f"there is no {JAR}"
+    if not hasattr(spark, "_jvm"):
+        return "a session of Spark Connect gives no access to the driver's JVM"
+    if not spark.version.startswith(_SPARK):
+        return f"the jar is not made for Spark {spark.version}"
+    jvm, context = spark._jvm, spark.sparkContext._jsc  # noqa: SLF001 - pyspark has no other way to the driver's JVM
+    loader = _application_loader(jvm)
+    if loader is None:
+        return "the driver's class loader takes no more jars: start Spark with --jars"
+    loader.addURL(jvm.java.io.File(str(JAR)).toURI().toURL())
+    if not context.sc().isLocal():
+        context.addJar(str(JAR))
+    system = jvm.java.lang.System
+    system.setProperty("seglog.python", sys.executable)
+    system.setProperty("seglog.python.path", str(Path(__file__).parents[2]))
+    system.setProperty("seglog.reader", "python")
+    jvm.seglog.spark.SeglogProvider.checkPlanner()
+    system.setProperty("seglog.reader", "jvm")
+    return None
+
+
+def _application_loader(jvm: Any) -> Any:
+    """Return the outermost class loader that takes jars. The loaders of the sessions are inside it."""
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    kind = jvm.java.lang.Class.forName(_LOADER)
+    found = None
+    while loader is not None:
+        found = loader if kind.isInstance(loader) else found
+        loader = loader.getParent()
+    return found

@@ -1,0 +1,218 @@
+"""One suite over both readers in Spark: a query gives the rows that a plan and a scan without Spark give, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from catalog.format.commit import Codec, ForkPoint
+from tests.offload.samples import Sample
+from tests.offload.spark.archives import NOW_MS, TopicArchive
+from tests.offload.spark.queries import read
+from tests.seams.spark import driver_jvm, query_execution
+
+TAGS = (None, "", "eu", "eu-west", "gr\u00fc\u00df", "us")
+PAIR_STEP = 5  # each fifth pair: a query costs some tenths of a second
+Row = dict[str, Any]
+
+#: Options of a load, one a line. Every one is tried alone, and with some of the others.
+OPTIONS: tuple[dict[str, object], ...] = (
+    {},
+    {"topic": "*"},
+    {"branch": "half"},
+    {"versionAsOf": 2},
+    {"startingSeq": 100},
+    {"endingSeq": 170},
+    {"startingTimestamp": NOW_MS + 90},
+    {"endingTimestamp": NOW_MS + 130},
+    {"tag": "eu*"},
+    {"columns": "value,seq,tag,topic"},
+    {"columns": "lsn,seq,topic"},
+    {"includeMetadata": "true"},
+    {"verify": "record"},
+    {"verify": "chunk"},
+    {"verify": "none"},
+    {"maxPartitionBytes": "2k"},
+    {"minPartitions": 7},
+)
+FILTERS: tuple[tuple[str, Callable[[Row], bool]], ...] = (
+    ("seq < 40", lambda row: row["seq"] < 40),
+    ("200 <= seq", lambda row: row["seq"] >= 200),
+    ("seq IN (3, 77, 77, 4000)", lambda row: row["seq"] in {3, 77, 4000}),
+    ("seq = 111", lambda row: row["seq"] == 111),
+    ("seq <=> 111", lambda row: row["seq"] == 111),
+    ("seq % 7 = 1", lambda row: row["seq"] % 7 == 1),
+    ("seq BETWEEN 110 AND 130", lambda row: 110 <= row["seq"] <= 130),
+    ("NOT seq > 30", lambda row: row["seq"] <= 30),
+    (f"unix_millis(timestamp) > {NOW_MS + 100}", lambda row: _ms(row) > NOW_MS + 100),
+    (f"timestamp >= timestamp_millis({NOW_MS + 100})", lambda row: _ms(row) >= NOW_MS + 100),
+    (f"timestamp < timestamp_millis({NOW_MS + 20})", lambda row: _ms(row) < NOW_MS + 20),
+    ("tag = 'eu'", lambda row: row["tag"] == "eu"),
+    ("tag IN ('us', 'gr\u00fc\u00df')", lambda row: row["tag"] in {"us", "gr\u00fc\u00df"}),
+    ("tag LIKE 'eu%'", lambda row: (row["tag"] or "x").startswith("eu")),
+    ("tag IS NULL", lambda row: row["tag"] is None),
+    ("tag IS NOT NULL", lambda row: row["tag"] is not None),
+    ("tag <> 'eu' OR seq < 5", lambda row: (row["tag"] not in {None, "eu"}) or row["seq"] < 5),
+    ("length(value) > 50", lambda row: len(row["value"]) > 50),
+    ("node = 'n1'", lambda row: row["node"] == "n1"),
+    ("topic = 'events'", lambda row: row["topic"] == "events"),
+    ("lsn <= 2", lambda row: row["lsn"] <= 2),
+)
+
+
+def _ms(row: Row) -> int:
+    return round(row["timestamp"].timestamp() * 1000)
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return an archive with many shapes: codecs, deleted and erased records, a branch, topics, an empty one."""
+    url = (tmp_path_factory.mktemp("archive") / "remote").as_uri()
+    orders = TopicArchive(url)
+    first = orders.add(
+        [Sample(b"x" * (n % 90), TAGS[n % 6], "n1" if n % 4 == 0 else None, deleted=n % 7 == 3) for n in range(120)],
+        Codec.NONE,
+        block_size=4096,
+    )
+    orders.add([Sample(b"y" * n, "eu", "") for n in range(60)])
+    half = TopicArchive(url, branch="half", parent=ForkPoint(orders.vid, 2, 150))
+    half.add([Sample(b"half %d" % n, TAGS[n % 6]) for n in range(30)])
+    orders.add([Sample(b"\x00\xff" * 40, TAGS[n % 2]) for n in range(50)], chunk_bytes=400)
+    orders.delete(first, [5, *range(20, 60)])
+    orders.delete(before_seq=4)
+    TopicArchive(url, "events").add([Sample(b"event", "us")] * 9)
+    TopicArchive(url, "empty")
+    TopicArchive(url, "one").add([Sample(b"", "")])
+    return url
+
+
+def load(spark: SparkSession, url: str, options: dict[str, object]) -> DataFrame:
+    reader = spark.read.format("seglog").option("topic", "orders")
+    for name, value in options.items():
+        reader = reader.option(name, str(value))
+    return reader.load(url)
+
+
+def rows_of(frame: DataFrame) -> list[Row]:
+    """Return the rows in Spark's order, with times as text that has no zone."""
+    names = [f"unix_micros({name}) AS {name}" if name == "timestamp" else f"`{name}`" for name in frame.columns]
+    return [
+        {name: bytes(value) if isinstance(value, bytearray) else value for name, value in row.asDict().items()}
+        for row in frame.selectExpr(*names).collect()
+    ]
+
+
+def expected(url: str, options: dict[str, object], keeps: Callable[[Row], bool] = lambda _: True) -> list[Row]:
+    found = [row for row in read(url, **options) if keeps(row)]
+    return [
+        {name: round(value.timestamp() * 1_000_000) if name == "timestamp" else value for name, value in row.items()}
+        for row in found
+    ]
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_every_option_gives_the_same_rows_in_order(spark: SparkSession, url: str, options: dict[str, object]):
+    assert rows_of(load(spark, url, options)) == expected(url, options)
+
+
+def test_pairs_of_options_give_the_same_rows_in_order(spark_session: SparkSession, url: str):
+    for one, other in list(combinations(OPTIONS[3:], 2))[::PAIR_STEP]:
+        if not one.keys() & other.keys():
+            options = one | other
+            assert rows_of(load(spark_session, url, options)) == expected(url, options), options
+
+
+@pytest.mark.parametrize(("text", "keeps"), FILTERS, ids=[text for text, _ in FILTERS])
+def test_every_filter_gives_the_same_rows_in_order(
+    spark_session: SparkSession, url: str, text: str, keeps: Callable[[Row], bool]
+):
+    options: dict[str, object] = {"topic": "*"}
+    frame = load(spark_session, url, options)
+    assert rows_of(frame.where(text)) == expected(url, options, keeps)
+    assert frame.where(text).count() == len(expected(url, options, keeps))
+
+
+def test_pairs_of_filters_give_the_same_rows_in_order(spark_session: SparkSession, url: str):
+    options: dict[str, object] = {"topic": "*", "maxPartitionBytes": "4k"}
+    frame = load(spark_session, url, options)
+    rows = read(url, **options)
+    for (text, keeps), (other_text, other_keeps) in list(combinations(FILTERS, 2))[:: 2 * PAIR_STEP]:
+        found = [row.seq for row in frame.where(text).where(other_text).select("seq").collect()]
+        assert found == [row["seq"] for row in rows if keeps(row) and other_keeps(row)], (text, other_text)
+
+
+def test_one_frame_serves_many_queries_views_and_joins_with_itself(spark: SparkSession, url: str):
+    frame = load(spark, url, {})
+    rows = read(url)
+    assert frame.where("seq < 10").count() == sum(row["seq"] < 10 for row in rows)
+    assert frame.count() == len(rows)
+    frame.createOrReplaceTempView("orders_view")
+    [row] = spark.sql(
+        "SELECT count(*) AS n, sum(length(value)) AS bytes, max(tag) AS tag FROM orders_view WHERE seq > 50"
+    ).collect()
+    above = [row for row in rows if row["seq"] > 50]
+    assert (row.n, row.bytes, row.tag) == (len(above), sum(len(one["value"]) for one in above), "us")
+    joined = frame.alias("a").join(frame.where("seq > 200").alias("b"), "seq")
+    assert joined.count() == sum(row["seq"] > 200 for row in rows)
+
+
+def test_a_view_of_sql_reads_the_same(spark: SparkSession, url: str):
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW by_sql USING seglog OPTIONS (path '{url}', topic 'orders', tag 'us')")
+    found = [row.seq for row in spark.sql("SELECT seq FROM by_sql").collect()]
+    assert found == [row["seq"] for row in read(url, tag="us")]
+
+
+def test_aggregates_are_those_of_the_rows(spark: SparkSession, url: str):
+    for options in ({}, {"topic": "*"}, {"topic": "empty"}, {"verify": "record"}, {"tag": "eu"}, {"startingSeq": 200}):
+        seqs = [row["seq"] for row in read(url, **options)]
+        [row] = load(spark, url, options).selectExpr("count(*) AS n", "min(seq) AS low", "max(seq) AS high").collect()
+        assert (row.n, row.low, row.high) == (len(seqs), min(seqs, default=None), max(seqs, default=None))
+
+
+def test_a_count_and_bounds_of_seqs_run_no_task(spark_session: SparkSession, url: str):
+    frame = load(spark_session, url, {"topic": "*"}).selectExpr("count(*)", "min(seq)", "max(seq)")
+    plan = query_execution(frame).executedPlan().toString()
+    assert "LocalTableScan" in plan
+    assert "BatchScan" not in plan
+
+
+def test_a_limit_gives_so_many_rows_of_the_front(spark: SparkSession, url: str):
+    frame = load(spark, url, {"maxPartitionBytes": "2k"})
+    rows = read(url)
+    for limit in (1, 7, 100, 1000):
+        assert [row.seq for row in frame.limit(limit).select("seq").collect()] == [row["seq"] for row in rows][:limit]
+
+
+def test_the_statistics_are_those_of_the_plan(spark_session: SparkSession, url: str):
+    frame = load(spark_session, url, {})
+    [scan] = driver_jvm(spark_session).scala.jdk.javaapi.CollectionConverters.asJava(
+        query_execution(frame).optimizedPlan().collectLeaves()
+    )
+    spark_session.conf.set("spark.sql.cbo.enabled", "true")  # otherwise Spark keeps the bytes only
+    try:
+        assert f"rowCount={len(read(url))}" in scan.stats().toString()
+    finally:
+        spark_session.conf.unset("spark.sql.cbo.enabled")
+
+
+def test_a_scan_whose_tasks_stop_early_or_hold_much_gives_every_row_once(spark: SparkSession, tmp_path: Path):
+    """Values are larger than a page of Spark's memory, than a chunk, and than what one GET brings."""
+    url = (tmp_path / "remote").as_uri()
+    archive = TopicArchive(url)
+    sizes = [0, 1, 3 << 20, 10 << 20, 5, 9 << 20, 100]
+    archive.add(
+        [Sample(bytes([n]) * size) for n, size in enumerate(sizes)],
+        Codec.NONE,
+        block_size=24 << 20,
+        chunk_bytes=1 << 20,
+    )
+    frame = load(spark, url, {})
+    found = frame.selectExpr("seq", "length(value) AS size", "md5(value) AS md5").orderBy("seq").collect()
+    assert [row.size for row in found] == sizes
+    assert len({row.md5 for row in found}) == len(sizes)
+    assert frame.select("value").first().value == b""

@@ -1,0 +1,186 @@
+"""Test `register`, the planner process of the JVM reader, and what happens without them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from offload.spark import register, registration
+from tests.offload.samples import Sample
+from tests.offload.spark.archives import TopicArchive
+from tests.seams.spark import driver_jvm, query_execution, status_store
+
+PYTHON, READER, PATIENCE = "seglog.python", "seglog.reader", "seglog.planner.seconds"
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    url = (tmp_path / "remote").as_uri()
+    TopicArchive(url).add([Sample(b"value %d" % n, chunk_tag(n)) for n in range(300)])
+    return url
+
+
+def chunk_tag(number: int) -> str | None:
+    return "even" if number % 2 == 0 else None
+
+
+def seqs(spark: SparkSession, url: str) -> list[int]:
+    rows = spark.read.format("seglog").option("topic", "orders").load(url).select("seq", "value").collect()
+    return [row.seq for row in rows]
+
+
+def planners(spark: SparkSession) -> list[int]:
+    """Return the process ids of the driver's planners."""
+    children = driver_jvm(spark).java.lang.ProcessHandle.current().children().toArray()
+    found = [child.pid() for child in children if child.isAlive()]
+    return [pid for pid in found if b"offload.spark.planner" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def end_planners(spark: SparkSession) -> None:
+    for pid in planners(spark):
+        os.kill(pid, signal.SIGKILL)
+    while planners(spark):
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def properties(spark_session: SparkSession) -> Iterator[Callable[[str, str], None]]:
+    """Set system properties of the driver's JVM until the test ends."""
+    system = driver_jvm(spark_session).java.lang.System
+    before = {name: system.getProperty(name) for name in (PYTHON, READER, PATIENCE)}
+
+    def set_property(name: str, value: str) -> None:
+        system.setProperty(name, value)
+
+    yield set_property
+    for name, value in before.items():
+        system.clearProperty(name) if value is None else system.setProperty(name, value)
+
+
+def script(path: Path, *lines: str) -> str:
+    path.write_text("\n".join(["#!/bin/sh", *lines]) + "\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_both_readers_serve_one_session_and_a_second_call_does_no_harm(spark_session: SparkSession, url: str):
+    assert register(spark_session) == "jvm"
+    load = spark_session.read.format("seglog").option("topic", "orders")
+    plans = {
+        reader: query_execution(load.option("reader", reader).load(url)).toString() for reader in ("jvm", "python")
+    }
+    assert "BatchScan seglog[" in plans["jvm"]
+    assert "(Python)" in plans["python"]
+    assert load.option("reader", "python").load(url).collect() == load.option("reader", "jvm").load(url).collect()
+    assert spark_session.newSession().read.format("seglog").option("topic", "orders").load(url).count() == 300
+
+
+def test_a_driver_has_one_planner_and_a_planner_that_was_killed_is_replaced(spark_session: SparkSession, url: str):
+    assert seqs(spark_session, url) == list(range(1, 301))
+    [first] = planners(spark_session)
+    assert seqs(spark_session, url) == list(range(1, 301))
+    assert planners(spark_session) == [first]
+    end_planners(spark_session)
+    assert seqs(spark_session, url) == list(range(1, 301))
+    assert planners(spark_session) != [first]
+
+
+def test_a_planner_that_does_not_answer_is_an_error_and_no_hang(spark_session: SparkSession, properties: Any, url: str):
+    frame = spark_session.read.format("seglog").option("topic", "orders").load(url)
+    [pid] = planners(spark_session)
+    properties(PATIENCE, "1")
+    os.kill(pid, signal.SIGSTOP)
+    with pytest.raises(Exception, match="the planner did not answer within 1 s"):
+        frame.where("seq > 3").collect()
+    assert pid not in planners(spark_session)
+    properties(PATIENCE, "300")
+    assert frame.where("seq > 3").count() == 297
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["exit 3"], "it ended with exit code 3"),
+        (['printf \'\\000\\000\\000\\030{"hello":{"protocol":2}}\'', "cat >/dev/null"], "speaks protocol 2"),
+        (["printf '\\377\\377\\377\\377'", "cat >/dev/null"], "its message claims 4294967295 bytes"),
+        (["printf '\\000\\000\\000\\004nope'", "cat >/dev/null"], "no answer from the planner"),
+    ],
+)
+def test_a_wrong_planner_is_an_error_that_says_what_to_do(
+    spark_session: SparkSession, properties: Any, url: str, tmp_path: Path, lines: list[str], message: str
+):
+    end_planners(spark_session)
+    properties(PYTHON, script(tmp_path / "python", *lines))
+    with pytest.raises(Exception, match=message):
+        seqs(spark_session, url)
+
+
+def test_no_python_is_an_error_that_says_what_to_do(spark_session: SparkSession, properties: Any, url: str):
+    end_planners(spark_session)
+    properties(PYTHON, "/no/such/python")
+    with pytest.raises(Exception, match=r"cannot start the planner with /no/such/python.*Set PYSPARK_PYTHON"):
+        seqs(spark_session, url)
+
+
+def test_without_a_planner_the_python_reader_serves_and_one_line_says_so(
+    spark_session: SparkSession,
+    properties: Any,
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+):
+    end_planners(spark_session)
+    properties(READER, "jvm")
+    properties(PYTHON, "restored at the end")
+    monkeypatch.setattr(registration.sys, "executable", script(tmp_path / "python", "exit 3"))
+    with caplog.at_level(logging.WARNING):
+        assert register(spark_session) == "python"
+    [line] = caplog.records
+    assert "the reader in Python serves" in line.getMessage()
+    assert sorted(seqs(spark_session, url)) == list(range(1, 301))
+
+
+def test_without_the_jar_the_python_reader_serves(
+    spark_session: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+):
+    monkeypatch.setattr(registration, "JAR", tmp_path / "no.jar")
+    assert register(spark_session) == "python"
+    assert "there is no" in caplog.text
+
+
+def test_the_metrics_of_a_scan_reach_sparks_status_store(spark_session: SparkSession, url: str):
+    frame = spark_session.read.format("seglog").option("topic", "orders").load(url)
+    assert len(frame.where("seq = 7").select("value").collect()) == 1
+    store = status_store(spark_session)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        metrics = _metrics_of_last(spark_session, store)
+        if metrics.get("ranged GETs"):
+            break
+        time.sleep(0.2)
+    assert metrics["ranged GETs"] == "2"
+    assert metrics["chunks read"] == "1"
+    assert int(metrics["chunks skipped"].replace(",", "")) > 5
+    assert 0 < int(metrics["bytes read from the store"].replace(",", "")) < 5_000
+
+
+def _metrics_of_last(spark: SparkSession, store: Any) -> dict[str, str]:
+    executions = driver_jvm(spark).scala.jdk.javaapi.CollectionConverters.asJava(store.executionsList())
+    last = executions[len(executions) - 1]
+    values = driver_jvm(spark).scala.jdk.javaapi.CollectionConverters.asJava(store.executionMetrics(last.executionId()))
+    found = {}
+    for metric in driver_jvm(spark).scala.jdk.javaapi.CollectionConverters.asJava(last.metrics()):
+        found[metric.name()] = values.get(metric.accumulatorId())
+    return found
