@@ -33,7 +33,8 @@ def typer_command(listed: ListedCommand) -> Callable[..., None]:
 
 def _typer_parameter(parameter: Parameter) -> inspect.Parameter:
     about = parameter.about
-    facts: dict[str, Any] = {"help": about.help, "metavar": about.metavar, "min": about.least, "callback": about.clean}
+    metavar = about.metavar or (None if parameter.options else parameter.name.upper())
+    facts: dict[str, Any] = {"help": about.help, "metavar": metavar, "min": about.least, "callback": about.clean}
     if about.shown_default is not None:
         facts["show_default"] = about.shown_default
     info = typer.Option(*parameter.options, **facts) if parameter.options else typer.Argument(**facts)

@@ -80,13 +80,9 @@ def offload(
     every: Annotated[bool, About("Every topic of this data directory.", "--all")] = False,
     up_to: Annotated[int | None, About("Only segments that end at this seq or before.")] = None,
     drop_hot: Annotated[
-        bool,
-        About(
-            "Delete the hot copy now, after reading the remote one back, instead of after the lag.",
-            "--drop-hot/--no-drop-hot",
-        ),
+        bool, About("Delete the hot copy now, after reading the remote one back, instead of after the lag.")
     ] = False,
-    dry_run: Annotated[bool, About("Only show how much would be sent.", "--dry-run/--no-dry-run")] = False,
+    dry_run: Annotated[bool, About("Only show how much would be sent.")] = False,
 ) -> Iterator[Offloaded | WouldSend | TopicFailed]:
     """Send sealed segments to the remote, one commit a run, and the deletes that came after them.
 
