@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from offload.commands.units import parse_bytes, parse_count, parse_duration_ms, parse_span_ms
+from offload.commands.units import parse_bytes, parse_count, parse_duration_ms, parse_span_s
 
 __all__ = ["attribute_changes", "config_changes"]
 
@@ -44,7 +44,7 @@ def _trigger(key: str, text: str) -> str | None:
     if text == NEVER:
         return text
     option = f"--{key.removesuffix('_s').replace('_', '-')}"
-    value = parse_bytes(text) if key.endswith("_bytes") else parse_span_ms(option, text, ", never or default") // 1000
+    value = parse_bytes(text) if key.endswith("_bytes") else parse_span_s(option, text, ", never or default")
     trigger_overrides({key: str(value)})
     return str(value)
 
@@ -53,4 +53,4 @@ def _window(text: str) -> str | None:
     """Return the window in seconds, as an attribute of the topic."""
     if text in {"default", "0"}:
         return None if text == "default" else text
-    return str(parse_span_ms("--window", text, ", 0, or default") // 1000)
+    return str(parse_span_s("--window", text, ", 0, or default"))

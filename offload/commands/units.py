@@ -6,7 +6,7 @@ import re
 
 from offload.errors import BadParameter
 
-__all__ = ["parse_bytes", "parse_count", "parse_duration_ms", "parse_span_ms"]
+__all__ = ["parse_bytes", "parse_count", "parse_duration_ms", "parse_span_ms", "parse_span_s"]
 
 _DURATIONS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
@@ -25,6 +25,14 @@ def parse_span_ms(option: str, text: str, others: str = "") -> int:
     if span_ms is None:
         raise BadParameter(f"{option} takes a duration such as 12h or 7d{others}")
     return span_ms
+
+
+def parse_span_s(option: str, text: str, others: str = "") -> int:
+    """Return a duration in whole seconds, for an option that keeps seconds. `others` are its other forms."""
+    seconds, rest_ms = divmod(parse_span_ms(option, text, others), 1000)
+    if rest_ms:
+        raise BadParameter(f"{option} takes whole seconds, at least 1s{others}; {text} is not")
+    return seconds
 
 
 def parse_bytes(text: str) -> int | None:

@@ -255,3 +255,15 @@ def test_status_tells_of_records_that_are_ahead_of_the_clock(started: Run, monke
     assert "AHEAD: its newest record has the time 2100-01-01T00:00:00.000Z" in told
     assert "none is sealed, offloaded or evicted by age" in told
     assert json.loads(started("--json", "status", "orders").out)["ahead_ms"] > 10**12
+
+
+@pytest.mark.parametrize("option", ["--offload-after", "--tail-interval", "--window"])
+@pytest.mark.parametrize("text", ["500ms", "1500ms"])
+def test_a_part_of_a_second_is_refused_where_seconds_are_kept(started: Run, option: str, text: str) -> None:
+    started("topic", "create", "t")
+    before = started("topic", "show", "t").out
+    refused = started("topic", "set", "t", option, text)
+    assert refused.code == 2
+    assert f"{option} takes whole seconds, at least 1s" in " ".join(refused.err.replace("│", "").split())
+    assert started("topic", "show", "t").out == before
+    assert started("topic", "set", "t", option, "1000ms").code == 0
