@@ -24,6 +24,7 @@
     │   ├── NoSuchTopic
     │   ├── NoSuchBranch
     │   ├── NoSuchTag
+    │   ├── NoSuchOperation
     │   └── OutOfWindow          a target outside what is kept
     ├── Unavailable          back off, try again                         exit 1
     │   ├── StoreUnreachable
@@ -78,6 +79,7 @@ __all__ = [
     "NoSuchBranch",
     "NoSuchBucket",
     "NoSuchObject",
+    "NoSuchOperation",
     "NoSuchTag",
     "NoSuchTopic",
     "NotOffered",
@@ -318,6 +320,12 @@ class NoSuchTag(Missing):
         super().__init__(f"{topic} has no tag {tag}", hint=f"`seglog tag list {topic}` lists the tags")
         self.topic = topic
         self.tag = tag
+
+
+class NoSuchOperation(Missing):
+    def __init__(self, number: int) -> None:
+        super().__init__(f"the oplog has no operation {number}", hint="`seglog oplog` lists the operations")
+        self.number = number
 
 
 class OutOfWindow(Missing):

@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from catalog.errors import KeyChanged
+from catalog.errors import KeyChanged, NoSuchObject, NoSuchOperation
 from catalog.format.control import NameChange, OplogEntry
 from catalog.format.keys import Key, number_of, oplog_key, oplog_prefix
 from catalog.format.small_objects import decode_oplog_entry, encode_oplog_entry
@@ -73,9 +73,12 @@ class Oplog:
                 yield NumberedEntry(number, decode_oplog_entry(self._store.get(Key(key)), key))
 
     def entry(self, number: int) -> OplogEntry:
-        """Return the entry. Raises `NoSuchObject`."""
+        """Return the entry. Raises `NoSuchOperation`."""
         key = oplog_key(number)
-        return decode_oplog_entry(self._store.get(key), key)
+        try:
+            return decode_oplog_entry(self._store.get(key), key)
+        except NoSuchObject:
+            raise NoSuchOperation(number) from None
 
     def _newest(self) -> int:
         """Return the newest number that a LIST shows.

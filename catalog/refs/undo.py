@@ -27,8 +27,8 @@ def undo(volumes: Volumes, number: int | None = None, *, writer_id: str = "", no
 
     None: take back the newest operation that is made and not taken back. So each such call goes one step further back.
 
-    Raises `NotUndone` if the subject is no name, or has changed since. Raises `NoSuchObject` if no entry has the
-    number.
+    Raises `NotUndone` if the subject is no name, or has changed since. Raises `NoSuchOperation` if no entry has
+    the number.
     """
     oplog = Oplog(volumes.store, writer_id)
     if number is not None:

@@ -115,7 +115,10 @@ class HistoryService(Owned):
 
     @checked
     def undo(self, number: int | None = None) -> NumberedEntry:
-        """Undo the change of a name with that number; without a number, the newest. Raises `NotUndone`."""
+        """Undo the change of a name with that number; without a number, the newest.
+
+        Raises `NotUndone`, `NoSuchOperation`.
+        """
         self._log.check_writable()
         return undo(self._volumes, number, writer_id=self._writer_id, now_ms=self._clock.now_ms())
 

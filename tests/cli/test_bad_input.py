@@ -68,6 +68,7 @@ def _refused(done: Done, code: int, *words: str) -> None:
         (("--remote", "s3://", "log", "t"), 2, ("bucket is missing",)),
         (("--remote", "file://host/x", "log", "t"), 2, ("three slashes",)),
         (("inspect", "missing"), 1, ("missing",)),
+        (("undo", "99"), 3, ("no operation 99", "seglog oplog")),
     ],
 )
 def test_bad_input_is_one_clear_line(
