@@ -22,6 +22,8 @@
     │   ├── RemoteBehind         the remote lacks a commit that this directory knows
     │   └── TopicAttached        deleting it would leave its history in the remote
     ├── ChecksFailed         the remote breaks promises that seglog needs  exit 1
+    ├── Missing              the caller named what does not exist          exit 3
+    │   └── NoSuchFile
     ├── Unavailable          nothing was changed; try again                exit 1
     │   ├── Busy                 the daemon has as many requests as it takes
     │   ├── DaemonGone           the daemon ended, or closed the connection, before it answered
@@ -76,10 +78,12 @@ __all__ = [
     "InvalidOption",
     "InvalidRemote",
     "LocalChangesLost",
+    "Missing",
     "Misuse",
     "NeverWritten",
     "NoDaemon",
     "NoRemote",
+    "NoSuchFile",
     "NotOffloaded",
     "ObjectDamaged",
     "OffloadError",
@@ -305,6 +309,19 @@ class ChecksFailed(OffloadError):
             f"{checks} failed at {url}", hint="see docs/stores.md for what a store needs, and what follows without it"
         )
         self.count = count
+
+
+class Missing(OffloadError):
+    exit_code = 3
+
+
+class NoSuchFile(Missing):
+    """A command names a file that does not exist, or a directory where it needs a file."""
+
+    def __init__(self, path: Path) -> None:
+        reason = "is a directory, not a file" if path.is_dir() else "does not exist"
+        super().__init__(f"{path} {reason}", hint="name a file that exists")
+        self.path = path
 
 
 class Unavailable(OffloadError):

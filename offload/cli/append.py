@@ -16,6 +16,7 @@ from offload.commands import append as use
 from offload.commands.append import Appended, Format, RecordSink
 from offload.commands.lines import Batch
 from offload.commands.parameters import About, TopicName
+from offload.errors import NoSuchFile
 
 __all__ = ["append"]
 
@@ -78,12 +79,19 @@ def _advancing(found: Iterator[Batch], advance: Callable[[int], None]) -> Iterat
 
 @contextmanager
 def _stream(file: Path | None) -> Iterator[tuple[BinaryIO, int | None]]:
-    """Yield the input and its size. The size is None if the input is not a regular file."""
+    """Yield the input and its size. The size is None if the input is not a regular file. Raises `NoSuchFile`."""
     if file is None or str(file) == "-":
         yield sys.stdin.buffer, None
         return
-    with file.open("rb") as stream:
+    with _opened(file) as stream:
         yield stream, file.stat().st_size if file.is_file() else None
+
+
+def _opened(file: Path) -> BinaryIO:
+    try:
+        return file.open("rb")
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        raise NoSuchFile(file) from None
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from catalog.format import keys
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
 from offload.commands.results import MERGED
+from offload.errors import NoSuchFile
 from offload.read.inspection import inspect_bytes
 from offload.read.ledger import OffloadedLedgers, open_ledgers
 from offload.wiring import open_store
@@ -40,7 +41,10 @@ class ShownEntry:
 
 
 def inspect(target: str) -> Inspected:
-    """Return the contents of a file or an object. `target` is a path or a URL. Raises `UnknownObject`."""
+    """Return the contents of a file or an object. `target` is a path or a URL.
+
+    Raises `UnknownObject`, `NoSuchFile`, `NoSuchObject`.
+    """
     return Inspected(inspect_bytes(_read(target), target))
 
 
@@ -54,7 +58,11 @@ def entries(target: str, index: str | None, first: int, last: int | None) -> Ite
 
 def _read(target: str) -> bytes:
     if not target.startswith("s3://"):
-        return Path(target.removeprefix("file://")).read_bytes()
+        path = Path(target.removeprefix("file://"))
+        try:
+            return path.read_bytes()
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise NoSuchFile(path) from None
     store, key = _place(target)
     with closing(store):
         return store.get(key)
