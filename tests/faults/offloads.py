@@ -75,8 +75,16 @@ class _KeptOpen(CountingStore):
         pass
 
 
+class _TwoDaysLater(_KeptOpen):
+    """The same store two days later, for the later search for orphans."""
+
+    def time_ms(self) -> int | None:
+        now_ms = super().time_ms()
+        return None if now_ms is None else now_ms + 2 * _DAY_MS
+
+
 class _TwoDaysOn:
-    """A clock two days ahead, for the later search for orphans."""
+    """The clock of that search."""
 
     def now_ms(self) -> int:
         return seglog.files.clock.SystemClock().now_ms() + 2 * _DAY_MS
@@ -204,6 +212,9 @@ class Life:
             self._judge_done(2)
         else:
             self.put_off.append(told.waits_for or "")  # deleted here; the next offload tells the remote
+            handle = context_of(archive).handles.find(TOPIC)
+            if handle is not None and handle.pending_body is not None:
+                self._doubted.add(handle.pending_body)  # its answer may be lost
 
     def _release(self, log: Log, archive: Archive) -> None:
         result = archive.offload(TOPIC, drop_hot=True)
@@ -328,7 +339,7 @@ class Life:
         self.uploads_left = len(left)
         if not left:
             return
-        store = _KeptOpen(self._store)
+        store = _TwoDaysLater(self._store)
         with (
             seglog.open(self._directory.with_name("later"), files=UnsyncedFiles(), settings=SMALL_LOG) as log,
             offload.attach(
