@@ -14,11 +14,13 @@ RESCUE-4  On return, the branch is durable in this directory. The branch's offlo
 RESCUE-5  If GC collected the volume, the records before the local changes are gone, too. The branch then begins empty,
     and its seqs begin with 1. The branch's attributes say how much lower its seqs are, because the topic may lose its
     first records meanwhile.
+RESCUE-6  On return, the branch has each live local record of the topic under its seq. If it does not, the topic was
+    truncated and written again since an earlier rescue. The caller then needs another branch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 
@@ -60,7 +62,10 @@ class Rescue:
                     saved.evict(before)
                 else:
                     saved.delete(before=before, tag=op.tag)
-        self._copy(topic, saved, topic.head_seq, shift)
+        head_seq = topic.head_seq
+        self._copy(topic, saved, head_seq, shift)
+        if not _has_all(saved, topic, range(max(common_seq + 1, topic.hot_floor), head_seq + 1), shift):
+            raise BranchExists(split_name(handle.name)[0], branch)
         self._log.checkpoint()  # the branch is durable from here on (RESCUE-4)
 
     def _point(self, handle: Handle, common_seq: int) -> ForkPoint | None:
@@ -128,6 +133,30 @@ class Rescue:
                 stood_in |= tag == _GONE
         if stood_in:
             saved.delete(tag=_GONE)
+
+
+def _has_all(saved: Topic, topic: Topic, seqs: range, shift: int) -> bool:
+    """Return whether the branch has the live records of the topic with these seqs (RESCUE-6)."""
+    if not seqs:
+        return True
+    if saved.head_seq < seqs.start - shift:
+        return not any(record.seq < seqs.stop for record in _live(topic, seqs.start))
+    copies = _live(saved, max(seqs.start - shift, saved.first_seq))
+    for record in _live(topic, seqs.start):
+        if record.seq >= seqs.stop:
+            break
+        copy = next((each for each in copies if each.seq >= record.seq - shift), None)
+        if copy is None or copy.seq != record.seq - shift or _content(copy) != _content(record):
+            return False
+    return True
+
+
+def _live(topic: Topic, first_seq: int) -> Iterator[Record]:
+    return (item for item in topic.read(first_seq, gaps=True) if isinstance(item, Record))
+
+
+def _content(record: Record) -> tuple[bytes, str | None, str | None, bool]:
+    return record.value, record.tag, record.node, record.unterminated
 
 
 def _shift(topic: Topic, saved: Topic, branch: str) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.errors import BranchExists, Diverged, Fenced
+from catalog.errors import BranchExists, Diverged, Fenced, InvalidName
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.errors import LocalChangesLost
@@ -191,6 +191,29 @@ def test_what_is_appended_while_it_runs_is_on_the_branch_too(diverged: Place) ->
         assert result.changes.records == 5
         assert values(archive, "t@mine") == [b"b", b"d", b"e", b"late", b"late"]
         assert values(archive, "t") == [b"a", b"b", b"theirs"]
+
+
+@pytest.mark.parametrize("values_again", [[b"f"], [b"f", b"g", b"h"]])
+def test_a_branch_with_other_records_under_these_seqs_is_refused(diverged: Place, values_again: list[bytes]) -> None:
+    """After a reset that did not end, the topic was truncated and written again, with the same seqs."""
+    with diverged.opened() as (log, archive):
+        rescue = rescue_of(archive)
+
+        def dies(*arguments: object) -> None:
+            run(*arguments)  # type: ignore[arg-type]
+            raise InvalidName("reset", "died")
+
+        run, rescue.run = rescue.run, dies  # type: ignore[method-assign]
+        with pytest.raises(InvalidName):
+            archive.replication.reset("t", as_branch="mine")
+    with diverged.opened() as (log, archive):
+        log.topic("t").truncate(3)
+        log.topic("t").append(values_again)
+        with pytest.raises(BranchExists):
+            archive.replication.reset("t", as_branch="mine")
+        assert [record.value for record in log.topic("t").read(3)] == values_again
+        archive.replication.reset("t", as_branch="again")
+        assert values(archive, "t@again")[-len(values_again) :] == values_again
 
 
 def test_appenders_that_race_a_reset_lose_nothing_that_was_acked(diverged: Place) -> None:
