@@ -60,6 +60,7 @@ def test_every_error_but_the_groups_says_what_happened_in_one_line() -> None:
         errors.AccessDenied("s3://bucket", "no credentials"),
         errors.LocalCatalogUnavailable("/data/catalog.db", "locked"),
         errors.OutcomeUnknown("vol/log/A", "timeout"),
+        errors.NoSuchOperation(99),
         errors.ClocksDisagree("s3://bucket", 10**15, 4 * 10**15, 60_000, "gc did not begin"),
         errors.InvalidName("topic", "a/b"),
         errors.InvalidArgument("lsn", "x", "a whole number"),
