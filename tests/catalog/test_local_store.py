@@ -341,6 +341,7 @@ def test_a_listing_opens_only_directories_that_may_hold_what_is_asked_for(
         assert list(store.list(prefix, start_after=start_after)) == keys
         assert opened == directories
         opened.clear()
+    monkeypatch.undo()  # pytest removes the directory before it would undo the patch
 
 
 def test_leftovers_of_a_crash_are_in_no_listing(root: Path) -> None:

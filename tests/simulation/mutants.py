@@ -27,6 +27,7 @@ from catalog.retention import first_kept
 from catalog.snapshot import Snapshot, checkpoint_of
 from catalog.sync import Updates
 from catalog.volume import Volumes
+from offload.replication import rescue as rescuing
 from offload.replication.rescue import Rescue
 from offload.replication.reset import Reset
 from offload.replication.takeover import Takeover
@@ -217,8 +218,14 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "a hot copy goes before its read-back": lambda: mock.patch.object(Offloader, "_check_remote", _nothing),
     "a reset forgets an attempt": lambda: mock.patch.object(Reset, "_drop_attempts", _nothing),
     "a reset does not look what came meanwhile": lambda: mock.patch.object(Log, "delete_topic", _drops_wherever_it_is),
-    "a reset saves nothing": lambda: mock.patch.object(Rescue, "_copy", _nothing),
+    "a reset saves nothing": lambda: _resets_save_nothing(),
 }
+
+
+@contextlib.contextmanager
+def _resets_save_nothing() -> Iterator[None]:
+    with mock.patch.object(Rescue, "_copy", _nothing), mock.patch.object(rescuing, "_has_all", return_value=True):
+        yield
 
 
 @contextlib.contextmanager
