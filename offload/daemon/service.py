@@ -266,13 +266,13 @@ class Service:
             self._collected_at_ms = now_ms
             await self._in(self._upkeep, archive.upkeep.drop_copies)
         for name in sorted(await self._in(self._upkeep, archive.status.with_hot_copies)):
-            if self.work(name).is_running or self.stopping.is_set():
+            if self.work(name).is_running or self.stopping.is_set() or archive.status.is_diverged(name):
                 continue
             try:
                 await self._in(self._upkeep, self._release, archive, name)
             except Exception as error:
                 self.metrics.failures.labels("release").inc()
-                _log.warning("%s: hot copies stay for now: %s", name, error)
+                self._warn(name, "hot copies stay for now", error)
 
     def _release(self, archive: Archive, name: str) -> None:
         archive.release(name, at_once=self.disk is not DiskState.FINE)
@@ -297,7 +297,7 @@ class Service:
             await self._in(self._syncs, archive.replication.follow, name)
         except Exception as error:
             self.metrics.failures.labels("sync").inc()
-            _log.warning("%s stays at what was heard of last: %s", name, error)
+            self._warn(name, "stays at what was heard of last", error)
 
     async def _look_at_garbage(self) -> None:
         archive, interval_s = self.archive, self._catalog_settings.gc_interval_s
@@ -336,7 +336,7 @@ class Service:
                 return
             except Exception as error:
                 self.metrics.failures.labels("erase").inc()
-                _log.warning("%s: deleted records stay in their objects for now: %s", name, error)
+                self._warn(name, "deleted records stay in their objects for now", error)
 
     def _erase(self, archive: Archive, name: str) -> None:
         archive.upkeep.erase(name, on_bytes=self._on_bytes)
@@ -414,8 +414,17 @@ class Service:
         settings = self._offload_settings
         backoff = Backoff(settings.retry_min_s * 1000, settings.retry_max_s * 1000)
         delay_ms = backoff.delay_ms(work.failures, random.random())
-        work.failed_at_ms, work.delay_ms, work.last_error = self._clock.now_ms(), delay_ms, str(error)
-        _log.warning("%s: offload failed, next try in %.1f s: %s", name, delay_ms / 1000, error)
+        work.failed_at_ms, work.delay_ms = self._clock.now_ms(), delay_ms
+        self._warn(name, f"offload failed, next try in {delay_ms / 1000:.1f} s", error)
+        work.last_error = str(error)
+
+    def _warn(self, name: str, what: str, error: Exception) -> None:
+        """Log a failure. A divergence lasts, so only the first work that meets it logs."""
+        if isinstance(error, Diverged):
+            if self.work(name).last_error == str(error):
+                return
+            self.work(name).last_error = str(error)
+        _log.warning("%s: %s: %s", name, what, error)
 
     def _run(self, archive: Archive, name: str, wanted: Due) -> bool:
         up_to = wanted.up_to

@@ -177,10 +177,35 @@ def test_a_daemon_tells_it_once_and_asks_no_more(world: World, caplog: pytest.Lo
                 if name == "writer":
                     assert "was deleted in the remote" in str(service.work(BRANCH).last_error)
                     assert 'seglog_topic_diverged{topic="t@br"} 1.0' in service.metrics.text().decode()
-        told = [record for record in caplog.records if "was deleted in the remote" in record.getMessage()]
-        assert len(told) == 2
+        assert len(told_in(caplog)) == 2
 
     asyncio.run(run())
+
+
+def test_a_daemon_tells_it_once_if_upkeep_meets_it_first(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    with world.opened("writer") as (log, archive):
+        world.write(log, archive)
+    world.collect()
+
+    async def run() -> None:
+        clock, store = DaemonClock(), CountingStore(world.store)
+        clock.now = world.clock.ms
+        async with serving(world.path / "writer", store, clock, OFFLOAD_OFFLOAD_AFTER_S="none") as service:
+            assert service.archive is not None
+            await until(lambda: service.archive.status.is_diverged(BRANCH), "release")
+            await until(lambda: bool(told_in(caplog)), "warning")
+            clock.now += 600_000
+            await asyncio.sleep(0.2)
+            assert "was deleted in the remote" in str(service.work(BRANCH).last_error)
+        assert len(told_in(caplog)) == 1
+
+    asyncio.run(run())
+
+
+def told_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the log lines that tell of the deleted branch."""
+    lines = [record.getMessage() for record in caplog.records]
+    return [line for line in lines if "was deleted in the remote" in line]
 
 
 @pytest.mark.parametrize("is_running", [False, True])
