@@ -26,14 +26,14 @@ from catalog.errors import AccessDenied
 from catalog.format import keys
 from catalog.format.commit import Codec
 from catalog.objects.base import ObjectStore
-from offload.format.encoder import SegmentEncoder
-from offload.format.index import encode_index
+from offload.format.encoder import SegmentEncoder, SegmentSummary
+from offload.format.index import IndexObject, encode_index
 from offload.format.labels import object_metadata
 from offload.settings import OffloadSettings
 from offload.write.upload import BlockUpload
 from seglog.format.frames import Frames
 
-__all__ = ["UploadJob", "delete_segment", "upload_segment"]
+__all__ = ["UploadJob", "delete_segment", "segment_ref", "upload_segment"]
 
 _log = logging.getLogger("offload.write.segment_upload")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -94,6 +94,11 @@ def upload_segment(
         upload.finish(last)
     index = encode_index(summary, topic=job.topic, created_at_ms=sid.created_ms)
     store.put(index_key, index.body, metadata("index"))
+    return segment_ref(sid, summary, index)
+
+
+def segment_ref(sid: Sid, summary: SegmentSummary, index: IndexObject) -> SegmentRef:
+    """Return the entry of a commit for a segment with this data object and this index object."""
     return SegmentRef(
         sid=sid,
         first_seq=summary.first_seq,
@@ -105,7 +110,7 @@ def upload_segment(
         index_head_length=index.head_length,
         index_trailer_length=index.trailer_length,
         index_head_hash=index.head_hash,
-        codec=job.codec,
+        codec=summary.codec,
         frame_bytes=summary.frame_bytes,
         live_records=summary.live_records,
     )

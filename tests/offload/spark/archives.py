@@ -16,6 +16,7 @@ from catalog.objects.base import ObjectStore
 from catalog.refs.branch import Branches
 from catalog.volume import Volumes
 from offload.wiring import open_store
+from offload.write.segment_upload import segment_ref
 from tests.offload.samples import Sample, encode_object, frames_of_samples
 
 NOW_MS = 1_700_000_000_000
@@ -58,22 +59,7 @@ class TopicArchive:
     ) -> SegmentRef:
         frames = frames_of_samples(samples, first_seq=first_seq, first_ts_ms=NOW_MS + first_seq)
         made = encode_object(frames, codec, block_size=block_size, chunk_bytes=chunk_bytes)
-        summary = made.summary
-        ref = SegmentRef(
-            sid=Sid.new(NOW_MS),
-            first_seq=summary.first_seq,
-            last_seq=summary.last_seq,
-            min_ts_ms=summary.min_ts_ms,
-            max_ts_ms=summary.max_ts_ms,
-            data_length=summary.data_length,
-            data_hash=summary.data_hash,
-            index_head_length=made.index.head_length,
-            index_trailer_length=made.index.trailer_length,
-            index_head_hash=made.index.head_hash,
-            codec=codec,
-            frame_bytes=summary.frame_bytes,
-            live_records=summary.live_records,
-        )
+        ref = segment_ref(Sid.new(NOW_MS), made.summary, made.index)
         self.store.put(keys.data_key(self.vid, ref.sid), made.data, {})
         self.store.put(keys.index_key(self.vid, ref.sid), made.index.body, {})
         return ref

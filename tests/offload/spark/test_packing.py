@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from catalog.format.commit import Codec, SegmentRef, SegmentView
+from catalog.format.commit import Codec, SegmentView
 from catalog.format.gid import Sid, Vid
 from offload.format.index import decode_head
 from offload.format.metadata import SegmentIndex
@@ -19,6 +19,7 @@ from offload.spark.options import Verify
 from offload.spark.packing import TaskSize, packed
 from offload.spark.selection import select
 from offload.spark.task import Needs, Piece, Task
+from offload.write.segment_upload import segment_ref
 from tests.offload.samples import EncodedObject, Sample, encode_object, frames_of_samples
 
 MIB = 1 << 20
@@ -26,22 +27,7 @@ VID, SID = Vid.new(1), Sid.new(2)
 
 
 def view_of(made: EncodedObject, first: int, last: int, deleted: BitMap | None = None) -> SegmentView:
-    summary = made.summary
-    ref = SegmentRef(
-        sid=SID,
-        first_seq=summary.first_seq,
-        last_seq=summary.last_seq,
-        min_ts_ms=summary.min_ts_ms,
-        max_ts_ms=summary.max_ts_ms,
-        data_length=summary.data_length,
-        data_hash=summary.data_hash,
-        index_head_length=made.index.head_length,
-        index_trailer_length=made.index.trailer_length,
-        index_head_hash=made.index.head_hash,
-        codec=summary.codec,
-        frame_bytes=summary.frame_bytes,
-        live_records=summary.live_records,
-    )
+    ref = segment_ref(SID, made.summary, made.index)
     return SegmentView(ref, VID, 5, first, last, bytes(deleted.serialize()) if deleted else None)
 
 
