@@ -190,7 +190,7 @@ def test_a_daemon_tells_it_once_if_upkeep_meets_it_first(world: World, caplog: p
     async def run() -> None:
         clock, store = DaemonClock(), CountingStore(world.store)
         clock.now = world.clock.ms
-        async with serving(world.path / "writer", store, clock, OFFLOAD_OFFLOAD_AFTER_S="none") as service:
+        async with serving(world.path / "writer", store, clock, OFFLOAD_OFFLOAD_AFTER_S="never") as service:
             assert service.archive is not None
             await until(lambda: service.archive.status.is_diverged(BRANCH), "release")
             await until(lambda: bool(told_in(caplog)), "warning")
