@@ -24,6 +24,7 @@
     ├── ChecksFailed         the remote breaks promises that seglog needs  exit 1
     ├── Missing              the caller named what does not exist          exit 3
     │   └── NoSuchFile
+    ├── PartlyAppended       a part of the input is in                     the exit code of the error that ended it
     ├── Unavailable          nothing was changed; try again                exit 1
     │   ├── Busy                 the daemon has as many requests as it takes
     │   ├── DaemonGone           the daemon ended, or closed the connection, before it answered
@@ -89,6 +90,7 @@ __all__ = [
     "OffloadError",
     "OpenBranch",
     "OtherRemote",
+    "PartlyAppended",
     "Refused",
     "RemoteBehind",
     "Stopping",
@@ -322,6 +324,14 @@ class NoSuchFile(Missing):
         reason = "is a directory, not a file" if path.is_dir() else "does not exist"
         super().__init__(f"{path} {reason}", hint="name a file that exists")
         self.path = path
+
+
+class PartlyAppended(OffloadError):
+    """An error ended an append, and a part of the input is in."""
+
+    def __init__(self, message: str, exit_code: int, *, hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.exit_code = exit_code  # type: ignore[misc]
 
 
 class Unavailable(OffloadError):

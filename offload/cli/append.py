@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
 from offload.cli.execution import directory_of
+from offload.cli.interrupts import Interrupts
 from offload.cli.output import counted, note
 from offload.cli.progress import progress
 from offload.cli.session import Session
@@ -16,9 +19,12 @@ from offload.commands import append as use
 from offload.commands.append import Appended, Format, RecordSink
 from offload.commands.lines import Batch
 from offload.commands.parameters import About, TopicName
-from offload.errors import NoSuchFile
+from offload.commands.results import problem
+from offload.errors import InvalidInput, NoSuchFile, PartlyAppended
 
 __all__ = ["append"]
+
+_NOTHING = "; nothing was appended"
 
 
 def append(
@@ -35,6 +41,9 @@ def append(
     durability: Annotated[
         str | None, About("fsync, disk or memory, instead of the topic's own. Not ephemeral: this process ends.")
     ] = None,
+    skip_lines: Annotated[
+        int, About("Leave out so many lines at the start, to continue after an error or Ctrl-C.", least=0)
+    ] = 0,
 ) -> None:
     """Append the lines of a file or of standard input, and print their seqs.
 
@@ -49,25 +58,68 @@ def append(
             node=node,
             max_record_bytes=session.settings().log.max_record_bytes,
             is_file=size is not None,
+            skip_lines=skip_lines,
         )
+        resume = _Resume(topic, "" if file is None else str(file), skip_lines)
         with progress(f"append {topic}", size) as advance:
-            done = _append(sink, topic, _advancing(found, advance), durability)
+            done = _append(sink, topic, _advancing(found, advance), durability, resume)
     seqs = f", seq {done.first_seq} to {done.last_seq}" if done.appended else ""
     session.output.show(done, f"appended {counted(done.appended)} to {topic}{seqs}")
 
 
-def _append(sink: RecordSink, topic: str, found: Iterator[Batch], durability: str | None) -> Appended:
-    """Append the batches, and return the total. On an error, print how far the appends came."""
+@dataclass(frozen=True, slots=True)
+class _Resume:
+    """The place in the input where the command began."""
+
+    topic: str
+    file: str
+    skipped: int
+
+    def command(self, done: Appended) -> str:
+        words = ("seglog", "append", self.topic, self.file or "-", "--skip-lines", str(self.skipped + done.line_count))
+        return " ".join(shlex.quote(word) for word in words)
+
+
+def _append(sink: RecordSink, topic: str, found: Iterator[Batch], durability: str | None, resume: _Resume) -> Appended:
+    """Append the batches, and return the total. If an error or Ctrl-C ends this early, say how far the appends came."""
     done: Appended | None = None
     try:
-        for done in use.append(sink, topic, found, durability):  # noqa: B007 - the last one counts
-            pass
-    except Exception:
-        if done is not None and done.last_seq:
-            note(f"appended before the error: seq {done.first_seq} to {done.last_seq}")
+        with Interrupts() as interrupts:
+            for done in use.append(sink, topic, interrupts.during(found), durability):  # noqa: B007 - the last one counts
+                interrupts.check()
+    except KeyboardInterrupt:
+        if done is None or not done.last_seq:
+            raise
+        unsure = "" if interrupts.is_orderly else f"at least; `seglog topic show {topic}` names the last one; then "
+        note(f"interrupted: {_seqs(done)} were appended, {unsure}continue with `{resume.command(done)}`")
         raise
+    except Exception as error:
+        if done is None or not done.last_seq:
+            raise
+        raise _partial(error, done, resume) from error
     assert done is not None  # noqa: S101 - there is a total before the first batch
     return done
+
+
+def _seqs(done: Appended) -> str:
+    return f"seq {done.first_seq} to {done.last_seq}"
+
+
+def _partial(error: Exception, done: Appended, resume: _Resume) -> PartlyAppended:
+    """Return the error of an input of which a part is in.
+
+    An error that says "nothing was appended" means the last batch. So does an error of the input. After another error,
+    the outcome of the last batch is unknown.
+    """
+    said = problem(error)
+    told = said["message"].replace(_NOTHING, "")
+    head = f"{said['hint']}; then " if "hint" in said else ""
+    if _NOTHING in said["message"] or isinstance(error, InvalidInput):
+        told += f"; {_seqs(done)} were appended, the rest was not"
+    else:
+        told += f"; {_seqs(done)} were appended before"
+        head += f"look how far the appends came with `seglog topic show {resume.topic}`, and "
+    return PartlyAppended(told, said["exit_code"], hint=f"{head}continue with `{resume.command(done)}`")
 
 
 def _advancing(found: Iterator[Batch], advance: Callable[[int], None]) -> Iterator[Batch]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
 from offload.commands.directory import Directory
-from offload.commands.lines import Batch, json_batches, line_batches, longest_line
+from offload.commands.lines import Batch, json_batches, line_batches, longest_line, skip
+from offload.commands.results import HIDDEN
 from offload.errors import BadParameter
 from seglog import RecordTooLarge, Topic
 
@@ -22,12 +23,13 @@ class Format(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """The records appended so far. The seqs are None if there are no records yet."""
+    """The records appended so far, of so many lines. The seqs are None if there are no records yet."""
 
     topic: str
     appended: int
     first_seq: int | None
     last_seq: int | None
+    line_count: int = field(default=0, metadata=HIDDEN)
 
 
 class RecordSink(Protocol):
@@ -57,31 +59,43 @@ def open_sink(place: Directory, topic: str, durability: str | None) -> Topic:
 
 
 def batches(
-    stream: BinaryIO, kind: Format, *, tag: str | None, node: str | None, max_record_bytes: int, is_file: bool
+    stream: BinaryIO,
+    kind: Format,
+    *,
+    tag: str | None,
+    node: str | None,
+    max_record_bytes: int,
+    is_file: bool,
+    skip_lines: int = 0,
 ) -> Iterator[Batch]:
-    """Yield the records of a stream in batches. Raises `RecordTooLarge`, `InvalidInput`.
+    """Yield the records of a stream in batches, behind `skip_lines` lines.
+
+    Raises `RecordTooLarge`, `InvalidInput`, and `BadParameter` if the stream has fewer lines.
 
     In a file of lines, the search for a line that is too long comes before the first batch. So a file goes in whole or
     not at all.
     """
+    skip(stream, skip_lines)
     if kind is Format.JSONL:
-        yield from json_batches(stream, tag, node)
+        yield from json_batches(stream, tag, node, skipped=skip_lines)
         return
     if is_file:
+        start = stream.tell()
         longest = longest_line(stream)
         if longest > max_record_bytes:
             raise RecordTooLarge(longest, max_record_bytes)
-        stream.seek(0)
+        stream.seek(start)
     yield from line_batches(stream, tag, node, max_record_bytes)
 
 
 def append(sink: RecordSink, topic: str, found: Iterable[Batch], durability: str | None) -> Iterator[Appended]:
     """Append the batches. Yield the total so far, first before the first batch and then after each batch."""
-    first = last = count = 0
+    first = last = count = lines = 0
     yield Appended(topic, 0, None, None)
     for batch in found:
         seqs = sink.append(
             batch.values, tag=batch.tag, node=batch.node, unterminated=batch.unterminated, durability=durability
         )
         first, last, count = first or seqs.start, seqs.stop - 1, count + len(seqs)
-        yield Appended(topic, count, first or None, last or None)
+        lines += batch.line_count
+        yield Appended(topic, count, first or None, last or None, lines)

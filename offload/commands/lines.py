@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from offload.errors import InvalidInput
+from offload.errors import BadParameter, InvalidInput
 from seglog import Gap, Record, RecordTooLarge
 from seglog.format.frame import LABEL_MAX_BYTES
 
-__all__ = ["Batch", "RecordBatch", "json_batches", "line_batches", "longest_line", "to_json", "to_line"]
+__all__ = ["Batch", "RecordBatch", "json_batches", "line_batches", "longest_line", "skip", "to_json", "to_line"]
 
 _READ_BYTES = 4 * 1024 * 1024
 _BATCH_RECORDS = 8192
@@ -29,10 +29,11 @@ _BATCH_BYTES = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records to append together. `size_bytes` is their size in the input."""
+    """Records to append together. They take `size_bytes` and `line_count` lines of the input, with its blank lines."""
 
     values: list[bytes]
     size_bytes: int
+    line_count: int
     tag: str | None = None
     node: str | None = None
     unterminated: bool = False
@@ -58,9 +59,9 @@ def line_batches(stream: BinaryIO, tag: str | None, node: str | None, longest: i
             raise RecordTooLarge(len(rest), longest)
         for start in range(0, len(lines), _BATCH_RECORDS):
             values = lines[start : start + _BATCH_RECORDS]
-            yield Batch(values, sum(map(len, values)) + len(values), tag, node)
+            yield Batch(values, sum(map(len, values)) + len(values), len(values), tag, node)
     if rest:
-        yield Batch([rest], len(rest), tag, node, unterminated=True)
+        yield Batch([rest], len(rest), 1, tag, node, unterminated=True)
 
 
 def longest_line(stream: BinaryIO) -> int:
@@ -76,24 +77,38 @@ def longest_line(stream: BinaryIO) -> int:
     return longest
 
 
-def json_batches(stream: BinaryIO, tag: str | None, node: str | None) -> Iterator[Batch]:
-    """Yield batches of adjacent records with the same tag and node. Raises `InvalidInput` with the line's number."""
+def skip(stream: BinaryIO, line_count: int) -> None:
+    """Read that many lines of a stream. Raises `BadParameter` if it has fewer."""
+    for number in range(line_count):
+        line = stream.readline(_READ_BYTES)
+        if not line:
+            raise BadParameter(f"--skip-lines {line_count}: the input has only {number} lines")
+        while line and not line.endswith(b"\n"):
+            line = stream.readline(_READ_BYTES)
+
+
+def json_batches(stream: BinaryIO, tag: str | None, node: str | None, *, skipped: int = 0) -> Iterator[Batch]:
+    """Yield batches of adjacent records with the same tag and node. The caller has read `skipped` lines before.
+
+    Raises `InvalidInput` with the line's number.
+    """
     values: list[bytes] = []
-    size_bytes = 0
+    size_bytes, done = 0, skipped
     labels = (tag, node)
-    for number, line in enumerate(stream, 1):
+    number = skipped
+    for number, line in enumerate(stream, skipped + 1):
         if not line.strip():
             continue
         value, own_tag, own_node = _parse(line, number)
         own = (tag if own_tag is None else own_tag, node if own_node is None else own_node)
         if values and (own != labels or len(values) == _BATCH_RECORDS or size_bytes > _BATCH_BYTES):
-            yield Batch(values, size_bytes, *labels)
-            values, size_bytes = [], 0
+            yield Batch(values, size_bytes, number - 1 - done, *labels)
+            values, size_bytes, done = [], 0, number - 1
         labels = own
         values.append(value)
         size_bytes += len(line)
     if values:
-        yield Batch(values, size_bytes, *labels)
+        yield Batch(values, size_bytes, number - done, *labels)
 
 
 def to_line(record: Record) -> bytes:

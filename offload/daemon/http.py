@@ -423,7 +423,7 @@ def _batches(content_type: str, body: bytes, query: Mapping[str, str]) -> list[B
     else:
         hint = f"send Content-Type: {_BYTES_TYPE} for one value, {_LINES_TYPE} for JSON lines"
         raise Refused(415, "type", f"{kind} is not a content type of records", hint=hint)
-    return [Batch(values, len(body), tag, node, unterminated=_yes(query, "unterminated"))]
+    return [Batch(values, len(body), len(values), tag, node, unterminated=_yes(query, "unterminated"))]
 
 
 def _news(follower: Follower) -> Iterator[Record | Gap | None]:
