@@ -44,6 +44,7 @@ def attach(
     settings = settings or read_settings(log.path / SETTINGS_FILE)
     # Read every part: a wrong section is refused before anything is opened.
     offload, cold, catalog = settings.offload, settings.cold, settings.catalog
+    is_chosen = url is not None and settings.url is not None and url.rstrip("/") != settings.url.rstrip("/")
     url = url or settings.url
     if store is None:
         if not url:
@@ -56,7 +57,7 @@ def attach(
             "offload.block_size",
             f"a record of log.max_record_bytes ({log.settings.max_record_bytes}) would not fit one",
         )
-    context = open_context(log, store, cold, catalog, clock or SystemClock())
+    context = open_context(log, store, cold, catalog, clock or SystemClock(), is_chosen=is_chosen)
     try:
         return Archive(context, offload, uploader or LocalUploader(store, context.reader))
     except BaseException:

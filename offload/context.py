@@ -58,9 +58,18 @@ class ArchiveContext:
 
 
 def open_context(
-    log: Log, store: ObjectStore, cold: ColdSettings, settings: CatalogSettings, clock: Clock
+    log: Log,
+    store: ObjectStore,
+    cold: ColdSettings,
+    settings: CatalogSettings,
+    clock: Clock,
+    *,
+    is_chosen: bool = False,
 ) -> ArchiveContext:
-    """Open the local catalog and the caches of the log's directory. Makes no request."""
+    """Open the local catalog and the caches of the log's directory. Makes no request.
+
+    `is_chosen` says that the caller chose another remote than seglog.toml.
+    """
     cache_bytes = 0 if log.is_read_only else cold.cache_bytes
     reader = ColdReader(store, cold, open_cache(cold.place_of_cache(log.path), cache_bytes))
     try:
@@ -78,7 +87,7 @@ def open_context(
         volumes=volumes,
         branches=branches,
         tags=Tags(volumes, writer_id),
-        handles=Handles(log, volumes, branches, local, clock),
+        handles=Handles(log, volumes, branches, local, clock, is_chosen=is_chosen),
         reader=reader,
         settings=settings,
         clock=clock,

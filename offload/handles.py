@@ -12,6 +12,8 @@ HANDLE-4  Before the first commit of a process, the remote's own ref must name t
     the remote lacks that commit, and a new commit there would stand above a hole.
 HANDLE-5  Once this directory hears that the volume was collected, it puts this on record for good.
     From then on this directory has the only copy of its records, so it deletes no hot copy.
+HANDLE-6  If the caller chooses another remote than seglog.toml, a handle and the copies of commits may be of the other
+    one. Before the directory shows them as this remote's, the check of HANDLE-4 comes first.
 """
 
 from __future__ import annotations
@@ -52,12 +54,15 @@ def split_name(name: str) -> tuple[str, str]:
 class Handles:
     """The handles of one log and one remote. The caller lets one thread at a time open a handle."""
 
-    def __init__(self, log: Log, volumes: Volumes, branches: Branches, local: LocalCatalog, clock: Clock) -> None:
+    def __init__(
+        self, log: Log, volumes: Volumes, branches: Branches, local: LocalCatalog, clock: Clock, *, is_chosen: bool
+    ) -> None:
         self._log = log
         self._volumes = volumes
         self._branches = branches
         self._local = local
         self._clock = clock
+        self._is_chosen = is_chosen
         self._checked: set[str] = set()
         self._tips: dict[Vid, tuple[int, Tip]] = {}
 
@@ -117,6 +122,14 @@ class Handles:
         if handle.name not in self._checked:
             self._check_remote(handle)
             self._checked.add(handle.name)
+
+    def check_chosen(self, handle: Handle) -> None:
+        """Check the handle if the caller chose another remote than seglog.toml (HANDLE-6).
+
+        Raises as `check_remote` does. With the remote of seglog.toml it makes no request.
+        """
+        if self._is_chosen:
+            self.check_remote(handle)
 
     def _check_known(self, handle: Handle) -> None:
         """Raise `RemoteBehind` if the remote lacks the newest commit that is known here, and GC has not passed it."""

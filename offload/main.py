@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offload.cli.app import run
+from offload.cli.streams import flush_output, open_closed_streams
 
 if TYPE_CHECKING:
     from offload.settings_file import Settings
@@ -18,7 +19,11 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    run(_serve)
+    open_closed_streams()
+    try:
+        run(_serve)
+    finally:
+        flush_output()
 
 
 def _serve(directory: Path, settings: Settings, *, remote: str | None, debug: bool) -> None:

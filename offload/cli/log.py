@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from offload.cli.output import Output, counted, format_bytes
+from offload.cli.output import Output, counted, format_bytes, note
 from offload.commands.log import CommitListed, SegmentListed
+from offload.commands.parameters import with_branch
 
 __all__ = ["print_commits"]
 
 
-def print_commits(output: Output, results: Iterator[CommitListed], _: Mapping[str, Any]) -> None:
+def print_commits(output: Output, results: Iterator[CommitListed], values: Mapping[str, Any]) -> None:
     volume = None
     for commit in results:
         if volume is not None and commit.volume != volume:
             output.remark(f"-- forked from volume {commit.volume}")
         volume = commit.volume
         output.show(commit, _describe(commit))
+    if volume is None:
+        note(f"{with_branch(values['topic'], values['branch'])}: nothing is offloaded yet")
 
 
 def _describe(commit: CommitListed) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from offload.cli.streams import discard_output, flush_output
 from offload.commands.results import json_line
 
 __all__ = ["Output", "Printer", "counted", "format_bytes", "lines", "note"]
@@ -21,14 +22,18 @@ class Output:
     def show(self, result: Any, text: str) -> None:
         """Print a result: `text` and a line feed, or its JSON. An empty text prints nothing."""
         if self.is_json:
-            sys.stdout.write(json_line(result))
+            _write(json_line(result))
         else:
             self.remark(text)
 
     def remark(self, text: str) -> None:
         """Print a line for people. With --json print nothing."""
         if text and not self.is_json:
-            sys.stdout.write(text + "\n")
+            _write(text + "\n")
+
+    def flush(self) -> None:
+        """Let the reader have what was printed so far."""
+        flush_output()
 
 
 Printer = Callable[[Output, Iterator[Any], Mapping[str, Any]], None]
@@ -50,6 +55,13 @@ def lines(text: Callable[[Any], str], note_of: Callable[[Any], str] = lambda _: 
 def note(text: str) -> None:
     """Print a line on standard error, also with --json."""
     sys.stderr.write(text + "\n")
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+    except BrokenPipeError:
+        discard_output()
 
 
 def counted(count: int, noun: str = "record") -> str:

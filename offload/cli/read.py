@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from offload.cli.output import Output, note
+from offload.cli.streams import discard_output
 from offload.commands.lines import RecordBatch, to_line
 from offload.commands.parameters import with_branch
 from seglog import Gap, Record
@@ -23,7 +23,7 @@ def print_records(output: Output, results: Iterator[RecordBatch], values: Mappin
             sys.stdout.flush()
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does in `seglog read t | head`. That is no error.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
 
 
 def _write(output: Output, name: str, batch: RecordBatch) -> None:

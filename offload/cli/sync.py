@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,7 +27,7 @@ def print_synced(output: Output, results: Iterator[SyncedTopic], _: Mapping[str,
         done += [f"pushed {', '.join(f'lsn {lsn}' for lsn in synced.lsns)}"] if synced.lsns else []
         told = f"{', '.join(done) or 'nothing new'}, {synced.role} at {synced.place.state}"
         output.show(synced, f"{synced.place.topic}: {told}")
-        sys.stdout.flush()
+        output.flush()
 
 
 def taken_over_text(taken: TakenOver) -> str:

@@ -31,6 +31,7 @@ from offload.cli import (
 from offload.cli.execution import results_of
 from offload.cli.output import Printer, lines
 from offload.cli.session import Session
+from offload.cli.streams import has_reader
 from offload.commands.parameters import Parameter, parameters_of
 from offload.commands.registry import COMMANDS
 
@@ -115,10 +116,20 @@ def listed_commands() -> Iterator[ListedCommand]:
 
 def _in_registry(path: str, printer: Printer) -> Callable[[Session, Mapping[str, Any]], None]:
     def run(session: Session, values: Mapping[str, Any]) -> None:
-        with closing(results_of(session, COMMANDS[path], values)) as results:
-            printer(session.output, results, values)
+        command = COMMANDS[path]
+        with closing(results_of(session, command, values)) as results:
+            ends_early = command.reads(values) or bool(values.get("follow"))
+            printer(session.output, _while_read(results) if ends_early else results, values)
 
     return run
+
+
+def _while_read(results: Iterator[Any]) -> Iterator[Any]:
+    """Yield the results until the reader of the output has gone."""
+    for result in results:
+        yield result
+        if not has_reader():
+            return
 
 
 def _alone(function: Callable[..., None]) -> Callable[[Session, Mapping[str, Any]], None]:

@@ -49,7 +49,10 @@ def inspect(target: str) -> Inspected:
 
 
 def entries(target: str, index: str | None, first: int, last: int | None) -> Iterator[ShownEntry]:
-    """Yield the entries of a data object. `index` names an index object elsewhere. Raises `NoSuchObject`."""
+    """Yield the entries of a data object. `index` names an index object elsewhere.
+
+    Raises `NoSuchFile`, `NoSuchObject`.
+    """
     store, key = _place(target)
     with closing(store):
         for entry in _open(store, key, index).entries(first, last):
@@ -69,11 +72,13 @@ def _read(target: str) -> bytes:
 
 
 def _place(target: str) -> tuple[ObjectStore, Key]:
-    """Return the store and the key of an object. `target` is a path or a URL."""
+    """Return the store and the key of an object. `target` is a path or a URL. Raises `NoSuchFile`."""
     if target.startswith("s3://"):
         bucket, _, key = target.removeprefix("s3://").partition("/")
         return open_store(f"s3://{bucket}"), keys.check_key(key)
     path = Path(target.removeprefix("file://")).absolute()
+    if not path.is_file():
+        raise NoSuchFile(Path(target.removeprefix("file://")))
     return open_store(path.parent.as_uri()), keys.check_key(path.name)
 
 

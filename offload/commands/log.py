@@ -57,8 +57,11 @@ def log(
 ) -> Iterator[CommitListed]:
     """Show the commits of a topic, newest first. Each LSN is a target for restore and read --at."""
     name = with_branch(topic, branch)
+    history = archive.history.commits(name)
+    if not history:
+        return
     erasures = archive.upkeep.erasures(name)
-    for stored in archive.history.commits(name):
+    for stored in history:
         yield _listed(stored, erasures.date_ms(stored))
 
 

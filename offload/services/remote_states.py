@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from catalog import Handle, History, Snapshot
-from catalog.errors import NoSuchObject
+from catalog.errors import NoSuchObject, NoSuchTopic
+from catalog.history import NO_HISTORY
 from offload.context import ArchiveContext
 from offload.errors import HistoryBehind
 from offload.write.publisher import Publisher
@@ -16,13 +17,14 @@ __all__ = ["ColdTier", "RemoteStates"]
 
 class RemoteStates:
     def __init__(self, context: ArchiveContext, publisher: Publisher) -> None:
+        self._log = context.log
         self._volumes = context.volumes
         self._handles = context.handles
         self._publisher = publisher
 
     def newest(self, name: str) -> Snapshot:
         """Return the remote state of a topic or branch, as far as this directory knows it."""
-        handle = self._handles.find(name)
+        handle = self._found(name)
         if handle is None:
             return self._volumes.snapshot(self._handles.resolve(name))
         try:
@@ -60,11 +62,27 @@ class RemoteStates:
         return self._handles.advanced(handle, updates)
 
     def history(self, name: str) -> History:
-        """Return the commits of the topic or branch, through its fork points, as far as GC keeps them."""
-        handle = self._handles.find(name)
+        """Return the commits of the topic or branch, through its fork points, as far as GC keeps them.
+
+        A topic of the log that the remote does not have yet has no history.
+        """
+        handle = self._found(name)
         if handle is not None:
             return self._volumes.history(handle.vid, handle.lsn)
-        return self._volumes.history(self._handles.resolve(name))
+        try:
+            vid = self._handles.resolve(name)
+        except NoSuchTopic:
+            if self._log.has_topic(name):
+                return NO_HISTORY
+            raise
+        return self._volumes.history(vid)
+
+    def _found(self, name: str) -> Handle | None:
+        """Return the handle, if it belongs to this remote (HANDLE-6). Raises `OtherRemote`, `RemoteBehind`."""
+        handle = self._handles.find(name)
+        if handle is not None:
+            self._handles.check_chosen(handle)
+        return handle
 
 
 class ColdTier:

@@ -35,8 +35,13 @@ class StatusService(Owned):
 
     @checked
     def topic(self, name: str) -> TopicStatus:
-        """Return where the topic's records are. Reads the local disk only. Raises `NoSuchTopic`."""
+        """Return where the topic's records are. Reads the local disk only, except as HANDLE-6 says.
+
+        Raises `NoSuchTopic`.
+        """
         handle = self._handles.find(name)
+        if handle is not None:
+            self._handles.check_chosen(handle)
         if handle is not None and not self._log.has_topic(name):
             tip, state = self._handles.tip(handle), self._replicas.state(handle)
             return status_of_replica(handle, tip, state, self._erasure(handle))

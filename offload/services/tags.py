@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from catalog.errors import NoSuchBranch
 from catalog.format.control import Tag
 from catalog.refs.tag import NamedTag
 from offload.context import ArchiveContext
@@ -19,6 +22,7 @@ class TagService(Owned):
     def __init__(self, context: ArchiveContext, offloading: Offloading) -> None:
         self._log = context.log
         self._tags = context.tags
+        self._handles = context.handles
         self._clock = context.clock
         self._offloading = offloading
 
@@ -36,8 +40,12 @@ class TagService(Owned):
 
     @checked
     def list(self, topic: str) -> list[NamedTag]:
-        """Return the tags of a topic, by name."""
-        return self._tags.list(topic)
+        """Return the tags of a topic, by name. Raises `NoSuchTopic`."""
+        found = self._tags.list(topic)
+        if not found and not self._log.has_topic(topic) and self._handles.find(topic) is None:
+            with suppress(NoSuchBranch):  # a topic with branches and no main
+                self._handles.resolve(topic)
+        return found
 
     @checked
     def delete_tag(self, topic: str, name: str) -> Tag:

@@ -72,6 +72,10 @@ def _refused(done: Done, code: int, *words: str) -> None:
         (("inspect", "missing"), 3, ("missing does not exist",)),
         (("inspect", "file://missing"), 3, ("missing does not exist",)),
         (("inspect", "data"), 3, ("data is a directory",)),
+        (("inspect", "--entries", "missing"), 3, ("missing does not exist",)),
+        (("inspect", "--entries", "nowhere/missing"), 3, ("nowhere/missing does not exist",)),
+        (("inspect", "--entries", "data"), 3, ("data is a directory",)),
+        (("tag", "list", "nope"), 3, ("no topic nope",)),
         (("undo", "99"), 3, ("no operation 99", "seglog oplog")),
     ],
 )
@@ -80,6 +84,25 @@ def test_bad_input_is_one_clear_line(
 ) -> None:
     _refused(started(*arguments), code, *words)
     assert started("read", "t").out == b"a\nb\n"
+
+
+def test_a_topic_that_is_not_offloaded_yet_has_an_empty_history(started: Run) -> None:
+    shown = started("log", "t")
+    assert (shown.code, shown.out, shown.err) == (0, b"", "t: nothing is offloaded yet\n")
+    assert (started("tag", "list", "t").code, started("tag", "list", "t").out) == (0, b"")
+
+
+def test_another_remote_does_not_get_the_commits_of_the_real_one(started: Run, tmp_path: Path) -> None:
+    started("seal", "t")
+    assert started("offload", "t").code == 0
+    other = f"file://{tmp_path}/other"
+    for arguments in (("status",), ("status", "t"), ("log", "t")):
+        done = started("--remote", other, *arguments)
+        assert (done.code, b"lsn" in done.out) == (4, False)
+        assert f"{other} does not hold the history of t" in done.err
+    (tmp_path / "archive").rename(tmp_path / "other")
+    assert "lsn 1 " in started("--remote", other, "log", "t").text
+    assert "lsn 1" in started("--remote", other, "status").text
 
 
 def test_usage_errors_exit_with_2(started: Run) -> None:

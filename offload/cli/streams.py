@@ -1,0 +1,53 @@
+"""Standard streams that the caller has closed, or whose reader has gone.
+
+    seglog read t >&-          the stream is closed: /dev/null takes its place
+    seglog log t | head -1     the reader goes early: the rest of the output goes to /dev/null, and the exit code stays
+
+A command that changes something runs to its end without a reader. A command that only reads ends early.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TextIO
+
+__all__ = ["discard_output", "flush_output", "has_reader", "open_closed_streams"]
+
+_MODES = {"stdin": "r", "stdout": "w", "stderr": "w"}
+
+
+def open_closed_streams() -> None:
+    """Open /dev/null for each closed stream.
+
+    `open` takes the lowest free descriptor, so each stream gets its own. Otherwise a file of the log would get the
+    descriptor of standard output, and output of a library would go into that file.
+    """
+    for name, mode in _MODES.items():
+        if getattr(sys, name) is None:
+            setattr(sys, name, _null(mode))
+
+
+def has_reader() -> bool:
+    """Return False if nothing reads the output any more, or nothing ever did."""
+    return getattr(sys.stdout, "name", "") != os.devnull
+
+
+def discard_output() -> None:
+    """Send the rest of the output to /dev/null, with the bytes that are still in its buffer."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+    sys.stdout = _null("w")
+
+
+def flush_output() -> None:
+    """Write what is buffered. If the reader has gone, that is no error."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        discard_output()
+
+
+def _null(mode: str) -> TextIO:
+    return open(os.devnull, mode, encoding="utf-8")  # type: ignore[return-value]
