@@ -30,6 +30,8 @@ NAMES = (
     "gc-plan",
     "catalog",
     "spark-scan",
+    "spark-points",
+    "spark-plan",
 )
 
 
@@ -63,6 +65,8 @@ def _options(given: argparse.Namespace) -> Options:
         options = replace(options, rounds=given.rounds)
     if given.size is not None:
         options = replace(options, size_mib=given.size)
+    if given.bulk_mib is not None:
+        options = replace(options, bulk_mib=given.bulk_mib)
     return options
 
 
@@ -80,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--rounds", type=_positive, help=f"counted rounds ({defaults.rounds})")
     parser.add_argument("--size", type=_positive, help=f"MiB of records to read, offload, scan ({defaults.size_mib})")
+    parser.add_argument("--bulk-mib", type=_positive, help=f"MiB of records that Spark scans ({defaults.bulk_mib})")
     parser.add_argument(
         "--dir", type=Path, default=defaults.directory, help="where to write: the disk to measure (%(default)s)"
     )

@@ -95,7 +95,7 @@ def _unclean(options: Options, label: str, size_bytes: int, records: int) -> lis
         subjects["rocksdb"] = opening("rocksdb", open_theirs)
     except Unavailable as reason:
         missing["rocksdb"] = str(reason)
-    found = in_turns(subjects, rounds=min(options.rounds, _UNCLEAN_ROUNDS), label=label, warm_up=False)
+    found = in_turns(subjects, rounds=min(options.rounds, _UNCLEAN_ROUNDS), label=label, warm_ups=0)
     rounds = Rounds(found.by_subject, missing)
     return compare(rounds, label, "s", "open_s", "rocksdb", more_is_better=False)
 

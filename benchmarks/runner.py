@@ -1,9 +1,9 @@
-"""How a benchmark measures: subjects in turns, a warm-up round, medians.
+"""How a benchmark measures: subjects in turns, warm-up rounds, medians.
 
     round     0 (warm-up)   1        2        3
     order     A B C         A B C    B C A    C A B
 
-BENCH-1  The warm-up round is not counted.
+BENCH-1  The warm-up rounds are not counted. One is enough, unless a compiler works at run time, as in the JVM.
 BENCH-2  Subjects take turns within a round and the order rotates, so drift of the machine hits all alike.
 BENCH-3  A figure of a subject is the median over the rounds. A ratio is the median of the ratios within each round:
     two adjacent runs share the state of the machine. The spread is the lowest and the highest of these ratios.
@@ -59,13 +59,14 @@ def percentiles(seconds: Sequence[float]) -> dict[str, float]:
     return {"p50_us": cuts[499] * 1e6, "p99_us": cuts[989] * 1e6, "p999_us": cuts[998] * 1e6}
 
 
-def in_turns(subjects: Mapping[str, Callable[[], Figures]], *, rounds: int, label: str, warm_up: bool = True) -> Rounds:
-    """Run every subject `rounds` times after a warm-up round. Progress goes to stderr."""
+def in_turns(subjects: Mapping[str, Callable[[], Figures]], *, rounds: int, label: str, warm_ups: int = 1) -> Rounds:
+    """Run every subject `rounds` times after the warm-up rounds. Progress goes to stderr."""
     names = list(subjects)
     results: dict[str, list[Figures]] = {name: [] for name in names}
-    for name in names if warm_up else ():
-        print(f"{label}: warm-up, {name}", file=sys.stderr)
-        subjects[name]()
+    for _ in range(warm_ups):
+        for name in names:
+            print(f"{label}: warm-up, {name}", file=sys.stderr)
+            subjects[name]()
     for number in range(rounds):
         shift = number % len(names)
         for name in names[shift:] + names[:shift]:

@@ -1,41 +1,64 @@
-"""How fast Spark scans a topic that is only in the cold tier, against the same records in Parquet, in one session.
+"""How fast Spark scans a topic that is only in object storage, beside the same records in Parquet, in one session.
 
-There are two queries. "count, sum(seq)" needs one narrow column: Parquet reads only that column and skips the values,
-but a log has to read whole records. "count, sum(length(value))" needs the values of all records from both.
+There are records of 200 B and of 1 KB, `--bulk-mib` of each (2 GiB by default), zstd, on `file://`. The session has two
+tasks at a time. `load()` makes each frame once. So the planning of an action is in its time, and the pin is not. Each
+subject has two warm-ups. CPU seconds are those of the benchmark's process and all that it started: the JVM, the
+planner, Python's daemon and workers.
+
+    subject          what it is
+    seglog           our reader in the JVM as it comes: it checks each record that it reads
+    verify=record    the same, and every record is read and checked, even if the query needs no data object
+    verify=chunk     the same, and only chunks are checked
+    Python reader    our reader in Python, which gives all columns; "narrow" gives those that the query needs
+    ceiling          a Python source that yields one batch again and again: benchmarks.spark_ceiling
+    parquet          snappy, the same columns, written from the same frame
+    text             one line a record, for the queries over values alone
 """
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import offload
-import seglog
+from benchmarks import spark_session
+from benchmarks.cold_records import TOPIC, ColdRecords, make_cold
 from benchmarks.machine import describe
-from benchmarks.offload import fill
 from benchmarks.options import Options
-from benchmarks.report import Report, Row, compare
-from benchmarks.runner import Figures, in_turns
+from benchmarks.report import Aim, Report, Row, compare
+from benchmarks.runner import Figures, Rounds, in_turns, settle_disk
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["SUMMARY", "run"]
 
-SUMMARY = "Spark: count and sum over a cold topic against the same records in Parquet"
+SUMMARY = "Spark: count, sum, groupBy and a Parquet write over a cold topic, beside Parquet, text and the Python API"
 
-TOPIC = "bench"
-RECORD_BYTES = 200
-QUERIES = (
-    ("count, sum(seq)", "count(*)", "sum(seq)"),
-    ("count, sum(length(value))", "count(*)", "sum(length(value))"),
-)
+RECORD_SIZES = (200, 1024)
+_WARM_UPS = 2
+_PYTHON_AIM = 0.7
+_SCHEMA = "topic,seq,timestamp,node,tag,value,lsn"
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """A query, the columns that it needs, and our aim: how many times as fast as Parquet.
+
+    `ask` gets a frame and returns the answer, which must be `answer` of the records. `in_text` is the same for a file
+    of lines; None if lines cannot tell.
+    """
+
+    name: str
+    columns: str
+    aim: float
+    ask: Callable[[DataFrame], int]
+    answer: Callable[[ColdRecords], int]
+    in_text: Callable[[DataFrame], int] | None = None
+    is_told_by_index: bool = False
 
 
 def run(options: Options) -> Report:
@@ -43,68 +66,128 @@ def run(options: Options) -> Report:
     if place.exists():
         shutil.rmtree(place)
     place.mkdir(parents=True)
-    remote = (place / "remote").as_uri()
-    count = _make_cold(place, remote, options.size_mib << 20)
     rows: list[Row] = []
-    with _session(place) as spark:
-        cold = spark.read.format("seglog").option("topic", TOPIC).load(remote)
-        cold.write.parquet(str(place / "parquet"))
-        parquet = spark.read.parquet(str(place / "parquet"))
-        for label, *expressions in QUERIES:
-            subjects = {
-                "seglog": _query(cold, expressions, count),
-                "parquet": _query(parquet, expressions, count),
-            }
-            rounds = in_turns(subjects, rounds=options.rounds, label=label)
-            rows += compare(rounds, label, "rows/s", "rows_per_s", "parquet", more_is_better=True)
+    with spark_session.running(place) as spark:
+        for size_bytes in RECORD_SIZES:
+            rows += _of_size(options, spark, place / f"{size_bytes}", size_bytes)
+            shutil.rmtree(place / f"{size_bytes}")
     shutil.rmtree(place)
-    measured = f"{SUMMARY}; {count:,} records of {RECORD_BYTES} B, file://"
+    measured = f"{SUMMARY}; {options.bulk_mib:,} MiB of each record size, file://, local[2], zstd and snappy"
     return Report("spark-scan", measured, tuple(rows), describe(options.directory), options.rounds)
 
 
-def _make_cold(place: Path, remote: str, total_bytes: int) -> int:
-    (place / "remote").mkdir()
-    with seglog.open(place / "log") as log:
-        archive = offload.attach(log, remote)
-        count = fill(log, TOPIC, RECORD_BYTES, total_bytes)
-        archive.offload(TOPIC, drop_hot=True)
-        archive.close()
-    return count
+def _of_size(options: Options, spark: SparkSession, place: Path, size_bytes: int) -> list[Row]:
+    (place / "remote").mkdir(parents=True)
+    cold = make_cold(place / "remote", size_bytes, options.bulk_mib << 20)
+    frames = _frames(spark, place, cold)
+    settle_disk()
+    rows: list[Row] = []
+    for query in (*_QUERIES, _write_query(place / "written")):
+        label = f"{size_bytes} B, {query.name}"
+        subjects = {
+            name: partial(_asked, query.in_text if name == "text" and query.in_text else query.ask, frame, query, cold)
+            for name, frame in _subjects(spark, query, cold, frames).items()
+        }
+        warm_ups = 0 if options.quick else _WARM_UPS
+        rows += _rows(query, label, in_turns(subjects, rounds=options.rounds, label=label, warm_ups=warm_ups))
+    return rows
 
 
-@contextmanager
-def _session(place: Path) -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    # Imported here: only this benchmark needs this extra.
-    from pyspark.sql import SparkSession
-
-    from offload.spark import SeglogDataSource
-
-    spark = (
-        SparkSession.builder.master(f"local[{os.cpu_count() or 1}]")
-        .appName("seglog benchmarks")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.warehouse.dir", str(place / "warehouse"))
-        .getOrCreate()
-    )
-    spark.sparkContext.setLogLevel("ERROR")
-    spark.dataSource.register(SeglogDataSource)
-    try:
-        yield spark
-    finally:
-        spark.stop()
+def _asked(ask: Callable[[DataFrame], int], frame: DataFrame, query: _Query, cold: ColdRecords) -> Figures:
+    return spark_session.timed(lambda: ask(frame), query.answer(cold))
 
 
-def _query(frame: DataFrame, expressions: list[str], count: int) -> Callable[[], Figures]:
-    def ask() -> Figures:
-        start = time.perf_counter()
-        [row] = frame.selectExpr(*expressions).collect()
-        elapsed = time.perf_counter() - start
-        if row[0] != count:
-            raise RuntimeError(f"counted {row[0]} of {count} records: the figure would be wrong")
-        return {"rows_per_s": count / elapsed}
+def _frames(spark: SparkSession, place: Path, cold: ColdRecords) -> dict[str, DataFrame]:
+    """Return the frames of the subjects that give all columns. Parquet and text are written from ours."""
+    found = {
+        "seglog": spark_session.cold_frame(spark, cold.url, TOPIC),
+        "verify=record": spark_session.cold_frame(spark, cold.url, TOPIC, verify="record"),
+        "verify=chunk": spark_session.cold_frame(spark, cold.url, TOPIC, verify="chunk"),
+        "Python reader": spark_session.cold_frame(spark, cold.url, TOPIC, reader="python"),
+        "ceiling": _ceiling(spark, cold, _SCHEMA),
+    }
+    found["seglog"].write.parquet(str(place / "parquet"))
+    found["seglog"].selectExpr("decode(value, 'UTF-8')").write.text(str(place / "text"))
+    found["parquet"] = spark.read.parquet(str(place / "parquet"))
+    found["text"] = spark.read.text(str(place / "text"))
+    return found
 
-    return ask
+
+def _subjects(
+    spark: SparkSession, query: _Query, cold: ColdRecords, frames: Mapping[str, DataFrame]
+) -> dict[str, DataFrame]:
+    found = dict(frames)
+    if query.in_text is None:
+        del found["text"]
+    if not query.is_told_by_index:
+        del found["verify=record"]  # the same as without the option
+    if query.columns != _SCHEMA:
+        narrow = spark_session.cold_frame(spark, cold.url, TOPIC, reader="python", columns=query.columns)
+        found["Python reader, narrow"] = narrow
+        found["ceiling, narrow"] = _ceiling(spark, cold, query.columns)
+    return found
+
+
+def _ceiling(spark: SparkSession, cold: ColdRecords, columns: str) -> DataFrame:
+    reader = spark.read.format("ceiling").option("rows", cold.count).option("size", cold.size_bytes)
+    return reader.option("columns", columns).load()
+
+
+def _rows(query: _Query, label: str, rounds: Rounds) -> list[Row]:
+    there = rounds.by_subject
+    beside = ("parquet", "text") if "text" in there else ("parquet",)
+    rows = _compared(rounds, "seglog", label, beside, Aim(query.aim, "parquet"))
+    for name in ("verify=record", "verify=chunk"):
+        rows += _compared(rounds, name, f"{label}, {name}", ("parquet",)) if name in there else []
+    aim = Aim(_PYTHON_AIM, "ceiling")
+    rows += _compared(rounds, "Python reader", f"{label}, Python reader", ("ceiling", "parquet"), aim)
+    if "ceiling, narrow" in there:
+        name, yardstick = "Python reader, narrow", "ceiling, narrow"
+        rows += _compared(rounds, name, f"{label}, {name}", (yardstick,), Aim(_PYTHON_AIM, yardstick))
+    return rows
+
+
+def _compared(rounds: Rounds, ours: str, what: str, beside: tuple[str, ...], *aims: Aim) -> list[Row]:
+    """Return the rows of one subject: wall seconds, then CPU seconds."""
+    called = rounds.called("seglog", ours)
+    return [
+        *compare(called, what, "s", "s", *beside, more_is_better=False, aims=aims),
+        *compare(called, f"{what}, CPU", "s", "cpu_s", beside[0], more_is_better=False),
+    ]
+
+
+def _count(frame: DataFrame) -> int:
+    return int(frame.count())
+
+
+def _sum(expression: str, frame: DataFrame) -> int:
+    [row] = frame.selectExpr(f"sum({expression})").collect()
+    return int(row[0])
+
+
+def _groups(frame: DataFrame) -> int:
+    """Return the sum of the groups' counts. Spark collects the counts of all tags."""
+    return sum(row["count"] for row in frame.groupBy("tag").count().collect())
+
+
+def _write(out: Path, frame: DataFrame) -> int:
+    frame.write.mode("overwrite").parquet(str(out))
+    return 0
+
+
+_QUERIES = (
+    _Query("count(*)", "seq", 2.0, _count, lambda cold: cold.count, _count, is_told_by_index=True),
+    _Query(
+        "sum(length(value))",
+        "value",
+        1.3,
+        partial(_sum, "length(value)"),
+        lambda cold: cold.value_bytes,
+        partial(_sum, "octet_length(value)"),
+    ),
+    _Query("groupBy(tag).count()", "tag", 1.0, _groups, lambda cold: cold.count),
+)
+
+
+def _write_query(out: Path) -> _Query:
+    return _Query("write Parquet", _SCHEMA, 1.0, partial(_write, out), lambda _: 0)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from catalog.format.control import MAIN
+from catalog.objects.base import ObjectStore
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
 from offload.read.cold_reader import ColdReader
@@ -71,10 +72,15 @@ class Plan:
 class Remote:
     """A remote, as the planner reads it. It keeps the newest snapshots and the index heads in memory."""
 
-    def __init__(self, url: str) -> None:
-        self._store = open_store(url)
-        self._volumes = Volumes(self._store)
+    def __init__(self, store: ObjectStore) -> None:
+        """Read from `store`, which `close` closes."""
+        self._store = store
+        self._volumes = Volumes(store)
         self._reader = ColdReader(self._store)
+
+    @classmethod
+    def open(cls, url: str) -> Remote:
+        return cls(open_store(url))
 
     def close(self) -> None:
         self._reader.close()
@@ -140,13 +146,13 @@ class Remote:
 
 def pin(options: ReadOptions) -> Pin:
     """Return the versions that `options` mean now, from a remote that is opened for it."""
-    with closing(Remote(options.url)) as remote:
+    with closing(Remote.open(options.url)) as remote:
         return remote.pin(options)
 
 
 def plan(options: ReadOptions, pin: Pin, query: Query) -> Plan:
     """Return the tasks for `query`, from a remote that is opened for it."""
-    with closing(Remote(options.url)) as remote:
+    with closing(Remote.open(options.url)) as remote:
         return remote.plan(options, pin, query)
 
 

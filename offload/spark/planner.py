@@ -93,7 +93,7 @@ class Planner:
         yield {"values": self._remote(options).aggregate(options, pin, _filters(call), wanted)}
 
     def _remote(self, options: ReadOptions) -> Remote:
-        remote = self._remotes.pop(options.url, None) or Remote(options.url)
+        remote = self._remotes.pop(options.url, None) or Remote.open(options.url)
         self._remotes[options.url] = remote
         if len(self._remotes) > _REMOTES:
             self._remotes.popitem(last=False)[1].close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,10 @@ from benchmarks import (
     read,
     recovery,
     slices,
+    spark_plan,
+    spark_points,
     spark_scan,
+    spark_session,
     topics,
 )
 from benchmarks.__main__ import NAMES, main
@@ -158,9 +162,35 @@ def test_gc_plan_runs(options: Options) -> None:
     check(gc_plan.run(options), options.directory)
 
 
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Hold one session open, which the benchmarks of Spark then share."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("JAVA_TOOL_OPTIONS", OF_A_SHORT_RUN)
+        environment.setenv("PYTHONPATH", str(DOCUMENT.resolve().parents[1]))
+        with spark_session.running(tmp_path_factory.mktemp("spark")):
+            yield
+
+
+@pytest.mark.usefixtures("spark")
 def test_spark_scan_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", OF_A_SHORT_RUN)
-    check(spark_scan.run(options), options.directory)
+    monkeypatch.setattr(spark_scan, "RECORD_SIZES", (1024,))
+    report = spark_scan.run(options)
+    check(report, options.directory)
+    assert {row.yardstick for row in report.rows} == {"parquet", "text", "ceiling", "ceiling, narrow"}
+    assert len([row for row in report.rows if row.aim is not None]) == 4 + 4 + 3
+
+
+@pytest.mark.usefixtures("spark")
+def test_spark_points_runs(options: Options) -> None:
+    check(spark_points.run(options), options.directory)
+
+
+def test_spark_plan_runs_and_tasks_follow_bytes_instead_of_segments(options: Options) -> None:
+    report = spark_plan.run(options)
+    check(report, options.directory)
+    tasks = [row.ours for row in report.rows if row.unit == "tasks"]
+    assert tasks == [1, 1, 1, 1, 4, 4]  # one seq, all, and all again: of one segment, and of twenty
 
 
 def test_each_has_its_place_in_the_document() -> None:

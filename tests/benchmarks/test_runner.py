@@ -13,6 +13,9 @@ def test_subjects_take_turns_after_a_warm_up_and_the_order_rotates() -> None:
     rounds = in_turns({"a": lambda: subject("a"), "b": lambda: subject("b")}, rounds=2, label="test")
     assert calls == ["a", "b", "a", "b", "b", "a"]
     assert [figures["rate"] for figures in rounds.by_subject["a"]] == [3, 6]
+    calls.clear()
+    in_turns({"a": lambda: subject("a"), "b": lambda: subject("b")}, rounds=1, label="test", warm_ups=2)
+    assert calls == ["a", "b"] * 3
 
 
 def test_a_ratio_is_the_median_of_the_rounds_and_above_one_means_better() -> None:

@@ -246,7 +246,7 @@ def test_filters_on_seq_and_time_read_the_heads_of_the_segments_in_range_only(ur
 def test_a_remote_that_stays_open_plans_again_without_a_request(url: str, counted: CountingStore):
     TopicArchive(counted).add_many(5)
     options = options_of(url)
-    remote = Remote(url)
+    remote = Remote.open(url)
     pinned = remote.pin(options)
     remote.plan(options, pinned, Query(frozenset({"seq"})))
     counted.counts.clear()
@@ -259,7 +259,7 @@ def test_a_remote_that_stays_open_plans_again_without_a_request(url: str, counte
 def test_a_count_of_whole_segments_reads_the_commits_only(url: str, counted: CountingStore):
     TopicArchive(counted).add_many(100)
     options = options_of(url)
-    remote = Remote(url)
+    remote = Remote.open(url)
     pinned = remote.pin(options)
     counted.counts.clear()
     assert remote.aggregate(options, pinned, (), COUNT) == [200, 1, 200]

@@ -117,7 +117,7 @@ def test_aggregates_are_those_of_the_rows_or_are_not_told(
 
 @pytest.fixture(scope="module")
 def remote(url: str) -> Callable[[], Remote]:
-    return cache(lambda: Remote(url))
+    return cache(lambda: Remote.open(url))
 
 
 def test_a_limit_plans_no_more_segments_than_it_needs(url: str, pinned: Pin, everything: list[Row]):

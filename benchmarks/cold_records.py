@@ -1,0 +1,114 @@
+"""Many records in object storage, made without a log: the encoder's own objects, from arrays of frames.
+
+A log takes minutes for so many records, each with a tag of its own. Here numpy makes thousands of frames at a time, and
+`read_frames` checks them as it does for an offload. The values are log lines. They repeat
+after about 64 MiB, so that neither a chunk of ours nor a page of Parquet sees one twice.
+
+A hundred tags follow Zipf's law: the most frequent one has 19 % of the records, `COMMON_TAG` 1 %. One record has
+`RARE_TAG`. Ten records share a millisecond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from xxhash import xxh3_64_intdigest
+
+from benchmarks.commits import START_MS, TopicCommits
+from benchmarks.lines import log_lines
+from catalog.format import keys
+from catalog.format.commit import Codec, SegmentRef
+from catalog.objects import LocalStore
+from offload.format.encoder import SegmentEncoder
+from seglog.format.frame import HAS_TAG, HEADERS, LENGTH_BYTES, FrameType
+from seglog.format.frames import Frames, read_frames
+
+__all__ = ["COMMON_TAG", "RARE_TAG", "RECORDS_OF_MS", "TOPIC", "ColdRecords", "make_cold"]
+
+TOPIC = "bench"
+COMMON_TAG, RARE_TAG = "tag-018", "tag-one"
+RECORDS_OF_MS = 10
+_TAGS = 100
+_SEGMENTS = 8
+_BLOCK_BYTES = 64 << 20
+_BATCH = 20_000
+_DIFFERENT_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ColdRecords:
+    """The records of a topic at `url`, each with a value of `size_bytes`. `heads_bytes` are all its index heads."""
+
+    url: str
+    count: int
+    size_bytes: int
+    heads_bytes: int
+
+    @property
+    def value_bytes(self) -> int:
+        return self.count * self.size_bytes
+
+
+def make_cold(directory: Path, size_bytes: int, total_bytes: int) -> ColdRecords:
+    """Make an archive in `directory` with `total_bytes` of values, in eight segments, one commit each."""
+    commits = TopicCommits(LocalStore(directory), TOPIC)
+    lines = log_lines(min(total_bytes, _DIFFERENT_BYTES) // size_bytes, size_bytes)
+    values = np.frombuffer(b"".join(lines), dtype=f"V{size_bytes}")
+    count = total_bytes // size_bytes
+    random = np.random.default_rng(1)
+    heads_bytes = 0
+    for first in range(1, count + 1, -(-count // _SEGMENTS)):
+        last = min(count, first + -(-count // _SEGMENTS) - 1)
+        ref = _put_segment(commits, _batches(values, first, last, count // 2, random))
+        heads_bytes += ref.index_head_length
+        commits.publish([ref])
+    return ColdRecords(commits.store.url, count, size_bytes, heads_bytes)
+
+
+def _put_segment(commits: TopicCommits, batches: Iterator[Frames]) -> SegmentRef:
+    encoder = SegmentEncoder(block_size=_BLOCK_BYTES, codec=Codec.ZSTD)
+    blocks = [block for frames in batches for block in encoder.add(frames)]
+    last_blocks, summary = encoder.finish()
+    ref = commits.put_index(summary)
+    commits.store.put(keys.data_key(commits.vid, ref.sid), b"".join([*blocks, *last_blocks]), {})
+    return ref
+
+
+def _batches(
+    values: NDArray[np.void], first: int, last: int, rare_seq: int, random: np.random.Generator
+) -> Iterator[Frames]:
+    """Yield the records `first` to `last` as frames."""
+    weights = 1 / np.arange(1, _TAGS + 1)
+    names = np.array([f"tag-{number:03}".encode() for number in range(_TAGS)])
+    for start in range(first, last + 1, _BATCH):
+        seqs = np.arange(start, min(last, start + _BATCH - 1) + 1)
+        tags = names[random.choice(_TAGS, len(seqs), p=weights / weights.sum())]
+        tags[seqs == rare_seq] = RARE_TAG.encode()
+        yield _frames(seqs, tags, values[seqs % len(values)])
+
+
+def _frames(seqs: NDArray[np.int64], tags: NDArray[np.bytes_], values: NDArray[np.void]) -> Frames:
+    kind = np.dtype([("head", HEADERS), ("tag", tags.dtype), ("value", values.dtype), ("checksum", "<u8")])
+    found = np.zeros(len(seqs), kind)
+    head = found["head"]
+    head["length"] = kind.itemsize - LENGTH_BYTES
+    head["type"] = FrameType.APPEND
+    head["flags"] = HAS_TAG
+    head["topic_id"] = 1
+    head["seq"] = seqs
+    head["ts_ms"] = START_MS + seqs // RECORDS_OF_MS
+    head["tag_len"] = tags.itemsize
+    head["data_len"] = values.itemsize
+    found["tag"] = tags
+    found["value"] = values
+    starts = np.arange(len(seqs)) * kind.itemsize
+    body_end = kind.itemsize - 8
+    view = memoryview(found.tobytes())
+    found["checksum"] = [xxh3_64_intdigest(view[at + LENGTH_BYTES : at + body_end]) for at in starts.tolist()]
+    frames = read_frames(found.tobytes(), starts, starts + kind.itemsize)
+    assert frames is not None, "the frames are valid"
+    return frames

@@ -1,0 +1,92 @@
+"""The time and the bytes of a query for one record, and for 1 % of the records, beside Parquet with its statistics.
+
+Records of 200 B, `--bulk-mib` of them, zstd, on `file://`. Parquet (snappy) is written from the same frame, in the same
+order. So its row groups and pages have narrow ranges of seq and time. Each query counts the records and adds up the
+lengths of their values. Every chunk and every record that we read is checked. The records of a tag lie far apart.
+
+"time" is the time of the action, planning included. The planner has the index heads in memory, because it asked for
+them in an earlier query. Their size has a row of its own. Parquet reads the footers for each query.
+
+"bytes" counts what calls of read returned to the JVM and to the planner, from /proc/PID/io. Their messages and those of
+pyspark are in it: some 10 kB.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import spark_session
+from benchmarks.cold_records import COMMON_TAG, RARE_TAG, RECORDS_OF_MS, TOPIC, ColdRecords, make_cold
+from benchmarks.commits import START_MS
+from benchmarks.machine import describe
+from benchmarks.options import Options
+from benchmarks.process_tree import read_bytes
+from benchmarks.report import Report, Row, alone, compare
+from benchmarks.runner import Figures, in_turns, settle_disk
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["SUMMARY", "run"]
+
+SUMMARY = "Spark: one record and 1 % of the records by seq, time and tag, beside Parquet with statistics"
+
+RECORD_BYTES = 200
+_WARM_UPS = 2
+_PROGRAMS = ("org.apache.spark", "offload.spark.planner")
+
+
+def run(options: Options) -> Report:
+    place = options.directory.resolve() / "spark-points"
+    if place.exists():
+        shutil.rmtree(place)
+    (place / "remote").mkdir(parents=True)
+    cold = make_cold(place / "remote", RECORD_BYTES, options.bulk_mib << 20)
+    rows: list[Row] = [alone("all index heads, read once", "kB", cold.heads_bytes / 1000)]
+    with spark_session.running(place) as spark:
+        ours = spark_session.cold_frame(spark, cold.url, TOPIC)
+        ours.write.parquet(str(place / "parquet"))
+        frames = {"seglog": ours, "parquet": spark.read.parquet(str(place / "parquet"))}
+        settle_disk()
+        for label, condition in _conditions(cold):
+            queries = {name: _query(frame, condition) for name, frame in frames.items()}
+            expected = queries["parquet"].collect()
+            subjects = {name: partial(_asked, query, expected) for name, query in queries.items()}
+            warm_ups = 0 if options.quick else _WARM_UPS
+            rounds = in_turns(subjects, rounds=options.rounds, label=label, warm_ups=warm_ups)
+            rows += compare(rounds, f"{label}, time", "ms", "ms", "parquet", more_is_better=False)
+            rows += compare(rounds, f"{label}, bytes", "kB", "kb", "parquet", more_is_better=False)
+    shutil.rmtree(place)
+    measured = f"{SUMMARY}; {cold.count:,} records of {RECORD_BYTES} B, file://, local[2], zstd and snappy"
+    return Report("spark-points", measured, tuple(rows), describe(options.directory), options.rounds)
+
+
+def _conditions(cold: ColdRecords) -> Iterator[tuple[str, str]]:
+    """Yield the name of each query and its condition."""
+    middle, part = cold.count // 2, cold.count // 100
+    ms = START_MS + middle // RECORDS_OF_MS
+    yield "one record by seq", f"seq = {middle}"
+    yield f"{RECORDS_OF_MS} records by time", f"timestamp = timestamp_millis({ms})"
+    yield "one record by tag", f"tag = '{RARE_TAG}'"
+    yield "1 % by seq", f"seq BETWEEN {middle} AND {middle + part - 1}"
+    end = ms + max(1, part // RECORDS_OF_MS)
+    yield "1 % by time", f"timestamp >= timestamp_millis({ms}) AND timestamp < timestamp_millis({end})"
+    yield "1 % by tag", f"tag = '{COMMON_TAG}'"
+
+
+def _query(frame: DataFrame, condition: str) -> DataFrame:
+    return frame.where(condition).selectExpr("count(*)", "sum(length(value))")
+
+
+def _asked(query: DataFrame, expected: list[Any]) -> Figures:
+    before = _read()
+    figures = spark_session.timed(lambda: query.collect(), expected)
+    return {"ms": figures["s"] * 1000, "kb": (_read() - before) / 1000}
+
+
+def _read() -> int:
+    return read_bytes(os.getpid(), lambda command: any(name in command for name in _PROGRAMS))
