@@ -245,7 +245,7 @@ class Snapshot(_message.Message):
     def __init__(self, vid: _Optional[bytes] = ..., lsn: _Optional[int] = ..., first_seq: _Optional[int] = ..., head_seq: _Optional[int] = ..., evict_floor: _Optional[int] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("snapshot", "hash", "segments", "checkpoint_ts", "kind", "parent_hash", "nonce", "created_at", "writer_id", "epoch", "message", "removed_sids", "deletions", "truncate_from", "at_seq", "at_ts_ms", "config", "collected_before_ms", "checkpoint")
+    __slots__ = ("snapshot", "hash", "segments", "checkpoint_ts", "kind", "parent_hash", "nonce", "created_at", "writer_id", "epoch", "message", "removed_sids", "deletions", "truncate_from", "at_seq", "at_ts_ms", "config", "collected_before_ms", "checkpoint", "load")
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     HASH_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
@@ -265,6 +265,7 @@ class Commit(_message.Message):
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     COLLECTED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
     snapshot: Snapshot
     hash: bytes
     segments: _containers.RepeatedCompositeFieldContainer[SegmentRef]
@@ -284,10 +285,19 @@ class Commit(_message.Message):
     config: str
     collected_before_ms: int
     checkpoint: Checkpoint
-    def __init__(self, snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., hash: _Optional[bytes] = ..., segments: _Optional[_Iterable[_Union[SegmentRef, _Mapping]]] = ..., checkpoint_ts: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[_Union[CommitKind, str]] = ..., parent_hash: _Optional[bytes] = ..., nonce: _Optional[bytes] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., writer_id: _Optional[str] = ..., epoch: _Optional[int] = ..., message: _Optional[str] = ..., removed_sids: _Optional[_Iterable[bytes]] = ..., deletions: _Optional[_Union[Deletions, _Mapping]] = ..., truncate_from: _Optional[int] = ..., at_seq: _Optional[int] = ..., at_ts_ms: _Optional[int] = ..., config: _Optional[str] = ..., collected_before_ms: _Optional[int] = ..., checkpoint: _Optional[_Union[Checkpoint, _Mapping]] = ...) -> None: ...
+    load: Load
+    def __init__(self, snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., hash: _Optional[bytes] = ..., segments: _Optional[_Iterable[_Union[SegmentRef, _Mapping]]] = ..., checkpoint_ts: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[_Union[CommitKind, str]] = ..., parent_hash: _Optional[bytes] = ..., nonce: _Optional[bytes] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., writer_id: _Optional[str] = ..., epoch: _Optional[int] = ..., message: _Optional[str] = ..., removed_sids: _Optional[_Iterable[bytes]] = ..., deletions: _Optional[_Union[Deletions, _Mapping]] = ..., truncate_from: _Optional[int] = ..., at_seq: _Optional[int] = ..., at_ts_ms: _Optional[int] = ..., config: _Optional[str] = ..., collected_before_ms: _Optional[int] = ..., checkpoint: _Optional[_Union[Checkpoint, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ...) -> None: ...
+
+class Load(_message.Message):
+    __slots__ = ("key", "salt")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    SALT_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    salt: bytes
+    def __init__(self, key: _Optional[str] = ..., salt: _Optional[bytes] = ...) -> None: ...
 
 class Checkpoint(_message.Message):
-    __slots__ = ("list", "list_hash", "list_length", "before_seq", "max_seq", "config", "collected_before_ms", "max_ts_ms", "put_out_ms")
+    __slots__ = ("list", "list_hash", "list_length", "before_seq", "max_seq", "config", "collected_before_ms", "max_ts_ms", "put_out_ms", "load_epoch", "loaded")
     LIST_FIELD_NUMBER: _ClassVar[int]
     LIST_HASH_FIELD_NUMBER: _ClassVar[int]
     LIST_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -297,6 +307,8 @@ class Checkpoint(_message.Message):
     COLLECTED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_TS_MS_FIELD_NUMBER: _ClassVar[int]
     PUT_OUT_MS_FIELD_NUMBER: _ClassVar[int]
+    LOAD_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LOADED_FIELD_NUMBER: _ClassVar[int]
     list: bytes
     list_hash: bytes
     list_length: int
@@ -306,7 +318,17 @@ class Checkpoint(_message.Message):
     collected_before_ms: int
     max_ts_ms: int
     put_out_ms: int
-    def __init__(self, list: _Optional[bytes] = ..., list_hash: _Optional[bytes] = ..., list_length: _Optional[int] = ..., before_seq: _Optional[int] = ..., max_seq: _Optional[int] = ..., config: _Optional[str] = ..., collected_before_ms: _Optional[int] = ..., max_ts_ms: _Optional[int] = ..., put_out_ms: _Optional[int] = ...) -> None: ...
+    load_epoch: int
+    loaded: _containers.RepeatedCompositeFieldContainer[LoadedKey]
+    def __init__(self, list: _Optional[bytes] = ..., list_hash: _Optional[bytes] = ..., list_length: _Optional[int] = ..., before_seq: _Optional[int] = ..., max_seq: _Optional[int] = ..., config: _Optional[str] = ..., collected_before_ms: _Optional[int] = ..., max_ts_ms: _Optional[int] = ..., put_out_ms: _Optional[int] = ..., load_epoch: _Optional[int] = ..., loaded: _Optional[_Iterable[_Union[LoadedKey, _Mapping]]] = ...) -> None: ...
+
+class LoadedKey(_message.Message):
+    __slots__ = ("key", "last_seq")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEQ_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    last_seq: int
+    def __init__(self, key: _Optional[str] = ..., last_seq: _Optional[int] = ...) -> None: ...
 
 class SegmentList(_message.Message):
     __slots__ = ("views",)

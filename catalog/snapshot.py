@@ -12,6 +12,8 @@ SNAP-2  A fork begins with its parent's snapshot, cut at the fork's seq. Deletio
 SNAP-3  A delete never reaches records that were appended after it: `before_seq` counts up to the `at_seq` of its
     commit. A truncation or a cut lowers `before_seq`, because later records use those seqs again.
 SNAP-4  A checkpoint holds all of a snapshot that further folding needs. So folding may begin with a checkpoint.
+SNAP-5  A snapshot has the idempotency keys of the newest 256 loads that gave one. A fork has those of its parent, and a
+    cut drops the keys of loads whose records it cuts.
 
 Source: Graft RFC 0001 (Volume Reader). This module does no I/O.
 """
@@ -25,11 +27,22 @@ from dataclasses import dataclass, replace
 from blake3 import blake3
 from pyroaring import BitMap
 
-from catalog.format.commit import NO_PARENT, Bounds, Checkpoint, Commit, CommitKind, Deletions, SegmentView
+from catalog.format.commit import (
+    NO_PARENT,
+    Bounds,
+    Checkpoint,
+    Commit,
+    CommitKind,
+    Deletions,
+    LoadedKey,
+    SegmentView,
+)
 from catalog.format.encoding import StoredCommit, encode_views
 from catalog.format.gid import Sid, Vid
 
 __all__ = ["SegmentView", "Snapshot", "checkpoint_of", "cut", "empty", "fold", "fork", "from_checkpoint"]
+
+_KEYS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +54,8 @@ class Snapshot:
     commits tell. `epoch` is the epoch of the newest commit, 0 without one. `config` is the topic's configuration as
     JSON, empty if no commit tells it. No segment with an id from before `collected_before_ms` may be added any more.
     `put_out_ms` is the time of the newest commit that reduced the deleted records in shown objects, 0 without one. Such
-    a commit is a delete, or replaces an object that held deleted records.
+    a commit is a delete, or replaces an object that held deleted records. `load_epoch` is the epoch of the newest load
+    of the volume itself, 0 without one. `loaded` has the idempotency keys of loads, oldest first (SNAP-5).
     """
 
     vid: Vid
@@ -56,6 +70,8 @@ class Snapshot:
     config: str = ""
     collected_before_ms: int = 0
     put_out_ms: int = 0
+    load_epoch: int = 0
+    loaded: tuple[LoadedKey, ...] = ()
 
 
 def empty(vid: Vid) -> Snapshot:
@@ -65,7 +81,7 @@ def empty(vid: Vid) -> Snapshot:
 
 def fork(parent: Snapshot, vid: Vid) -> Snapshot:
     """Return the volume `vid`, forked from `parent`, before any commit of its own."""
-    return replace(parent, vid=vid, lsn=0, epoch=0, collected_before_ms=0)
+    return replace(parent, vid=vid, lsn=0, epoch=0, collected_before_ms=0, load_epoch=0)
 
 
 def cut(snapshot: Snapshot, seq: int) -> Snapshot:
@@ -78,6 +94,7 @@ def cut(snapshot: Snapshot, seq: int) -> Snapshot:
         segments=tuple(_without(snapshot.segments, above, None)),
         before_seq=min(snapshot.before_seq, above),
         max_seq=min(snapshot.max_seq, seq),
+        loaded=tuple(each for each in snapshot.loaded if each.last_seq <= seq),
     )
 
 
@@ -95,6 +112,8 @@ def checkpoint_of(snapshot: Snapshot, *, now_ms: int) -> Checkpoint:
         config=snapshot.config,
         collected_before_ms=snapshot.collected_before_ms,
         put_out_ms=snapshot.put_out_ms,
+        load_epoch=snapshot.load_epoch,
+        loaded=snapshot.loaded,
     )
 
 
@@ -114,6 +133,8 @@ def from_checkpoint(stored: StoredCommit, checkpoint: Checkpoint, views: tuple[S
         config=checkpoint.config,
         collected_before_ms=checkpoint.collected_before_ms,
         put_out_ms=checkpoint.put_out_ms,
+        load_epoch=checkpoint.load_epoch,
+        loaded=checkpoint.loaded,
     )
 
 
@@ -142,6 +163,8 @@ def fold(base: Snapshot, commits: Iterable[StoredCommit]) -> Snapshot:
             config=commit.config or now.config,
             collected_before_ms=max(now.collected_before_ms, commit.collected_before_ms or 0),
             put_out_ms=max(now.put_out_ms, commit.created_at_ms) if puts_out else now.put_out_ms,
+            load_epoch=now.load_epoch if commit.load is None else commit.epoch,
+            loaded=_loaded(now.loaded, commit),
         )
     return replace(now, segments=_with_deleted(views, bitmaps))
 
@@ -159,6 +182,12 @@ def _apply(views: list[SegmentView], commit: Commit) -> list[SegmentView]:
         insort(views, view, key=lambda view: view.first)
     below = _deleted_below(commit)
     return _without(views, 1, below - 1) if below > 1 else views
+
+
+def _loaded(known: tuple[LoadedKey, ...], commit: Commit) -> tuple[LoadedKey, ...]:
+    if commit.load is None or not commit.load.key:
+        return known
+    return (*known, LoadedKey(commit.load.key, commit.bounds.head_seq))[-_KEYS:]
 
 
 def _puts_out(views: Iterable[SegmentView], bitmaps: Mapping[Sid, BitMap], commit: Commit) -> bool:

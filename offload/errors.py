@@ -16,11 +16,15 @@
     │   ├── DataLoss             records of a range that Spark reads were evicted
     │   ├── OpenBranch           the branch is open for appends in this directory
     │   ├── DirectoryNotEmpty    the directory to recover into holds something else
+    │   ├── LoadConflict         another writer committed during a load
+    │   ├── LoadTooLate          GC may have planned to delete the objects of a load
     │   ├── LocalChangesLost     a reset would drop what only this directory has
     │   ├── NotOffloaded         the remote has no such state yet
     │   ├── OtherRemote          the remote is not the one that has the history
     │   ├── RemoteBehind         the remote lacks a commit that this directory knows
-    │   └── TopicAttached        deleting it would leave its history in the remote
+    │   ├── RowsChanged          a task of a load got other rows than the driver had counted
+    │   ├── TopicAttached        deleting it would leave its history in the remote
+    │   └── WrittenByLog         a load may not write where a log writes
     ├── ChecksFailed         the remote breaks promises that seglog needs  exit 1
     ├── Missing              the caller named what does not exist          exit 3
     │   └── NoSuchFile
@@ -39,6 +43,7 @@
         ├── InvalidMessage       what a Spark driver and its planner say to each other
         ├── InvalidOption
         ├── InvalidRemote
+        ├── InvalidRow           a row that a load cannot write
         ├── NeverWritten         an ephemeral topic has nothing to offload
         ├── NoDaemon             no daemon serves this directory
         ├── NoRemote
@@ -78,6 +83,9 @@ __all__ = [
     "InvalidMessage",
     "InvalidOption",
     "InvalidRemote",
+    "InvalidRow",
+    "LoadConflict",
+    "LoadTooLate",
     "LocalChangesLost",
     "Missing",
     "Misuse",
@@ -93,6 +101,7 @@ __all__ = [
     "PartlyAppended",
     "Refused",
     "RemoteBehind",
+    "RowsChanged",
     "Stopping",
     "TopicAttached",
     "Unavailable",
@@ -101,6 +110,7 @@ __all__ = [
     "VolumesBlocked",
     "WorkerDied",
     "WorkerFailed",
+    "WrittenByLog",
 ]
 
 
@@ -230,6 +240,30 @@ class DirectoryNotEmpty(Conflict):
         self.path = path
 
 
+class LoadConflict(Conflict):
+    """Another writer committed at `lsn` during a load. The seqs of the load's records may be taken."""
+
+    def __init__(self, name: str, lsn: int, writer_id: str) -> None:
+        super().__init__(
+            f"{writer_id or 'another writer'} committed to {name} at lsn {lsn} during this load; "
+            "nothing of this load is visible",
+            hint="run the job again, when the other writer has ended",
+        )
+        self.name = name
+        self.lsn = lsn
+        self.writer_id = writer_id
+
+
+class LoadTooLate(Conflict):
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"the load into {name} took longer than GC's grace, so GC may have planned to delete its objects; "
+            "nothing of this load is visible",
+            hint="run the job again in smaller parts, or raise gc_grace_s in the [catalog] section of seglog.toml",
+        )
+        self.name = name
+
+
 class LocalChangesLost(Conflict):
     """This directory has so many `records`, `deletes` and `truncations` that are in no commit of the volume."""
 
@@ -294,6 +328,19 @@ class OpenBranch(Conflict):
         self.name = name
 
 
+class RowsChanged(Conflict):
+    """A partition has other rows in a task than the driver had counted, so its seqs would be wrong."""
+
+    def __init__(self, partition: int, rows: int, counted: int) -> None:
+        super().__init__(
+            f"partition {partition} has {rows} rows now, and had {counted} when they were counted; nothing was written",
+            hint="the input is not the same each time that Spark computes it: write it to a table first, or cache it",
+        )
+        self.partition = partition
+        self.rows = rows
+        self.counted = counted
+
+
 class TopicAttached(Conflict):
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -302,6 +349,21 @@ class TopicAttached(Conflict):
             "then deletes the topic in this directory only",
         )
         self.name = name
+
+
+class WrittenByLog(Conflict):
+    """A load named a branch that a log writes. Its commit would fence that log."""
+
+    def __init__(self, name: str, writer_id: str, lsn: int) -> None:
+        topic = name.partition("@")[0]
+        super().__init__(
+            f"{name} is written by the log of {writer_id} (newest commit: lsn {lsn}); nothing was written",
+            hint=f"write to a branch of {topic} of its own, with the option branch; or stop that log, and give the "
+            "option takeOver=true: the log then follows the branch, and can take it over again",
+        )
+        self.name = name
+        self.writer_id = writer_id
+        self.lsn = lsn
 
 
 class ChecksFailed(OffloadError):
@@ -429,6 +491,16 @@ class InvalidRemote(Misuse):
             f"{url!r} is not a remote: {reason}", hint="use s3://bucket/prefix or file:///an/absolute/path"
         )
         self.url = url
+        self.reason = reason
+
+
+class InvalidRow(Misuse):
+    """A row of a load cannot become the record `seq`."""
+
+    def __init__(self, seq: int, column: str, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(f"the row of record {seq}: {column} {reason}; nothing was written", hint=hint)
+        self.seq = seq
+        self.column = column
         self.reason = reason
 
 

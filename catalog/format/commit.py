@@ -29,6 +29,8 @@ __all__ = [
     "CommitKind",
     "Deletions",
     "ForkPoint",
+    "LoadMark",
+    "LoadedKey",
     "SegmentRef",
     "SegmentView",
 ]
@@ -104,12 +106,32 @@ class ForkPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadMark:
+    """The mark of a commit of a load. A load is a job that appends records to a volume without a log.
+
+    `key` is the job's idempotency key, empty if it has none. `salt` is 16 random bytes. The commit's nonce is made of
+    both (`catalog.format.encoding.load_nonce`).
+    """
+
+    key: str
+    salt: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedKey:
+    """The idempotency key of a load that a volume has, and the head seq after that load."""
+
+    key: str
+    last_seq: int
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """One change of one volume. `at_seq` and `at_ts_ms` are the topic's head and time when the operation happened.
 
     Only a commit of kind config has `config` and `collected_before_ms`. `config` is the topic's configuration from this
     commit on, as JSON; empty means no change. After this commit, no segment with an id older than `collected_before_ms`
-    may be added (see `catalog.gc.collector`).
+    may be added (see `catalog.gc.collector`). Only a commit of a load has `load`.
     """
 
     vid: Vid
@@ -130,6 +152,7 @@ class Commit:
     truncate_from: int | None = None
     config: str = ""
     collected_before_ms: int | None = None
+    load: LoadMark | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +196,5 @@ class Checkpoint:
     config: str
     collected_before_ms: int
     put_out_ms: int
+    load_epoch: int = 0
+    loaded: tuple[LoadedKey, ...] = ()

@@ -35,8 +35,11 @@ and for kind config only:
     1       1 if collected_before is there, else 0
     8       collected_before, ms, or 0
 
-HASH-1  The hash covers every field of `Commit`, at a fixed place or after its length. So no two commits share the
-    bytes.
+The nonce of a commit of a load is the first 16 bytes of blake3 over "SGL1", the salt and the key in UTF-8. Software
+from before loads passes over the field `load`. It finds a sound commit of kind offload.
+
+HASH-1  The hash covers every field of `Commit`, at a fixed place or after its length. It covers `load` by the nonce. So
+    no two commits share the bytes.
 HASH-2  The hash does not cover the checkpoint. So a commit that becomes one keeps its hash. The list of views has a
     hash of its own.
 HASH-3  A decoder checks in this order: envelope, protobuf, sizes and enums, commit hash, identity with the key.
@@ -65,6 +68,8 @@ from catalog.format.commit import (
     Commit,
     CommitKind,
     Deletions,
+    LoadedKey,
+    LoadMark,
     SegmentRef,
     SegmentView,
 )
@@ -81,10 +86,12 @@ __all__ = [
     "decode_views",
     "encode_commit",
     "encode_views",
+    "load_nonce",
     "with_checkpoint",
 ]
 
 _HASH_MAGIC = b"SGC1"
+_LOAD_MAGIC = b"SGL1"
 _HASH_HEAD = struct.Struct("<4s16sQ32sQQQ16sBQQQQBQ")
 _HASH_SEGMENT = struct.Struct("<16s32sQQQQQII32sBQQ")
 _FLAGGED = struct.Struct("<BQ")
@@ -103,10 +110,17 @@ class StoredCommit:
     checkpoint: Checkpoint | None = None
 
 
+def load_nonce(load: LoadMark) -> bytes:
+    """Return the nonce of a commit with this mark."""
+    return blake3(_LOAD_MAGIC + _sized(load.salt, _NONCE_SIZE) + load.key.encode()).digest(_NONCE_SIZE)
+
+
 def commit_hash(commit: Commit) -> bytes:
     """Return the 32 bytes described above. Raise `ValueError` for a commit that no object could hold."""
     if commit.lsn < 1:
         raise ValueError(f"LSN {commit.lsn}: they count from 1")
+    if commit.load is not None and commit.nonce != load_nonce(commit.load):
+        raise ValueError("its nonce does not match its load")
     hasher = blake3()
     try:
         for piece in _hashed_pieces(commit):
@@ -215,6 +229,7 @@ def encode_commit(commit: Commit) -> tuple[bytes, bytes]:
         at_ts_ms=commit.at_ts_ms,
         config=commit.config,
         collected_before_ms=commit.collected_before_ms,
+        load=None if commit.load is None else pb.Load(key=commit.load.key, salt=commit.load.salt),
     )
     return wrap(MessageType.COMMIT, serialized(message)), digest
 
@@ -235,6 +250,8 @@ def with_checkpoint(body: bytes, checkpoint: Checkpoint, place: str) -> bytes:
             config=checkpoint.config,
             collected_before_ms=checkpoint.collected_before_ms,
             put_out_ms=checkpoint.put_out_ms,
+            load_epoch=checkpoint.load_epoch,
+            loaded=[pb.LoadedKey(key=each.key, last_seq=each.last_seq) for each in checkpoint.loaded],
         )
     )
     return wrap(MessageType.COMMIT, serialized(message))
@@ -285,6 +302,7 @@ def _commit(message: pb.Commit) -> Commit:
         truncate_from=message.truncate_from if message.HasField("truncate_from") else None,
         config=message.config,
         collected_before_ms=message.collected_before_ms if message.HasField("collected_before_ms") else None,
+        load=LoadMark(message.load.key, message.load.salt) if message.HasField("load") else None,
     )
 
 
@@ -307,6 +325,8 @@ def _checkpoint(message: pb.Commit) -> Checkpoint | None:
         config=found.config,
         collected_before_ms=found.collected_before_ms,
         put_out_ms=found.put_out_ms,
+        load_epoch=found.load_epoch,
+        loaded=tuple(LoadedKey(each.key, each.last_seq) for each in found.loaded),
     )
 
 

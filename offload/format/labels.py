@@ -5,7 +5,8 @@
     role                                       data or index
     seglog-format                              1
     seglog-topic                               topic, with @BRANCH for a branch
-    seglog-first-seq, seglog-last-seq          seqs, inclusive
+    seglog-first-seq, seglog-last-seq          seqs, inclusive; the data object of a load has no last one, because it
+                                               is not known when the upload begins
     seglog-version                             of the software that wrote it
 
 LABEL-1  Pulsar's reader refuses an object without the first name, or with another value of it.
@@ -33,16 +34,20 @@ def software_version() -> str:
     return importlib.metadata.version("seglog")
 
 
-def object_metadata(role: str, topic: str, first_seq: int, last_seq: int, codec: Codec) -> dict[str, str]:
-    """Return the metadata of a new object, or of its multipart upload. `role` is `data` or `index`."""
+def object_metadata(role: str, topic: str, first_seq: int, last_seq: int | None, codec: Codec) -> dict[str, str]:
+    """Return the metadata of a new object, or of its multipart upload. `role` is `data` or `index`.
+
+    `last_seq` is None if it is not known yet.
+    """
     metadata = {
         "role": role,
         "seglog-format": str(FORMAT),
         "seglog-topic": topic,
         "seglog-first-seq": str(first_seq),
-        "seglog-last-seq": str(last_seq),
         "seglog-version": software_version(),
     }
+    if last_seq is not None:
+        metadata["seglog-last-seq"] = str(last_seq)
     if codec is Codec.NONE:
         metadata["s3managedledgeroffloaderformatversion"] = "1"
     return metadata

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from catalog import (
     Attempt,
     Bounds,
+    CheckpointPolicy,
     Commit,
     CommitKind,
     Deletions,
@@ -32,6 +33,7 @@ from catalog import (
     SegmentRef,
     Sid,
     Vid,
+    Volumes,
     checkpoint_due,
     encode_commit,
     make_checkpoint,
@@ -44,7 +46,7 @@ from offload.handles import Tip
 from offload.write.attempt import AttemptState
 from offload.write.rebase import rebased
 
-__all__ = ["Published", "Publisher", "divergence"]
+__all__ = ["Published", "Publisher", "divergence", "make_due_checkpoint"]
 
 _ROUNDS = 20
 _log = logging.getLogger(__name__)
@@ -211,7 +213,7 @@ class Publisher:
             done=attempt.sid if attempt and is_merge else None,
             truncated=_truncated(handle, commit),
         )
-        self._make_checkpoint(handle.vid, lsn)
+        make_due_checkpoint(self._volumes, handle.vid, lsn, self._checkpoints, now_ms=self._clock.now_ms())
         return Published(lsn, commit.kind, commit.segments[0] if commit.segments else None)
 
     def _done_with(self, attempt: Attempt | None) -> Attempt | None:
@@ -254,17 +256,18 @@ class Publisher:
             (a for a in found if a.state == AttemptState.PREPARED and (a.lsn, a.vid) == (lsn, handle.vid)), None
         )
 
-    def _make_checkpoint(self, vid: Vid, lsn: int) -> None:
-        """Make a checkpoint if one is due. If that fails, the commit stays published, and the next commit tries again.
 
-        That holds for damage, too: the next operation that needs the damaged object reports it.
-        """
-        try:
-            due = checkpoint_due(self._volumes, vid, lsn, self._checkpoints)
-            if due is not None:
-                make_checkpoint(self._volumes, vid, due, now_ms=self._clock.now_ms())
-        except CatalogError as trouble:
-            _log.warning("no checkpoint of volume %s at lsn %d: %s", vid, lsn, trouble)
+def make_due_checkpoint(volumes: Volumes, vid: Vid, lsn: int, policy: CheckpointPolicy, *, now_ms: int) -> None:
+    """Make a checkpoint if one is due. If that fails, the commit stays published, and the next commit tries again.
+
+    That holds for damage, too: the next operation that needs the damaged object reports it.
+    """
+    try:
+        due = checkpoint_due(volumes, vid, lsn, policy)
+        if due is not None:
+            make_checkpoint(volumes, vid, due, now_ms=now_ms)
+    except CatalogError as trouble:
+        _log.warning("no checkpoint of volume %s at lsn %d: %s", vid, lsn, trouble)
 
 
 def _truncated(handle: Handle, commit: Commit) -> tuple[str, str, int] | None:

@@ -43,7 +43,8 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 class UploadJob:
     """The records `first_seq` to `last_seq` of a topic, which become segment `sid` of volume `vid`.
 
-    The records are hot, or come from `views` of remote segments, one after the other.
+    The records are hot, or come from `views` of remote segments, one after the other. `last_seq` is 0 if nobody
+    knows it yet.
     """
 
     topic: str
@@ -73,12 +74,16 @@ def upload_segment(
     sid, settings = job.sid, job.settings
     data_key, index_key = keys.data_key(job.vid, sid), keys.index_key(job.vid, sid)
 
-    def metadata(role: str) -> dict[str, str]:
-        ours = object_metadata(role, job.topic, job.first_seq, job.last_seq, job.codec)
+    def metadata(role: str, last_seq: int | None) -> dict[str, str]:
+        ours = object_metadata(role, job.topic, job.first_seq, last_seq, job.codec)
         return {**extra, **ours}
 
     with BlockUpload(
-        store, data_key, metadata("data"), concurrency=settings.concurrency, on_upload_id=on_upload_id
+        store,
+        data_key,
+        metadata("data", job.last_seq or None),
+        concurrency=settings.concurrency,
+        on_upload_id=on_upload_id,
     ) as upload:
         encoder = SegmentEncoder(
             block_size=settings.block_size, codec=job.codec, zstd_level=settings.zstd_level, spare=upload.spare
@@ -93,7 +98,7 @@ def upload_segment(
             upload.add(block)
         upload.finish(last)
     index = encode_index(summary, topic=job.topic, created_at_ms=sid.created_ms)
-    store.put(index_key, index.body, metadata("index"))
+    store.put(index_key, index.body, metadata("index", summary.last_seq))
     return segment_ref(sid, summary, index)
 
 

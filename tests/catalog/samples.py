@@ -18,11 +18,13 @@ from catalog.format.commit import (
     CommitKind,
     Deletions,
     ForkPoint,
+    LoadedKey,
+    LoadMark,
     SegmentRef,
     SegmentView,
 )
 from catalog.format.control import Boundary, CheckpointSet, Control, Fork, Mark, NameChange, OplogEntry, Pin, Ref, Tag
-from catalog.format.encoding import StoredCommit, commit_hash, encode_views
+from catalog.format.encoding import StoredCommit, commit_hash, encode_views, load_nonce
 from catalog.format.gid import Sid, Vid
 
 HOUR_MS = 3_600_000
@@ -91,20 +93,25 @@ class HistoryMaker:
         at_seq = self.head_seq
         return self._add(CommitKind.CONFIG, at_seq, config=text, collected_before_ms=collected_before_ms)
 
+    def load(self, key: str, first: int, last: int, epoch: int = 2) -> Commit:
+        """Add a load of one segment."""
+        self.head_seq, mark = last, LoadMark(key, bytes(16))
+        added = (segment(first, last),)
+        return self._add(CommitKind.OFFLOAD, last, segments=added, load=mark, nonce=load_nonce(mark), epoch=epoch)
+
     def _add(self, kind: CommitKind, at_seq: int, **fields: object) -> Commit:
+        common = {"nonce": bytes(16), "epoch": 1, **fields}
         commit = Commit(
             vid=self.vid,
             lsn=len(self.stored) + 1,
             kind=kind,
             bounds=Bounds(1, self.head_seq),
             parent_hash=self._parent_hash,
-            nonce=bytes(16),
             created_at_ms=ts_of(at_seq),
             writer_id="test",
-            epoch=1,
             at_seq=at_seq,
             at_ts_ms=ts_of(at_seq),
-            **fields,  # type: ignore[arg-type]
+            **common,  # type: ignore[arg-type]
         )
         self._parent_hash = commit_hash(commit)
         self.stored.append(StoredCommit(commit, self._parent_hash))
@@ -170,6 +177,23 @@ GOLDEN_CONFIG_COMMIT = Commit(
     config='{"codec":"none"}',
     collected_before_ms=START_MS - 1,
 )
+_GOLDEN_MARK = LoadMark("the import of 14 November, für orders", bytes(range(16)))
+GOLDEN_LOAD_COMMIT = Commit(
+    vid=vid(1),
+    lsn=9,
+    kind=CommitKind.OFFLOAD,
+    bounds=Bounds(3, 6_000, 2),
+    parent_hash=commit_hash(GOLDEN_CONFIG_COMMIT),
+    nonce=load_nonce(_GOLDEN_MARK),
+    created_at_ms=START_MS + 300,
+    writer_id="spark on host-3",
+    epoch=6,
+    at_seq=6_000,
+    at_ts_ms=START_MS + 299,
+    message="load",
+    segments=(segment(5_001, 5_400), segment(5_401, 6_000)),
+    load=_GOLDEN_MARK,
+)
 GOLDEN_VIEWS = (
     SegmentView(segment(1, 100), vid(3), 2, 4, 90, BitMap([4, 5, 70]).serialize()),
     SegmentView(segment(101, 5_000), vid(1), 7, 101, 5_000),
@@ -185,4 +209,7 @@ GOLDEN_CHECKPOINT = Checkpoint(
     config='{"codec":"none"}',
     collected_before_ms=START_MS - 1,
     put_out_ms=START_MS + 123,
+)
+GOLDEN_LOAD_CHECKPOINT = replace(
+    GOLDEN_CHECKPOINT, load_epoch=6, loaded=(LoadedKey("one", 4_000), LoadedKey(_GOLDEN_MARK.key, 6_000))
 )

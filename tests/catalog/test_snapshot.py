@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from catalog.format.commit import Bounds
-from catalog.snapshot import Snapshot, cut, empty, fold, fork
+from catalog.format.commit import Bounds, LoadedKey
+from catalog.snapshot import Snapshot, checkpoint_of, cut, empty, fold, fork, from_checkpoint
 from tests.catalog.samples import HistoryMaker, segment, vid
 
 MAIN, FORK = vid(1), vid(2)
@@ -113,9 +113,9 @@ def test_a_commit_that_begins_where_a_view_ends_shows_that_seq_once() -> None:
 def test_a_fork_begins_without_what_its_parents_commits_say_of_their_volume() -> None:
     history = HistoryMaker(MAIN)
     history.offload((1, 20))
-    parent = replace(snapshot_of(history), collected_before_ms=5, epoch=3)
+    parent = replace(snapshot_of(history), collected_before_ms=5, epoch=3, load_epoch=3)
     forked = fork(parent, FORK)
-    assert (forked.vid, forked.lsn, forked.epoch, forked.collected_before_ms) == (FORK, 0, 0, 0)
+    assert (forked.vid, forked.lsn, forked.epoch, forked.collected_before_ms, forked.load_epoch) == (FORK, 0, 0, 0, 0)
     assert forked.segments == parent.segments
 
 
@@ -200,6 +200,32 @@ def test_a_fork_shows_its_parent_as_it_was_cut() -> None:
     assert (half.vid, half.lsn, half.bounds) == (FORK, 0, Bounds(1, 14))
     assert half.head_hash == history.stored[-1].hash
     assert {view.vid for view in half.segments} == {MAIN}
+
+
+def test_a_snapshot_has_the_keys_of_its_loads_and_a_cut_those_whose_records_it_has() -> None:
+    history = HistoryMaker(MAIN)
+    history.load("one", 1, 10)
+    history.load("", 11, 20)
+    history.load("two", 21, 30)
+    snapshot = snapshot_of(history)
+    assert (snapshot.load_epoch, snapshot.epoch) == (2, 2)
+    assert snapshot.loaded == (LoadedKey("one", 10), LoadedKey("two", 30))
+    assert fork(cut(snapshot, 30), FORK).loaded == snapshot.loaded
+    assert cut(snapshot, 29).loaded == (LoadedKey("one", 10),)
+    history.configure("{}")
+    after = snapshot_of(history)
+    assert (after.load_epoch, after.epoch, after.loaded) == (2, 1, snapshot.loaded)
+
+
+def test_a_snapshot_has_256_keys_at_most_and_a_checkpoint_has_them_all() -> None:
+    history = HistoryMaker(MAIN)
+    for number in range(1, 301):
+        history.load(f"key {number}", number, number)
+    snapshot = snapshot_of(history)
+    assert snapshot.loaded == tuple(LoadedKey(f"key {number}", number) for number in range(45, 301))
+    stored = history.stored[-1]
+    again = from_checkpoint(stored, checkpoint_of(snapshot, now_ms=1), snapshot.segments)
+    assert again == snapshot
 
 
 def test_a_fork_goes_on_from_the_cut() -> None:

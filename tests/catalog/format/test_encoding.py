@@ -16,7 +16,17 @@ from pyroaring import BitMap
 from catalog import schema_pb2 as pb
 from catalog.errors import FormatUnsupported, InvalidObject
 from catalog.format.checkpoint_list import decode_checkpoint_set, encode_checkpoint_set
-from catalog.format.commit import Bounds, Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef, SegmentView
+from catalog.format.commit import (
+    Bounds,
+    Codec,
+    Commit,
+    CommitKind,
+    Deletions,
+    ForkPoint,
+    LoadMark,
+    SegmentRef,
+    SegmentView,
+)
 from catalog.format.control import Control, Fork, Ref
 from catalog.format.encoding import (
     StoredCommit,
@@ -26,6 +36,7 @@ from catalog.format.encoding import (
     decode_views,
     encode_commit,
     encode_views,
+    load_nonce,
     with_checkpoint,
 )
 from catalog.format.envelope import HEADER, MAGIC, MessageType, unwrap, wrap
@@ -58,6 +69,8 @@ from tests.catalog.samples import (
     GOLDEN_DELETED_REF,
     GOLDEN_DELETED_TAG,
     GOLDEN_FORK,
+    GOLDEN_LOAD_CHECKPOINT,
+    GOLDEN_LOAD_COMMIT,
     GOLDEN_LONG_CHECKPOINTS,
     GOLDEN_OPLOG_ENTRY,
     GOLDEN_OPLOG_ENTRY_OF_TWO,
@@ -122,6 +135,16 @@ KINDS: dict[str, tuple[object, bytes, Callable[[bytes, str], object]]] = {
         with_checkpoint(encode_commit(GOLDEN_COMMIT)[0], GOLDEN_CHECKPOINT, "golden"),
         decode_commit,
     ),
+    "load_commit": (
+        StoredCommit(GOLDEN_LOAD_COMMIT, commit_hash(GOLDEN_LOAD_COMMIT)),
+        encode_commit(GOLDEN_LOAD_COMMIT)[0],
+        decode_commit,
+    ),
+    "load_checkpoint": (
+        StoredCommit(GOLDEN_LOAD_COMMIT, commit_hash(GOLDEN_LOAD_COMMIT), GOLDEN_LOAD_CHECKPOINT),
+        with_checkpoint(encode_commit(GOLDEN_LOAD_COMMIT)[0], GOLDEN_LOAD_CHECKPOINT, "golden"),
+        decode_commit,
+    ),
     "segment_list": (
         GOLDEN_VIEWS,
         wrap(MessageType.SEGMENT_LIST, encode_views(GOLDEN_VIEWS)),
@@ -137,6 +160,8 @@ TYPES = {
     "long_checkpoint_set": "CHECKPOINT_SET",
     "config_commit": "COMMIT",
     "checkpoint": "COMMIT",
+    "load_commit": "COMMIT",
+    "load_checkpoint": "COMMIT",
 }
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -257,6 +282,15 @@ def test_commits_round_trip(commit: Commit) -> None:
     assert decode_commit_at(body, commit.vid, commit.lsn) == StoredCommit(commit, digest)
 
 
+@settings(max_examples=20, deadline=None)
+@given(commits, text, st.binary(min_size=16, max_size=16))
+def test_commits_of_loads_round_trip(commit: Commit, key: str, salt: bytes) -> None:
+    mark = LoadMark(key, salt)
+    commit = dataclasses.replace(commit, load=mark, nonce=load_nonce(mark))
+    body, digest = encode_commit(commit)
+    assert decode_commit_at(body, commit.vid, commit.lsn) == StoredCommit(commit, digest)
+
+
 @given(st.builds(Control, vids, st.none() | points, ms, text, text))
 def test_controls_round_trip(control: Control) -> None:
     assert decode_control_of(encode_control(control), control.vid) == control
@@ -329,6 +363,7 @@ def variants(value: object) -> list[object]:
     return [
         dataclasses.replace(value, **{field.name: other})  # type: ignore[type-var]
         for field in dataclasses.fields(value)
+        if field.name != "load"  # the nonce is made of it, and a commit without that nonce is refused
         for other in variants(getattr(value, field.name))
     ]
 
@@ -369,6 +404,27 @@ def test_a_commit_forged_under_a_sound_checksum_does_not_pass_its_hash(field: st
         decode_commit(wrap(MessageType.COMMIT, message.SerializeToString()), "here")
 
 
+def test_the_nonce_of_a_load_is_over_the_bytes_that_the_docstring_lists() -> None:
+    mark = GOLDEN_LOAD_COMMIT.load
+    assert mark
+    assert load_nonce(mark) == blake3(b"SGL1" + bytes(range(16)) + mark.key.encode()).digest()[:16]
+
+
+@pytest.mark.parametrize(("field", "value"), [("key", "another"), ("salt", bytes(16)), ("salt", b"short")])
+def test_a_key_forged_under_a_sound_checksum_does_not_pass_the_nonce(field: str, value: object) -> None:
+    message = pb.Commit.FromString(unwrap(MessageType.COMMIT, KINDS["load_commit"][1], "here"))
+    setattr(message.load, field, value)
+    with pytest.raises(InvalidObject, match=r"nonce|bytes"):
+        decode_commit(wrap(MessageType.COMMIT, message.SerializeToString()), "here")
+
+
+def test_software_from_before_loads_reads_a_load_as_a_sound_offload() -> None:
+    message = pb.Commit.FromString(unwrap(MessageType.COMMIT, KINDS["load_commit"][1], "here"))
+    message.ClearField("load")
+    found = decode_commit(wrap(MessageType.COMMIT, message.SerializeToString()), "here")
+    assert found == StoredCommit(dataclasses.replace(GOLDEN_LOAD_COMMIT, load=None), commit_hash(GOLDEN_LOAD_COMMIT))
+
+
 def test_becoming_a_checkpoint_changes_no_hash() -> None:
     message = pb.Commit.FromString(unwrap(MessageType.COMMIT, KINDS["commit"][1], "here"))
     message.checkpoint_ts.FromMilliseconds(1)
@@ -393,7 +449,7 @@ def test_a_control_under_another_volume_is_refused() -> None:
 @pytest.mark.parametrize(
     "change",
     [{"nonce": b"short"}, {"parent_hash": b""}, {"lsn": 2**64}, {"lsn": 0}, {"at_seq": -1}, {"epoch": 2**64},
-     {"segments": (dataclasses.replace(segment(1, 2), data_hash=b""),)}],
+     {"load": LoadMark("", bytes(16))}, {"segments": (dataclasses.replace(segment(1, 2), data_hash=b""),)}],
 )  # fmt: skip
 def test_a_commit_that_no_object_could_hold_is_not_encoded(change: dict[str, object]) -> None:
     with pytest.raises(ValueError):

@@ -1,0 +1,137 @@
+"""The opening of a load: the branch, the newest state, and whether a load may write there (offload.load)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+from catalog import MAIN, Bounds, Branches, Codec, ForkPoint, Snapshot, Vid, Volumes
+from catalog.errors import BranchExists, NoSuchBranch, NoSuchTopic
+from catalog.format import keys
+from offload.errors import WrittenByLog
+from offload.format.topic_config import config_of
+from offload.settings import OffloadSettings, codec_named
+
+__all__ = ["Load", "LoadRequest", "open_load"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """The job as its caller wants it.
+
+    `key` is the idempotency key, empty if there is none. `rows` has partition and number of rows of each partition that
+    has any, ascending. With None, only partition 0 may have rows, and nobody counted them. `take_over` lets the load
+    write where a log writes. `codec` is a name, None for the topic's own.
+    """
+
+    topic: str
+    branch: str = MAIN
+    key: str = ""
+    rows: tuple[tuple[int, int], ...] | None = None
+    take_over: bool = False
+    codec: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """An open load, as its tasks get it. Times are milliseconds since 1970.
+
+    `lsn`, `bounds` and `head_hash` are the state that the commit follows. `start_ms` is the time of rows that have
+    none, and `newest_ms` is the topic's newest time. `is_done` says that the state has the key (LOAD-3).
+    """
+
+    request: LoadRequest
+    vid: Vid
+    lsn: int
+    bounds: Bounds
+    head_hash: bytes
+    epoch: int
+    start_ms: int
+    newest_ms: int
+    collected_before_ms: int
+    codec: Codec
+    is_done: bool
+    settings: OffloadSettings = field(default_factory=lambda: OffloadSettings(concurrency=1))
+
+    @property
+    def name(self) -> str:
+        request = self.request
+        return request.topic if request.branch == MAIN else f"{request.topic}@{request.branch}"
+
+    def rows_of(self, partition: int) -> int | None:
+        """Return how many rows a partition has; None if nobody counted them."""
+        if self.request.rows is None:
+            return None if partition == 0 else 0
+        return dict(self.request.rows).get(partition, 0)
+
+    def first_seq_of(self, partition: int) -> int:
+        """Return the seq of the first row of a partition."""
+        rows = self.request.rows or ()
+        before = bisect_left(rows, (partition, 0))
+        return self.bounds.head_seq + 1 + sum(count for _, count in rows[:before])
+
+
+def open_load(
+    volumes: Volumes, request: LoadRequest, *, writer_id: str, now_ms: int, settings: OffloadSettings | None = None
+) -> Load:
+    """Find or create the branch, and return the load on its newest state.
+
+    A topic without a main branch is created. Another branch that does not exist is forked from the newest state of
+    main. Raises `WrittenByLog` (LOAD-4), `InvalidName`, `NoSuchTopic`, and what the store raises.
+    """
+    vid = _volume(Branches(volumes, writer_id), volumes, request, now_ms)
+    snapshot = volumes.snapshot(vid)
+    is_done = bool(request.key) and any(each.key == request.key for each in snapshot.loaded)
+    load = Load(
+        request=request,
+        vid=vid,
+        lsn=snapshot.lsn,
+        bounds=snapshot.bounds,
+        head_hash=snapshot.head_hash,
+        epoch=_epoch(snapshot),
+        start_ms=max(now_ms, snapshot.max_ts_ms),
+        newest_ms=snapshot.max_ts_ms,
+        collected_before_ms=snapshot.collected_before_ms,
+        codec=_codec(snapshot, request, settings or OffloadSettings()),
+        is_done=is_done,
+        settings=settings or OffloadSettings(concurrency=1),
+    )
+    if not is_done and not request.take_over and not _is_free(snapshot):
+        [newest] = volumes.commits(vid, snapshot.lsn, snapshot.lsn)
+        raise WrittenByLog(load.name, newest.commit.writer_id, snapshot.lsn)
+    return load
+
+
+def _volume(branches: Branches, volumes: Volumes, request: LoadRequest, now_ms: int) -> Vid:
+    topic, branch = keys.check_name("topic", request.topic), keys.check_name("branch", request.branch)
+    try:
+        vid = branches.resolve(topic, branch)
+        branches.check_open(topic, branch, vid, now_ms=now_ms)
+    except (NoSuchTopic, NoSuchBranch):
+        if branch == MAIN:
+            return branches.create(topic, now_ms=now_ms)
+    else:
+        return vid
+    parent = branches.resolve(topic)
+    try:
+        return branches.create(topic, branch, ForkPoint(parent, volumes.newest_lsn(parent)), now_ms=now_ms)
+    except BranchExists:  # another job was faster
+        return branches.resolve(topic, branch)
+
+
+def _is_free(snapshot: Snapshot) -> bool:
+    """Return whether no log writes the volume, as far as its commits tell (LOAD-4)."""
+    return snapshot.epoch == 0 or snapshot.load_epoch == snapshot.epoch
+
+
+def _epoch(snapshot: Snapshot) -> int:
+    if snapshot.epoch and snapshot.load_epoch == snapshot.epoch:
+        return snapshot.epoch
+    return max(snapshot.epoch, 1) + 1  # above 1: a writer of epoch 1 may not have committed yet
+
+
+def _codec(snapshot: Snapshot, request: LoadRequest, settings: OffloadSettings) -> Codec:
+    if request.codec is not None:
+        return codec_named(request.codec)
+    config = config_of(snapshot.config, keys.commit_key(snapshot.vid, snapshot.lsn or 1))
+    return codec_named(config.attributes.get("codec", settings.codec))
