@@ -10,7 +10,8 @@ A point in it is a prefix of the history (the topic's own order, COMMIT-3), cut 
     a time    inclusive: every record with ts <= time, and every delete that happened by then.
               ISO 8601 with its zone, or how long ago: `15 minutes ago`
     lsn:N     the whole commit N: the branch's own, else its parent's before the fork, and so on
-    head      the newest commit; head~N the one N before it, across fork points
+    head      the newest commit; head~N the one N before it, across fork points. Records that
+              the log has not offloaded count as one commit
     tag:NAME  the point that has this name; the caller looks it up
 
 LINE-1  Deletes, evictions and truncations after the point take no part: the prefix ends before the first of them.

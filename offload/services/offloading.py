@@ -70,7 +70,7 @@ class Offloading:
         wanted = self._targets.parse(target)
         with self._locks.of(name):
             pending, point = self._targets.look_up(name, wanted, offloads=True)
-            if pending is None or not pending.has(point):
+            if pending is None or not (pending.has(point) or pending.must_offload(wanted)):
                 return point
             pending.topic.seal()
             self.run(name)

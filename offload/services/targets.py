@@ -44,8 +44,9 @@ class Targets:
     ) -> tuple[PendingCommits | None, ForkPoint]:
         """Return the point, and for a topic of the log its waiting part, which may contain the point.
 
-        An LSN and `head~N` count existing commits. If there is none yet and the caller `offloads`, they count the
-        commits that the offload will make.
+        An LSN means an existing commit. `head~N` counts waiting records as one commit. A waiting delete may become no
+        commit, because nothing is left to delete. So `head~N` then needs a caller that `offloads`. Both need such a
+        caller if no commit exists yet.
         """
         if isinstance(wanted, timeline.Named):
             return None, self._tags.get(split_name(name)[0], wanted.name).point
@@ -72,11 +73,10 @@ class Targets:
                 raise OutOfWindow(f"{wanted}, which is in the future", pending.window(published))
             if self._newest_ms(handle, pending) <= wanted.ms:
                 wanted = timeline.Head()
-        if _counts_commits(wanted):
-            if handle is not None:
-                return pending, timeline.resolve(wanted, published, self._reader.last_seq_at)
-            if pending.commits and not offloads:
-                raise NotOffloaded(name, str(wanted))
+        if handle is not None and isinstance(wanted, timeline.Lsn):
+            return pending, timeline.resolve(wanted, published, self._reader.last_seq_at)
+        if not offloads and pending.must_offload(wanted):
+            raise NotOffloaded(name, str(wanted))
         return pending, pending.resolve(wanted, published, self._reader.last_seq_at)
 
     def _published(self, name: str, wanted: timeline.Target) -> tuple[Handle | None, History]:
@@ -125,7 +125,3 @@ class Targets:
             lambda: self._published(name, wanted)[1],
             lambda published: timeline.resolve(wanted, published, self._reader.last_seq_at),
         )
-
-
-def _counts_commits(wanted: timeline.Target) -> bool:
-    return isinstance(wanted, timeline.Lsn) or (isinstance(wanted, timeline.Head) and wanted.back > 0)
