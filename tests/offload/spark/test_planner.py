@@ -129,6 +129,13 @@ def test_a_driver_pins_plans_and_counts(start: Callable[..., Driver], url: str):
     assert driver.end()[:2] == (0, b"")
 
 
+def test_the_planner_needs_no_pyspark(start: Callable[..., Driver], url: str, tmp_path: Path):
+    (tmp_path / "pyspark.py").write_text("raise ImportError('this machine has no pyspark')\n")
+    driver = start(PYTHONPATH=str(tmp_path))
+    pin = driver.ask(call(1, "pin", url))["pin"]
+    assert driver.ask(call(2, "plan", url, pin=pin, columns=["value"], filters=[]))["plan"]["rows"] == 100
+
+
 def test_an_error_is_a_message_and_the_next_call_is_answered(start: Callable[..., Driver], url: str):
     driver = start()
     found = driver.ask({"id": 1, "call": "pin", "options": {"path": url, "topic": "nope"}})
