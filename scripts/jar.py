@@ -1,7 +1,8 @@
 """Makes offload/spark/jvm/seglog-spark.jar from the Java sources beside it: `make jar`.
 
 The jar is checked in, so that an installation needs no compiler. The same sources and the same release of javac give
-the same bytes: the entries are sorted, not compressed, and have a fixed time. The manifest has a hash of the sources.
+the same bytes: the entries are sorted, not compressed, and have a fixed time. The manifest has a hash of the sources,
+and the minor version of the Spark that they were compiled against.
 
 `--check` fails if the jar is not current. Without a javac of the release that made the jar, it compares the hash only.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.metadata
 import importlib.util
 import re
 import shutil
@@ -65,7 +67,8 @@ def build() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as fresh:
         compile_java(HOME, Path(fresh), class_path())
         classes = {file.relative_to(fresh).as_posix(): file.read_bytes() for file in Path(fresh).rglob("*.class")}
-    manifest = f"Manifest-Version: 1.0\nCreated-By: javac {javac_release()}\nSources-Hash: {_hash_of_sources()}\n"
+    lines = ("Manifest-Version: 1.0", f"Created-By: javac {javac_release()}", _spark(), _sources())
+    manifest = "".join(f"{line}\n" for line in lines)
     return {_MANIFEST: manifest.encode(), _SERVICE: f"{_PROVIDER}\n".encode(), **classes}
 
 
@@ -74,8 +77,10 @@ def stale() -> str | None:
     with zipfile.ZipFile(JAR) as jar:
         found = {name: jar.read(name) for name in jar.namelist()}
     manifest = found[_MANIFEST].decode()
-    if f"Sources-Hash: {_hash_of_sources()}\n" not in manifest:
+    if f"{_sources()}\n" not in manifest:
         return "it was made of other sources"
+    if f"{_spark()}\n" not in manifest:
+        return "it was made for another Spark"
     if f"Created-By: javac {javac_release()}\n" not in manifest:
         return None
     fresh = build()
@@ -83,12 +88,18 @@ def stale() -> str | None:
     return f"javac gives another {', '.join(other)}" if other else None
 
 
-def _hash_of_sources() -> str:
+def _spark() -> str:
+    """Return the line with the minor version of pip's pyspark."""
+    return f"Spark-Version: {'.'.join(importlib.metadata.version('pyspark').split('.')[:2])}"
+
+
+def _sources() -> str:
+    """Return the line with the hash of the sources."""
     digest = hashlib.sha256()
     for file in sorted(HOME.rglob("*.java")):
         body = file.read_bytes()
         digest.update(f"{file.relative_to(HOME).as_posix()} {len(body)}\n".encode() + body)
-    return digest.hexdigest()[:32]  # a line of a manifest has 72 bytes at most
+    return f"Sources-Hash: {digest.hexdigest()[:32]}"  # a line of a manifest has 72 bytes at most
 
 
 def _write(entries: Mapping[str, bytes]) -> None:

@@ -6,21 +6,24 @@ REGISTER-2  The jar joins the class loader of the driver's application, because 
     classes of metrics. `addJar` brings it to executors of other processes.
 REGISTER-3  Without the jar, without access to the driver's JVM, on another Spark, or without a planner, the reader in
     Python serves. One log line says so and why.
+REGISTER-4  The jar serves the minor version of Spark that it was compiled against, as its manifest names it. Spark
+    changes the classes below a data source in its minor versions. The jar would load and then fail within a query.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 from offload.spark.source import SeglogDataSource
 
-__all__ = ["JAR", "register"]
+__all__ = ["JAR", "register", "why_python"]
 
 JAR = Path(__file__).parent / "jvm" / "seglog-spark.jar"
-_SPARK = "4."  # the versions that the jar is made for begin with it
+_MANIFEST, _SPARK = "META-INF/MANIFEST.MF", "Spark-Version: "
 _LOADER = "org.apache.spark.util.MutableURLClassLoader"
 _log = logging.getLogger(__name__)
 
@@ -30,15 +33,20 @@ def register(spark: Any) -> str:
 
     A second call does no harm. A new SparkContext needs a new call.
     """
-    spark.dataSource.register(SeglogDataSource)
-    try:
-        reason = _register_jvm(spark)
-    except Exception as error:  # py4j has several roots of errors, and Spark Connect has others
-        reason = str(error).splitlines()[0]
+    reason = why_python(spark)
     if reason is None:
         return "jvm"
     _log.warning("the reader in Python serves format('seglog'), because %s", reason)
     return "python"
+
+
+def why_python(spark: Any) -> str | None:
+    """Register both readers. Return why the JVM reader cannot serve; None if it serves."""
+    spark.dataSource.register(SeglogDataSource)
+    try:
+        return _register_jvm(spark)
+    except Exception as error:  # py4j has several roots of errors, and Spark Connect has others
+        return str(error).splitlines()[0]
 
 
 def _register_jvm(spark: Any) -> str | None:
@@ -47,8 +55,9 @@ def _register_jvm(spark: Any) -> str | None:
         return f"there is no {JAR}"
     if not hasattr(spark, "_jvm"):
         return "a session of Spark Connect gives no access to the driver's JVM"
-    if not spark.version.startswith(_SPARK):
-        return f"the jar is not made for Spark {spark.version}"
+    made_for = _made_for()
+    if not f"{spark.version}.".startswith(f"{made_for}."):
+        return f"the jar is made for Spark {made_for}, and this is Spark {spark.version}"
     jvm, context = spark._jvm, spark.sparkContext._jsc  # noqa: SLF001 - pyspark has no other way to the driver's JVM
     loader = _application_loader(jvm)
     if loader is None:
@@ -63,6 +72,13 @@ def _register_jvm(spark: Any) -> str | None:
     jvm.seglog.spark.SeglogProvider.checkPlanner()
     system.setProperty("seglog.reader", "jvm")
     return None
+
+
+def _made_for() -> str:
+    """Return the minor version of Spark that the jar is made for, such as 4.3."""
+    with zipfile.ZipFile(JAR) as jar:
+        manifest = jar.read(_MANIFEST).decode()
+    return next(line.removeprefix(_SPARK) for line in manifest.splitlines() if line.startswith(_SPARK))
 
 
 def _application_loader(jvm: Any) -> Any:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["driver_jvm", "query_execution", "status_store"]
+__all__ = ["driver_jvm", "end_planners", "executor_environment", "planners", "query_execution", "status_store"]
 
 
 def driver_jvm(spark: SparkSession) -> Any:
@@ -22,3 +28,31 @@ def query_execution(frame: DataFrame) -> Any:
 def status_store(spark: SparkSession) -> Any:
     """Return the store of the queries that ran, with their metrics."""
     return spark._jsparkSession.sharedState().statusStore()
+
+
+def planners(spark: SparkSession) -> list[int]:
+    """Return the process ids of the driver's planners."""
+    children = driver_jvm(spark).java.lang.ProcessHandle.current().children().toArray()
+    found = [child.pid() for child in children if child.isAlive()]
+    return [pid for pid in found if b"offload.spark.planner" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def end_planners(spark: SparkSession) -> None:
+    """Kill the planners. The next call starts another."""
+    for pid in planners(spark):
+        os.kill(pid, signal.SIGKILL)
+    while planners(spark):
+        time.sleep(0.05)
+
+
+@contextmanager
+def executor_environment(spark: SparkSession, name: str, text: str) -> Iterator[None]:
+    """Set a variable of a planner that starts now, and of the JVM reader's tasks. Spark fixes it for other purposes."""
+    conf = driver_jvm(spark).org.apache.spark.SparkEnv.get().conf()
+    key = f"spark.executorEnv.{name}"
+    before = conf.get(key)
+    conf.set(key, text)
+    try:
+        yield
+    finally:
+        conf.set(key, before)

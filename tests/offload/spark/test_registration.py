@@ -7,16 +7,18 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from offload.spark import register, registration
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
-from tests.seams.spark import driver_jvm, query_execution, status_store
+from tests.seams.spark import driver_jvm, end_planners, planners, query_execution, status_store
 
 PYTHON, READER, PATIENCE = "seglog.python", "seglog.reader", "seglog.planner.seconds"
 
@@ -35,20 +37,6 @@ def chunk_tag(number: int) -> str | None:
 def seqs(spark: SparkSession, url: str) -> list[int]:
     rows = spark.read.format("seglog").option("topic", "orders").load(url).select("seq", "value").collect()
     return [row.seq for row in rows]
-
-
-def planners(spark: SparkSession) -> list[int]:
-    """Return the process ids of the driver's planners."""
-    children = driver_jvm(spark).java.lang.ProcessHandle.current().children().toArray()
-    found = [child.pid() for child in children if child.isAlive()]
-    return [pid for pid in found if b"offload.spark.planner" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-
-
-def end_planners(spark: SparkSession) -> None:
-    for pid in planners(spark):
-        os.kill(pid, signal.SIGKILL)
-    while planners(spark):
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -105,10 +93,23 @@ def test_a_planner_that_does_not_answer_is_an_error_and_no_hang(spark_session: S
     assert frame.where("seq > 3").count() == 297
 
 
+def test_a_planner_that_is_killed_within_a_call_is_replaced_and_gets_the_call(spark_session: SparkSession, url: str):
+    frame = spark_session.read.format("seglog").option("topic", "orders").load(url)
+    [pid] = planners(spark_session)
+    os.kill(pid, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as threads:
+        count = threads.submit(frame.where("seq > 3").count)
+        time.sleep(1)  # the call waits for its answer now; if not, the kill comes before the call
+        os.kill(pid, signal.SIGKILL)
+        assert count.result() == 297
+    assert planners(spark_session) != [pid]
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
         (["exit 3"], "it ended with exit code 3"),
+        (["exec <&-", "sleep 1", "exit 3"], "it ended with exit code 3"),
         (['printf \'\\000\\000\\000\\030{"hello":{"protocol":2}}\'', "cat >/dev/null"], "speaks protocol 2"),
         (["printf '\\377\\377\\377\\377'", "cat >/dev/null"], "its message claims 4294967295 bytes"),
         (["printf '\\000\\000\\000\\004nope'", "cat >/dev/null"], "no answer from the planner"),
@@ -119,14 +120,16 @@ def test_a_wrong_planner_is_an_error_that_says_what_to_do(
 ):
     end_planners(spark_session)
     properties(PYTHON, script(tmp_path / "python", *lines))
-    with pytest.raises(Exception, match=message):
+    with pytest.raises(AnalysisException, match=message):
         seqs(spark_session, url)
 
 
 def test_no_python_is_an_error_that_says_what_to_do(spark_session: SparkSession, properties: Any, url: str):
     end_planners(spark_session)
     properties(PYTHON, "/no/such/python")
-    with pytest.raises(Exception, match=r"cannot start the planner with /no/such/python.*Set PYSPARK_PYTHON"):
+    with pytest.raises(
+        AnalysisException, match=r"^PlannerError: cannot start the planner with /no/such/python.*Set PYSPARK_PYTHON"
+    ):
         seqs(spark_session, url)
 
 
@@ -158,6 +161,16 @@ def test_without_the_jar_the_python_reader_serves(
     monkeypatch.setattr(registration, "JAR", tmp_path / "no.jar")
     assert register(spark_session) == "python"
     assert "there is no" in caplog.text
+
+
+@pytest.mark.parametrize("version", ["4.2.9", "4.30.0"])
+def test_on_another_spark_than_the_jars_the_python_reader_serves(
+    spark_session: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, version: str
+):
+    monkeypatch.setattr(spark_session, "version", version)
+    assert register(spark_session) == "python"
+    [line] = caplog.records
+    assert line.getMessage().endswith(f"because the jar is made for Spark 4.3, and this is Spark {version}")
 
 
 def test_the_metrics_of_a_scan_reach_sparks_status_store(spark_session: SparkSession, url: str):

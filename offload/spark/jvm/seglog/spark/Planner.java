@@ -59,10 +59,17 @@ final class Planner {
     /**
      * Return the answer to a call. Where the answer says {@code tasks}, the messages of the tasks follow it.
      *
-     * @throws PlannerFailure if the planner reports an error
-     * @throws PlannerError if there is no answer
+     * <p>If the planner reports an error, or if there is no answer, the driver's user gets it as an error of Spark's.
      */
-    static synchronized List<JsonNode> call(ObjectNode call) {
+    static List<JsonNode> call(ObjectNode call) {
+        try {
+            return answered(call);
+        } catch (SeglogError error) {
+            throw DriverErrors.shown(error);
+        }
+    }
+
+    private static synchronized List<JsonNode> answered(ObjectNode call) {
         List<JsonNode> answers = answers(call);
         JsonNode error = answers.get(answers.size() - 1).get("error");
         if (error != null) {
@@ -96,7 +103,11 @@ final class Planner {
 
     /** Start the process, if none runs. */
     static synchronized void check() {
-        running();
+        try {
+            running();
+        } catch (SeglogError error) {
+            throw DriverErrors.shown(error);
+        }
     }
 
     private static Planner running() {
@@ -191,9 +202,13 @@ final class Planner {
 
     private void write(JsonNode message) throws IOException {
         byte[] body = JSON.writeValueAsBytes(message);
-        out.writeInt(body.length);
-        out.write(body);
-        out.flush();
+        try {
+            out.writeInt(body.length);
+            out.write(body);
+            out.flush();
+        } catch (IOException broken) { // the pipe breaks if the process ended before it read the message
+            throw (EOFException) new EOFException().initCause(broken);
+        }
     }
 
     private JsonNode read() throws IOException {

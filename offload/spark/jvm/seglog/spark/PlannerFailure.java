@@ -5,6 +5,6 @@ public final class PlannerFailure extends SeglogError {
     private static final long serialVersionUID = 1;
 
     public PlannerFailure(String type, String message, String hint) {
-        super(type + ": " + message + (hint == null ? "" : "\nHint: " + hint));
+        super(type + ": " + message + (hint == null ? "" : ". Hint: " + hint));
     }
 }

@@ -72,19 +72,17 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
         List<String> known = Arrays.stream(offered.fields()).map(Question::asText).toList();
         for (StructField field : wanted.fields()) {
             if (!known.contains(asText(field))) {
-                throw new PlannerFailure(
-                        "InvalidOption",
-                        "option schema: there is no column " + asText(field),
-                        "use " + String.join(", ", known));
+                throw invalid("there is no column " + asText(field), "use " + String.join(", ", known));
             }
             if (!field.nullable() && LABELS.contains(field.name())) {
-                throw new PlannerFailure(
-                        "InvalidOption",
-                        "option schema: " + field.name() + " is NOT NULL, but records may lack it",
-                        "leave out NOT NULL");
+                throw invalid(field.name() + " is NOT NULL, but records may lack it", "leave out NOT NULL");
             }
         }
         return wanted;
+    }
+
+    private static RuntimeException invalid(String reason, String hint) {
+        return DriverErrors.shown(new PlannerFailure("InvalidOption", "option schema: " + reason, hint));
     }
 
     private static String asText(StructField field) {

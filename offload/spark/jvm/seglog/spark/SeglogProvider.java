@@ -51,7 +51,7 @@ public final class SeglogProvider implements TableProvider, DataSourceRegister {
         return true;
     }
 
-    /** Start the planner, if none runs. Raises {@link PlannerError} if that fails. */
+    /** Start the planner, if none runs. If that fails, the error is one of Spark's. */
     public static void checkPlanner() {
         Planner.check();
     }

@@ -1,5 +1,7 @@
 package seglog.spark;
 
+import static java.nio.charset.StandardCharsets.UTF_8;
+
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ArrayNode;
@@ -8,10 +10,12 @@ import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
 import java.net.URI;
+import java.nio.file.Files;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
@@ -19,7 +23,7 @@ import org.apache.hadoop.fs.Path;
 /**
  * Answers the tests' questions to the decoders: one JSON object each way, after its length in 4 bytes.
  *
- * <p>An answer of "rows" or "error" is to one scan of a piece over objects in memory.
+ * <p>An answer of "rows" or "error" is to one scan of a piece over objects in memory, or to the calls of a driver.
  */
 final class Judge {
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -47,6 +51,7 @@ final class Judge {
             case "objects" -> take(question);
             case "damage" -> damaged(question);
             case "read" -> read(question);
+            case "drive" -> drive(question);
             default -> throw new IOException("unknown question " + question);
         };
     }
@@ -106,6 +111,64 @@ final class Judge {
         return answer;
     }
 
+    /** Make the calls of a driver to a planner, and scan its tasks over the files of a directory. */
+    private static ObjectNode drive(JsonNode question) throws IOException {
+        System.setProperty(PlannerCommand.PYTHON, question.get("planner").asText());
+        Map<String, String> options = new HashMap<>();
+        question.get("options").forEachEntry((name, text) -> options.put(name, text.asText()));
+        ArrayNode filters = (ArrayNode) question.get("filters");
+        ObjectNode answer = JSON.createObjectNode();
+        try {
+            Question asked = Question.pinned(options);
+            answer.put("offered", asked.offered().catalogString());
+            String[] columns = JSON.convertValue(question.get("columns"), String[].class);
+            List<JsonNode> plan = asked.plan(columns, filters, null, question.get("parallelism").asInt());
+            answer.set("plan", plan.get(0).get("plan"));
+            ArrayNode rows = answer.putArray("rows");
+            java.nio.file.Path directory = java.nio.file.Path.of(question.get("directory").asText());
+            for (JsonNode message : plan.subList(1, plan.size())) {
+                addRows(rows, SeglogPartition.decode(message.path("task")), directory);
+            }
+            answer.set("values", asked.aggregate((ArrayNode) question.get("aggregates"), filters));
+        } catch (Exception error) { // Spark's own, which no method declares
+            answer.putArray("error").add(error.getClass().getSimpleName()).add(error.getMessage());
+        }
+        return answer;
+    }
+
+    private static void addRows(ArrayNode rows, SeglogPartition task, java.nio.file.Path directory)
+            throws IOException {
+        ByteSource source = (key, offset, length) -> {
+            byte[] body = Files.readAllBytes(directory.resolve(key));
+            return Arrays.copyOfRange(body, (int) offset, (int) offset + length);
+        };
+        try (TaskScan scan = new TaskScan(task.pieces(), source, task.verify())) {
+            for (ChunkRows found = scan.next(); found != null; found = scan.next()) {
+                for (int row : found.rows()) {
+                    rows.add(named(found, row));
+                }
+            }
+        }
+    }
+
+    private static ObjectNode named(ChunkRows found, int row) {
+        ObjectNode values = JSON.createObjectNode()
+                .put("topic", found.piece().topic())
+                .put("seq", found.chunk().firstSeq() + row)
+                .put("lsn", found.piece().lsn());
+        Records records = found.records();
+        if (records == null) {
+            return values;
+        }
+        for (Part part : Part.values()) {
+            byte[] bytes = bytes(records, part, row);
+            boolean isValue = part == Part.VALUE;
+            String text = isValue ? Base64.getEncoder().encodeToString(bytes) : new String(bytes, UTF_8);
+            values.put(part.name().toLowerCase(Locale.ROOT), records.has(part, row) ? text : null);
+        }
+        return values.put("timestamp", records.tsMs(row) * 1000);
+    }
+
     private ObjectNode scanned(Map<String, byte[]> bodies, JsonNode question) {
         ObjectNode answer = JSON.createObjectNode();
         Verify verify = Verify.valueOf(question.path("verify").asText("RECORD"));
@@ -136,10 +199,14 @@ final class Judge {
         ArrayNode values = JSON.createArrayNode();
         values.add(records.firstSeq() + row).add(records.tsMs(row));
         for (Part part : Part.values()) {
-            int start = records.start(part, row);
-            byte[] bytes = Arrays.copyOfRange(records.bytes(), start, start + records.length(part, row));
-            values.add(records.has(part, row) ? Base64.getEncoder().encodeToString(bytes) : null);
+            String text = Base64.getEncoder().encodeToString(bytes(records, part, row));
+            values.add(records.has(part, row) ? text : null);
         }
         return values;
+    }
+
+    private static byte[] bytes(Records records, Part part, int row) {
+        int start = records.start(part, row);
+        return Arrays.copyOfRange(records.bytes(), start, start + records.length(part, row));
     }
 }
