@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -83,6 +84,29 @@ def reset(handler: BaseHTTPRequestHandler) -> None:
     handler.close_connection = True
 
 
+def drip(handler: BaseHTTPRequestHandler) -> None:
+    """Send a byte now and then, so that the connection is never idle for as long as the reader's patience."""
+    first, last = _range(handler)
+    handler.send_response(206)
+    handler.send_header("Content-Range", f"bytes {first}-{last}/{len(BODY)}")
+    handler.send_header("Content-Length", str(last + 1 - first))
+    handler.end_headers()
+    with contextlib.suppress(ConnectionError):
+        for place in range(first, first + 8):
+            handler.wfile.write(BODY[place : place + 1])
+            time.sleep(0.5)
+    handler.close_connection = True
+
+
+def page(handler: BaseHTTPRequestHandler) -> None:
+    """Answer 404 as a proxy does, with a page of its own."""
+    body = b"<html><head><title>404 Not Found</title></head></html>"
+    handler.send_response(404)
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
 def slow(handler: BaseHTTPRequestHandler) -> None:
     """Send the head at once, and the body after the reader's patience of two seconds."""
     first, last = _range(handler)
@@ -142,7 +166,18 @@ def test_a_request_has_the_range_and_the_signature_that_botocore_makes(judge: Ju
     assert ("x-amz-security-token" in headers) == bool(session_token)
 
 
-@pytest.mark.parametrize("fault", [refuse(503, "SlowDown"), refuse(500, "InternalError"), cut, reset, slow])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        refuse(503, "SlowDown"),
+        refuse(500, "InternalError"),
+        refuse(429, "TooManyRequests"),
+        cut,
+        reset,
+        slow,
+        pytest.param(drip, marks=pytest.mark.soak(part=8)),
+    ],
+)
 def test_a_fault_that_passes_costs_another_attempt(judge: Judge, store: Store, fault: Any):
     store.faults = [fault]
     assert body_of(read(judge, store.url)) == BODY[5:1005]
@@ -162,7 +197,20 @@ def test_only_no_such_key_is_an_absence(judge: Judge, store: Store):
     assert read(judge, store.url)["error"] == ["NoSuchObject", f"{KEY} is not in the store"]
     for code in ("NoSuchBucket", "AccessDenied"):
         assert read(judge, store.url)["error"] == ["IOException", f"the store refuses to read {KEY}: {code}"]
-    assert len(store.requests) == 3
+    store.faults = [page]
+    assert read(judge, store.url)["error"] == ["IOException", f"the store refuses to read {KEY}: status 404"]
+    assert len(store.requests) == 4
+
+
+@pytest.mark.soak(part=8)
+@pytest.mark.parametrize("fault", [refuse(500, "InternalError"), cut, reset, slow, None])
+def test_no_fault_that_stays_is_an_absence(judge: Judge, store: Store, fault: Any):
+    """Without a fault, nobody listens."""
+    store.faults = [fault] * 6
+    endpoint = store.url if fault else "http://127.0.0.1:9"
+    kind, text = read(judge, endpoint)["error"]
+    assert kind == "IOException"
+    assert "after 6 attempts" in text
 
 
 def test_an_object_that_is_shorter_is_damage(judge: Judge, store: Store):

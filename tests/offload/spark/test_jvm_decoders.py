@@ -21,9 +21,11 @@ from offload.format.codec import decode_chunk
 from offload.format.columns import decode_columns
 from offload.format.index import decode_head
 from offload.format.trailer import decode_directory, decode_lengths, encode_trailer
+from offload.spark.options import Verify
 from seglog.format.frame import DELETED
 from tests.offload.samples import TOPIC_ID, EncodedObject, Sample, encode_object, frames_of_samples
 from tests.offload.spark.judge import Judge
+from tests.work import amounts
 
 DATA, INDEX = "v/segments/sid", "v/segments/sid.index"
 FIRST_SEQ = 7
@@ -96,16 +98,21 @@ class Case:
         }
         return {"op": "objects", "piece": piece, "data": _b64(self.data), "index": _b64(self.trailer)}
 
-    def expected(self, data: bytes | None = None, trailer: bytes | None = None) -> dict[str, Any]:
+    def body(self, name: str) -> bytes:
+        return self.data if name == DATA else self.trailer
+
+    def expected(
+        self, data: bytes | None = None, trailer: bytes | None = None, verify: Verify = Verify.RECORD
+    ) -> dict[str, Any]:
         """Return what the Python decoders make of these bytes, as the judge would say it."""
         data = self.data if data is None else data
         trailer = self.trailer if trailer is None else trailer
         try:
-            return {"rows": self._rows(data, trailer)}
+            return {"rows": self._rows(data, trailer, verify)}
         except (FormatUnsupported, InvalidObject, ObjectDamaged) as error:
             return {"error": [type(error).__name__, str(error)]}
 
-    def _rows(self, data: bytes, trailer: bytes) -> list[list[Any]]:
+    def _rows(self, data: bytes, trailer: bytes, verify: Verify) -> list[list[Any]]:
         if len(trailer) < len(self.trailer):
             raise InvalidObject(INDEX, f"it ends at byte {len(trailer)}, {len(self.trailer)} were expected")
         refs = decode_directory(trailer, len(self.chunks), INDEX, 0)
@@ -119,9 +126,10 @@ class Case:
         rows: list[list[Any]] = []
         for chunk, ref in zip(self.chunks, refs, strict=True):
             stored = data[chunk.offset : chunk.offset + chunk.stored_length]
-            raw = decode_chunk(stored, chunk, self.codec, DATA)
+            raw = decode_chunk(stored, chunk, self.codec, DATA, check=verify is not Verify.NONE)
             lengths = decode_lengths(trailer[ref.offset : ref.offset + ref.stored_length], ref, chunk, INDEX, 0)
-            columns = decode_columns(raw, lengths, chunk, FIRST_SEQ, TOPIC_ID, DATA)
+            are_checked = verify is Verify.RECORD
+            columns = decode_columns(raw, lengths, chunk, FIRST_SEQ, TOPIC_ID, DATA, check_records=are_checked)
             wanted = np.flatnonzero(columns.flags & DELETED == 0)
             labels = (columns.node(wanted).to_pylist(), columns.tag(wanted).to_pylist())
             values = columns.value(wanted).to_pylist()
@@ -193,6 +201,27 @@ def test_every_flipped_byte_and_every_cut_of_a_trailer_gives_the_same(judge: Jud
         assert _same(found, expected), (at, found, expected)
         cut = judge.ask(op="damage", key=INDEX, at=at)
         assert _same(cut, expected := case.expected(trailer=case.trailer[:at])), (at, cut, expected)
+
+
+@amounts(200, soak=1 << 16, part=8)
+@pytest.mark.parametrize("verify", [Verify.CHUNK, Verify.NONE])
+@pytest.mark.parametrize("codec", Codec)
+def test_fewer_checks_let_the_same_damage_through(judge: Judge, codec: Codec, verify: Verify, amount: int):
+    """Bits of both objects are changed, spread over all places. The objects are also cut there."""
+    case = _case(codec)
+    judge.ask(**case.question())
+    shown, whole = 0, case.expected()["rows"]
+    places = [(name, at, bit) for name in (DATA, INDEX) for at in range(len(case.body(name))) for bit in range(8)]
+    for name, at, bit in places[:: max(1, len(places) // amount)]:
+        flipped = bytearray(case.body(name))
+        flipped[at] ^= 1 << bit
+        for asked, body in (({"flip": 1 << bit}, bytes(flipped)), ({}, case.body(name)[:at])):
+            part = {"data": body} if name == DATA else {"trailer": body}
+            found = judge.ask(op="damage", key=name, at=at, verify=verify.name, **asked)
+            expected = case.expected(**part, verify=verify)
+            assert _same(found, expected), (name, at, bit, found, expected)
+            shown += "rows" in found and found["rows"] != whole
+    assert (shown > 0) == (verify is Verify.NONE and codec is Codec.NONE)
 
 
 def _with_chunk(case: Case, number: int, stored: bytes, raw_length: int | None = None) -> Case:
