@@ -28,6 +28,7 @@ from offload.replication.takeover import Takeover
 from offload.services.branches import BranchService
 from offload.services.history import HistoryService
 from offload.services.offloading import Offloading
+from offload.services.promotion import Promotion
 from offload.services.reading import Reading
 from offload.services.remote_states import ColdTier, RemoteStates
 from offload.services.removal import Removal
@@ -79,9 +80,10 @@ class Archive(Owned):
         targets = Targets(context, states)
         self._offloading = Offloading(context, states, targets, writers, offloader)
         self._removal = Removal(context, states, writers, offloader, replicas, reset)
-        self.branches = BranchService(context)
+        promotion = Promotion(context, writers, self._offloader, publisher, replicas, reset)
+        self.branches = BranchService(context, promotion)
         self.tags = TagService(context, self._offloading)
-        self.history = HistoryService(context, states, targets)
+        self.history = HistoryService(context, states, targets, promotion)
         self.replication = ReplicationService(context, writers, replicas, sync, reset, takeover)
         self.upkeep = UpkeepService(context, states, writers, offloader)
         self.status = StatusService(context, replicas)

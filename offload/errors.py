@@ -279,6 +279,21 @@ class LocalChangesLost(Conflict):
         self.truncations = truncations
 
 
+class RecordsAfterFork(Conflict):
+    """Main has `records` above `shared_seq`, which the branch that should become main does not have."""
+
+    def __init__(self, topic: str, branch: str, records: int, shared_seq: int) -> None:
+        noun = "record" if records == 1 else "records"
+        super().__init__(
+            f"{topic} has {records:,} {noun} above seq {shared_seq} that {branch} does not have; nothing was changed",
+            hint="`--leave` leaves what only main has in the former main, which stays as a branch",
+        )
+        self.topic = topic
+        self.branch = branch
+        self.records = records
+        self.shared_seq = shared_seq
+
+
 class OtherRemote(Conflict):
     """This remote has no volume, or another one, under a name whose history is elsewhere."""
 

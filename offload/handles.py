@@ -14,6 +14,8 @@ HANDLE-5  Once this directory hears that the volume was collected, it puts this 
     From then on this directory has the only copy of its records, so it deletes no hot copy.
 HANDLE-6  If the caller chooses another remote than seglog.toml, a handle and the copies of commits may be of the other
     one. Before the directory shows them as this remote's, the check of HANDLE-4 comes first.
+HANDLE-7  A replica follows its name. If a promotion gave the name to another volume of this remote, the replica's
+    handle moves there. A writer's handle stays: the promotion has fenced it, and `reset` moves it.
 """
 
 from __future__ import annotations
@@ -131,6 +133,30 @@ class Handles:
         if self._is_chosen:
             self.check_remote(handle)
 
+    def relocate(self, handle: Handle) -> Handle:
+        """Return the handle of a replica on the volume that its name leads to now (HANDLE-7). The move is on record.
+
+        If the name leads nowhere, the handle stays. Raises as `check_remote` does, and what the store raises.
+        """
+        try:
+            vid = self.resolve(handle.name)
+        except (NoSuchTopic, NoSuchBranch):
+            self.check_remote(handle)
+            return handle
+        if vid == handle.vid:
+            if handle.name not in self._checked:
+                self._check_known(handle)
+        else:
+            self.check_alive(handle)
+            is_here = self._volumes.has_commit(handle.vid, max(handle.lsn, 1))
+            if not is_here and handle.lsn >= self._volumes.boundary(handle.vid):
+                raise OtherRemote(handle.name, self._volumes.store.url, str(handle.vid))
+            snapshot = self._volumes.snapshot(vid)
+            handle = Handle(handle.name, vid, snapshot.lsn, config=snapshot.config)
+            self._local.save(handle=handle)
+        self._checked.add(handle.name)
+        return handle
+
     def _check_known(self, handle: Handle) -> None:
         """Raise `RemoteBehind` if the remote lacks the newest commit that is known here, and GC has not passed it."""
         lsn, vid = handle.lsn, handle.vid
@@ -238,8 +264,14 @@ class Handles:
             found = None
         if found != handle.vid:
             self.check_alive(handle)
-            raise OtherRemote(handle.name, self._volumes.store.url, str(handle.vid))
+            if not self._is_fenced_there(handle):
+                raise OtherRemote(handle.name, self._volumes.store.url, str(handle.vid))
         self._check_known(handle)
+
+    def _is_fenced_there(self, handle: Handle) -> bool:
+        """Return whether the volume is in this remote, and another writer has fenced this one, as a promotion does."""
+        newest_lsn = self._volumes.newest_lsn(handle.vid) if handle.epoch else 0
+        return newest_lsn > handle.lsn and self._volumes.snapshot(handle.vid, newest_lsn).epoch > handle.epoch
 
     def keep_deletes(self, name: str) -> None:
         """Configure the topic so that every delete stays listed until the remote knows it."""

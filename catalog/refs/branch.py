@@ -74,6 +74,7 @@ from catalog.objects.first_valid_key import first_valid_key
 from catalog.objects.store_time import latest_ms
 from catalog.refs.one_name import check_only_name
 from catalog.refs.oplog import Oplog
+from catalog.refs.promotion import PROMOTE, earlier_promotion, plan_promotion
 from catalog.refs.ref_store import Found, Planned, RefStore, is_same
 from catalog.refs.retention_check import check_kept
 from catalog.refs.volume_deletion import keep_open
@@ -112,7 +113,8 @@ class Branches:
     def __init__(self, volumes: Volumes, writer_id: str = "") -> None:
         self._volumes = volumes
         self._store = volumes.store
-        self._refs = RefStore(volumes.store, Oplog(volumes.store, writer_id), encode_ref, decode_ref)
+        self._oplog = Oplog(volumes.store, writer_id)
+        self._refs = RefStore(volumes.store, self._oplog, encode_ref, decode_ref)
 
     @checked
     def resolve(self, topic: str, branch: str = MAIN) -> Vid:
@@ -256,6 +258,42 @@ class Branches:
         return self._existing(topic, new)
 
     @checked
+    def promote(self, topic: str, branch: str, keep: str, *, now_ms: int, message: str = "") -> Branch:
+        """Make the branch main, and give the former main the name `keep`. Return the former main.
+
+        A crash may leave some of the changes. A second call makes the others (catalog.refs.promotion). If several
+        promotions race, at most one wins.
+
+        Raises `NoSuchBranch`, `NoSuchTopic`, `BranchExists` for `keep`, and `UnnamableBranch` for `main`. Raises
+        `KeyChanged` and `VolumeHasName` for a lost race. Raises `OutOfWindow` if GC has collected the branch.
+        """
+        if MAIN in {branch, keep}:
+            raise UnnamableBranch(topic, "be promoted" if branch == MAIN else "be the name of the former main")
+        if branch == keep:
+            raise BranchExists(topic, keep)
+        main_key, branch_key = ref_key(topic, MAIN), ref_key(topic, branch)
+        main, source, there = self._looks([main_key, branch_key, ref_key(topic, keep)])
+        if main.alive is None or source.alive is None:
+            raise self._unknown(topic, branch if source.alive is None else MAIN)
+        former, now_ms = main.alive, latest_ms(self._store, now_ms)
+        if former.vid == source.alive.vid:  # an earlier promotion ended before its last step
+            entries = self._oplog.entries()
+            keep_key, former = earlier_promotion(entries, (main_key, main), branch_key)
+            keep, there = branch_of(keep_key), self._refs.read_current(keep_key)
+        if there.alive is not None and there.alive.vid != former.vid:
+            raise BranchExists(topic, keep)
+        planned = plan_promotion(
+            (ref_key(topic, keep), there),
+            (main_key, main),
+            (branch_key, source),
+            former,
+            now_ms,
+        )
+        told = f"was {branch}, and the former main is {keep}"
+        self._move(PROMOTE, planned, now_ms=now_ms, message=f"{told}: {message}" if message else told)
+        return self._existing(topic, keep)
+
+    @checked
     def put_back(self, key: Key, former: Ref | None, value: Ref, *, now_ms: int, message: str) -> Ref:
         """Undo: replace `value` by `former`. If `former` is None, delete the name.
 
@@ -278,6 +316,7 @@ class Branches:
         Raises `KeyChanged` and `VolumeHasName`.
         """
         planned: list[Planned[Ref]] = []
+        unchanged: list[Planned[Ref]] = []
         for change in changes:
             key, found = Key(change.subject), self._refs.read_current(Key(change.subject))
             value = None if change.value is None else decode_ref(change.value, key)
@@ -285,14 +324,21 @@ class Branches:
             body = None if found.tagged is None else found.tagged.body
             if value is not None and is_same(found.value, value):
                 wanted = former or replace(value, deleted_at_ms=now_ms)
-                planned.append(Planned(key, found, wanted, body))
+                is_moved = found.alive is not None and wanted.deleted_at_ms is None
+                planned.append(Planned(key, found, wanted, body, is_moved=is_moved))
             elif body != change.former and (former is None or not is_same(found.value, former)):
                 raise KeyChanged(key)
+            elif found.alive is not None:  # a new nonce: a promotion that still runs does not take this name away
+                unchanged.append(Planned(key, found, found.alive, body, is_moved=True))
         if not planned:
             raise KeyChanged(Key(changes[0].subject))
-        # Give names before taking names away, so that a crash leaves two names at worst.
-        planned.sort(key=lambda each: each.wanted.deleted_at_ms is not None)
-        self._move("undo", planned, now_ms=now_ms, message=message)
+        # Give names before taking names away, so that a crash leaves two names at worst (PROMOTE-2).
+        planned.sort(key=lambda each: (each.wanted.deleted_at_ms is not None, each.is_moved))
+        if any(each.is_moved for each in planned):
+            optional = [replace(each, is_optional=each.wanted.deleted_at_ms is not None) for each in planned]
+            planned = [*unchanged, *optional]
+        keys = [Key(change.subject) for change in changes]
+        self._move("undo", planned, now_ms=now_ms, message=message, keys=keys)
 
     @checked
     def take_back(
@@ -363,32 +409,56 @@ class Branches:
             self._check_given(key, ref.vid, now_ms=now_ms)
         return ref
 
-    def _move(self, operation: str, planned: Sequence[Planned[Ref]], *, now_ms: int, message: str) -> None:
-        """Give names and take names away, as one operation (BRANCH-3, BRANCH-7)."""
-        taken = {change.key for change in planned if change.wanted.deleted_at_ms is not None}
+    def _move(
+        self, operation: str, planned: Sequence[Planned[Ref]], *, now_ms: int, message: str, keys: Sequence[Key] = ()
+    ) -> None:
+        """Give names and take names away, as one operation (BRANCH-3, BRANCH-7).
+
+        `keys` are the names of the operation, if some have their wanted values already.
+        """
+        keys = keys or [each.key for each in planned]
 
         def made(change: Planned[Ref]) -> None:
-            if change.key not in taken:
-                self._check_given(change.key, change.wanted.vid, now_ms=now_ms, taken=taken)
+            vid = change.wanted.vid
+            if change.wanted.deleted_at_ms is None:
+                left = {each.key for each in planned if each.wanted.deleted_at_ms is not None or each.wanted.vid != vid}
+                self._check_given(change.key, vid, now_ms=now_ms, taken=left, is_moved=change.is_moved)
+            if change.is_moved:
+                self._check_still_named(change, keys)
 
         self._refs.change_together(operation, planned, made, now_ms=now_ms, message=message)
 
-    def _check_given(self, key: Key, vid: Vid, *, now_ms: int, taken: Collection[Key] = ()) -> None:
-        """Check a new name of `vid`, and take the name back if the check fails.
+    def _check_given(
+        self, key: Key, vid: Vid, *, now_ms: int, taken: Collection[Key] = (), is_moved: bool = False
+    ) -> None:
+        """Check a new name of `vid`, and take the name back if the check fails. The caller takes a moved name back.
 
         Raises `OutOfWindow` if the volume is dead. Raises `VolumeHasName` if it has another name that is not one of
         `taken`.
         """
         topic, branch = topic_of(key), branch_of(key)
         if not keep_open(self._store, vid):
-            self.take_back(topic, branch, vid, now_ms=now_ms)
+            if not is_moved:
+                self.take_back(topic, branch, vid, now_ms=now_ms)
             raise OutOfWindow(f"{topic}@{branch}", "nothing of its volume, which was collected")
         try:
             check_only_name(self._store, self._looks, key, vid, taken)
         except VolumeHasName as other:
-            message = f"its volume has the name {other.name}"
-            self.take_back(topic, branch, vid, now_ms=latest_ms(self._store, now_ms), message=message)
+            if not is_moved:
+                message = f"its volume has the name {other.name}"
+                self.take_back(topic, branch, vid, now_ms=latest_ms(self._store, now_ms), message=message)
             raise
+
+    def _check_still_named(self, moved: Planned[Ref], keys: Sequence[Key]) -> None:
+        """Raise `KeyChanged` if the volume that a name has left lost its other name meanwhile (PROMOTE-2).
+
+        That name is one of `keys`.
+        """
+        former = moved.found.alive
+        if former is None or former.vid == moved.wanted.vid:
+            return
+        if not any(found.alive is not None and found.alive.vid == former.vid for found in self._looks(keys)):
+            raise KeyChanged(moved.key)
 
     def _looks(self, keys: Sequence[Key]) -> list[Found[Ref]]:
         return self._each(keys, self._refs.read_current)

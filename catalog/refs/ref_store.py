@@ -40,12 +40,16 @@ class Planned(Generic[T]):
     """One change of an operation on several names. `found` is the state now, `wanted` the new value.
 
     `former` is the value that undo puts back. It differs from `found` if an earlier try has made this change already.
+    If the change `is_moved`, the name is alive before and after it. If it `is_optional`, and another caller has changed
+    the name since, the name stays as it is.
     """
 
     key: Key
     found: Found[T]
     wanted: T
     former: bytes | None
+    is_moved: bool = False
+    is_optional: bool = False
 
 
 class RefStore(Generic[T]):
@@ -106,9 +110,10 @@ class RefStore(Generic[T]):
     ) -> None:
         """Change several names in one operation, in this order: all of them, or none.
 
-        `made` is called after each change. The earlier changes are taken back in two cases: a name has changed since it
-        was read, or `made` raises `KeyChanged`, `OutOfWindow` or `VolumeHasName`. A crash or another error may leave
-        the earlier changes.
+        `made` is called after each change. The changes are taken back, the last one first, in two cases: a name has
+        changed since it was read, or `made` raises `KeyChanged`, `OutOfWindow` or `VolumeHasName`. Then `made` itself
+        takes back a name that was not alive before. If another caller has changed one of the names since, the changes
+        before it stay. A crash or another error may leave changes, too.
 
         Raises the errors of `made` and of the store, and `KeyChanged` for a lost race.
         """
@@ -118,13 +123,19 @@ class RefStore(Generic[T]):
             operation, Key(first.subject), first.former, first.value, now_ms=now_ms, message=message,
             others=tuple(others),
         )  # fmt: skip
-        for index, each in enumerate(planned):
+        done: list[Planned[T]] = []
+        for each in planned:
             try:
                 self._exchange(each)
+                done += [each] if each.is_moved else []
                 made(each)
+                done += [] if each.is_moved else [each]
             except (KeyChanged, OutOfWindow, VolumeHasName):
-                for done in planned[:index]:
-                    self._take_back(done, now_ms, f"of operation {number}, which lost to another change")
+                if each.is_optional:
+                    continue
+                message = f"of operation {number}, which lost to another change"
+                while done and self._take_back(done.pop(), now_ms, message):
+                    pass
                 raise
 
     def _exchange(self, planned: Planned[T]) -> None:
@@ -138,15 +149,19 @@ class RefStore(Generic[T]):
 
         change_from(self._store, planned.key, planned.found.tagged, made)
 
-    def _take_back(self, planned: Planned[T], now_ms: int, message: str) -> None:
-        """Delete a name that was given, and give back a name that was taken. Later changes by other callers stay."""
-        is_given = planned.wanted.deleted_at_ms is None
+    def _take_back(self, planned: Planned[T], now_ms: int, message: str) -> bool:
+        """Delete a name that was given, and give back a name that was taken or moved.
+
+        Later changes by other callers stay. Return False if there was one.
+        """
+        is_given = planned.wanted.deleted_at_ms is None and not planned.is_moved
         wanted = replace(planned.wanted, deleted_at_ms=now_ms) if is_given else planned.found.value
 
         def taken_back(value: T | None) -> T | None:
             return wanted if value == planned.wanted else None
 
-        self.change("undo", planned.key, taken_back, now_ms=now_ms, message=message)
+        left = self.change("undo", planned.key, taken_back, now_ms=now_ms, message=message)
+        return wanted is not None and is_same(left, wanted)
 
     def _changed(self, value: T | None, make: Callable[[T | None], T | None]) -> bytes | None:
         """Return the encoded value that `make` wants, with a new nonce. None if `make` wants no change."""

@@ -17,7 +17,7 @@ from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.refs.tag import Tags
 from catalog.volume import Volumes
 
-__all__ = ["undo"]
+__all__ = ["find_operation", "undo"]
 
 _OF_OPERATION = re.compile(r"of operation ([0-9]+)")
 
@@ -30,9 +30,14 @@ def undo(volumes: Volumes, number: int | None = None, *, writer_id: str = "", no
     Raises `NotUndone` if the subject is no name, or has changed since. Raises `NoSuchOperation` if no entry has
     the number.
     """
-    oplog = Oplog(volumes.store, writer_id)
+    return _undone(volumes, find_operation(volumes, number), writer_id, now_ms)
+
+
+def find_operation(volumes: Volumes, number: int | None = None) -> NumberedEntry:
+    """Return the operation that `undo` takes back for `number`. Changes nothing. Raises as `undo` does."""
+    oplog = Oplog(volumes.store)
     if number is not None:
-        return _undone(volumes, NumberedEntry(number, oplog.entry(number)), writer_id, now_ms)
+        return NumberedEntry(number, oplog.entry(number))
     bodies: dict[str, bytes | None] = {}
     taken_back: set[int] = set()
     for found in oplog.entries():
@@ -42,7 +47,7 @@ def undo(volumes: Volumes, number: int | None = None, *, writer_id: str = "", no
             if change.subject not in bodies:
                 bodies[change.subject] = _body(volumes, change.subject)
         if _is_last(found, bodies, taken_back):
-            return _undone(volumes, found, writer_id, now_ms)
+            return found
     raise NotUndone(0, "no change of a name is left to undo")
 
 

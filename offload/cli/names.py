@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from offload.cli.output import Output, counted
-from offload.commands.branch import BranchAt, BranchDeleted, BranchListed, BranchMade, BranchSide
+from offload.commands.branch import BranchAt, BranchDeleted, BranchListed, BranchMade, BranchPromoted, BranchSide
 from offload.commands.oplog import Operation
 from offload.commands.tag import TagListed
 
@@ -16,6 +16,7 @@ __all__ = [
     "branch_text",
     "operation_text",
     "print_renamed",
+    "promoted_text",
     "side_text",
     "tag_text",
 ]
@@ -45,6 +46,17 @@ def branch_deleted_text(gone: BranchDeleted) -> str:
 def print_renamed(output: Output, results: Iterator[BranchAt], values: Mapping[str, Any]) -> None:
     for renamed in results:
         output.show(renamed, f"{values['topic']}@{values['name']} is {renamed.branch} now")
+
+
+def promoted_text(done: BranchPromoted) -> str:
+    told = [f"{done.topic} is what {done.promoted} was; the former main is {done.former}"]
+    side = done.after_fork
+    if side is not None and (side.appended or side.deleted):
+        parts = [f"has {counted(side.appended)}, seq {side.first_seq} to {side.last_seq}"] if side.appended else []
+        parts += [f"deleted {counted(side.deleted)} up to seq {done.shared_seq}"] if side.deleted else []
+        told.append(f"  only {done.former} {' and '.join(parts)}")
+    told.append("  undo: `seglog undo`")
+    return "\n".join(told)
 
 
 def side_text(found: BranchSide) -> str:

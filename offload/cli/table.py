@@ -93,6 +93,7 @@ _FUNCTIONS: Mapping[str, Callable[..., None]] = {
     "branch/delete": lines(names.branch_deleted_text),
     "branch/undelete": lines(lambda back: f"{back.branch} is back"),
     "branch/rename": names.print_renamed,
+    "branch/promote": lines(names.promoted_text),
     "branch/diff": lines(names.side_text),
     "tag/create": lines(names.tag_text),
     "tag/list": lines(names.tag_text),

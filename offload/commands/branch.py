@@ -22,11 +22,13 @@ __all__ = [
     "BranchListed",
     "BranchMade",
     "BranchParent",
+    "BranchPromoted",
     "BranchSide",
     "create",
     "delete",
     "diff",
     "list_branches",
+    "promote",
     "rename",
     "restore",
     "undelete",
@@ -68,6 +70,22 @@ class BranchParent:
     volume: str
     lsn: int
     seq: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BranchPromoted:
+    """A branch that is main now. The former main is the branch `former`.
+
+    `after_fork` says what the former main got above `shared_seq`, which both have. Both are None if this call only
+    ended an earlier promotion.
+    """
+
+    topic: str
+    promoted: str
+    volume: str
+    former: str
+    shared_seq: int | None
+    after_fork: Side | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +189,35 @@ def rename(
 ) -> BranchAt:
     """Give a branch another name."""
     return BranchAt(f"{topic}@{new}", str(archive.branches.rename_branch(topic, name, new).vid))
+
+
+def promote(
+    archive: Archive,
+    topic: PlainTopicName,
+    name: Name,
+    keep: Annotated[
+        str | None, About("The name of the former main.", shown_default="before-promote- and the time")
+    ] = None,
+    leave: Annotated[bool, About("Leave records that only main has in the former main.")] = False,
+    message: Annotated[str, About("Why, for the oplog.", "-m --message")] = "",
+) -> BranchPromoted:
+    """Make a branch the topic's main. The former main stays, as another branch, and `undo` takes the change back.
+
+    If main has records that the branch lacks, nothing changes, unless --leave says so. Deletes that only main has do
+    not count. This directory drops its hot copies of both, once they are read back from the remote. Another directory
+    that writes one of them is stopped, and keeps what it did not offload: `seglog reset TOPIC --as NAME` there.
+    Example: seglog branch promote orders before-the-delete
+    """
+    done = archive.branches.promote_branch(topic, name, keep=keep, leave=leave, message=message)
+    after = done.after_fork
+    return BranchPromoted(
+        topic=topic,
+        promoted=f"{topic}@{name}",
+        volume=str(done.vid),
+        former=f"{topic}@{done.keep}",
+        shared_seq=after.shared_seq if after else None,
+        after_fork=after.left if after else None,
+    )
 
 
 def diff(

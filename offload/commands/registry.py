@@ -142,6 +142,7 @@ COMMANDS: Mapping[str, Command] = {
         Command("branch/delete", branch.delete),
         Command("branch/undelete", branch.undelete),
         Command("branch/rename", branch.rename),
+        Command("branch/promote", branch.promote),
         Command("branch/diff", branch.diff, reads=_always),
         Command("tag/create", tag.create),
         Command("tag/list", tag.list_tags, reads=_always),

@@ -12,7 +12,7 @@ branch or are dropped.
     5 Reset deletes the topic from the log, if the topic is as it     a replica of an older state
       was in step 2.
     6 Reset turns the handle into a replica's, and moves it to the    a replica
-      newest commit.
+      newest commit, of another volume if the name leads there now.
 
 RESET-1  Reset drops a local change only after the branch has it, or after the caller passed `discard`.
 RESET-2  If an append or a delete arrives meanwhile, step 5 fails with the log's `ConcurrentModification`. Reset then
@@ -89,7 +89,7 @@ class Reset:
         if self._log.has_topic(handle.name):
             changes = self._let_go(handle, as_branch, discard=discard)
             handle = self._handles.find(handle.name) or handle
-        handle = self._replicas.forward(self._replicas.demote(handle))
+        handle = self._replicas.forward(self._handles.relocate(self._replicas.demote(handle)))
         return ResetResult(changes, as_branch if changes else None, handle.lsn)
 
     def _leave(self, name: str, as_branch: str | None, *, discard: bool) -> ResetResult:

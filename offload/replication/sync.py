@@ -9,6 +9,7 @@
                                                   (offload.replication.reset)
     changes           another writer's commits    `Diverged`, or `Fenced` if that writer took the topic over
     any               been collected              `BranchCollected`
+    a replica         lost its name to another    the handle moves to the other volume (offload.services.promotion)
 
 Source: Graft RFC 0001 (Sync remote volume to local, Push Volume).
 """
@@ -56,12 +57,13 @@ class Sync:
 
     def follow(self, name: str) -> Synced:
         """Sync a replica."""
-        handle = self._handles.follow(name)
-        self._handles.check_remote(handle)
+        before = self._handles.follow(name)
+        handle = self._handles.relocate(before)
         if handle.epoch:  # the log has no such topic: a reset stopped after step 5
             handle = self._replicas.demote(handle)
         moved = self._replicas.forward(handle)
-        return Synced(name, moved.lsn, moved.lsn - handle.lsn, (), is_replica=True)
+        commits = moved.lsn - before.lsn if moved.vid == before.vid else moved.lsn
+        return Synced(name, moved.lsn, commits, (), is_replica=True)
 
     def write(self, name: str, on_bytes: Callable[[int], None]) -> Synced:
         """Sync a topic that this directory writes, and whose handle is open."""
@@ -74,7 +76,8 @@ class Sync:
             if self._replicas.changes(self._handles.of(name)):
                 raise
             result = self._reset.run(self._handles.of(name))
-            return Synced(name, result.lsn, result.lsn - before.lsn, (), is_replica=True)
+            commits = result.lsn - before.lsn if self._handles.of(name).vid == before.vid else result.lsn
+            return Synced(name, result.lsn, commits, (), is_replica=True)
         taken = self._handles.of(name).lsn - before.lsn
         published = (
             self._offloader.run(name, on_bytes=on_bytes) if self._replicas.changes(self._handles.of(name)) else []

@@ -52,8 +52,7 @@ class Takeover:
         After an error, the caller repeats the call.
         """
         handle = self._handles.follow(name)
-        self._handles.check_remote(handle)
-        handle = self._publisher.resolve_pending(handle)
+        handle = self._publisher.resolve_pending(self._handles.relocate(handle))
         found_epoch: int | None = None
         for _ in range(_ROUNDS):
             handle = self._replicas.forward(handle)
@@ -68,7 +67,10 @@ class Takeover:
             epoch = max(snapshot.epoch, 1) + 1
             handle = self._claim(handle, snapshot, epoch)
             if handle.lsn > snapshot.lsn:
-                return self._begin(handle, replace(snapshot, epoch=epoch))
+                moved = self._handles.relocate(handle)
+                if moved.vid == handle.vid:
+                    return self._begin(handle, replace(snapshot, epoch=epoch))
+                handle, found_epoch = moved, None  # the name leads to another volume since (SWITCH-2)
         raise KeyTaken(keys.commit_key(handle.vid, handle.lsn + 1))
 
     def _claim(self, handle: Handle, snapshot: Snapshot, epoch: int) -> Handle:

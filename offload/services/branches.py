@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from catalog import MAIN, Branch
+from catalog.format import keys
 from catalog.refs.branch import Distance
 from offload.context import ArchiveContext
 from offload.errors import OpenBranch
+from offload.moment import format_time
+from offload.services.promotion import Promoted, Promotion
 from seglog.arguments import checked
 from seglog.process.ownership import Owned
 
@@ -17,10 +20,11 @@ __all__ = ["BranchService"]
 class BranchService(Owned):
     """The calls about branches. `Archive.restore` makes one."""
 
-    def __init__(self, context: ArchiveContext) -> None:
+    def __init__(self, context: ArchiveContext, promotion: Promotion) -> None:
         self._log = context.log
         self._branches = context.branches
         self._clock = context.clock
+        self._promotion = promotion
 
     @checked
     def list(self, topic: str, *, deleted: bool = False) -> list[Branch]:
@@ -68,7 +72,38 @@ class BranchService(Owned):
         self._check_not_open(topic, branch)
         return self._branches.rename(topic, branch, new, now_ms=self._clock.now_ms())
 
+    @checked
+    def promote_branch(
+        self, topic: str, branch: str, *, keep: str | None = None, leave: bool = False, message: str = ""
+    ) -> Promoted:
+        """Make the branch the topic's main (offload.services.promotion). The former main stays as the branch `keep`.
+
+        By default, `keep` is `before-promote-` and the time. The call first offloads what this directory has of both,
+        and then drops its hot copies. Writers of both in other directories are fenced.
+
+        Raises `RecordsAfterFork` if main has records that the branch lacks, unless the caller says `leave`. Raises
+        `NoSuchTopic`, `NoSuchBranch`, `BranchExists`, `KeyChanged` or `VolumeHasName` for a lost race, `Diverged`, and
+        what the store raises. After an error, the caller repeats the call.
+        """
+        if keep is None:
+            keep = self._name_of_an_earlier_try(topic, branch) or _name_of_former(self._clock.now_ms())
+        keys.check_name("branch", keep)
+        return self._promotion.run(topic, branch, keep, leave=leave, message=message)
+
+    def _name_of_an_earlier_try(self, topic: str, branch: str) -> str | None:
+        """Return the name that a promotion gave to main's volume before it ended early, or None."""
+        found = self._branches.branches(topic)
+        mains = {each.vid for each in found if each.branch == MAIN}
+        names = [each.branch for each in found if each.vid in mains and each.branch not in {MAIN, branch}]
+        return names[0] if names else None
+
     def _check_not_open(self, topic: str, branch: str) -> None:
         self._log.check_writable()
         if branch != MAIN and self._log.has_topic(f"{topic}@{branch}"):
             raise OpenBranch(f"{topic}@{branch}")
+
+
+def _name_of_former(now_ms: int) -> str:
+    """Return a name such as `before-promote-20261122T093000Z`."""
+    seconds, _, _ = format_time(now_ms).replace("-", "").replace(":", "").partition(".")
+    return f"before-promote-{seconds}Z"

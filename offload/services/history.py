@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from catalog import Bounds, ForkPoint, History, Snapshot
 from catalog.history import retry_if_collected
 from catalog.refs.oplog import NumberedEntry, Oplog
-from catalog.refs.undo import undo
+from catalog.refs.promotion import moved_main
+from catalog.refs.undo import find_operation, undo
 from offload.context import ArchiveContext
 from offload.errors import NotOffloaded
 from offload.read.deletes import count_live, last_live_seq
 from offload.services.diff import BranchDiff, diff_of
 from offload.services.expired import expired_before
+from offload.services.promotion import Promotion
 from offload.services.remote_states import RemoteStates
 from offload.services.targets import Targets
 from seglog import Record
@@ -27,7 +29,7 @@ __all__ = ["HistoryService", "range_to_read"]
 class HistoryService(Owned):
     """The calls about the past of topics and branches. Only `undo` changes anything."""
 
-    def __init__(self, context: ArchiveContext, states: RemoteStates, targets: Targets) -> None:
+    def __init__(self, context: ArchiveContext, states: RemoteStates, targets: Targets, promotion: Promotion) -> None:
         self._log = context.log
         self._store = context.store
         self._volumes = context.volumes
@@ -36,6 +38,7 @@ class HistoryService(Owned):
         self._writer_id = context.writer_id
         self._states = states
         self._targets = targets
+        self._promotion = promotion
 
     @checked
     def snapshot(self, name: str, at: str | None = None) -> Snapshot:
@@ -117,10 +120,23 @@ class HistoryService(Owned):
     def undo(self, number: int | None = None) -> NumberedEntry:
         """Undo the change of a name with that number; without a number, the newest.
 
+        If it made a branch main, the writers of that branch are fenced (offload.services.promotion). Records that it
+        got since stay on it, under its former name.
+
         Raises `NotUndone`, `NoSuchOperation`.
         """
         self._log.check_writable()
-        return undo(self._volumes, number, writer_id=self._writer_id, now_ms=self._clock.now_ms())
+        found = find_operation(self._volumes, number)
+        moved = moved_main(found.entry)
+
+        def take_back() -> None:
+            undo(self._volumes, found.number, writer_id=self._writer_id, now_ms=self._clock.now_ms())
+
+        if moved is None:
+            take_back()
+        else:
+            self._promotion.undo(moved.topic, moved.keep, (moved.vid, moved.former), take_back)
+        return found
 
 
 def range_to_read(name: str, bounds: Bounds, floor: int, start: int | None) -> tuple[int, int]:

@@ -111,6 +111,44 @@ def test_undo_takes_back_what_the_oplog_shows(started: Run) -> None:
     assert started("undo", "99").code == 3
 
 
+def test_a_bad_delete_is_put_back_by_a_promotion(started: Run) -> None:
+    started("delete", "orders", "--before", "4")
+    assert started("restore", "orders", "--to", "head~1", "--as", "good").code == 0
+    promoted = started("branch", "promote", "orders", "good", "--keep", "bad", "-m", "the delete was wrong")
+    assert (promoted.code, promoted.text) == (
+        0,
+        "orders is what orders@good was; the former main is orders@bad\n"
+        "  only orders@bad deleted 3 records up to seq 5\n"
+        "  undo: `seglog undo`\n",
+    )
+    assert started("read", "orders").out == b"one\ntwo\nthree\nfour\nfive\n"
+    assert started("append", "orders", stdin=b"six\n").text == "appended 1 record to orders, seq 6 to 6\n"
+    assert "the former main is bad: the delete was wrong" in started("oplog").text.splitlines()[0]
+    assert started("undo").text.startswith("undone: ")
+    assert started("read", "orders").out == b"four\nfive\n"
+    assert started("read", "orders@good").out == b"one\ntwo\nthree\nfour\nfive\nsix\n"
+    for refused, code in (
+        (("nope",), 3),
+        (("main",), 2),
+        (("good", "--keep", "good"), 4),
+        (("good", "--keep", "main"), 2),
+    ):
+        assert started("branch", "promote", "orders", *refused).code == code
+
+
+def test_a_promotion_that_would_leave_records_behind_is_refused(started: Run) -> None:
+    started("restore", "orders", "--to", "seq:4", "--as", "good")
+    refused = started("branch", "promote", "orders", "good")
+    assert (refused.code, refused.err) == (
+        4,
+        "seglog: orders has 1 record above seq 4 that orders@good does not have; nothing was changed. "
+        "`--leave` leaves what only main has in the former main, which stays as a branch\n",
+    )
+    [done] = rows(started, "branch", "promote", "orders", "good", "--leave")
+    assert (done["shared_seq"], done["after_fork"]) == (4, {"appended": 1, "first_seq": 5, "last_seq": 5, "deleted": 0})
+    assert started("read", done["former"]).out.endswith(b"five\n")
+
+
 def test_how_long_ago_is_a_time(started: Run) -> None:
     late = started("restore", "orders", "--to", "1 week ago", "--as", "old")
     assert (late.code, "is outside the kept history. Restorable: " in late.err) == (3, True)

@@ -18,7 +18,7 @@ from offload.daemon.metrics import Metrics
 from seglog import AppendsHeld, TopicConfig
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
 from tests.offload.daemon.conftest import HandClock, serving, until
-from tests.offload.replicas import opened, ship
+from tests.offload.replicas import opened, ship, values
 from tests.seams.archive import on_bytes_of
 
 
@@ -373,3 +373,28 @@ def _count(calls: Counter[str], service: object, *methods: str) -> None:
 
 def _sample(metrics: Metrics, name: str, **labels: str) -> float:
     return metrics.registry.get_sample_value(name, labels) or 0
+
+
+def test_a_daemon_follows_a_promotion_and_a_daemon_that_writes_main_is_stopped(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = MemoryStore()
+        with opened(tmp_path / "two", store) as (log, other):
+            ship(other, log, "followed", b"a")
+            async with serving(
+                tmp_path / "one", store, CATALOG_SYNC_INTERVAL_S="1", OFFLOAD_OFFLOAD_AFTER_S="1"
+            ) as service:
+                archive = service.archive
+                assert archive is not None
+                archive.replication.sync("followed")
+                ship(archive, service.sync, "written", b"a")
+                for name in ("followed", "written"):
+                    other.restore(name, to="head", name="fix")
+                    ship(other, log, f"{name}@fix", b"x")
+                    other.branches.promote_branch(name, "fix")
+                await until(lambda: values(archive, "followed") == [b"a", b"x"], "the new main")
+                await service.log.topic("written").append([b"late"])
+                service.sync.topic("written").seal()
+                await until(lambda: archive.status.topic("written").fenced_epoch is not None, "the fence")
+                assert values(archive, "written") == [b"a", b"late"]
+
+    asyncio.run(run())

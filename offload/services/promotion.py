@@ -1,0 +1,190 @@
+"""Promotion: a branch becomes main, and no record of the former main is lost. An undo of it does the same backwards.
+
+    step                                                              state after a crash in this step
+    1 The directory offloads what it has of main and of the branch.   the same topics, further in the remote
+    2 It compares the two. If main has records that the branch        the same
+      lacks, it stops here, unless the caller leaves them.
+    3 It drops its own topics of both names, as a reset does.         a replica of both
+    4 It fences both volumes: main's by a commit right after the      their writers are fenced; a takeover ends that
+      state of step 2. If there is another commit, it begins again.
+    5 It changes the names (catalog.refs.promotion).                  a second call makes the missing steps
+    6 It looks for commits after the fence of the former main.        the next sync makes step 7
+    7 Its replica of main moves to the new volume.
+
+SWITCH-1  No writer of the former main continues unknowing. The fence has a higher epoch, so the next commit of the
+    writer is refused. Its records stay in its directory, and `reset` brings them to a branch.
+SWITCH-2  A directory that takes main over puts its commit first, and then reads main's ref. A promotion changes the ref
+    first, and then looks for such a commit, which it fences. So at least one of the two sees the other.
+SWITCH-3  A replica reads its ref with each sync (`Handles.relocate`). So it follows the name, not the volume.
+SWITCH-4  If a record is appended here meanwhile, step 3 fails and the steps begin again. So step 2 has seen each record
+    that this directory acked before the promotion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from catalog import CommitKind, Handle, Snapshot, Vid, encode_commit
+from catalog.errors import Diverged, KeyTaken
+from catalog.format import keys
+from offload.context import ArchiveContext
+from offload.errors import LocalChangesLost, RecordsAfterFork
+from offload.handles import Tip, split_name
+from offload.replication.replica import Replicas
+from offload.replication.reset import Reset
+from offload.services.diff import BranchDiff, diff_of
+from offload.services.writers import Writers
+from offload.write.offloader import Offloader
+from offload.write.publisher import Publisher
+from seglog import ConcurrentModification
+
+__all__ = ["Promoted", "Promotion"]
+
+_ROUNDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """The result of a promotion. `keep` is the name of the former main, and `vid` the volume of the new one.
+
+    `after_fork` compares the former main (left) with the branch. It is None if this call only ended an earlier one.
+    """
+
+    keep: str
+    vid: Vid
+    after_fork: BranchDiff | None
+
+
+class Promotion:
+    """Promotes branches. `run` and `undo` hold the locks of both names."""
+
+    def __init__(
+        self,
+        context: ArchiveContext,
+        writers: Writers,
+        offloader: Offloader,
+        publisher: Publisher,
+        replicas: Replicas,
+        reset: Reset,
+    ) -> None:
+        self._context = context
+        self._log = context.log
+        self._volumes = context.volumes
+        self._branches = context.branches
+        self._handles = context.handles
+        self._local = context.local
+        self._writers = writers
+        self._offloader = offloader
+        self._publisher = publisher
+        self._replicas = replicas
+        self._reset = reset
+
+    def run(self, topic: str, branch: str, keep: str, *, leave: bool, message: str) -> Promoted:
+        """Make the branch main. Raises `RecordsAfterFork` unless the caller leaves such records, and what
+        `Branches.promote` and `Archive.offload` raise.
+        """
+        side = f"{topic}@{branch}"
+        split_name(side)
+        with self._locked(topic, side):
+            main, new = self._branches.resolve(topic), self._branches.resolve(topic, branch)
+            kept, after = [keep], None
+
+            def change() -> None:
+                now_ms = self._context.clock.now_ms()
+                kept.append(self._branches.promote(topic, branch, keep, now_ms=now_ms, message=message).branch)
+
+            if main == new:  # an earlier promotion ended before its last step
+                change()
+                self._follow(topic, side)
+            else:
+                after = self._switch(topic, side, (main, new), change, leave=leave)
+            return Promoted(kept[-1], new, after)
+
+    def undo(self, topic: str, keep: str, vids: tuple[Vid, Vid], change: Callable[[], None]) -> None:
+        """Take a promotion back by `change`. `vids` are main's volumes, now and afterwards. `keep` names the second."""
+        side = f"{topic}@{keep}"
+        with self._locked(topic, side):
+            if self._branches.resolve(topic) != vids[0]:
+                change()  # main has changed since, or never did
+            else:
+                self._switch(topic, side, vids, change, leave=True)
+
+    def _switch(
+        self, topic: str, side: str, vids: tuple[Vid, Vid], change: Callable[[], None], *, leave: bool
+    ) -> BranchDiff:
+        """Carry out all steps. `vids` are main's volumes, before and afterwards."""
+        for _ in range(_ROUNDS):
+            self._offload(topic)
+            self._offload(side)
+            main, new = (self._volumes.snapshot(vid) for vid in vids)
+            pasts = [self._volumes.history(state.vid, state.lsn) for state in (main, new)]
+            after = diff_of(main, pasts[0], new, pasts[1], self._context.reader)
+            if after.left.appended and not leave:
+                raise RecordsAfterFork(topic, side, after.left.appended, after.shared_seq)
+            if not (self._let_go(side) and self._let_go(topic)):
+                continue
+            if self._fence(topic, main) and self._fence(side, new):
+                break
+        else:
+            raise ConcurrentModification(topic)
+        change()
+        self._fence_newer(topic, main.vid, main.lsn + 1)
+        self._follow(topic, side)
+        return after
+
+    def _locked(self, *names: str) -> ExitStack:
+        self._log.check_writable()
+        with ExitStack() as stack:
+            for name in names:
+                stack.enter_context(self._context.locks.of(name))
+            return stack.pop_all()
+
+    def _offload(self, name: str) -> None:
+        if self._log.has_topic(name):
+            self._writers.open(name)
+            self._log.topic(name).seal()
+            self._offloader.run(name)
+
+    def _let_go(self, name: str) -> bool:
+        """Drop the topic of the log. Return False if it got a record or a delete meanwhile."""
+        if self._log.has_topic(name):
+            try:
+                self._reset.run(self._handles.of(name))
+            except LocalChangesLost:
+                return False
+        return True
+
+    def _fence(self, name: str, snapshot: Snapshot) -> bool:
+        """Put a commit of a higher epoch right after a state. Return False if another commit is there."""
+        commit = self._publisher.commit(
+            Handle(name, snapshot.vid, snapshot.lsn),
+            Tip(snapshot.bounds, snapshot.head_hash),
+            CommitKind.CONFIG,
+            at_seq=snapshot.bounds.head_seq,
+            at_ts_ms=snapshot.max_ts_ms,
+            epoch=max(snapshot.epoch, 1) + 1,
+            message="its name changes: main is another branch from here on",
+        )
+        body, _ = encode_commit(commit)
+        try:
+            self._volumes.publish(snapshot.vid, commit.lsn, body)
+        except Diverged:
+            return False
+        return True
+
+    def _fence_newer(self, topic: str, vid: Vid, fence_lsn: int) -> None:
+        """Fence a directory that took the former main over after its fence, and did not see the new ref (SWITCH-2)."""
+        for _ in range(_ROUNDS):
+            newest = self._volumes.snapshot(vid)
+            if newest.lsn <= fence_lsn or self._fence(topic, newest):
+                return
+        raise KeyTaken(keys.commit_key(vid, fence_lsn + 1))
+
+    def _follow(self, topic: str, side: str) -> None:
+        """Let this directory's replica of main follow the new volume. The name of the branch leads nowhere now."""
+        handle = self._handles.find(topic)
+        if handle is not None and not self._log.has_topic(topic):
+            self._handles.relocate(handle)
+        self._replicas.forget(side)

@@ -1,0 +1,211 @@
+"""Test a promotion beside the directories that write or follow main: no acked record is lost, and each one sees it."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from catalog import CommitKind
+from catalog.errors import CatalogError, Fenced
+from catalog.objects.memory import MemoryStore
+from offload.archive import Archive
+from offload.errors import OffloadError, RecordsAfterFork
+from seglog import Log
+from tests.catalog.test_renames import Meanwhile
+from tests.faults.steps import Place, crashes
+from tests.faults.stride import every as strided
+from tests.offload.replicas import opened, ship, values
+
+pytestmark = pytest.mark.usefixtures("no_pauses")
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+def _bad_delete(log: Log, archive: Archive) -> None:
+    """Make a topic with a delete that was a mistake, and the branch `good` of the state before it."""
+    ship(archive, log, "t", b"a", b"b")
+    ship(archive, log, "t", b"c")
+    archive.delete("t", before=3)
+    archive.restore("t", to="head~1", name="good")
+
+
+def test_a_restored_state_becomes_main_and_undo_takes_that_back(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _bad_delete(log, archive)
+        done = archive.branches.promote_branch("t", "good", keep="bad")
+        assert done.after_fork is not None
+        assert (done.keep, done.after_fork.left.appended, done.after_fork.left.deleted) == ("bad", 0, 2)
+        assert values(archive, "t") == [b"a", b"b", b"c"]
+        assert values(archive, "t@bad") == [b"c"]
+        ship(archive, log, "t", b"d")
+        assert [each.branch for each in archive.branches.list("t")] == ["bad", "main"]
+        assert archive.history.undo().entry.operation == "branch promote"
+        assert values(archive, "t") == [b"c"]
+        assert values(archive, "t@good") == [b"a", b"b", b"c", b"d"]
+        ship(archive, log, "t", b"e")
+    with opened(tmp_path / "two", store) as (log, archive):
+        assert values(archive, "t") == [b"c", b"e"]
+
+
+def test_records_after_the_fork_stay_only_if_the_caller_says_so(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _bad_delete(log, archive)
+        log.topic("t").append([b"new"])
+        with pytest.raises(RecordsAfterFork) as refused:
+            archive.branches.promote_branch("t", "good")
+        assert (refused.value.records, refused.value.shared_seq, refused.value.exit_code) == (1, 3, 4)
+        assert log.has_topic("t")
+        assert values(archive, "t") == [b"c", b"new"]
+        ship(archive, log, "t@good", b"x")
+        done = archive.branches.promote_branch("t", "good", leave=True)
+        assert done.keep.startswith("before-promote-2")
+        assert values(archive, "t") == [b"a", b"b", b"c", b"x"]
+        assert values(archive, f"t@{done.keep}") == [b"c", b"new"]
+        assert (log.topics(), archive.replication.replicas()) == ([], ["t"])
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_the_former_writer_is_fenced_and_keeps_what_it_acked(
+    tmp_path: Path, store: MemoryStore, is_running: bool
+) -> None:
+    with ExitStack() as stack:
+        log, archive = stack.enter_context(opened(tmp_path / "one", store))
+        ship(archive, log, "t", b"a")
+        with opened(tmp_path / "two", store) as (_, other):
+            other.restore("t", to="head", name="fix")
+            ship(other, _, "t@fix", b"x")
+            other.branches.promote_branch("t", "fix", keep="old")
+        log.topic("t").append([b"late"])
+        log.topic("t").seal()
+        if not is_running:
+            stack.close()
+            log, archive = stack.enter_context(opened(tmp_path / "one", store))
+        with pytest.raises(Fenced):
+            archive.offload("t")
+        with pytest.raises(Fenced):
+            archive.replication.sync("t")
+        assert values(archive, "t") == [b"a", b"late"]
+        archive.replication.reset("t", as_branch="late")
+        assert values(archive, "t@late") == [b"a", b"late"]
+        assert values(archive, "t") == [b"a", b"x"]
+        ship(archive, log, "t", b"y")
+    with opened(tmp_path / "two", store) as (_, other):
+        other.replication.sync("t")
+        assert values(other, "t") == [b"a", b"x", b"y"]
+        assert values(other, "t@old") == [b"a"]
+
+
+def test_an_idle_writer_and_a_replica_follow_the_new_main(tmp_path: Path, store: MemoryStore) -> None:
+    with (
+        opened(tmp_path / "one", store) as (log, writer),
+        opened(tmp_path / "two", store) as (_, replica),
+        opened(tmp_path / "three", store) as (third_log, third),
+    ):
+        ship(writer, log, "t", b"a")
+        replica.replication.sync("t")
+        third.restore("t", to="head", name="fix")
+        ship(third, third_log, "t@fix", b"x")
+        third.branches.promote_branch("t", "fix", keep="old")
+        for archive in (writer, replica):
+            synced = archive.replication.sync("t")
+            assert (synced.is_replica, synced.commits > 0) == (True, True)
+            assert values(archive, "t") == [b"a", b"x"]
+        assert not replica.replication.follow("t")
+        third.history.undo()
+        for archive in (writer, replica, third):
+            archive.replication.sync("t")
+            assert values(archive, "t") == [b"a"]
+
+
+def test_the_writer_of_the_branch_is_fenced_too(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, one), opened(tmp_path / "two", store) as (two_log, two):
+        ship(one, log, "t", b"a")
+        one.restore("t", to="head", name="fix")
+        ship(two, two_log, "t@fix", b"x")
+        one.branches.promote_branch("t", "fix", keep="old")
+        two_log.topic("t@fix").append([b"late"])
+        two_log.topic("t@fix").seal()
+        with pytest.raises(Fenced):
+            two.offload("t@fix")
+        assert values(one, "t") == [b"a", b"x"]
+    with opened(tmp_path / "two", store) as (_, two):
+        two.replication.reset("t@fix", as_branch="late")
+        assert values(two, "t@late") == [b"a", b"x", b"late"]
+
+
+@pytest.mark.parametrize("effect", range(1, 15, 2))
+def test_a_record_that_is_appended_meanwhile_is_on_one_of_the_two(
+    tmp_path: Path, store: MemoryStore, effect: int
+) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _bad_delete(log, archive)
+
+    def act() -> None:
+        if log.has_topic("t"):
+            acked.extend(log.topic("t").append([b"new"]))
+
+    acked: list[int] = []
+    with opened(tmp_path / "one", Meanwhile(store, effect, act)) as (log, archive):
+        with suppress(RecordsAfterFork):
+            archive.branches.promote_branch("t", "good", keep="bad")
+        found = {each.branch for each in archive.branches.list("t")}
+        assert values(archive, "t") == ([b"a", b"b", b"c"] if "bad" in found else [b"c", *[b"new"] * len(acked)])
+        assert "bad" not in found or not acked, "else the promotion is refused"
+
+
+@pytest.mark.parametrize("effect", range(1, 8))
+def test_a_takeover_meanwhile_writes_main_or_is_fenced(tmp_path: Path, store: MemoryStore, effect: int) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _bad_delete(log, archive)
+    with opened(tmp_path / "two", store) as (other_log, other):
+        other.replication.sync("t")
+
+        def act() -> None:
+            with suppress(CatalogError, OffloadError):
+                ship(other, other_log, "t", b"theirs")
+
+        with (
+            opened(tmp_path / "one", Meanwhile(store, effect, act)) as (log, archive),
+            suppress(RecordsAfterFork, Fenced),
+        ):
+            archive.branches.promote_branch("t", "good", keep="bad")
+        is_main = True
+        try:
+            ship(other, other_log, "t", b"more")
+        except Fenced:
+            is_main = False
+        with opened(tmp_path / "three", store) as (_, fresh):
+            assert (b"more" in values(fresh, "t")) == is_main
+        if not is_main:
+            other.replication.reset("t", as_branch="rest")
+            assert values(other, "t@rest")[-1:] == [b"more"]
+
+
+@strided(23, part=8)
+def test_a_promotion_that_ends_at_any_step_is_completed_by_the_next(tmp_path: Path, every: int) -> None:
+    base = Place(tmp_path / "base")
+    with base.opened() as (log, archive):
+        _bad_delete(log, archive)
+        log.topic("t").append([b"new"])
+
+    def act(_: Log, archive: Archive) -> None:
+        archive.branches.promote_branch("t", "good", keep="bad", leave=True)
+
+    for name, place in crashes(base, tmp_path, act, every):
+        with place.opened() as (log, archive):
+            if "good" in {each.branch for each in archive.branches.list("t")}:
+                act(log, archive)
+            else:
+                archive.replication.sync("t")
+            assert values(archive, "t") == [b"a", b"b", b"c"], name
+            assert values(archive, "t@bad") == [b"c", b"new"], name
+            ship(archive, log, "t", b"d")
+            kinds = [past.commit.kind for past in archive.history.commits("t")]
+            assert kinds[:3] == [CommitKind.OFFLOAD, CommitKind.CONFIG, CommitKind.CONFIG], name
+            archive.history.undo()
+            assert values(archive, "t") == [b"c", b"new"], name
