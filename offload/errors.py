@@ -14,6 +14,7 @@
     ├── Conflict             the present state is in the way              exit 4
     │   ├── AlreadyInitialised
     │   ├── DataLoss             records of a range that Spark reads were evicted
+    │   ├── ExportOutdated       an export has records that the topic no longer has
     │   ├── OpenBranch           the branch is open for appends in this directory
     │   ├── DirectoryNotEmpty    the directory to recover into holds something else
     │   ├── LoadConflict         another writer committed during a load
@@ -72,6 +73,7 @@ __all__ = [
     "DataLoss",
     "DirectoryNotEmpty",
     "EntryTooLarge",
+    "ExportOutdated",
     "FormatUnsupported",
     "FrameMismatch",
     "HistoryBehind",
@@ -229,6 +231,15 @@ class DataLoss(Conflict):
             hint=f"startingSeq=earliest{kept} begins behind them, failOnDataLoss=false leaves them out",
         )
         self.lost = tuple(lost)
+
+
+class ExportOutdated(Conflict):
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(
+            f"the target has records that {topic} no longer has: {reason}", hint="export to another target"
+        )
+        self.topic = topic
+        self.reason = reason
 
 
 class DirectoryNotEmpty(Conflict):

@@ -45,6 +45,11 @@ _TOGETHER = {
     "tests/offload/spark/test_source.py": "spark",
     "tests/offload/spark/test_both_readers.py": "spark",
     "tests/offload/spark/test_registration.py": "spark",
+    "tests/offload/spark/jobs/test_statistics.py": "spark",
+    "tests/offload/spark/jobs/test_verify.py": "spark",
+    "tests/offload/spark/jobs/test_export.py": "spark",
+    "tests/offload/spark/jobs/test_gc_plan.py": "spark",
+    "tests/offload/spark/jobs/test_compaction.py": "spark",
 }
 _LONG_DIRECTORIES = {"promises", "seglog"}
 _HANGS_AFTER_S = 3 * 3600

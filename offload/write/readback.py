@@ -18,7 +18,7 @@ from offload.format.index import decode_head
 from offload.format.trailer import decode_trailer
 from offload.read.pool import in_order
 
-__all__ = ["check_published", "check_segment"]
+__all__ = ["check_data", "check_index", "check_published", "check_segment"]
 
 _READ_BYTES = 8 * 1024 * 1024
 _READS_AT_A_TIME = 4
@@ -37,11 +37,21 @@ def check_published(store: ObjectStore, attempt: Attempt) -> None:
 
 def check_segment(store: ObjectStore, vid: Vid, segment: SegmentRef) -> None:
     """Read back the segment's index object and its data object. Raises as `check_published` does."""
+    check_index(store, vid, segment)
+    check_data(store, vid, segment)
+
+
+def check_index(store: ObjectStore, vid: Vid, segment: SegmentRef) -> None:
+    """Read back the segment's index object, with its trailer. Raises `InvalidIndex` or `NoSuchObject`."""
     index_key = keys.index_key(vid, segment.sid)
     head_length = segment.index_head_length
     index = store.get_range(index_key, 0, head_length + segment.index_trailer_length)
     chunks = decode_head(index, index_key, segment.index_head_hash).chunks
     decode_trailer(index[head_length:], chunks, index_key, head_length)
+
+
+def check_data(store: ObjectStore, vid: Vid, segment: SegmentRef) -> None:
+    """Compare the segment's data object with the hash in its commit. Raises `InvalidObject` or `NoSuchObject`."""
     data_key = keys.data_key(vid, segment.sid)
     hasher = blake3()
     reads = (

@@ -39,9 +39,10 @@ class TopicArchive:
         codec: Codec = Codec.ZSTD,
         block_size: int = 1 << 16,
         chunk_bytes: int = 1 << 10,
+        first_ts_ms: int | None = None,
     ) -> SegmentRef:
         """Commit one segment with the next records."""
-        ref = self._put(samples, self.head_seq + 1, codec, block_size, chunk_bytes)
+        ref = self._put(samples, self.head_seq + 1, codec, block_size, chunk_bytes, first_ts_ms)
         self._commit(CommitKind.OFFLOAD, ref.last_seq, segments=(ref,))
         return ref
 
@@ -55,9 +56,15 @@ class TopicArchive:
         self._commit(CommitKind.OFFLOAD, refs[-1].last_seq, segments=refs)
 
     def _put(
-        self, samples: Sequence[Sample], first_seq: int, codec: Codec, block_size: int, chunk_bytes: int
+        self,
+        samples: Sequence[Sample],
+        first_seq: int,
+        codec: Codec,
+        block_size: int,
+        chunk_bytes: int,
+        first_ts_ms: int | None = None,
     ) -> SegmentRef:
-        frames = frames_of_samples(samples, first_seq=first_seq, first_ts_ms=NOW_MS + first_seq)
+        frames = frames_of_samples(samples, first_seq=first_seq, first_ts_ms=first_ts_ms or NOW_MS + first_seq)
         made = encode_object(frames, codec, block_size=block_size, chunk_bytes=chunk_bytes)
         ref = segment_ref(Sid.new(NOW_MS), made.summary, made.index)
         self.store.put(keys.data_key(self.vid, ref.sid), made.data, {})
@@ -72,6 +79,11 @@ class TopicArchive:
         """Commit that retention took the records below a seq."""
         bounds = Bounds(first_seq=below, head_seq=self.head_seq, evict_floor=below)
         self._commit(CommitKind.EVICT, bounds.head_seq, deletions=Deletions(before_seq=below), bounds=bounds)
+
+    def truncate(self, seq: int) -> None:
+        """Commit that the records from a seq on were removed."""
+        bounds = Bounds(first_seq=1, head_seq=seq - 1)
+        self._commit(CommitKind.TRUNCATE, self.head_seq, bounds=bounds, truncate_from=seq)
 
     @property
     def lsn(self) -> int:
@@ -88,6 +100,7 @@ class TopicArchive:
         segments: tuple[SegmentRef, ...] = (),
         deletions: Deletions | None = None,
         bounds: Bounds | None = None,
+        truncate_from: int | None = None,
     ) -> None:
         base = self.volumes.snapshot(self.vid)
         commit = Commit(
@@ -104,5 +117,6 @@ class TopicArchive:
             at_ts_ms=NOW_MS + head_seq,
             segments=segments,
             deletions=deletions or Deletions(),
+            truncate_from=truncate_from,
         )
         self.volumes.publish(self.vid, commit.lsn, encode_commit(commit)[0])

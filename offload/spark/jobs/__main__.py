@@ -1,0 +1,138 @@
+"""`python -m offload.spark.jobs JOB REMOTE [options]`: the jobs from a shell, or from spark-submit.
+
+Results go to standard output. An error is one line on standard error. Exit codes are those of the command line: 0 done,
+1 failed, 2 usage, 3 not found, 4 diverged or conflict, 5 corruption found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from catalog.errors import CatalogError
+from offload.errors import DamageFound, InvalidOption, OffloadError
+from offload.spark.jobs.object_check import VerifyResult, verify
+from offload.spark.jobs.parquet_export import export
+from offload.spark.jobs.table import result_lines
+from offload.spark.jobs.tag_statistics import statistics
+from offload.spark.option_texts import OptionTexts
+from seglog.errors import SeglogError
+
+__all__ = ["main"]
+
+_EXIT_INTERRUPTED = 130
+_JOBS: Mapping[str, Callable[..., Any]] = {"statistics": statistics, "verify": verify, "export": export}
+
+
+def main(words: Sequence[str] | None = None, spark: Any = None) -> int:
+    """Run a job, print its result, and return the exit code. Without `spark`, start a session of its own."""
+    given = vars(_parser().parse_args(words))
+    job, as_json, debug = given.pop("job"), given.pop("json"), given.pop("debug")
+    every = given.pop("every", True)
+    try:
+        result = _JOBS[job](spark or _session(given["dry_run"]), **given)
+        shown = result if every or given["dry_run"] else replace(result, rows=result.findings)
+        sys.stdout.writelines(f"{line}\n" for line in result_lines(shown, as_json=as_json))
+        _check(result, given["remote"])
+    except KeyboardInterrupt:
+        return _EXIT_INTERRUPTED
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        return _reported(error)
+    return 0
+
+
+def _check(result: Any, remote: str) -> None:
+    """Raise `DamageFound` if the job found damage."""
+    if isinstance(result, VerifyResult) and result.findings:
+        raise DamageFound(len(result.findings), remote, "keep the objects, and compare with a backup or a replica")
+
+
+def _session(dry_run: bool) -> Any:
+    """Return the session of Spark that the environment describes. A dry run needs none."""
+    if dry_run:
+        return None
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.appName("seglog jobs").getOrCreate()
+
+
+def _reported(error: Exception) -> int:
+    is_ours = isinstance(error, CatalogError | OffloadError | SeglogError)
+    message = str(error) if is_ours else f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+    hint = getattr(error, "hint", None)
+    line = f"seglog: {message}" + (f". {hint[0].upper()}{hint[1:]}" if is_ours and hint else "")
+    sys.stderr.write(" ".join(line.split()) + "\n")
+    return int(getattr(error, "exit_code", 1)) if is_ours else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m offload.spark.jobs",
+        description="Upkeep of a remote by Spark.",
+        epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 diverged or conflict, 5 corruption found.",
+    )
+    jobs = parser.add_subparsers(dest="job", required=True, metavar="JOB")
+    found = _job(jobs, "statistics", "count records, bytes, times and seqs by topic and tag")
+    _add_versions(found)
+    _add_state(found)
+    found = _job(jobs, "verify", "check every object of the topics, to the record")
+    _add_versions(found)
+    _add_state(found)
+    _add_task_bytes(found)
+    found.add_argument("--all", dest="every", action="store_true", help="list the good objects, too")
+    found = _job(jobs, "export", "write the records that a target lacks as Parquet, by day and topic")
+    found.add_argument("target", metavar="TARGET", help="file:///path or s3://bucket/prefix; it has a manifest")
+    _add_versions(found)
+    _add_task_bytes(found)
+    found.add_argument(
+        "--skip-lost", action="store_true", help="pass over records that were evicted since the last run"
+    )
+    return parser
+
+
+def _job(jobs: Any, name: str, told: str) -> argparse.ArgumentParser:
+    """Add a job with the arguments that all jobs have."""
+    found: argparse.ArgumentParser = jobs.add_parser(name, help=told, description=told.capitalize() + ".")
+    found.add_argument("remote", metavar="REMOTE", help="s3://bucket/prefix or file:///path")
+    found.add_argument("--dry-run", action="store_true", help="tell what the job would do, and change nothing")
+    found.add_argument("--json", action="store_true", help="the result as JSON, one object a line")
+    found.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    return found
+
+
+def _add_topics(found: argparse.ArgumentParser) -> None:
+    found.add_argument("--topic", default="*", help="a topic, a list (orders,events) or a glob (ord*); default: all")
+    found.add_argument("--branch", help="the branch of all these topics; default: main")
+
+
+def _add_versions(found: argparse.ArgumentParser) -> None:
+    _add_topics(found)
+    found.add_argument("--version", help="a past state: an LSN of one topic, or tag:NAME")
+    found.add_argument("--as-of", metavar="TIME", help="the state at a time")
+
+
+def _add_state(found: argparse.ArgumentParser) -> None:
+    found.add_argument("--state", metavar="DIR", help="a directory for finished work, so that the next run continues")
+
+
+def _add_task_bytes(found: argparse.ArgumentParser) -> None:
+    found.add_argument("--task-bytes", type=_size, default=argparse.SUPPRESS, help="work of a task, for example 128m")
+
+
+def _size(text: str) -> int:
+    try:
+        return OptionTexts({"size": text}).size_bytes("size", 0)
+    except InvalidOption as error:
+        raise argparse.ArgumentTypeError(error.reason) from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Work on executors, in rounds. After each round, the driver puts the finished units on record.
+
+ROUND-1  A task takes units up to a number of bytes, or one unit. So many small objects make one task.
+ROUND-2  A round has several tasks for each core, so that a slow task seldom makes the other cores wait.
+ROUND-3  An error of seglog ends the job, with its own class and exit code. For all other errors, Spark tries the task
+    again. The rounds before the error are on record.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from catalog.errors import CatalogError
+from catalog.objects.base import ObjectStore
+from offload.errors import OffloadError
+from offload.read.cold_reader import ColdReader
+from offload.wiring import open_store
+from offload.worker.carried import CarriedError
+from seglog.errors import SeglogError
+
+__all__ = ["TASK_BYTES", "in_rounds", "reader_of", "store_of"]
+
+TASK_BYTES = 256 * 1024 * 1024
+_TASKS_A_CORE = 4
+
+U = TypeVar("U")
+R = TypeVar("R")
+
+
+def in_rounds(
+    spark: Any, units: Iterable[U], work: Callable[[U], R], size_bytes: Callable[[U], int], task_bytes: int
+) -> Iterator[list[tuple[U, R]]]:
+    """Yield the units of each round with what `work` returned for them, in order.
+
+    Spark pickles `work`, the units and the results. Raises what `work` raises.
+    """
+    context = spark.sparkContext
+    tasks = list(_tasks(units, size_bytes, task_bytes))
+    at_a_time = _TASKS_A_CORE * max(context.defaultParallelism, 1)
+    for start in range(0, len(tasks), at_a_time):
+        some = tasks[start : start + at_a_time]
+        found = context.parallelize(some, len(some)).map(functools.partial(_each, work)).collect()
+        for results in found:
+            if isinstance(results, CarriedError):
+                raise results.error()
+        yield [pair for task, results in zip(some, found, strict=True) for pair in zip(task, results, strict=True)]
+
+
+@functools.cache
+def store_of(url: str) -> ObjectStore:
+    """Return one store for all tasks of a worker process."""
+    return open_store(url)
+
+
+@functools.cache
+def reader_of(url: str) -> ColdReader:
+    """Return one reader for all tasks of a worker process."""
+    return ColdReader(store_of(url))
+
+
+def _tasks(units: Iterable[U], size_bytes: Callable[[U], int], task_bytes: int) -> Iterator[list[U]]:
+    task: list[U] = []
+    used = 0
+    for unit in units:
+        size = size_bytes(unit)
+        if task and used + size > task_bytes:
+            yield task
+            task, used = [], 0
+        task.append(unit)
+        used += size
+    if task:
+        yield task
+
+
+def _each(work: Callable[[U], R], units: Sequence[U]) -> list[R] | CarriedError:
+    try:
+        return [work(unit) for unit in units]
+    except (CatalogError, OffloadError, SeglogError) as error:
+        return CarriedError.of(error)

@@ -1,0 +1,92 @@
+"""The topics that a job works on: the versions that it is pinned to, and what a dry run tells of them.
+
+TOPICS-1  A job is pinned to one version of each topic, as a load of the source is (`offload.spark.pin`).
+TOPICS-2  A job begins with the first seq that was not evicted, because no job brings evicted records back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from catalog.snapshot import Snapshot
+from catalog.volume import Volumes
+from offload.read.cold_reader import ColdReader
+from offload.spark.options import ReadOptions, parse_options
+from offload.spark.pin import PinnedTopic, pin_topics
+from offload.wiring import open_store
+from seglog.files.clock import SystemClock
+
+__all__ = ["DryRun", "PinnedRemote", "TopicToRead", "dry_run_of", "job_options", "pinned"]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicToRead:
+    """A topic that a job would read: its version, its seqs, and its segments with their stored bytes."""
+
+    topic: str
+    branch: str
+    lsn: int
+    first_seq: int
+    last_seq: int
+    segments: int
+    stored_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """The result of a dry run: it read commits only, and changed nothing."""
+
+    rows: tuple[TopicToRead, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedRemote:
+    """A remote that is open on the driver. `topics` ascend by name."""
+
+    volumes: Volumes
+    reader: ColdReader
+    topics: tuple[PinnedTopic, ...]
+    made_at_ms: int
+
+    def snapshot(self, topic: PinnedTopic) -> Snapshot:
+        """Return the pinned version of a topic."""
+        return self.volumes.snapshot(topic.point.vid, topic.point.lsn, topic.point.seq)
+
+
+def job_options(
+    remote: str, topic: str, branch: str | None = None, version: str | int | None = None, as_of: str | None = None
+) -> ReadOptions:
+    """Return the options of the source for a job. Raises `InvalidOption`."""
+    texts = {"path": remote, "topic": topic, "startingSeq": "earliest"}
+    if branch is not None:
+        texts["branch"] = branch
+    if version is not None:
+        texts["versionAsOf"] = str(version)
+    if as_of is not None:
+        texts["timestampAsOf"] = as_of
+    return parse_options(texts)
+
+
+@contextmanager
+def pinned(options: ReadOptions) -> Iterator[PinnedRemote]:
+    """Open the remote, and pin its topics. Raises as `offload.spark.pin.pin_topics`."""
+    with closing(open_store(options.url)) as store, closing(ColdReader(store)) as reader:
+        volumes = Volumes(store)
+        found = pin_topics(options, volumes, reader, SystemClock().now_ms())
+        yield PinnedRemote(volumes, reader, found.topics, found.made_at_ms)
+
+
+def dry_run_of(options: ReadOptions) -> DryRun:
+    """Return what a job would read."""
+    with pinned(options) as remote:
+        return DryRun(tuple(_to_read(topic, remote.snapshot(topic)) for topic in remote.topics))
+
+
+def _to_read(topic: PinnedTopic, snapshot: Snapshot) -> TopicToRead:
+    bounds = snapshot.bounds
+    sizes = {view.ref.sid: view.ref.data_length for view in snapshot.segments}
+    return TopicToRead(
+        topic.topic, topic.branch, topic.point.lsn, bounds.first_seq, bounds.head_seq, len(sizes), sum(sizes.values())
+    )
