@@ -16,6 +16,8 @@ RESCUE-5  If GC collected the volume, the records before the local changes are g
     first records meanwhile.
 RESCUE-6  On return, the branch has each live local record of the topic under its seq. If it does not, the topic was
     truncated and written again since an earlier rescue. The caller then needs another branch.
+RESCUE-7  Since an earlier rescue made the branch, an offload may have published records that the branch lacks. If their
+    hot copies are gone, the caller needs another branch.
 """
 
 from __future__ import annotations
@@ -53,6 +55,8 @@ class Rescue:
         """Copy the records and deletes of `topic` above `common_seq` to the branch. Raises `BranchExists`."""
         saved = self._branch(handle, topic, branch, self._point(handle, common_seq), common_seq)
         shift = _shift(topic, saved, branch)
+        if saved.head_seq + shift < min(common_seq, topic.hot_floor - 1):
+            raise BranchExists(split_name(handle.name)[0], branch)  # RESCUE-7
         for op in sorted(topic.delete_ops(), key=lambda op: op.op):
             at_seq = max(op.at_seq, common_seq)
             self._copy(topic, saved, at_seq, shift)

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from catalog import Handle
 from catalog.errors import BranchExists, Diverged, Fenced, InvalidName
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.errors import LocalChangesLost
-from seglog import Log, NoSuchTopic, SeglogError
+from seglog import Log, NoSuchTopic, SeglogError, Topic
 from seglog.errors import ConcurrentModification
 from tests.faults.steps import Place, crashes
 from tests.faults.store import Fault, FaultyStore, lost
@@ -214,6 +215,34 @@ def test_a_branch_with_other_records_under_these_seqs_is_refused(diverged: Place
         assert [record.value for record in log.topic("t").read(3)] == values_again
         archive.replication.reset("t", as_branch="again")
         assert values(archive, "t@again")[-len(values_again) :] == values_again
+
+
+def test_a_branch_that_lacks_records_which_an_offload_took_since_is_refused(tmp_path: Path) -> None:
+    """After a reset that did not end, an offload published the records and released their hot copies."""
+    place = Place(tmp_path / "base")
+    with place.opened() as (log, archive):
+        ship(archive, log, "t", b"a", b"b")
+        log.topic("t").append([b"c", b"d"])
+        rescue = rescue_of(archive)
+        run = rescue.run
+
+        def dies(handle: Handle, topic: Topic, branch: str, common_seq: int) -> None:
+            topic.truncate(3)  # so the branch is made, and gets no record
+            run(handle, topic, branch, common_seq)
+            raise InvalidName("reset", "died")
+
+        rescue.run = dies  # type: ignore[method-assign]
+        with pytest.raises(InvalidName):
+            archive.replication.reset("t", as_branch="mine")
+    with place.opened() as (log, archive):
+        ship(archive, log, "t", b"e", b"f")
+        archive.offload("t", drop_hot=True)
+        log.topic("t").append([b"g"])
+        with pytest.raises(BranchExists):
+            archive.replication.reset("t", as_branch="mine")
+        assert values(archive, "t") == [b"a", b"b", b"e", b"f", b"g"]
+        archive.replication.reset("t", as_branch="again")
+        assert values(archive, "t@again") == [b"a", b"b", b"e", b"f", b"g"]
 
 
 def test_appenders_that_race_a_reset_lose_nothing_that_was_acked(diverged: Place) -> None:
