@@ -67,10 +67,11 @@ class PendingCommits:
 
     def must_offload(self, target: timeline.Target) -> bool:
         """Return whether only an offload tells which commit `target` means, because the target counts commits."""
-        if isinstance(target, timeline.Lsn) or (isinstance(target, timeline.Head) and target.back > 0):
-            takes_away = any(commit.kind is not CommitKind.OFFLOAD for commit in self.commits)
-            return takes_away if self.has_volume else bool(self.commits)
-        return False
+        if not self.has_volume:
+            counts_commits = isinstance(target, timeline.Lsn) or (isinstance(target, timeline.Head) and target.back > 0)
+            return counts_commits and bool(self.commits)
+        takes_away = any(commit.kind is not CommitKind.OFFLOAD for commit in self.commits)
+        return isinstance(target, timeline.Head) and target.back > 0 and takes_away
 
     def resolve(self, target: timeline.Target, published: History, last_seq_at: timeline.LastSeqAt) -> ForkPoint:
         """Resolve `target` in `published` and the waiting commits, as `timeline.resolve` does. Raises `OutOfWindow`."""
