@@ -56,7 +56,7 @@ class Rescue:
         saved = self._branch(handle, topic, branch, self._point(handle, common_seq), common_seq)
         shift = _shift(topic, saved, branch)
         if saved.head_seq + shift < min(common_seq, topic.hot_floor - 1):
-            raise BranchExists(split_name(handle.name)[0], branch)  # RESCUE-7
+            raise BranchExists(split_name(handle.name)[0], branch)
         for op in sorted(topic.delete_ops(), key=lambda op: op.op):
             at_seq = max(op.at_seq, common_seq)
             self._copy(topic, saved, at_seq, shift)
