@@ -297,12 +297,24 @@ class RecordsAfterFork(Conflict):
         noun = "record" if records == 1 else "records"
         super().__init__(
             f"{topic} has {records:,} {noun} above seq {shared_seq} that {branch} does not have; nothing was changed",
-            hint="`--leave` leaves what only main has in the former main, which stays as a branch",
+            hint="`--carry` appends them to the branch first, `--leave` leaves them in the former main",
         )
         self.topic = topic
         self.branch = branch
         self.records = records
         self.shared_seq = shared_seq
+
+
+class CarriedOtherwise(Conflict):
+    """An earlier promotion carried records to the branch after `seq`, and other records follow there."""
+
+    def __init__(self, branch: str, seq: int) -> None:
+        super().__init__(
+            f"above seq {seq}, {branch} has other records than an earlier `branch promote --carry` brought there",
+            hint="`--leave` makes it main as it is",
+        )
+        self.branch = branch
+        self.seq = seq
 
 
 class OtherRemote(Conflict):

@@ -54,7 +54,9 @@ def promoted_text(done: BranchPromoted) -> str:
     if side is not None and (side.appended or side.deleted):
         parts = [f"has {counted(side.appended)}, seq {side.first_seq} to {side.last_seq}"] if side.appended else []
         parts += [f"deleted {counted(side.deleted)} up to seq {done.shared_seq}"] if side.deleted else []
-        told.append(f"  only {done.former} {' and '.join(parts)}")
+        told.append(f"  {'' if done.carried else 'only '}{done.former} {' and '.join(parts)}")
+    if done.carried:
+        told.append(f"  carried {counted(done.carried)} to {done.topic}, from seq {done.carried_from_seq} on")
     told.append("  undo: `seglog undo`")
     return "\n".join(told)
 

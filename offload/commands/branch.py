@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from offload.commands.parameters import About, PlainTopicName, TopicName, without_main
 from offload.commands.results import HIDDEN, MERGED
+from offload.errors import BadParameter
 from offload.moment import Moment
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class BranchPromoted:
     """A branch that is main now. The former main is the branch `former`.
 
     `after_fork` says what the former main got above `shared_seq`, which both have. Both are None if this call only
-    ended an earlier promotion.
+    ended an earlier promotion. The `carried` records begin at `carried_from_seq` in the new main.
     """
 
     topic: str
@@ -86,6 +87,8 @@ class BranchPromoted:
     former: str
     shared_seq: int | None
     after_fork: Side | None
+    carried: int
+    carried_from_seq: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,17 +201,21 @@ def promote(
     keep: Annotated[
         str | None, About("The name of the former main.", shown_default="before-promote- and the time")
     ] = None,
-    leave: Annotated[bool, About("Leave records that only main has in the former main.")] = False,
+    carry: Annotated[bool, About("Append records that only main has to the branch first, with new seqs.")] = False,
+    leave: Annotated[bool, About("Leave the records that only main has in the former main.")] = False,
     message: Annotated[str, About("Why, for the oplog.", "-m --message")] = "",
 ) -> BranchPromoted:
     """Make a branch the topic's main. The former main stays, as another branch, and `undo` takes the change back.
 
-    If main has records that the branch lacks, nothing changes, unless --leave says so. Deletes that only main has do
-    not count. This directory drops its hot copies of both, once they are read back from the remote. Another directory
-    that writes one of them is stopped, and keeps what it did not offload: `seglog reset TOPIC --as NAME` there.
+    If main has records that the branch lacks, nothing changes without --carry or --leave. Deletes that only main has do
+    not count, and are not carried. This directory drops its hot copies of both, once they are read back from the
+    remote. Another directory that writes one of them is stopped, and keeps what it did not offload: `seglog reset TOPIC
+    --as NAME` there.
     Example: seglog branch promote orders before-the-delete
     """
-    done = archive.branches.promote_branch(topic, name, keep=keep, leave=leave, message=message)
+    if carry and leave:
+        raise BadParameter("--carry and --leave exclude each other")
+    done = archive.branches.promote_branch(topic, name, keep=keep, carry=carry, leave=leave, message=message)
     after = done.after_fork
     return BranchPromoted(
         topic=topic,
@@ -217,6 +224,8 @@ def promote(
         former=f"{topic}@{done.keep}",
         shared_seq=after.shared_seq if after else None,
         after_fork=after.left if after else None,
+        carried=len(done.carried),
+        carried_from_seq=done.carried.start if done.carried else None,
     )
 
 

@@ -19,13 +19,18 @@ from seglog.errors import InvalidSetting
 from seglog.values import canonical
 from seglog.values.config import TopicConfig
 
-__all__ = ["PAUSED", "RESCUED_FROM", "config_change", "config_of", "config_text", "shared_attributes"]
+__all__ = ["CARRIED_FROM", "PAUSED", "RESCUED_FROM", "config_change", "config_of", "config_text", "shared_attributes"]
 
 PAUSED = "offload_paused"
 """An attribute: the daemon leaves the topic alone."""
 
 RESCUED_FROM = "rescued_from"
 """An attribute: the id of a topic of this log, and a number. A record's seq here is its seq there minus the number."""
+
+CARRIED_FROM = "carried_from"
+"""An attribute of a branch that was promoted with --carry: the volume of the former main, the shared seq, and the
+branch's last seq before the carried records (offload.services.carrying).
+"""
 
 
 def shared_attributes(config: TopicConfig) -> dict[str, str]:

@@ -74,21 +74,29 @@ class BranchService(Owned):
 
     @checked
     def promote_branch(
-        self, topic: str, branch: str, *, keep: str | None = None, leave: bool = False, message: str = ""
+        self,
+        topic: str,
+        branch: str,
+        *,
+        keep: str | None = None,
+        carry: bool = False,
+        leave: bool = False,
+        message: str = "",
     ) -> Promoted:
         """Make the branch the topic's main (offload.services.promotion). The former main stays as the branch `keep`.
 
         By default, `keep` is `before-promote-` and the time. The call first offloads what this directory has of both,
         and then drops its hot copies. Writers of both in other directories are fenced.
 
-        Raises `RecordsAfterFork` if main has records that the branch lacks, unless the caller says `leave`. Raises
+        Raises `RecordsAfterFork` if main has records that the branch lacks. With `carry`, the call appends them to the
+        branch first, with new seqs. With `leave`, they stay in the former main only. Raises
         `NoSuchTopic`, `NoSuchBranch`, `BranchExists`, `KeyChanged` or `VolumeHasName` for a lost race, `Diverged`, and
         what the store raises. After an error, the caller repeats the call.
         """
         if keep is None:
             keep = self._name_of_an_earlier_try(topic, branch) or _name_of_former(self._clock.now_ms())
         keys.check_name("branch", keep)
-        return self._promotion.run(topic, branch, keep, leave=leave, message=message)
+        return self._promotion.run(topic, branch, keep, carry=carry, leave=leave, message=message)
 
     def _name_of_an_earlier_try(self, topic: str, branch: str) -> str | None:
         """Return the name that a promotion gave to main's volume before it ended early, or None."""

@@ -2,8 +2,9 @@
 
     step                                                              state after a crash in this step
     1 The directory offloads what it has of main and of the branch.   the same topics, further in the remote
-    2 It compares the two. If main has records that the branch        the same
-      lacks, it stops here, unless the caller leaves them.
+    2 It compares the two. If main has records that the branch        the same, and the branch has some of the records;
+      lacks, the caller leaves them, or the directory carries them    a second call carries the rest
+      (offload.services.carrying). Otherwise it stops here.
     3 It drops its own topics of both names, as a reset does.         a replica of both
     4 It fences both volumes: main's by a commit right after the      their writers are fenced; a takeover ends that
       state of step 2. If there is another commit, it begins again.
@@ -34,6 +35,7 @@ from offload.errors import LocalChangesLost, RecordsAfterFork
 from offload.handles import Tip, split_name
 from offload.replication.replica import Replicas
 from offload.replication.reset import Reset
+from offload.services.carrying import Carrying
 from offload.services.diff import BranchDiff, diff_of
 from offload.services.writers import Writers
 from offload.write.offloader import Offloader
@@ -50,11 +52,13 @@ class Promoted:
     """The result of a promotion. `keep` is the name of the former main, and `vid` the volume of the new one.
 
     `after_fork` compares the former main (left) with the branch. It is None if this call only ended an earlier one.
+    `carried` are the seqs of carried records in the new main.
     """
 
     keep: str
     vid: Vid
     after_fork: BranchDiff | None
+    carried: range = range(0)
 
 
 class Promotion:
@@ -74,22 +78,22 @@ class Promotion:
         self._volumes = context.volumes
         self._branches = context.branches
         self._handles = context.handles
-        self._local = context.local
+        self._carrying = Carrying(context, writers, offloader)
         self._writers = writers
         self._offloader = offloader
         self._publisher = publisher
         self._replicas = replicas
         self._reset = reset
 
-    def run(self, topic: str, branch: str, keep: str, *, leave: bool, message: str) -> Promoted:
-        """Make the branch main. Raises `RecordsAfterFork` unless the caller leaves such records, and what
+    def run(self, topic: str, branch: str, keep: str, *, carry: bool, leave: bool, message: str) -> Promoted:
+        """Make the branch main. Raises `RecordsAfterFork` unless the caller carries or leaves such records, and what
         `Branches.promote` and `Archive.offload` raise.
         """
         side = f"{topic}@{branch}"
         split_name(side)
         with self._locked(topic, side):
             main, new = self._branches.resolve(topic), self._branches.resolve(topic, branch)
-            kept, after = [keep], None
+            kept = [keep]
 
             def change() -> None:
                 now_ms = self._context.clock.now_ms()
@@ -98,9 +102,9 @@ class Promotion:
             if main == new:  # an earlier promotion ended before its last step
                 change()
                 self._follow(topic, side)
-            else:
-                after = self._switch(topic, side, (main, new), change, leave=leave)
-            return Promoted(kept[-1], new, after)
+                return Promoted(kept[-1], new, None)
+            after, carried = self._switch(topic, side, (main, new), change, carry=carry, leave=leave)
+            return Promoted(kept[-1], new, after, carried)
 
     def undo(self, topic: str, keep: str, vids: tuple[Vid, Vid], change: Callable[[], None]) -> None:
         """Take a promotion back by `change`. `vids` are main's volumes, now and afterwards. `keep` names the second."""
@@ -109,19 +113,23 @@ class Promotion:
             if self._branches.resolve(topic) != vids[0]:
                 change()  # main has changed since, or never did
             else:
-                self._switch(topic, side, vids, change, leave=True)
+                self._switch(topic, side, vids, change, carry=False, leave=True)
 
     def _switch(
-        self, topic: str, side: str, vids: tuple[Vid, Vid], change: Callable[[], None], *, leave: bool
-    ) -> BranchDiff:
-        """Carry out all steps. `vids` are main's volumes, before and afterwards."""
+        self, topic: str, side: str, vids: tuple[Vid, Vid], change: Callable[[], None], *, carry: bool, leave: bool
+    ) -> tuple[BranchDiff, range]:
+        """Carry out all steps. `vids` are main's volumes, before and afterwards. Return what was carried, too."""
+        carried = range(0)
         for _ in range(_ROUNDS):
             self._offload(topic)
             self._offload(side)
             main, new = (self._volumes.snapshot(vid) for vid in vids)
             pasts = [self._volumes.history(state.vid, state.lsn) for state in (main, new)]
             after = diff_of(main, pasts[0], new, pasts[1], self._context.reader)
-            if after.left.appended and not leave:
+            if after.left.appended and carry:
+                carried = self._carrying.run(main, after.shared_seq, side)
+                new = self._volumes.snapshot(new.vid)
+            elif after.left.appended and not leave:
                 raise RecordsAfterFork(topic, side, after.left.appended, after.shared_seq)
             if not (self._let_go(side) and self._let_go(topic)):
                 continue
@@ -132,7 +140,7 @@ class Promotion:
         change()
         self._fence_newer(topic, main.vid, main.lsn + 1)
         self._follow(topic, side)
-        return after
+        return after, carried
 
     def _locked(self, *names: str) -> ExitStack:
         self._log.check_writable()

@@ -142,8 +142,9 @@ def test_a_promotion_that_would_leave_records_behind_is_refused(started: Run) ->
     assert (refused.code, refused.err) == (
         4,
         "seglog: orders has 1 record above seq 4 that orders@good does not have; nothing was changed. "
-        "`--leave` leaves what only main has in the former main, which stays as a branch\n",
+        "`--carry` appends them to the branch first, `--leave` leaves them in the former main\n",
     )
+    assert started("branch", "promote", "orders", "good", "--carry", "--leave").code == 2
     [done] = rows(started, "branch", "promote", "orders", "good", "--leave")
     assert (done["shared_seq"], done["after_fork"]) == (4, {"appended": 1, "first_seq": 5, "last_seq": 5, "deleted": 0})
     assert started("read", done["former"]).out.endswith(b"five\n")

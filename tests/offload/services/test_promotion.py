@@ -11,7 +11,7 @@ from catalog import CommitKind
 from catalog.errors import CatalogError, Fenced
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
-from offload.errors import OffloadError, RecordsAfterFork
+from offload.errors import CarriedOtherwise, OffloadError, RecordsAfterFork
 from seglog import Log
 from tests.catalog.test_renames import Meanwhile
 from tests.faults.steps import Place, crashes
@@ -209,3 +209,45 @@ def test_a_promotion_that_ends_at_any_step_is_completed_by_the_next(tmp_path: Pa
             assert kinds[:3] == [CommitKind.OFFLOAD, CommitKind.CONFIG, CommitKind.CONFIG], name
             archive.history.undo()
             assert values(archive, "t") == [b"c", b"new"], name
+
+
+def test_records_of_main_are_carried_with_their_labels(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _bad_delete(log, archive)
+        topic = log.topic("t")
+        topic.append([b"1", b"2"], tag="x", node="n")
+        topic.append([b"gone"], tag="y")
+        archive.delete("t", tag="y")
+        topic.append([b"3"])
+        ship(archive, log, "t@good", b"own")
+        done = archive.branches.promote_branch("t", "good", keep="bad", carry=True)
+        assert done.carried == range(5, 8)
+        assert values(archive, "t") == [b"a", b"b", b"c", b"own", b"1", b"2", b"3"]
+        assert [(each.tag, each.node) for each in archive.read("t", 5)] == [("x", "n")] * 2 + [(None, None)]
+        assert values(archive, "t@bad") == [b"c", b"1", b"2", b"3"]
+        archive.history.undo()
+        ship(archive, log, "t", b"4")
+        assert archive.branches.promote_branch("t", "good", keep="bad", carry=True).carried == range(5, 9)
+        assert values(archive, "t") == [b"a", b"b", b"c", b"own", b"1", b"2", b"3", b"4"]
+        archive.history.undo()
+        ship(archive, log, "t@good", b"other")
+        with pytest.raises(CarriedOtherwise):
+            archive.branches.promote_branch("t", "good", keep="bad", carry=True)
+
+
+@strided(37, part=8)
+def test_a_promotion_that_carries_may_end_at_any_step(tmp_path: Path, every: int) -> None:
+    base = Place(tmp_path / "base")
+    with base.opened() as (log, archive):
+        _bad_delete(log, archive)
+        ship(archive, log, "t", b"1", b"1", b"1")
+
+    def act(_: Log, archive: Archive) -> None:
+        archive.branches.promote_branch("t", "good", keep="bad", carry=True)
+
+    for name, place in crashes(base, tmp_path, act, every):
+        with place.opened() as (log, archive):
+            if "good" in {each.branch for each in archive.branches.list("t")}:
+                act(log, archive)
+            assert values(archive, "t") == [b"a", b"b", b"c", b"1", b"1", b"1"], name
+            assert values(archive, "t@bad") == [b"c", b"1", b"1", b"1"], name
