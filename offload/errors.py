@@ -13,7 +13,7 @@
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             the present state is in the way              exit 4
     │   ├── AlreadyInitialised
-    │   ├── DataLoss             records of a range that Spark reads were evicted
+    │   ├── DataLoss             records of a range that Spark reads are gone
     │   ├── ExportOutdated       an export has records that the topic no longer has
     │   ├── OpenBranch           the branch is open for appends in this directory
     │   ├── DirectoryNotEmpty    the directory to recover into holds something else
@@ -42,6 +42,7 @@
         ├── InvalidAddress       the daemon cannot, or must not, listen on this address
         ├── InvalidInput         a line of an input file
         ├── InvalidMessage       what a Spark driver and its planner say to each other
+        ├── InvalidOffset        the checkpoint of a stream has no offset of this source
         ├── InvalidOption
         ├── InvalidRemote
         ├── InvalidRow           a row that a load cannot write
@@ -83,6 +84,7 @@ __all__ = [
     "InvalidIndex",
     "InvalidInput",
     "InvalidMessage",
+    "InvalidOffset",
     "InvalidOption",
     "InvalidRemote",
     "InvalidRow",
@@ -221,14 +223,19 @@ class AlreadyInitialised(Conflict):
 
 
 class DataLoss(Conflict):
-    """Records of the range that Spark reads were evicted. `lost` has each topic with its first and last lost seq."""
+    """Records of the range that Spark reads are gone. `lost` has each topic with its first and last lost seq.
 
-    def __init__(self, lost: Sequence[tuple[str, int, int]]) -> None:
+    `fate` tells what happened to them.
+    """
+
+    def __init__(
+        self, lost: Sequence[tuple[str, int, int]], fate: str = "were evicted", *, hint: str | None = None
+    ) -> None:
         ranges = ", ".join(f"{first} to {last} of {topic}" for topic, first, last in lost)
         kept = f", or startingSeq={lost[0][2] + 1}" if len(lost) == 1 else ""
         super().__init__(
-            f"records {ranges} were evicted",
-            hint=f"startingSeq=earliest{kept} begins behind them, failOnDataLoss=false leaves them out",
+            f"records {ranges} {fate}",
+            hint=hint or f"startingSeq=earliest{kept} begins behind them, failOnDataLoss=false leaves them out",
         )
         self.lost = tuple(lost)
 
@@ -514,6 +521,17 @@ class EntryTooLarge(Misuse):
         self.limit_bytes = limit_bytes
 
 
+class InvalidOffset(Misuse):
+    """The offset of a stream is not one of this source."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(
+            f"{text!r} is no offset of a stream: {reason}",
+            hint="give each query a checkpointLocation of its own",
+        )
+        self.reason = reason
+
+
 class InvalidOption(Misuse):
     """A known option has an invalid value, or is missing."""
 
@@ -586,6 +604,9 @@ class UnknownObject(Misuse):
 
 
 class UnsupportedOption(Misuse):
-    def __init__(self, option: str, known: Iterable[str]) -> None:
-        super().__init__(f"option {option} is unknown; the options are {', '.join(sorted(known))}")
+    """The call has no such option. `only_for` names another call that has it."""
+
+    def __init__(self, option: str, known: Iterable[str], only_for: str | None = None) -> None:
+        reason = "is unknown" if only_for is None else f"is only for {only_for}"
+        super().__init__(f"option {option} {reason}; the options are {', '.join(sorted(known))}")
         self.option = option

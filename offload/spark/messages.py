@@ -15,12 +15,19 @@ spaces, and its names ascend. A reader passes over names that it does not know.
     driver   {"id": 3, "call": "aggregate", "options": …, "pin": PIN, "filters": […],
              "aggregates": [{"op": "count"}, {"op": "min", "column": "seq"}, {"op": "max", "column": "seq"}]}
     planner  {"id": 3, "values": [9, 1, 9]}; or null in place of the list
+    driver   {"id": 4, "call": "stream_latest", "options": …, "start": OFFSET, "target": PIN or null, "limited": true}
+    planner  {"id": 4, "offset": OFFSET}
+    driver   {"id": 5, "call": "stream_plan", "options": …, "start": OFFSET, "end": OFFSET, "columns": […],
+             "filters": […], "limit": null, "parallelism": 8 or null}; the answer is that of a plan
     planner  {"id": 3, "error": {"type": "NoSuchTopic", "message": "…", "hint": "…" or null}}
 
 `options` are the user's, unparsed. PIN is an object of the planner's own, which the driver hands back unchanged.
 `columns` in a plan names the columns that the query needs. The types are Spark's: string, bigint, int, timestamp,
 binary. `parallelism` is how many tasks the cluster runs at a time. `rows` counts the rows, and is the exact number if
 `exact` is true. Otherwise it is the most that there can be. `bytes` counts the decompressed chunks.
+
+OFFSET is the text of an offset: see offload.spark.offsets. A new stream begins with the text "{}". `target` is a pin:
+the newest version that the stream may go to. `limited` tells whether the limits of the options count.
 
 A FILTER is {"column": …, "op": …, "values": […]}. A query's filters all hold at once.
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from offload.errors import InvalidOption
+from offload.errors import InvalidOption, UnsupportedOption
 
-__all__ = ["INT64_MAX", "NUMBER", "OptionTexts", "moment_ms"]
+__all__ = ["INT64_MAX", "NUMBER", "OptionTexts", "moment_ms", "named"]
 
 NUMBER = re.compile(r"[1-9][0-9]{0,19}", re.ASCII)
 INT64_MAX = 2**63 - 1
@@ -36,6 +36,30 @@ def moment_ms(text: str, now_ms: int) -> int:
     return target.ms
 
 
+def named(
+    given: Mapping[str, str], known: Iterable[str], aliases: Mapping[str, str], elsewhere: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the options by their own names. An alias keeps its name, for its form may differ.
+
+    `elsewhere` has options of other calls, and the name of the call that takes each. Raises `UnsupportedOption` for
+    them, and for unknown ones.
+    """
+    spelled = {name.lower(): name for name in (*known, *aliases)}
+    others = {name.lower(): call for name, call in elsewhere.items()}
+    found: dict[str, str] = {}
+    for name, value in given.items():
+        own = spelled.get(name.lower())
+        if own is None:
+            raise UnsupportedOption(name, known, others.get(name.lower()))
+        if not isinstance(value, str):
+            raise InvalidOption(own, f"{value!r} is not a text")
+        found[own] = value
+    for alias, name in aliases.items():
+        if alias in found and name in found:
+            raise InvalidOption(alias, f"it means the same as {name}", hint="give one of the two")
+    return found
+
+
 class OptionTexts:
     """The texts of the options, by name."""
 
@@ -44,6 +68,9 @@ class OptionTexts:
 
     def get(self, name: str) -> str | None:
         return self._texts.get(name)
+
+    def has(self, name: str) -> bool:
+        return name in self._texts
 
     def required(self, name: str, example: str) -> str:
         if not self._texts.get(name):

@@ -46,7 +46,9 @@ Names of Kafka's source and of Delta:
     timestampAsOf        the same as Delta's. A time without its zone is refused
     subscribePattern     none: it is a regular expression, and topic takes globs
     assign               none: a topic has no partitions
-    maxOffsetsPerTrigger, startingVersion, readChangeFeed and others are refused
+    startingVersion, readChangeFeed and others are refused
+
+A stream takes most of these options, and some of its own: see offload.spark.stream_options.
 
 Spark gives option names in lower case, and accepts unknown ones in silence. `parse_options` refuses them.
 """
@@ -55,20 +57,33 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from offload.errors import InvalidOption, UnsupportedOption
-from offload.spark.option_texts import INT64_MAX, NUMBER, OptionTexts
+from offload.errors import InvalidOption
+from offload.spark.option_texts import INT64_MAX, NUMBER, OptionTexts, named
 
-__all__ = ["EARLIEST", "KNOWN_OPTIONS", "Positions", "ReadOptions", "TopicPattern", "Verify", "parse_options"]
+__all__ = [
+    "ALIASES",
+    "EARLIEST",
+    "KNOWN_OPTIONS",
+    "STREAM_ONLY",
+    "Positions",
+    "ReadOptions",
+    "TopicPattern",
+    "Verify",
+    "checked_seq",
+    "parse_options",
+    "read_options",
+]
 
 KNOWN_OPTIONS = (
     "path", "topic", "branch", "versionAsOf", "timestampAsOf", "startingSeq", "endingSeq", "startingTimestamp",
     "endingTimestamp", "tag", "columns", "includeMetadata", "failOnDataLoss", "verify", "reader", "maxPartitionBytes",
     "minPartitions", "pinSeconds",
 )  # fmt: skip
-_ALIASES = {"subscribe": "topic", "startingOffsets": "startingSeq", "endingOffsets": "endingSeq"}
+ALIASES = {"subscribe": "topic", "startingOffsets": "startingSeq", "endingOffsets": "endingSeq"}
+STREAM_ONLY = ("maxRecordsPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "headCacheMs")
 
 EARLIEST = 0
 _MAIN = "main"
@@ -146,7 +161,12 @@ class ReadOptions:
 
 def parse_options(given: Mapping[str, str]) -> ReadOptions:
     """Return the options in `given`. Raises `UnsupportedOption` and `InvalidOption`."""
-    found = OptionTexts(_named(given))
+    texts = named(given, KNOWN_OPTIONS, ALIASES, dict.fromkeys(STREAM_ONLY, "readStream"))
+    return read_options(OptionTexts(texts), _start)
+
+
+def read_options(found: OptionTexts, start: Callable[[str, object], int]) -> ReadOptions:
+    """Return the options in `found`. `start` reads a seq to begin with. Raises `InvalidOption`."""
     url = found.required("path", 'load("s3://bucket/prefix")')
     topics = _topics(found)
     version, tag_name, as_of = _version(found, topics)
@@ -156,7 +176,7 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         version=version,
         tag_name=tag_name,
         as_of=as_of,
-        starting=_positions(found.seqs("startingSeq", _start) or found.offsets("startingOffsets", _start, 0)),
+        starting=_positions(found.seqs("startingSeq", start) or found.offsets("startingOffsets", start, 0)),
         ending=_positions(found.seqs("endingSeq", _end) or found.offsets("endingOffsets", _end, -1)),
         starting_time=found.time("startingTimestamp"),
         ending_time=found.time("endingTimestamp"),
@@ -172,37 +192,25 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
     )
 
 
-def _named(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options by their own names. An alias keeps its name, for its form may differ."""
-    known = {name.lower(): name for name in (*KNOWN_OPTIONS, *_ALIASES)}
-    found: dict[str, str] = {}
-    for name, value in given.items():
-        if name.lower() not in known:
-            raise UnsupportedOption(name, KNOWN_OPTIONS)
-        if not isinstance(value, str):
-            raise InvalidOption(known[name.lower()], f"{value!r} is not a text")
-        found[known[name.lower()]] = value
-    for alias, name in _ALIASES.items():
-        if alias in found and name in found:
-            raise InvalidOption(alias, f"it means the same as {name}", hint="give one of the two")
-    return found
-
-
 def _positions(found: tuple[int | None, dict[str, int | None]] | None) -> Positions:
     return Positions() if found is None else Positions(*found)
 
 
 def _start(name: str, found: object) -> int:
-    return EARLIEST if found == "earliest" else _seq(name, found, "earliest")
+    return EARLIEST if found == "earliest" else checked_seq(name, found, "earliest")
 
 
 def _end(name: str, found: object) -> int | None:
-    return None if found == "latest" else _seq(name, found, "latest", least=0 if name == "endingOffsets" else 1)
+    least = 0 if name == "endingOffsets" else 1
+    return None if found == "latest" else checked_seq(name, found, "latest", least)
 
 
-def _seq(name: str, found: object, word: str, least: int = 1) -> int:
+def checked_seq(name: str, found: object, words: str, least: int = 1) -> int:
+    """Return the seq `found`. Raises `InvalidOption`, which names the words that the option takes, too."""
     if type(found) is not int or not least <= found <= INT64_MAX:
-        raise InvalidOption(name, f"{found!r} is not a seq to begin or end with", hint=f"{word}, or a number from 1 on")
+        raise InvalidOption(
+            name, f"{found!r} is not a seq to begin or end with", hint=f"{words}, or a number from 1 on"
+        )
     return found
 
 

@@ -14,6 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
+from catalog.format.commit import ForkPoint
 from catalog.format.control import MAIN
 from catalog.objects.base import ObjectStore
 from catalog.snapshot import Snapshot
@@ -75,20 +76,29 @@ class Remote:
     def __init__(self, store: ObjectStore) -> None:
         """Read from `store`, which `close` closes."""
         self._store = store
-        self._volumes = Volumes(store)
-        self._reader = ColdReader(self._store)
+        self.volumes = Volumes(store)
+        self.reader = ColdReader(self._store)
 
     @classmethod
     def open(cls, url: str) -> Remote:
         return cls(open_store(url))
 
     def close(self) -> None:
-        self._reader.close()
+        self.reader.close()
         self._store.close()
 
     def pin(self, options: ReadOptions) -> Pin:
         """Return the versions that `options` mean now. Raises as `offload.spark.pin.pin_topics`."""
-        return pin_topics(options, self._volumes, self._reader, SystemClock().now_ms())
+        return pin_topics(options, self.volumes, self.reader, SystemClock().now_ms())
+
+    def snapshots(self, topics: Sequence[PinnedTopic]) -> Iterator[Snapshot]:
+        """Yield the state of each topic at its version. Reads several at a time. Raises `NoSuchObject`."""
+        work = [partial(self.volumes.snapshot, each.point.vid, each.point.lsn, each.point.seq) for each in topics]
+        return in_order(work, _TOPICS_AT_A_TIME, "seglog-plan") if len(work) > 1 else (one() for one in work)
+
+    def is_collected(self, point: ForkPoint) -> bool:
+        """Tell whether GC has passed the version."""
+        return point.lsn < self.volumes.boundary(point.vid)
 
     def plan(self, options: ReadOptions, pin: Pin, query: Query) -> Plan:
         """Return the tasks for `query`. Raises `DataLoss`, and what reading the commits and the index heads raises."""
@@ -110,23 +120,21 @@ class Remote:
         """Return the aggregates of the rows. None if only data objects can tell them. Raises as `plan` does."""
         if _needs(options, frozenset()) is Needs.DATA:
             return None
-        return aggregate(self._views(options, pin, filters), self._reader, wanted)
+        return aggregate(self._views(options, pin, filters), self.reader, wanted)
 
     def _selections(self, options: ReadOptions, pin: Pin, filters: Sequence[Filter]) -> Iterator[Selection]:
         """Yield what the query reads of each segment, ascending by topic and seq."""
         found = list(self._views(options, pin, filters))
-        for each, view in zip(found, self._reader.indexed(each.view for each in found), strict=True):
-            selection = select(each.topic, view, self._reader.index(view), each.conditions)
+        for each, view in zip(found, self.reader.indexed(each.view for each in found), strict=True):
+            selection = select(each.topic, view, self.reader.index(view), each.conditions)
             if selection is not None:
                 yield selection
 
     def _views(self, options: ReadOptions, pin: Pin, filters: Sequence[Filter]) -> Iterator[TopicView]:
         """Yield the segments of which the query may read something, ascending by topic and seq."""
-        work = [partial(self._volumes.snapshot, each.point.vid, each.point.lsn, each.point.seq) for each in pin.topics]
-        snapshots = in_order(work, _TOPICS_AT_A_TIME, "seglog-plan") if len(work) > 1 else (one() for one in work)
-        found = list(zip(pin.topics, snapshots, strict=True))
+        found = list(zip(pin.topics, self.snapshots(pin.topics), strict=True))
         if options.fail_on_data_loss:
-            check_loss(options, found, self._reader, pin.made_at_ms)
+            check_loss(options, found, self.reader, pin.made_at_ms)
         ranges = _range_filters(options, pin.made_at_ms)
         for topic, snapshot in found:
             conditions = conditions_of([*filters, *ranges, *_seq_filters(options, topic.topic)])
@@ -141,7 +149,7 @@ class Remote:
         """Return the first seq that has not expired. A past state shows records that expired since."""
         if not options.is_newest:
             return 1
-        return expired_before(snapshot, now_ms, self._reader, is_branch=topic.branch != MAIN)
+        return expired_before(snapshot, now_ms, self.reader, is_branch=topic.branch != MAIN)
 
 
 def pin(options: ReadOptions) -> Pin:

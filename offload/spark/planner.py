@@ -35,14 +35,18 @@ from offload.spark.messages import (
     encode_task,
     read_message,
 )
+from offload.spark.offsets import decode_offset, offset_text
 from offload.spark.options import ReadOptions, parse_options
 from offload.spark.pin import decode_pin, encode_pin
-from offload.spark.plan import Query, Remote
+from offload.spark.plan import Plan, Query, Remote
+from offload.spark.stream import Stream
+from offload.spark.stream_options import StreamOptions, parse_any_options, parse_stream_options
 from seglog.errors import SeglogError
 
 __all__ = ["Planner", "main", "serve"]
 
 _REMOTES = 4
+_STREAMS = 64
 _Json = dict[str, Any]
 _T = TypeVar("_T")
 
@@ -52,6 +56,7 @@ class Planner:
 
     def __init__(self) -> None:
         self._remotes: OrderedDict[str, Remote] = OrderedDict()
+        self._streams: OrderedDict[tuple[tuple[str, str], ...], Stream] = OrderedDict()
 
     def close(self) -> None:
         for remote in self._remotes.values():
@@ -59,38 +64,55 @@ class Planner:
 
     def answers(self, call: Mapping[str, Any]) -> Iterator[_Json]:
         """Yield the answers of a call, without its id. Raises the errors of the call."""
-        name = _field(call, "call", str)
-        answer = {"pin": self._pin, "plan": self._plan, "aggregate": self._aggregate}.get(name)
+        name, options = _field(call, "call", str), call.get("options")
+        answer = {
+            "pin": self._pin,
+            "plan": self._plan,
+            "aggregate": self._aggregate,
+            "stream_latest": self._stream_latest,
+            "stream_plan": self._stream_plan,
+        }.get(name)
         if answer is None:
             raise InvalidMessage(f"there is no call {name!r}")
-        yield from answer(call, parse_options(_field(call, "options", dict)))
+        if not isinstance(options, dict):
+            raise InvalidMessage(f"its options is {options!r}")
+        yield from answer(call, options)
 
-    def _pin(self, _: Mapping[str, Any], options: ReadOptions) -> Iterator[_Json]:
+    def _pin(self, _: Mapping[str, Any], given: Mapping[str, str]) -> Iterator[_Json]:
+        options = parse_any_options(given)
         columns = [{"name": column.name, "type": column.type} for column in columns_of(options)]
         yield {"pin": encode_pin(self._remote(options).pin(options)), "columns": columns}
 
-    def _plan(self, call: Mapping[str, Any], options: ReadOptions) -> Iterator[_Json]:
-        columns = frozenset(_field(call, "columns", list))
-        if unknown := columns - {column.name for column in ALL_COLUMNS}:
-            raise InvalidMessage(f"there is no column {min(unknown)!r}")
-        query = Query(columns, _filters(call), _number(call, "limit"), _number(call, "parallelism"))
-        plan = self._remote(options).plan(options, decode_pin(call.get("pin")), query)
-        yield {
-            "plan": {
-                "tasks": len(plan.tasks),
-                "rows": plan.rows,
-                "exact": plan.is_exact,
-                "bytes": plan.raw_bytes,
-                "segments": plan.segments,
-            }
-        }
-        for task in plan.tasks:
-            yield {"task": encode_task(task)}
+    def _plan(self, call: Mapping[str, Any], given: Mapping[str, str]) -> Iterator[_Json]:
+        options, query = parse_options(given), _query(call)
+        yield from _planned(self._remote(options).plan(options, decode_pin(call.get("pin")), query))
 
-    def _aggregate(self, call: Mapping[str, Any], options: ReadOptions) -> Iterator[_Json]:
+    def _aggregate(self, call: Mapping[str, Any], given: Mapping[str, str]) -> Iterator[_Json]:
+        options = parse_options(given)
         wanted = [_aggregate(found) for found in _field(call, "aggregates", list)]
         pin = decode_pin(call.get("pin"))
         yield {"values": self._remote(options).aggregate(options, pin, _filters(call), wanted)}
+
+    def _stream_latest(self, call: Mapping[str, Any], given: Mapping[str, str]) -> Iterator[_Json]:
+        options = parse_stream_options(given)
+        start, target = decode_offset(_field(call, "start", str)), call.get("target")
+        pin, limited = None if target is None else decode_pin(target), _field(call, "limited", bool)
+        end = self._stream(given, options).latest(self._remote(options.read), start, pin, limited=limited)
+        yield {"offset": offset_text(end)}
+
+    def _stream_plan(self, call: Mapping[str, Any], given: Mapping[str, str]) -> Iterator[_Json]:
+        options, query = parse_stream_options(given), _query(call)
+        start, end = (decode_offset(_field(call, name, str)) for name in ("start", "end"))
+        yield from _planned(self._stream(given, options).plan(self._remote(options.read), start, end, query))
+
+    def _stream(self, given: Mapping[str, str], options: StreamOptions) -> Stream:
+        """Return the stream of these options. Queries with the same options share it."""
+        key = tuple(sorted(given.items()))
+        stream = self._streams.pop(key, None) or Stream(options)
+        self._streams[key] = stream
+        if len(self._streams) > _STREAMS:
+            self._streams.popitem(last=False)
+        return stream
 
     def _remote(self, options: ReadOptions) -> Remote:
         remote = self._remotes.pop(options.url, None) or Remote.open(options.url)
@@ -184,6 +206,28 @@ def _number(call: Mapping[str, Any], name: str) -> int | None:
     if type(found) is not int or found < 1:
         raise InvalidMessage(f"its {name} is {found!r}")
     return found
+
+
+def _query(call: Mapping[str, Any]) -> Query:
+    columns = frozenset(_field(call, "columns", list))
+    if unknown := columns - {column.name for column in ALL_COLUMNS}:
+        raise InvalidMessage(f"there is no column {min(unknown)!r}")
+    return Query(columns, _filters(call), _number(call, "limit"), _number(call, "parallelism"))
+
+
+def _planned(plan: Plan) -> Iterator[_Json]:
+    """Yield the answer to a plan: a summary, then the tasks."""
+    yield {
+        "plan": {
+            "tasks": len(plan.tasks),
+            "rows": plan.rows,
+            "exact": plan.is_exact,
+            "bytes": plan.raw_bytes,
+            "segments": plan.segments,
+        }
+    }
+    for task in plan.tasks:
+        yield {"task": encode_task(task)}
 
 
 def _filters(call: Mapping[str, Any]) -> tuple[Any, ...]:

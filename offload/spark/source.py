@@ -30,13 +30,15 @@ from pyspark.sql.types import (
 from offload.errors import InvalidOption
 from offload.spark.columns import NEVER_NULL, columns_of
 from offload.spark.options import ReadOptions, parse_options
+from offload.spark.stream_options import parse_any_options, parse_stream_options
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from offload.spark.pin import Pin
+    from offload.spark.stream_reader import SeglogStreamReader
 
-__all__ = ["SeglogDataSource", "SeglogReader", "schema_of"]
+__all__ = ["SeglogDataSource", "SeglogReader", "check_schema", "read_partition", "schema_of"]
 
 _TYPES: dict[str, type[DataType]] = {
     "string": StringType,
@@ -53,7 +55,10 @@ def schema_of(options: ReadOptions) -> StructType:
 
 
 class SeglogDataSource(DataSource):  # type: ignore[misc]  # pyspark's types are not followed
-    """The records of topics at one version: `spark.read.format("seglog")`. For options see offload.spark.options."""
+    """The records of topics: `format("seglog")` of `spark.read`, at one version, and of `spark.readStream`.
+
+    For options see offload.spark.options and offload.spark.stream_options.
+    """
 
     _pin: Pin | None = None
 
@@ -62,21 +67,22 @@ class SeglogDataSource(DataSource):  # type: ignore[misc]  # pyspark's types are
         return "seglog"
 
     def schema(self) -> StructType:
-        options = self._parsed()
+        """Return the columns. Spark does not tell whether a read or a stream follows."""
+        options = _served(parse_any_options(self.options))
         schema = schema_of(options)
         self._pinned(options)
         return schema
 
     def reader(self, schema: StructType) -> SeglogReader:
-        options = self._parsed()
+        options = _served(parse_options(self.options))
         return SeglogReader(options, self._pinned(options), schema)
 
-    def _parsed(self) -> ReadOptions:
-        options = parse_options(self.options)
-        if options.reader == "jvm":
-            hint = "leave the option out, and the reader in Python serves"
-            raise InvalidOption("reader", "the JVM reader is not in this session", hint=hint)
-        return options
+    def streamReader(self, schema: StructType) -> SeglogStreamReader:  # noqa: N802 - Spark's name
+        from offload.spark.stream_reader import SeglogStreamReader  # imported late: an older Spark lacks its needs
+
+        options = parse_stream_options(self.options)
+        check_schema(_served(options.read), schema)
+        return SeglogStreamReader(options, schema)
 
     def _pinned(self, options: ReadOptions) -> Pin:
         if self._pin is None:
@@ -92,13 +98,7 @@ class SeglogReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types a
         self._options = options
         self._pin = pin
         self._schema = schema
-        offered = [_as_text(field) for field in schema_of(options).fields]
-        for field in schema.fields:
-            if _as_text(field) not in offered:
-                raise InvalidOption("schema", f"there is no column {_as_text(field)}", hint=f"use {', '.join(offered)}")
-            if not field.nullable and field.name not in NEVER_NULL:
-                hint = "leave out NOT NULL"
-                raise InvalidOption("schema", f"{field.name} is NOT NULL, but records may lack it", hint=hint)
+        check_schema(options, schema)
 
     def partitions(self) -> Sequence[InputPartition]:
         from offload.spark.messages import encode_task  # imported late (SPARK-3)
@@ -108,14 +108,37 @@ class SeglogReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types a
         return [InputPartition(encode_task(task)) for task in found.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is None:  # Spark's own, in place of an empty list
-            return iter(())
-        from pyspark.sql.pandas.types import to_arrow_schema
+        return read_partition(partition, self._schema)
 
-        from offload.spark.messages import decode_task
-        from offload.spark.scan import scan
 
-        return scan(decode_task(partition.value), to_arrow_schema(self._schema, timezone="UTC"))
+def check_schema(options: ReadOptions, schema: StructType) -> None:
+    """Raise `InvalidOption` if a user's schema has a column that the read lacks, or a wrong NOT NULL (SPARK-4)."""
+    offered = [_as_text(field) for field in schema_of(options).fields]
+    for field in schema.fields:
+        if _as_text(field) not in offered:
+            raise InvalidOption("schema", f"there is no column {_as_text(field)}", hint=f"use {', '.join(offered)}")
+        if not field.nullable and field.name not in NEVER_NULL:
+            hint = "leave out NOT NULL"
+            raise InvalidOption("schema", f"{field.name} is NOT NULL, but records may lack it", hint=hint)
+
+
+def read_partition(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """Return the rows of a task, in the columns of `schema`. Raises as `offload.spark.scan.scan`."""
+    if partition.value is None:  # Spark's own, in place of an empty list
+        return iter(())
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from offload.spark.messages import decode_task
+    from offload.spark.scan import scan
+
+    return scan(decode_task(partition.value), to_arrow_schema(schema, timezone="UTC"))
+
+
+def _served(options: ReadOptions) -> ReadOptions:
+    if options.reader == "jvm":
+        hint = "leave the option out, and the reader in Python serves"
+        raise InvalidOption("reader", "the JVM reader is not in this session", hint=hint)
+    return options
 
 
 def _as_text(field: StructField) -> str:

@@ -30,6 +30,7 @@ PIN = {
     "made_at_ms": 1_700_000_000_000,
     "topics": [{"branch": "main", "lsn": 7, "seq": None, "topic": "orders", "vid": "74ggYyz7JdDoDHW5FRqmYc"}],
 }
+OFFSET = '{"orders@main": {"first_seq": 1001, "lsn": 7, "next_seq": 1046, "vid": "5rMH4TvfXM-3sm2JuJW2wogZ"}}'
 COLUMNS = [{"name": "seq", "type": "bigint"}, {"name": "value", "type": "binary"}]
 FILTERS = [
     Filter("seq", Op.GE, (1001,)),
@@ -143,6 +144,8 @@ def messages() -> dict[str, list[dict[str, Any]]]:
     call = {"options": OPTIONS, "pin": PIN, "filters": filters}
     aggregates = [{"op": "count"}, {"op": "min", "column": "seq"}, {"op": "max", "column": "seq"}]
     plan = call | {"id": 2, "call": "plan", "columns": ["seq", "value"], "limit": None, "parallelism": 8}
+    stream_plan = plan | {"id": 5, "call": "stream_plan", "start": "{}", "end": OFFSET}
+    del stream_plan["pin"]
     error = {"type": "NoSuchTopic", "message": "no topic orders", "hint": None}
     return {
         "planner_hello": [{"hello": {"protocol": PROTOCOL, "seglog": "0.1.0"}}],
@@ -154,6 +157,11 @@ def messages() -> dict[str, list[dict[str, Any]]]:
         "aggregate_call": [call | {"id": 3, "call": "aggregate", "aggregates": aggregates}],
         "aggregate_answer": [{"id": 3, "values": [9, 1, 9]}],
         "aggregate_unknown": [{"id": 3, "values": None}],
+        "stream_latest_call": [
+            {"id": 4, "call": "stream_latest", "options": OPTIONS, "start": "{}", "target": PIN, "limited": True}
+        ],
+        "stream_latest_answer": [{"id": 4, "offset": OFFSET}],
+        "stream_plan_call": [stream_plan],
         "error": [{"id": 2, "error": error}],
     }
 

@@ -17,8 +17,9 @@ from offload.spark.messages import (
     encode_task,
     read_message,
 )
+from offload.spark.offsets import decode_offset, offset_text
 from offload.spark.task import Filter, Op
-from tests.golden.make_spark import DIRECTORY, FILTERS, TASKS, messages, rows
+from tests.golden.make_spark import DIRECTORY, FILTERS, OFFSET, TASKS, messages, rows
 
 
 def golden(name: str) -> list[dict[str, Any]]:
@@ -41,6 +42,11 @@ def test_old_tasks_are_read():
 def test_old_filters_are_read():
     [call] = golden("plan_call")
     assert [decode_filter(found) for found in call["filters"]] == FILTERS
+
+
+def test_old_offsets_are_read_and_are_still_written_so():
+    [answer] = golden("stream_latest_answer")
+    assert offset_text(decode_offset(answer["offset"])) == answer["offset"] == OFFSET
 
 
 def test_the_golden_rows_are_those_that_the_messages_mean():

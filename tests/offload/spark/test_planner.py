@@ -89,7 +89,7 @@ def url(tmp_path: Path) -> str:
 
 
 def call(number: int, name: str, url: str, **more: Any) -> dict[str, Any]:
-    return {"id": number, "call": name, "options": {"path": url, "topic": "orders"}, **more}
+    return {"id": number, "call": name, "options": {"path": url, "topic": "orders"}} | more
 
 
 def test_a_driver_pins_plans_and_counts(start: Callable[..., Driver], url: str):
@@ -134,6 +134,29 @@ def test_the_planner_needs_no_pyspark(start: Callable[..., Driver], url: str, tm
     driver = start(PYTHONPATH=str(tmp_path))
     pin = driver.ask(call(1, "pin", url))["pin"]
     assert driver.ask(call(2, "plan", url, pin=pin, columns=["value"], filters=[]))["plan"]["rows"] == 100
+
+
+def test_a_driver_follows_a_stream(start: Callable[..., Driver], url: str):
+    driver = start()
+    options = {"path": url, "topic": "orders", "maxoffsetspertrigger": "60", "startingseq": "21"}
+    wanted = {"call": "stream_latest", "options": options, "target": None, "limited": True}
+    first = driver.ask({**wanted, "id": 1, "start": "{}"})["offset"]
+    second = driver.ask({**wanted, "id": 2, "start": first})["offset"]
+    assert driver.ask({**wanted, "id": 3, "start": second}) == {"id": 3, "offset": second}
+    plan = {"call": "stream_plan", "options": options, "columns": ["seq"], "filters": [], "limit": None}
+    for number, (begin, end, rows) in enumerate([("{}", first, 60), (first, second, 20), (second, second, 0)], 4):
+        answer = driver.ask({**plan, "id": number, "start": begin, "end": end})["plan"]
+        assert (answer["rows"], answer["tasks"]) == (rows, 1 if rows else 0)
+        assert [driver.receive()["id"] for _ in range(answer["tasks"])] == [number] * answer["tasks"]
+    pinned = driver.ask({"id": 7, "call": "pin", "options": options})
+    assert driver.ask({**wanted, "id": 8, "start": first, "target": pinned["pin"]})["offset"] == second
+    for wrong, reason in (
+        ({**wanted, "id": 9, "start": None}, "its start is None"),
+        ({**wanted, "id": 10, "start": "7"}, "'7' is no offset of a stream"),
+        ({**plan, "id": 11, "start": "{}", "end": first, "options": {**options, "endingseq": "5"}}, "only for read"),
+        (call(12, "plan", url, pin=None, columns=["seq"], filters=[], options=options), "only for readStream"),
+    ):
+        assert reason in driver.ask(wrong)["error"]["message"]
 
 
 def test_an_error_is_a_message_and_the_next_call_is_answered(start: Callable[..., Driver], url: str):

@@ -1,0 +1,228 @@
+"""A stream: where it stands, how far its next micro-batch goes, and the plan of a micro-batch.
+
+Both readers ask this module: the reader in Python calls it, the JVM reader asks the planner.
+
+STREAM-1  The offset alone says what a micro-batch reads (OFFSET-2). So it reads the same records after a restart. A
+    sink that drops a batch that it has gets each record once.
+STREAM-2  A replay shows the version that the offset names. So it shows records that were deleted, truncated or evicted
+    meanwhile, and takes no notice of merged segments.
+STREAM-3  GC keeps that version for as long as the PITR window lasts. After that, a replay raises `DataLoss`. With
+    `failOnDataLoss=false`, it reads what the newest version shows of the same seqs.
+STREAM-4  A commit without records moves the offset too, so an empty micro-batch runs. So the position never falls out
+    of the PITR window while the stream runs.
+STREAM-5  The ttl counts where a stream begins. After that, the stream gives each record, also if the record expires
+    while the stream lags.
+STREAM-6  The newest versions are asked for at most once in `headCacheMs`. An idle stream asks for nothing else: one
+    GET and one LIST for each topic, and one LIST for all globs.
+STREAM-7  With `failOnDataLoss=false`, each loss is one line in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+from catalog.errors import InvalidObject, NoSuchObject
+from catalog.format.control import MAIN
+from catalog.snapshot import Snapshot
+from offload.services.expired import expired_before
+from offload.spark.admission import Backlog, admitted
+from offload.spark.loss import check_loss
+from offload.spark.offsets import BatchRange, Offset, Position, name_of, ranges
+from offload.spark.option_texts import moment_ms
+from offload.spark.options import EARLIEST, Positions
+from offload.spark.pin import Pin, PinnedTopic
+from offload.spark.plan import Plan, Query, Remote
+from offload.spark.stream_loss import EVICTED, Loss, continued, raise_losses
+from offload.spark.stream_options import LATEST, StreamOptions
+from seglog.files.clock import SystemClock
+
+__all__ = ["Stream"]
+
+_COLLECTED = "cannot be read as the stream planned them, for garbage collection took that version"
+_GONE = "are gone, for their branch was deleted"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """A topic's newest state, and the seq that the stream continues with."""
+
+    name: str
+    topic: PinnedTopic
+    snapshot: Snapshot
+    first: int
+
+    @property
+    def backlog(self) -> Backlog:
+        end = max(self.first, self.snapshot.bounds.head_seq + 1)
+        views = tuple(view for view in self.snapshot.segments if view.last >= self.first)
+        return Backlog(self.first, end, views)
+
+
+class Stream:
+    """The part of a stream that is not in its offset: the newest versions as last asked for, and the losses told."""
+
+    def __init__(self, options: StreamOptions) -> None:
+        self._options = options
+        self._heads: tuple[float, Pin] | None = None
+        self._settled: tuple[Offset, Pin] | None = None
+        self._told: set[str] = set()
+
+    def latest(self, remote: Remote, start: Offset, target: Pin | None, *, limited: bool) -> Offset:
+        """Return the offset that the next micro-batch ends with. It equals `start` if there is nothing to read.
+
+        `start` is empty for a new stream. The stream goes no further than `target`, and not beyond the limits of the
+        options if `limited`. Raises `DataLoss`, `SeqOutOfRange` for a new stream that begins beyond the head, and what
+        pinning a version raises.
+        """
+        heads = target or self._newest(remote)
+        if self._settled == (start, heads):
+            return start
+        standings = self._standings(remote, start, heads)
+        backlogs = [each.backlog for each in standings]
+        ends = [backlog.end for backlog in backlogs]
+        if limited:
+            limits = self._options.max_records, self._options.max_bytes
+            ends = admitted(backlogs, *limits, lambda view: remote.reader.index(view).chunks)
+        end = dict(start)
+        for each, next_seq in zip(standings, ends, strict=True):
+            end[each.name] = _moved(start.get(each.name), each, next_seq)
+        if end == start:
+            self._settled = start, heads
+        return end
+
+    def plan(self, remote: Remote, start: Offset, end: Offset, query: Query) -> Plan:
+        """Return the tasks of the micro-batch between two offsets. Raises as `Remote.plan`, and `InvalidOffset`."""
+        wanted = ranges(start, end)
+        try:
+            return self._planned(remote, wanted, query)
+        except (InvalidObject, NoSuchObject):
+            kept = self._kept(remote, wanted)
+            if kept == wanted:
+                raise
+            return self._planned(remote, kept, query)
+
+    def _planned(self, remote: Remote, wanted: list[BatchRange], query: Query) -> Plan:
+        options = replace(
+            self._options.read,
+            starting=Positions(None, {each.topic.topic: each.first for each in wanted}),
+            ending=Positions(None, {each.topic.topic: each.last for each in wanted}),
+            starting_time=None,
+            fail_on_data_loss=False,
+        )
+        made_at_ms = 0  # at this time no record had expired (STREAM-5)
+        return remote.plan(options, Pin(made_at_ms, tuple(each.topic for each in wanted)), query)
+
+    def _kept(self, remote: Remote, wanted: list[BatchRange]) -> list[BatchRange]:
+        """Return the ranges at the newest version where GC collected the wanted one (STREAM-3)."""
+        collected = [each for each in wanted if remote.is_collected(each.topic.point)]
+        self._tell([Loss(_full_name(each.topic), each.first, each.last, _COLLECTED) for each in collected])
+        newest = {each.topic: each for each in self._newest(remote).topics} if collected else {}
+        return [
+            replace(each, topic=newest[each.topic.topic]) if each in collected and each.topic.topic in newest else each
+            for each in wanted
+        ]
+
+    def _newest(self, remote: Remote) -> Pin:
+        """Return the newest versions of the topics (STREAM-6)."""
+        now_s = time.monotonic()
+        if self._heads is None or (now_s - self._heads[0]) * 1000 >= self._options.head_cache_ms:
+            self._heads = now_s, remote.pin(self._options.read)
+        return self._heads[1]
+
+    def _standings(self, remote: Remote, start: Offset, heads: Pin) -> list[_Standing]:
+        """Return where the stream continues in each topic, ascending by name."""
+        topics = [_not_behind(each, start.get(name_of(each.topic, each.branch))) for each in heads.topics]
+        found = [
+            _Standing(name_of(topic.topic, topic.branch), topic, snapshot, 0)
+            for topic, snapshot in zip(topics, remote.snapshots(topics), strict=True)
+        ]
+        losses = self._gone(start, {each.name for each in found})
+        begins = self._beginnings(remote, [each for each in found if each.name not in start], is_new=not start)
+        for each in found:
+            if each.name in start:
+                point = each.topic.point
+                seen = start[each.name]
+                first, lost = continued(_full_name(each.topic), seen, point, each.snapshot, remote.volumes)
+                begins[each.name] = first
+                losses += lost
+        self._tell(losses)
+        return [replace(each, first=begins[each.name]) for each in found]
+
+    def _beginnings(self, remote: Remote, found: list[_Standing], *, is_new: bool) -> dict[str, int]:
+        """Return the first seq of topics that are new to the stream, by name."""
+        read, now_ms = self._options.read, SystemClock().now_ms()
+        asked = {each.topic.topic: _asked(read.starting.of(each.topic.topic), each, is_new) for each in found}
+        if read.fail_on_data_loss:
+            strict = replace(read, starting=Positions(None, asked))
+            check_loss(strict, [(each.topic, each.snapshot) for each in found], remote.reader, now_ms)
+        begins: dict[str, int] = {}
+        for each in found:
+            bounds, is_branch = each.snapshot.bounds, each.topic.branch != MAIN
+            first = asked[each.topic.topic]
+            if read.starting_time is not None:
+                first = max(first or 1, _first_at(each.snapshot, moment_ms(read.starting_time, now_ms), remote))
+            elif first != EARLIEST and (first or 1) < bounds.evict_floor:
+                self._tell([Loss(_full_name(each.topic), first or 1, bounds.evict_floor - 1, EVICTED)])
+            first = max(first or 1, bounds.evict_floor)
+            first = max(first, expired_before(each.snapshot, now_ms, remote.reader, is_branch=is_branch))
+            begins[each.name] = min(first, bounds.head_seq + 1)
+        return begins
+
+    def _gone(self, start: Offset, names: set[str]) -> list[Loss]:
+        """Return the topics of the offset that a glob should find, and does not."""
+        found: list[Loss] = []
+        for name, position in start.items():
+            topic, _, branch = name.partition("@")
+            patterns = [each for each in self._options.read.topics if each.branch == branch]
+            if name not in names and any(fnmatchcase(topic, each.text) for each in patterns):
+                found.append(Loss(name, 1, max(1, position.next_seq - 1), _GONE))
+        return found
+
+    def _tell(self, losses: list[Loss]) -> None:
+        """Raise `DataLoss` for losses, or tell each once in the log."""
+        if self._options.read.fail_on_data_loss:
+            raise_losses(losses)
+        for text in map(str, losses):
+            if text not in self._told:
+                self._told.add(text)
+                _log.warning("%s: the stream continues with the records that are there", text)
+
+
+def _moved(before: Position | None, standing: _Standing, next_seq: int) -> Position:
+    point = standing.topic.point
+    moved = Position(point.vid, point.lsn, next_seq)
+    if before is None or standing.first != before.next_seq:
+        return replace(moved, first_seq=standing.first)
+    return before if replace(before, first_seq=None) == moved else moved
+
+
+def _not_behind(topic: PinnedTopic, seen: Position | None) -> PinnedTopic:
+    """Return the topic, no older than the stream saw it, because a LIST may be late."""
+    if seen is None or seen.vid != topic.point.vid or seen.lsn <= topic.point.lsn:
+        return topic
+    return replace(topic, point=replace(topic.point, lsn=seen.lsn))
+
+
+def _asked(starting: int | None, standing: _Standing, is_new_stream: bool) -> int | None:
+    """Return the seq that the options begin a topic with, 0 for `EARLIEST`, None if they say nothing."""
+    if starting is not None and not is_new_stream:
+        return EARLIEST
+    return standing.snapshot.bounds.head_seq + 1 if starting == LATEST else starting
+
+
+def _first_at(snapshot: Snapshot, ms: int, remote: Remote) -> int:
+    """Return the first seq with a time at or after `ms`."""
+    for view in snapshot.segments:
+        if view.ref.min_ts_ms >= ms:
+            return view.first
+        if view.ref.max_ts_ms >= ms:
+            return max(view.first, remote.reader.last_seq_at(view.vid, view.ref, ms - 1) + 1)
+    return snapshot.bounds.head_seq + 1
+
+
+def _full_name(topic: PinnedTopic) -> str:
+    return topic.topic if topic.branch == MAIN else name_of(topic.topic, topic.branch)

@@ -1,0 +1,461 @@
+"""Test a stream without Spark: its offsets, limits and losses, and the rows of each micro-batch."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from catalog.checkpointer import make_checkpoint
+from catalog.errors import NoSuchTopic
+from catalog.format.commit import ForkPoint
+from catalog.format.control import Boundary
+from catalog.format.keys import boundary_key, commit_key
+from catalog.format.small_objects import encode_boundary
+from catalog.objects.memory import MemoryStore
+from catalog.refs.branch import Branches
+from offload.errors import DataLoss, InvalidOffset
+from offload.spark.messages import decode_task, encode_task
+from offload.spark.offsets import Offset, decode_offset, encode_offset, offset_text
+from offload.spark.pin import Pin
+from offload.spark.plan import Query, Remote
+from offload.spark.scan import scan
+from offload.spark.stream import Stream
+from offload.spark.stream_options import parse_stream_options
+from seglog.errors import SeqOutOfRange
+from tests.faults.store import CountingStore
+from tests.offload.samples import Sample
+from tests.offload.spark.archives import NOW_MS, TopicArchive
+from tests.offload.spark.queries import arrow_schema
+
+
+class Follower:
+    """A stream that reads: it has the offsets that Spark would keep in a checkpoint."""
+
+    def __init__(self, remote: Remote, **options: object) -> None:
+        self.texts = {"path": remote.volumes.store.url, "topic": "orders", "headCacheMs": "0"}
+        self.texts |= {name: str(value) for name, value in options.items()}
+        self.remote = remote
+        self.target: Pin | None = None
+        self.offsets: list[str] = ["{}"]
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all but the offsets."""
+        self.options = parse_stream_options(self.texts)
+        self.stream = Stream(self.options)
+
+    def advance(self, *, limited: bool = True) -> str:
+        """Return the next offset, as it goes into the checkpoint."""
+        start = decode_offset(self.offsets[-1])
+        end = offset_text(self.stream.latest(self.remote, start, self.target, limited=limited))
+        if end != self.offsets[-1]:
+            self.offsets.append(end)
+        return end
+
+    def rows(self, number: int = -1) -> list[tuple[str, int]]:
+        """Return topic and seq of each row of a micro-batch."""
+        start, end = self.offsets[number - 1], self.offsets[number]
+        schema = arrow_schema(self.options.read, ["topic", "seq"])
+        plan = self.stream.plan(
+            self.remote, decode_offset(start), decode_offset(end), Query(frozenset({"topic", "seq", "value"}))
+        )
+        tasks = [decode_task(encode_task(task)) for task in plan.tasks]
+        found = [row for task in tasks for batch in scan(task, schema) for row in batch.to_pylist()]
+        return [(row["topic"], row["seq"]) for row in found]
+
+    def seqs(self, number: int = -1) -> list[int]:
+        return [seq for _, seq in self.rows(number)]
+
+    def read_all(self) -> list[list[tuple[str, int]]]:
+        """Return the rows of each micro-batch until the offset stays."""
+        found: list[list[tuple[str, int]]] = []
+        while (known := len(self.offsets)) and self.advance() and len(self.offsets) > known:
+            found.append(self.rows())
+        return found
+
+    def next_seqs(self) -> dict[str, int]:
+        return {name: position["next_seq"] for name, position in json.loads(self.offsets[-1]).items()}
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return (tmp_path / "remote").as_uri()
+
+
+@pytest.fixture
+def remote(url: str) -> Iterator[Remote]:
+    Path(url.removeprefix("file://")).mkdir()
+    remote = Remote.open(url)
+    yield remote
+    remote.close()
+
+
+@contextmanager
+def one_warning(caplog: pytest.LogCaptureFixture, text: str) -> Iterator[None]:
+    with caplog.at_level(logging.WARNING, logger="offload.spark.stream"):
+        caplog.clear()
+        yield
+    assert [text in record.getMessage() for record in caplog.records] == [True]
+
+
+def samples(count: int) -> list[Sample]:
+    return [Sample(b"%d" % n, tag="even" if n % 2 == 0 else None) for n in range(count)]
+
+
+def orders(first: int, last: int) -> list[tuple[str, int]]:
+    return [("orders", seq) for seq in range(first, last + 1)]
+
+
+# ---------------------------------------------------------------- positions
+
+
+def test_a_stream_gives_each_commit_once_and_then_stays(remote: Remote, url: str):
+    archive, follower = TopicArchive(url), Follower(remote)
+    archive.add(samples(10))
+    archive.add(samples(5))
+    assert follower.read_all() == [orders(1, 15)]
+    assert follower.read_all() == []
+    archive.add(samples(3))
+    assert follower.read_all() == [orders(16, 18)]
+    follower.restart()
+    archive.add(samples(1))
+    assert follower.read_all() == [orders(19, 19)]
+
+
+def test_the_same_position_has_the_same_text(remote: Remote, url: str):
+    TopicArchive(url, "a").add(samples(2))
+    TopicArchive(url, "a-b").add(samples(2))
+    one, other = Follower(remote, topic="a-b,a"), Follower(remote, topic="a*")
+    assert one.advance() == other.advance() == one.advance()
+    assert list(json.loads(one.advance())) == ["a-b@main", "a@main"]
+    offset = decode_offset(one.offsets[-1])
+    assert decode_offset(encode_offset(dict(reversed(offset.items())))) == offset
+    assert json.dumps(encode_offset(offset)) == one.offsets[-1]  # as pyspark writes it
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["7", "[]", '{"a@main": 5}', '{"a@main": {"lsn": 1}}', '{"a@main": {"lsn": 1, "next_seq": 1, "vid": "x"}}', "{"],
+)
+def test_an_offset_of_another_source_is_refused(text: str):
+    with pytest.raises(InvalidOffset, match="is no offset of a stream"):
+        decode_offset(text)
+
+
+def test_a_commit_without_records_moves_the_version_only(remote: Remote, url: str):
+    archive, follower = TopicArchive(url), Follower(remote)
+    ref = archive.add(samples(4))
+    follower.advance()
+    archive.delete(ref, [0])
+    assert follower.read_all() == [[]]
+    assert follower.next_seqs() == {"orders@main": 5}
+    assert follower.read_all() == []
+
+
+def test_a_new_stream_begins_where_the_options_say(remote: Remote, url: str):
+    archive = TopicArchive(url)
+    archive.add(samples(10))
+    archive.add(samples(10))
+    for options, first in (
+        ({}, 1),
+        ({"startingSeq": "earliest"}, 1),
+        ({"startingSeq": 7}, 7),
+        ({"startingSeq": 21}, 21),
+        ({"startingSeq": '{"orders": 12}'}, 12),
+        ({"startingOffsets": '{"orders": {"0": 12}}'}, 12),
+        ({"startingSeq": "latest"}, 21),
+        ({"startingOffsets": '{"orders": {"0": -1}}'}, 21),
+        ({"startingTimestamp": NOW_MS + 14}, 17),  # two records have one time
+        ({"startingTimestamp": NOW_MS + 11}, 11),
+        ({"startingTimestamp": NOW_MS + 1_000_000}, 21),
+    ):
+        follower = Follower(remote, **options)
+        follower.advance()
+        assert follower.rows() == orders(first, 20), options
+    archive.add(samples(2))
+    assert follower.read_all() == [orders(21, 22)]
+    with pytest.raises(SeqOutOfRange, match="seq 40 is outside"):
+        Follower(remote, startingSeq=40).advance()
+
+
+def test_latest_is_where_the_stream_began_also_after_a_restart(remote: Remote, url: str):
+    archive, follower = TopicArchive(url), Follower(remote, startingSeq="latest")
+    archive.add(samples(5))
+    assert follower.read_all() == [[]]
+    archive.add(samples(3))
+    follower.restart()
+    assert follower.read_all() == [orders(6, 8)]
+
+
+def test_a_glob_picks_up_new_topics_from_their_first_record(remote: Remote, url: str):
+    TopicArchive(url, "order-a").add(samples(2))
+    follower = Follower(remote, topic="order-*", startingSeq="latest")
+    with pytest.raises(NoSuchTopic):
+        Follower(remote, topic="nothing-*").advance()
+    assert follower.read_all() == [[]]
+    TopicArchive(url, "order-b").add(samples(2))
+    TopicArchive(url, "other").add(samples(2))
+    assert follower.read_all() == [[("order-b", 1), ("order-b", 2)]]
+
+
+def test_a_filter_by_tag_leaves_rows_out_and_the_offset_as_it_is(remote: Remote, url: str):
+    TopicArchive(url).add(samples(6))
+    follower = Follower(remote, tag="even")
+    follower.advance()
+    assert follower.seqs() == [1, 3, 5]
+    assert follower.next_seqs() == {"orders@main": 7}
+
+
+# ---------------------------------------------------------------- limits
+
+
+def test_no_micro_batch_has_more_than_the_limit_of_records(remote: Remote, url: str):
+    archive = TopicArchive(url)
+    for count in (3, 11, 1):
+        archive.add(samples(count))
+    TopicArchive(url, "events").add(samples(4))
+    follower = Follower(remote, topic="orders,events", maxOffsetsPerTrigger=4)
+    found = follower.read_all()
+    assert max(map(len, found)) == 4
+    assert sorted(row for rows in found for row in rows) == [("events", n) for n in range(1, 5)] + orders(1, 15)
+    assert [len(rows) for rows in found] == [4, 4, 4, 4, 3]
+    assert found[0] == [("events", 1), ("events", 2), ("orders", 1), ("orders", 2)]  # both have a part
+
+
+def test_a_limit_below_the_number_of_topics_still_gets_on(remote: Remote, url: str):
+    for topic in "abc":
+        TopicArchive(url, topic).add(samples(2))
+    found = Follower(remote, topic="?", maxRecordsPerTrigger=1).read_all()
+    assert [len(rows) for rows in found] == [1] * 6
+    assert sorted(row for rows in found for row in rows) == [(topic, n) for topic in "abc" for n in (1, 2)]
+
+
+def test_the_limit_of_bytes_ends_behind_a_chunk(remote: Remote, url: str):
+    archive = TopicArchive(url)
+    archive.add([Sample(b"x" * 100) for _ in range(100)], chunk_bytes=1000)
+    archive.add([Sample(b"x" * 100) for _ in range(100)], chunk_bytes=1000)
+    found = Follower(remote, maxBytesPerTrigger=4000).read_all()
+    assert [row for rows in found for row in rows] == orders(1, 200)
+    assert len(found) > 5
+    assert all(10 <= len(rows) <= 40 for rows in found[:-1])
+    tiny = Follower(remote, maxBytesPerTrigger=1).read_all()
+    assert [row for rows in tiny for row in rows] == orders(1, 200)
+    both = Follower(remote, maxBytesPerTrigger="1g", maxRecordsPerTrigger=150).read_all()
+    assert [len(rows) for rows in both] == [150, 50]
+
+
+def test_a_trigger_that_runs_once_reads_all_and_a_target_stops_the_stream(remote: Remote, url: str):
+    archive = TopicArchive(url)
+    archive.add(samples(9))
+    once, now = Follower(remote, maxRecordsPerTrigger=2), Follower(remote, maxRecordsPerTrigger=2)
+    once.advance(limited=False)
+    assert once.rows() == orders(1, 9)
+    now.target = remote.pin(now.options.read)
+    archive.add(samples(9))
+    TopicArchive(url, "later").add(samples(1))
+    assert [row for rows in now.read_all() for row in rows] == orders(1, 9)
+    now.target = None
+    assert [row for rows in now.read_all() for row in rows] == orders(10, 18)
+
+
+# ---------------------------------------------------------------- replays and loss
+
+
+def test_a_replay_gives_the_same_rows_whatever_happened_since(remote: Remote, url: str):
+    archive, follower = TopicArchive(url), Follower(remote, maxRecordsPerTrigger=6)
+    ref = archive.add(samples(10))
+    archive.delete(ref, [1])
+    follower.advance()
+    follower.advance()
+    first, second = follower.seqs(-2), follower.seqs(-1)
+    assert (first, second) == ([1, 3, 4, 5, 6], [7, 8, 9, 10])
+    archive.delete(ref, [2, 7])
+    archive.truncate(9)
+    archive.add(samples(5))
+    archive.evict(4)
+    follower.restart()
+    assert (follower.seqs(-2), follower.seqs(-1)) == (first, second)
+
+
+def test_a_truncation_below_the_offset_is_data_loss(remote: Remote, url: str, caplog: pytest.LogCaptureFixture):
+    archive = TopicArchive(url)
+    archive.add(samples(10))
+    strict, lenient = Follower(remote), Follower(remote, failOnDataLoss="false")
+    strict.advance()
+    lenient.advance()
+    archive.truncate(6)
+    archive.add(samples(20))  # beyond the offset, so that the bounds tell nothing
+    text = "records 6 to 10 of orders were truncated after the stream gave them"
+    for _ in range(2):
+        with pytest.raises(DataLoss, match=text):
+            strict.advance()
+    with one_warning(caplog, text):
+        assert lenient.read_all() == [orders(6, 25)]
+    lenient.restart()
+    assert lenient.rows() == orders(6, 25)
+    archive.truncate(1)
+    with one_warning(caplog, "records 1 to 25 of orders"):
+        assert lenient.read_all() == [[]]
+    archive.add(samples(2))
+    assert lenient.read_all() == [orders(1, 2)]
+
+
+def test_a_truncation_above_the_offset_is_no_loss(remote: Remote, url: str):
+    archive, follower = TopicArchive(url), Follower(remote, maxRecordsPerTrigger=4)
+    archive.add(samples(10))
+    follower.advance()
+    archive.truncate(5)
+    archive.add(samples(2))
+    assert follower.read_all() == [orders(5, 6)]
+
+
+def test_evicted_records_are_data_loss(remote: Remote, url: str, caplog: pytest.LogCaptureFixture):
+    archive = TopicArchive(url)
+    archive.add(samples(10))
+    strict, lenient = (Follower(remote, maxRecordsPerTrigger=4, failOnDataLoss=fails) for fails in ("true", "false"))
+    strict.advance()
+    lenient.advance()
+    archive.evict(5)
+    assert strict.seqs() == [1, 2, 3, 4]
+    archive.evict(8)
+    with pytest.raises(DataLoss, match="records 5 to 7 of orders were evicted before the stream read them"):
+        strict.advance()
+    with one_warning(caplog, "records 5 to 7 of orders were evicted"):
+        assert lenient.read_all() == [orders(8, 10)]
+    with pytest.raises(DataLoss, match="records 1 to 7 of orders were evicted"):
+        Follower(remote).advance()
+    with one_warning(caplog, "records 1 to 7 of orders were evicted"):
+        assert Follower(remote, failOnDataLoss="false").read_all() == [orders(8, 10)]
+    assert Follower(remote, startingSeq="earliest").read_all() == [orders(8, 10)]
+
+
+def test_a_branch_that_leads_to_another_volume_is_followed_as_far_as_it_is_the_same(remote: Remote, url: str):
+    """`undo`, or a deleted branch that is made again, gives the name to another volume."""
+    main = TopicArchive(url)
+    main.add(samples(10))
+    branches, follower = Branches(main.volumes), Follower(remote, branch="dev")
+
+    def dev(parent: TopicArchive, seq: int | None, count: int) -> TopicArchive:
+        if parent is not main:
+            branches.delete("orders", "dev", now_ms=NOW_MS)
+        made = TopicArchive(url, branch="dev", parent=ForkPoint(parent.vid, 1, seq))
+        made.add(samples(count))
+        return made
+
+    first = dev(main, None, 5)
+    assert follower.read_all() == [orders(1, 15)]
+    second = dev(first, None, 2)
+    assert follower.read_all() == [orders(16, 17)]
+    dev(second, 12, 4)
+    with pytest.raises(DataLoss, match="records 13 to 17 of orders@dev were truncated"):
+        follower.advance()
+    branches.delete("orders", "dev", now_ms=NOW_MS)
+    dev(main, None, 20)
+    with pytest.raises(DataLoss, match="records 1 to 17 of orders@dev were truncated"):
+        follower.advance()
+
+
+def test_a_deleted_branch_of_a_glob_is_data_loss(remote: Remote, url: str, caplog: pytest.LogCaptureFixture):
+    main = TopicArchive(url)
+    main.add(samples(3))
+    TopicArchive(url, "orders-2", "dev").add(samples(3))
+    TopicArchive(url, branch="dev", parent=ForkPoint(main.vid, 1))
+    strict, lenient = (Follower(remote, topic="ord*", branch="dev", failOnDataLoss=each) for each in ("true", "false"))
+    strict.advance()
+    lenient.advance()
+    Branches(main.volumes).delete("orders", "dev", now_ms=NOW_MS)
+    with pytest.raises(DataLoss, match="of orders@dev are gone, for their branch was deleted"):
+        strict.advance()
+    with one_warning(caplog, "orders@dev are gone"):
+        assert lenient.read_all() == []
+
+
+# ---------------------------------------------------------------- collected history, requests
+
+
+def collect(archive: TopicArchive, boundary: int) -> None:
+    """Collect all commits below the boundary, as GC does."""
+    make_checkpoint(archive.volumes, archive.vid, boundary, now_ms=NOW_MS)
+    archive.store.put(boundary_key(archive.vid), encode_boundary(Boundary(archive.vid, boundary)), {})
+    for lsn in range(1, boundary):
+        archive.store.delete(commit_key(archive.vid, lsn))
+
+
+def test_a_stream_that_waited_longer_than_the_window_is_told_so(
+    remote: Remote, url: str, caplog: pytest.LogCaptureFixture
+):
+    archive = TopicArchive(url)
+    archive.add(samples(10))
+    strict, lenient = Follower(remote), Follower(remote, failOnDataLoss="false")
+    strict.advance()
+    lenient.advance()
+    for _ in range(3):
+        archive.add(samples(5))
+    collect(archive, 2)
+    assert strict.read_all() == [orders(11, 25)]  # the commits since are all there
+    strict.offsets.pop()
+    collect(archive, 3)
+    with closing(Remote.open(url)) as strict.remote, closing(Remote.open(url)) as lenient.remote:
+        with pytest.raises(DataLoss, match="records 1 to 10 of orders may have been truncated"):
+            strict.advance()
+        with pytest.raises(DataLoss, match="records 1 to 10 of orders cannot be read as the stream planned them"):
+            strict.rows()
+        with one_warning(caplog, "records 1 to 10 of orders cannot be read"):
+            assert lenient.rows() == orders(1, 10)
+        with one_warning(caplog, "records 1 to 10 of orders may have been truncated"):
+            assert lenient.read_all() == [orders(11, 25)]
+
+
+@pytest.fixture
+def counted() -> CountingStore:
+    return CountingStore(MemoryStore())
+
+
+def test_an_idle_stream_asks_little_and_only_as_often_as_its_cache_says(counted: CountingStore):
+    for topic in ("a", "b"):
+        TopicArchive(counted, topic).add(samples(5))
+    remote = Remote(counted)
+    idle, eager = Follower(remote, topic="a,b", headCacheMs=100_000), Follower(remote, topic="a,b")
+    idle.advance()
+    eager.advance()
+    counted.counts.clear()
+    for _ in range(100):
+        idle.advance()
+    assert counted.counts.total() == 0
+    for _ in range(10):
+        eager.advance()
+    assert counted.counts == {"get_with_etag": 20, "list": 20}  # of each topic its name and its newest commit
+    remote.close()
+
+
+def test_a_micro_batch_reads_its_commits_and_the_heads_of_its_segments(counted: CountingStore):
+    archive = TopicArchive(counted)
+    archive.add_many(200)
+    remote = Remote(counted)
+    follower = Follower(remote)
+    follower.advance()
+    archive.add(samples(2))
+    counted.counts.clear()
+    follower.advance()
+    query = Query(frozenset({"seq", "value"}))
+    start, end = (decode_offset(text) for text in follower.offsets[-2:])
+    assert sum(task.rows for task in follower.stream.plan(remote, start, end, query).tasks) == 2
+    assert counted.counts.total() <= 6
+    remote.close()
+
+
+def test_offsets_name_what_a_micro_batch_reads(remote: Remote, url: str):
+    archive, follower = TopicArchive(url), Follower(remote)
+    archive.add(samples(3))
+    follower.advance()
+    nothing: Offset = {}
+    [position] = decode_offset(follower.offsets[-1]).values()
+    broken = {"orders@main": replace(position, first_seq=None)}
+    with pytest.raises(InvalidOffset, match="orders@main is new in it"):
+        follower.stream.plan(remote, nothing, broken, Query(frozenset({"seq"})))
