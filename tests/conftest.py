@@ -50,6 +50,7 @@ _TOGETHER = {
     "tests/offload/spark/jobs/test_export.py": "spark",
     "tests/offload/spark/jobs/test_gc_plan.py": "spark",
     "tests/offload/spark/jobs/test_compaction.py": "spark",
+    "tests/offload/spark/test_streams_in_spark.py": "spark",
 }
 _LONG_DIRECTORIES = {"promises", "seglog"}
 _HANGS_AFTER_S = 3 * 3600

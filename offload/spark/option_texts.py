@@ -45,12 +45,13 @@ def named(
     them, and for unknown ones.
     """
     spelled = {name.lower(): name for name in (*known, *aliases)}
-    others = {name.lower(): call for name, call in elsewhere.items()}
+    others = {name.lower(): name for name in elsewhere}
     found: dict[str, str] = {}
     for name, value in given.items():
         own = spelled.get(name.lower())
         if own is None:
-            raise UnsupportedOption(name, known, others.get(name.lower()))
+            other = others.get(name.lower(), name)
+            raise UnsupportedOption(other, known, elsewhere.get(other))
         if not isinstance(value, str):
             raise InvalidOption(own, f"{value!r} is not a text")
         found[own] = value

@@ -9,6 +9,8 @@ import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.EOFException;
 import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.channels.ClosedByInterruptException;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
@@ -176,9 +178,23 @@ final class Planner {
             process.destroyForcibly();
             throw new PlannerError("the planner did not answer within " + seconds + " s", late);
         } catch (InterruptedException interrupt) {
+            return afterInterrupt(running);
+        }
+    }
+
+    /**
+     * Wait a little for the answer, so that the end of a stream does not end the planner of other queries.
+     *
+     * <p>Spark knows the exception as one of a stream that was stopped.
+     */
+    private <T> T afterInterrupt(Future<T> running) {
+        try {
+            return running.get(EXIT_S, TimeUnit.SECONDS);
+        } catch (ExecutionException | TimeoutException | InterruptedException failed) {
             process.destroyForcibly();
+            throw new UncheckedIOException(new ClosedByInterruptException());
+        } finally {
             Thread.currentThread().interrupt();
-            throw new PlannerError("the call of the planner was interrupted", interrupt);
         }
     }
 

@@ -22,9 +22,7 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
 
     /** Ask which version the options mean, and which columns it has. */
     static Question pinned(Map<String, String> options) {
-        ObjectNode call = Planner.JSON.createObjectNode().put("call", "pin");
-        call.set("options", Planner.JSON.valueToTree(options));
-        JsonNode answer = Planner.call(call).get(0);
+        JsonNode answer = Planner.call(call("pin", options)).get(0);
         StructType offered = new StructType();
         for (JsonNode column : answer.path("columns")) {
             offered = offered.add(column.path("name").asText(), type(column.path("type").asText()), true);
@@ -59,11 +57,37 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
         return values.isArray() ? values : null;
     }
 
+    /** Return a pin of the newest versions. */
+    JsonNode newest() {
+        return Planner.call(call("pin", options)).get(0).path("pin");
+    }
+
+    /** Return the offset at which a micro-batch ends that begins with {@code start}. It goes no further than the target. */
+    String latest(String start, JsonNode target, boolean isLimited) {
+        ObjectNode call = call("stream_latest", options).put("start", start).put("limited", isLimited);
+        call.set("target", target);
+        return Planner.call(call).get(0).path("offset").asText();
+    }
+
+    /** Return the plan of the micro-batch between two offsets. */
+    List<JsonNode> planBetween(String start, String end, String[] columns, int parallelism) {
+        ObjectNode call = call("stream_plan", options).put("start", start).put("end", end);
+        call.set("columns", Planner.JSON.valueToTree(columns));
+        call.set("filters", Planner.JSON.createArrayNode());
+        call.put("parallelism", parallelism);
+        return Planner.call(call);
+    }
+
     private ObjectNode call(String name, ArrayNode filters) {
-        ObjectNode call = Planner.JSON.createObjectNode().put("call", name);
-        call.set("options", Planner.JSON.valueToTree(options));
+        ObjectNode call = call(name, options);
         call.set("pin", pin);
         call.set("filters", filters);
+        return call;
+    }
+
+    private static ObjectNode call(String name, Map<String, String> options) {
+        ObjectNode call = Planner.JSON.createObjectNode().put("call", name);
+        call.set("options", Planner.JSON.valueToTree(options));
         return call;
     }
 

@@ -8,6 +8,11 @@ import org.apache.spark.sql.connector.read.InputPartition;
 
 /** The input of one Spark task. {@code url} is the remote, and a piece names its objects below it. */
 record SeglogPartition(String url, Verify verify, List<Piece> pieces) implements InputPartition {
+    /** Return the tasks of a plan: all messages but the first, which is the summary. */
+    static SeglogPartition[] decodeAll(List<JsonNode> plan) {
+        return plan.stream().skip(1).map(message -> decode(message.path("task"))).toArray(SeglogPartition[]::new);
+    }
+
     static SeglogPartition decode(JsonNode task) {
         try {
             List<Piece> pieces = new ArrayList<>();

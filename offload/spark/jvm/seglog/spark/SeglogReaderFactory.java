@@ -2,6 +2,7 @@ package seglog.spark;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -19,6 +20,12 @@ final class SeglogReaderFactory implements PartitionReaderFactory {
     SeglogReaderFactory(String[] columns, SerializableConfiguration hadoop) {
         this.columns = columns;
         this.hadoop = hadoop;
+    }
+
+    /** Return the factory for these columns, with the Hadoop settings of the driver. */
+    static SeglogReaderFactory of(String[] columns) {
+        SparkContext context = SparkContext.getOrCreate();
+        return new SeglogReaderFactory(columns, new SerializableConfiguration(context.hadoopConfiguration()));
     }
 
     @Override

@@ -15,8 +15,8 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.util.SerializableConfiguration;
 
 /** One scan of a query. It asks the planner once, when Spark first needs the statistics or the tasks. */
 final class SeglogScan implements Batch, SupportsReportStatistics {
@@ -24,6 +24,7 @@ final class SeglogScan implements Batch, SupportsReportStatistics {
     private final StructType schema;
     private final ArrayNode filters;
     private final Integer limit;
+    private boolean isStream;
     private List<JsonNode> plan;
     private SeglogPartition[] tasks;
 
@@ -53,10 +54,7 @@ final class SeglogScan implements Batch, SupportsReportStatistics {
     public synchronized InputPartition[] planInputPartitions() {
         if (tasks == null) {
             List<JsonNode> messages = plan();
-            tasks = new SeglogPartition[messages.size() - 1];
-            for (int number = 0; number < tasks.length; number++) {
-                tasks[number] = SeglogPartition.decode(messages.get(number + 1).path("task"));
-            }
+            tasks = SeglogPartition.decodeAll(messages);
             plan = List.of(messages.get(0)); // the messages of the tasks are no longer needed
         }
         return tasks.clone();
@@ -72,23 +70,33 @@ final class SeglogScan implements Batch, SupportsReportStatistics {
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
-        SparkContext context = SparkContext.getOrCreate();
-        return new SeglogReaderFactory(
-                schema.fieldNames(), new SerializableConfiguration(context.hadoopConfiguration()));
+        return SeglogReaderFactory.of(schema.fieldNames());
     }
 
     @Override
+    public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
+        isStream = true;
+        return new SeglogStream(question, schema);
+    }
+
+    /** Return the sizes that the plan tells. A stream has no plan of its own, so that it tells none. */
+    @Override
     public Statistics estimateStatistics() {
-        JsonNode summary = plan().get(0).path("plan");
+        JsonNode summary = isStream ? Planner.JSON.missingNode() : plan().get(0).path("plan");
         return new Statistics() {
             @Override
             public OptionalLong sizeInBytes() {
-                return OptionalLong.of(summary.path("bytes").longValue());
+                return known("bytes");
             }
 
             @Override
             public OptionalLong numRows() {
-                return OptionalLong.of(summary.path("rows").longValue());
+                return known("rows");
+            }
+
+            private OptionalLong known(String name) {
+                JsonNode value = summary.path(name);
+                return value.isMissingNode() ? OptionalLong.empty() : OptionalLong.of(value.longValue());
             }
         };
     }

@@ -9,7 +9,7 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The records of a load: one pinned version, in the columns that the user chose. */
+/** The records of a load, in the columns that the user chose: at one pinned version, or as a stream. */
 final class SeglogTable implements SupportsRead {
     private final Question question;
     private final StructType schema;
@@ -33,7 +33,7 @@ final class SeglogTable implements SupportsRead {
 
     @Override
     public Set<TableCapability> capabilities() {
-        return Set.of(TableCapability.BATCH_READ);
+        return Set.of(TableCapability.BATCH_READ, TableCapability.MICRO_BATCH_READ);
     }
 
     @Override
