@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import pickle
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from catalog.checkpointer import make_checkpoint
 from catalog.errors import NoSuchTopic
@@ -19,7 +22,8 @@ from catalog.format.keys import boundary_key, commit_key
 from catalog.format.small_objects import encode_boundary
 from catalog.objects.memory import MemoryStore
 from catalog.refs.branch import Branches
-from offload.errors import DataLoss, InvalidOffset
+from offload.errors import DataLoss, InvalidOffset, InvalidOption
+from offload.spark import SeglogDataSource
 from offload.spark.messages import decode_task, encode_task
 from offload.spark.offsets import Offset, decode_offset, encode_offset, offset_text
 from offload.spark.pin import Pin
@@ -459,3 +463,33 @@ def test_offsets_name_what_a_micro_batch_reads(remote: Remote, url: str):
     broken = {"orders@main": replace(position, first_seq=None)}
     with pytest.raises(InvalidOffset, match="orders@main is new in it"):
         follower.stream.plan(remote, nothing, broken, Query(frozenset({"seq"})))
+
+
+def test_the_reader_in_python_gives_spark_the_same(url: str):
+    """Spark makes the reader, pickles it for the workers, and then asks it, in JSON."""
+    archive = TopicArchive(url)
+    archive.add(samples(10))
+    options = {"path": url, "topic": "orders", "maxrecordspertrigger": "6", "headcachems": "0", "columns": "seq,tag"}
+    source = SeglogDataSource(options)
+    reader = source.streamReader(source.schema())
+    worker = pickle.loads(pickle.dumps(reader))  # noqa: S301 - its own
+    assert reader.getDefaultReadLimit() == ReadMaxRows(6)
+    reader.prepareForTriggerAvailableNow()
+    archive.add(samples(1))
+    offsets = [json.dumps(reader.initialOffset())]
+    for limit in (ReadMaxRows(6), ReadAllAvailable(), ReadMaxRows(6)):
+        offsets.append(json.dumps(reader.latestOffset(json.loads(offsets[-1]), limit)))
+    assert offsets[-2] == offsets[-1]
+    found = [
+        [
+            row["seq"]
+            for task in reader.partitions(*map(json.loads, pair))
+            for batch in worker.read(task)
+            for row in batch.to_pylist()
+        ]
+        for pair in pairwise(offsets)
+    ]
+    assert found == [[1, 2, 3, 4, 5, 6], [7, 8, 9, 10], []]
+    reader.stop()
+    with pytest.raises(InvalidOption, match="the JVM reader is not in this session"):
+        SeglogDataSource({**options, "reader": "jvm"}).streamReader(source.schema())
