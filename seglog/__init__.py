@@ -8,80 +8,87 @@
             print(record.seq, record.value)
 
 The log knows nothing of object storage. A `ColdTier` may be attached for records that have left the disk.
+
+The package imports a name when it is first used. A command that the daemon serves needs records and errors, and no
+numpy.
 """
 
 from __future__ import annotations
 
-from seglog.errors import (
-    AppendsHeld,
-    CalledWithin,
-    ColdTierAttached,
-    ColdTierRequired,
-    ConcurrentModification,
-    Conflict,
-    Corrupt,
-    DirectoryInUse,
-    DirectoryNotReadable,
-    DirectoryNotWritable,
-    DiskFull,
-    Evicted,
-    FileCorrupt,
-    FormatUnsupported,
-    HistoryKept,
-    InvalidArgument,
-    InvalidEntry,
-    InvalidFrame,
-    InvalidItem,
-    InvalidLabel,
-    InvalidSetting,
-    InvalidTopicName,
-    ItemTooLarge,
-    JournalClosed,
-    LogClosed,
-    Missing,
-    Misuse,
-    NoSuchItem,
-    NoSuchSegment,
-    NoSuchTopic,
-    NotADataDirectory,
-    NotTruncatable,
-    OffsetOverflow,
-    OpenedByParent,
-    OtherLoop,
-    ReadOnly,
-    RecordTooLarge,
-    SameFile,
-    SectionPruned,
-    SeglogError,
-    SegmentCut,
-    SeqOutOfRange,
-    TooManyOpenFiles,
-    TopicExists,
-    TopicFull,
-    Truncated,
-    Unavailable,
-    ViewOutdated,
-    WarmDirectoryNotApart,
-    WarmDirectoryTaken,
-    WarmStoreFailed,
-    WarmStoreRequired,
-    WriterPoisoned,
-    WrongSize,
-)
-from seglog.files.clock import Clock, SystemClock
-from seglog.files.port import Files, OsFiles, replace_atomically
-from seglog.files.settings_file import default_toml, load_settings, read_sections, write_default
-from seglog.log import Log, open
-from seglog.maintenance.retention import Retention
-from seglog.segments.segment import SegmentInfo
-from seglog.startup.verification import verify
-from seglog.tiers.cold_tier import ColdTier
-from seglog.topic import Topic
-from seglog.values.config import DISCARDS, DURABILITIES, SETTINGS_FILE, LogSettings, TopicConfig
-from seglog.values.damage import Checked, Damage, Report
-from seglog.values.deletes import DeleteOp
-from seglog.values.record import Gap, Record
-from seglog.values.truncate_op import TruncateOp
+TYPE_CHECKING = False
+"""True for a type checker, as in `typing`, whose import takes longer than that of this module."""
+
+if TYPE_CHECKING:
+    from seglog.errors import (
+        AppendsHeld,
+        CalledWithin,
+        ColdTierAttached,
+        ColdTierRequired,
+        ConcurrentModification,
+        Conflict,
+        Corrupt,
+        DirectoryInUse,
+        DirectoryNotReadable,
+        DirectoryNotWritable,
+        DiskFull,
+        Evicted,
+        FileCorrupt,
+        FormatUnsupported,
+        HistoryKept,
+        InvalidArgument,
+        InvalidEntry,
+        InvalidFrame,
+        InvalidItem,
+        InvalidLabel,
+        InvalidSetting,
+        InvalidTopicName,
+        ItemTooLarge,
+        JournalClosed,
+        LogClosed,
+        Missing,
+        Misuse,
+        NoSuchItem,
+        NoSuchSegment,
+        NoSuchTopic,
+        NotADataDirectory,
+        NotTruncatable,
+        OffsetOverflow,
+        OpenedByParent,
+        OtherLoop,
+        ReadOnly,
+        RecordTooLarge,
+        SameFile,
+        SectionPruned,
+        SeglogError,
+        SegmentCut,
+        SeqOutOfRange,
+        TooManyOpenFiles,
+        TopicExists,
+        TopicFull,
+        Truncated,
+        Unavailable,
+        ViewOutdated,
+        WarmDirectoryNotApart,
+        WarmDirectoryTaken,
+        WarmStoreFailed,
+        WarmStoreRequired,
+        WriterPoisoned,
+        WrongSize,
+    )
+    from seglog.files.clock import Clock, SystemClock
+    from seglog.files.port import Files, OsFiles, replace_atomically
+    from seglog.files.settings_file import default_toml, load_settings, read_sections, write_default
+    from seglog.log import Log, open
+    from seglog.maintenance.retention import Retention
+    from seglog.segments.segment import SegmentInfo
+    from seglog.startup.verification import verify
+    from seglog.tiers.cold_tier import ColdTier
+    from seglog.topic import Topic
+    from seglog.values.config import DISCARDS, DURABILITIES, SETTINGS_FILE, LogSettings, TopicConfig
+    from seglog.values.damage import Checked, Damage, Report
+    from seglog.values.deletes import DeleteOp
+    from seglog.values.record import Gap, Record
+    from seglog.values.truncate_op import TruncateOp
 
 __all__ = [
     "DISCARDS",
@@ -167,3 +174,49 @@ __all__ = [
     "verify",
     "write_default",
 ]
+
+_HOMES = {
+    "Clock": "seglog.files.clock",
+    "SystemClock": "seglog.files.clock",
+    "Files": "seglog.files.port",
+    "OsFiles": "seglog.files.port",
+    "replace_atomically": "seglog.files.port",
+    "default_toml": "seglog.files.settings_file",
+    "load_settings": "seglog.files.settings_file",
+    "read_sections": "seglog.files.settings_file",
+    "write_default": "seglog.files.settings_file",
+    "Log": "seglog.log",
+    "open": "seglog.log",
+    "Retention": "seglog.maintenance.retention",
+    "SegmentInfo": "seglog.segments.segment",
+    "verify": "seglog.startup.verification",
+    "ColdTier": "seglog.tiers.cold_tier",
+    "Topic": "seglog.topic",
+    "DISCARDS": "seglog.values.config",
+    "DURABILITIES": "seglog.values.config",
+    "SETTINGS_FILE": "seglog.values.config",
+    "LogSettings": "seglog.values.config",
+    "TopicConfig": "seglog.values.config",
+    "Checked": "seglog.values.damage",
+    "Damage": "seglog.values.damage",
+    "Report": "seglog.values.damage",
+    "DeleteOp": "seglog.values.deletes",
+    "Gap": "seglog.values.record",
+    "Record": "seglog.values.record",
+    "TruncateOp": "seglog.values.truncate_op",
+}
+"""The module of each name that is no error."""
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        if name not in __all__:
+            raise AttributeError(f"module 'seglog' has no attribute {name!r}")
+        from importlib import import_module
+
+        found = getattr(import_module(_HOMES.get(name, "seglog.errors")), name)
+        globals()[name] = found
+        return found
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
