@@ -9,10 +9,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from offload.archive import Archive, OffloadResult, Removed, Restored, TopicStatus
+    from offload.archive import Archive, OffloadResult, Removed, Restored
     from offload.attachment import attach
     from offload.errors import OffloadError
     from offload.recovery import recover
+    from offload.reports import TopicStatus
     from offload.settings import CatalogSettings, ColdSettings, OffloadSettings
     from offload.settings_file import Settings
 
@@ -37,6 +38,7 @@ _HOME = {
     "OffloadError": "offload.errors",
     "OffloadSettings": "offload.settings",
     "Settings": "offload.settings_file",
+    "TopicStatus": "offload.reports",
     "attach": "offload.attachment",
     "recover": "offload.recovery",
 }

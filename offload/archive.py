@@ -25,6 +25,7 @@ from offload.replication.replica import Replicas
 from offload.replication.reset import Reset
 from offload.replication.sync import Sync
 from offload.replication.takeover import Takeover
+from offload.reports import TopicStatus
 from offload.services.branches import BranchService
 from offload.services.history import HistoryService
 from offload.services.offloading import Offloading
@@ -37,7 +38,6 @@ from offload.services.results import OffloadResult, Removed, Restored, TopicRemo
 from offload.services.status import StatusService
 from offload.services.tags import TagService
 from offload.services.targets import Targets
-from offload.services.topic_status import TopicStatus
 from offload.services.upkeep import OrphanUpload, UpkeepService
 from offload.services.writers import Writers
 from offload.settings import OffloadSettings

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from offload.cli.output import counted, format_bytes
 from offload.commands.directory import Work
 from offload.commands.status import Ahead, ArchivedTopic, DirectoryShown, LocalTopic
 from offload.moment import format_time
-
-if TYPE_CHECKING:
-    from offload.archive import TopicStatus
-    from offload.write.runs import RunStatus
+from offload.reports import RunStatus, TopicStatus
 
 __all__ = ["status_text"]
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from offload.commands.directory import Directory
 from offload.commands.lines import Batch, json_batches, line_batches, longest_line, skip
 from offload.commands.results import HIDDEN
 from offload.errors import BadParameter
-from seglog import RecordTooLarge, Topic
+from seglog import RecordTooLarge
+
+if TYPE_CHECKING:
+    from seglog import Topic
 
 __all__ = ["Appended", "Format", "RecordSink", "append", "batches", "open_sink"]
 

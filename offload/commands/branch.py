@@ -10,12 +10,12 @@ from offload.commands.parameters import About, PlainTopicName, TopicName, withou
 from offload.commands.results import HIDDEN, MERGED
 from offload.errors import BadParameter
 from offload.moment import Moment
+from offload.reports import Side
 
 if TYPE_CHECKING:
     from catalog import Branch, Vid
     from catalog.refs.branch import Distance
     from offload.archive import Archive
-    from offload.services.diff import Side
 
 __all__ = [
     "BranchAt",

@@ -1,27 +1,41 @@
 """The types in the signature of a command, and of the fields of a result.
 
 The modules of the commands import some of these types for type checking only. Their import takes longer than all the
-rest of `seglog --help`. A command that runs needs them.
+rest of a command that the daemon serves. So they are imported when a hint names them.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
+import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["hints_of"]
+__all__ = ["hints_of", "result_hint"]
+
+_HOMES = {"Archive": "offload.archive", "Directory": "offload.commands.directory", "Log": "seglog.log"}
+
+
+class _Late(dict[str, Any]):
+    """The types that a module imports for type checking only, each imported at its first use."""
+
+    def __missing__(self, name: str) -> Any:
+        found = self[name] = getattr(importlib.import_module(_HOMES[name]), name)
+        return found
+
+
+_LATE = _Late()
 
 
 @functools.cache
 def hints_of(subject: Any) -> Mapping[str, Any]:
     """Return the types of a function's parameters and result, or of a class's fields, by name."""
-    from offload.archive import Archive, TopicStatus
-    from offload.commands.directory import Directory
-    from offload.services.diff import Side
-    from offload.write.runs import RunStatus
-    from seglog import Log
+    return typing.get_type_hints(subject, localns=_LATE)
 
-    late = {kind.__name__: kind for kind in (Archive, Directory, Log, RunStatus, Side, TopicStatus)}
-    return typing.get_type_hints(subject, localns=late)
+
+def result_hint(function: Callable[..., Any]) -> Any:
+    """Return the type of a function's result. The types of its parameters are not imported."""
+    only = types.SimpleNamespace(__annotations__={"return": function.__annotations__["return"]})
+    return typing.get_type_hints(only, function.__globals__, _LATE)["return"]

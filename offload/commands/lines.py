@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 
 from offload.errors import BadParameter, InvalidInput
 from seglog import Gap, Record, RecordTooLarge
-from seglog.format.frame import LABEL_MAX_BYTES
+from seglog.values.record import LABEL_MAX_BYTES
 
 __all__ = ["Batch", "RecordBatch", "json_batches", "line_batches", "longest_line", "skip", "to_json", "to_line"]
 

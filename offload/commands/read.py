@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from itertools import islice
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from offload.commands.directory import Directory
 from offload.commands.lines import RecordBatch
 from offload.commands.parameters import About, TopicName, with_branch
 from offload.errors import BadParameter
-from seglog import Gap, LogClosed, Record, SystemClock, Topic
+from seglog import Gap, LogClosed, Record, SystemClock
+
+if TYPE_CHECKING:
+    from seglog import Topic
 
 __all__ = ["read"]
 

@@ -3,11 +3,15 @@
 A new command is a function in a module of this package, one line here, and one in `offload.cli.table`. The types of the
 function tell the rest. The type of the first parameter is the part of the directory that the command works on. The
 types of the other parameters are the schema of a request. The type of the return value names the results.
+
+A line names the function by its module. The module is imported when the command is used, so that a command which runs
+imports no other.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import types
 import typing
@@ -15,23 +19,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from offload.commands import (
-    branch,
-    compact,
-    gc,
-    log,
-    offload,
-    oplog,
-    read,
-    removal,
-    seal,
-    status,
-    sync,
-    tag,
-    topic,
-    uploads,
-)
-from offload.commands.hints import hints_of
+from offload.commands.hints import hints_of, result_hint
 from offload.commands.parameters import Parameter, parameters_of
 from offload.errors import InvalidOption, UnsupportedOption
 
@@ -53,14 +41,19 @@ def _never(_: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command. Clients name it by its path, such as `topic/create`.
+    """A command. Clients name it by its path, such as `topic/create`. `place` is its module and its function.
 
     `reads` takes the arguments, and returns whether the command only reads.
     """
 
     path: str
-    function: Callable[..., Any]
+    place: str
     reads: Callable[[Mapping[str, Any]], bool] = _never
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        module, _, name = self.place.rpartition(".")
+        return getattr(importlib.import_module(f"offload.commands.{module}"), name)  # type: ignore[no-any-return]
 
     @property
     def summary(self) -> str:
@@ -79,7 +72,7 @@ class Command:
     @property
     def results(self) -> Mapping[str, type]:
         """Return the types of the results by their names."""
-        hint = hints_of(self.function)["return"]
+        hint = result_hint(self.function)
         if typing.get_origin(hint) is Iterator:
             [hint] = typing.get_args(hint)
         kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
@@ -116,43 +109,43 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, Parameter]:
 COMMANDS: Mapping[str, Command] = {
     each.path: each
     for each in (
-        Command("read", read.read, reads=lambda values: not values["follow"]),
-        Command("delete", removal.delete),
-        Command("evict", removal.evict),
-        Command("truncate", removal.truncate),
-        Command("seal", seal.seal),
-        Command("offload", offload.offload, reads=lambda values: values["dry_run"]),
-        Command("compact", compact.compact),
-        Command("gc", gc.gc, reads=lambda values: values["dry_run"]),
-        Command("pause", offload.pause),
-        Command("resume", offload.resume),
-        Command("retry", offload.retry),
-        Command("push", sync.push),
-        Command("pull", sync.pull),
-        Command("fetch", sync.fetch),
-        Command("sync", sync.sync),
-        Command("reset", sync.reset),
-        Command("takeover", sync.takeover),
-        Command("status", status.status, reads=_always),
-        Command("log", log.log, reads=_always),
-        Command("restore", branch.restore),
-        Command("uploads", uploads.uploads, reads=lambda values: not values["abort"]),
-        Command("branch/create", branch.create),
-        Command("branch/list", branch.list_branches, reads=_always),
-        Command("branch/delete", branch.delete),
-        Command("branch/undelete", branch.undelete),
-        Command("branch/rename", branch.rename),
-        Command("branch/promote", branch.promote),
-        Command("branch/diff", branch.diff, reads=_always),
-        Command("tag/create", tag.create),
-        Command("tag/list", tag.list_tags, reads=_always),
-        Command("tag/delete", tag.delete),
-        Command("oplog", oplog.oplog, reads=_always),
-        Command("undo", oplog.undo),
-        Command("topic/create", topic.create),
-        Command("topic/set", topic.set_config),
-        Command("topic/show", topic.show, reads=_always),
-        Command("topic/delete", topic.delete),
-        Command("topic/list", topic.list_topics, reads=_always),
+        Command("read", "read.read", reads=lambda values: not values["follow"]),
+        Command("delete", "removal.delete"),
+        Command("evict", "removal.evict"),
+        Command("truncate", "removal.truncate"),
+        Command("seal", "seal.seal"),
+        Command("offload", "offload.offload", reads=lambda values: values["dry_run"]),
+        Command("compact", "compact.compact"),
+        Command("gc", "gc.gc", reads=lambda values: values["dry_run"]),
+        Command("pause", "offload.pause"),
+        Command("resume", "offload.resume"),
+        Command("retry", "offload.retry"),
+        Command("push", "sync.push"),
+        Command("pull", "sync.pull"),
+        Command("fetch", "sync.fetch"),
+        Command("sync", "sync.sync"),
+        Command("reset", "sync.reset"),
+        Command("takeover", "sync.takeover"),
+        Command("status", "status.status", reads=_always),
+        Command("log", "log.log", reads=_always),
+        Command("restore", "branch.restore"),
+        Command("uploads", "uploads.uploads", reads=lambda values: not values["abort"]),
+        Command("branch/create", "branch.create"),
+        Command("branch/list", "branch.list_branches", reads=_always),
+        Command("branch/delete", "branch.delete"),
+        Command("branch/undelete", "branch.undelete"),
+        Command("branch/rename", "branch.rename"),
+        Command("branch/promote", "branch.promote"),
+        Command("branch/diff", "branch.diff", reads=_always),
+        Command("tag/create", "tag.create"),
+        Command("tag/list", "tag.list_tags", reads=_always),
+        Command("tag/delete", "tag.delete"),
+        Command("oplog", "oplog.oplog", reads=_always),
+        Command("undo", "oplog.undo"),
+        Command("topic/create", "topic.create"),
+        Command("topic/set", "topic.set_config"),
+        Command("topic/show", "topic.show", reads=_always),
+        Command("topic/delete", "topic.delete"),
+        Command("topic/list", "topic.list_topics", reads=_always),
     )
 }

@@ -11,11 +11,11 @@ from offload.commands.parameters import About
 from offload.commands.results import HIDDEN, MERGED, OPTIONAL
 from offload.commands.topic import TopicPlaces, places_of
 from offload.moment import Moment
-from seglog import SystemClock, Topic
+from offload.reports import RunStatus, TopicStatus
+from seglog import SystemClock
 
 if TYPE_CHECKING:
-    from offload.archive import TopicStatus
-    from offload.write.runs import RunStatus
+    from seglog import Topic
 
 __all__ = ["Ahead", "ArchivedTopic", "DirectoryShown", "LocalTopic", "status"]
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.commands.directory import Directory
 from offload.commands.parameters import About, PlainTopicName
 from offload.commands.results import HIDDEN, MERGED
 from offload.commands.topic_changes import attribute_changes, config_changes
 from offload.errors import BadParameter
-from seglog import Log, Topic, TopicConfig
+
+if TYPE_CHECKING:
+    from seglog import Log, Topic
 
 __all__ = [
     "TopicConfigured",
@@ -105,6 +107,7 @@ def create(
     """Make a topic with a configuration of its own. Without this the first append makes it, with the defaults."""
     from catalog.format import keys
     from offload.settings import codec_named
+    from seglog import TopicConfig
 
     keys.check_name("topic", topic)  # a branch is made by `seglog branch create`
     if codec is not None:

@@ -15,23 +15,9 @@ from catalog import SegmentView, Snapshot
 from catalog.history import History
 from offload.read.cold_reader import ColdReader
 from offload.read.deletes import live_entries
+from offload.reports import Side
 
-__all__ = ["BranchDiff", "Side", "diff_of"]
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One branch's side of a diff.
-
-    `appended` counts the branch's records above the shared seq, which run from `first_seq` to `last_seq`. Both are None
-    if there are none. `deleted` counts the records up to the shared seq that the other branch shows and this branch
-    does not.
-    """
-
-    appended: int
-    first_seq: int | None
-    last_seq: int | None
-    deleted: int
+__all__ = ["BranchDiff", "diff_of"]
 
 
 @dataclass(frozen=True, slots=True)

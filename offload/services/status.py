@@ -10,10 +10,11 @@ from catalog.format.encoding import decode_commit_at
 from offload.context import ArchiveContext
 from offload.format.topic_config import PAUSED
 from offload.replication.replica import Replicas
+from offload.reports import RunStatus, TopicStatus
 from offload.services.erasures import ErasureState, collected_after_ms, erasure_state
-from offload.services.topic_status import TopicStatus, status_of, status_of_replica
+from offload.services.topic_status import status_of, status_of_replica
 from offload.write.attempt import AttemptState
-from offload.write.runs import RunStatus, run_statuses
+from offload.write.runs import run_statuses
 from seglog import TruncateOp
 from seglog.arguments import checked
 from seglog.process.ownership import Owned

@@ -3,55 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from catalog import Attempt, Handle
 from offload.handles import Tip
 from offload.replication.replica import SyncState
+from offload.reports import TopicStatus
 from offload.services.erasures import ErasureState
 from offload.write.attempt import AttemptState
 from seglog import Topic
 
-__all__ = ["TopicStatus", "status_of", "status_of_replica"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicStatus:
-    """The places of a topic's records. Seqs are inclusive; 0 means none. Bytes are bytes of frames.
-
-    The defaults are those of a topic without a volume, or of a replica without hot records.
-
-    `epoch` is the epoch of the log's seqs. `writer_epoch` is the epoch of the commits that this directory makes; 0 for
-    a replica. `state` is the text of `offload.replication.replica.SyncState`.
-
-    `unerased_objects` counts the objects in the remote that still hold deleted records. The deleted records in no such
-    object are gone for good by `erased_by_ms`. `erased_by_ms` is None if they are gone by now. Both are None if this
-    directory does not know.
-    """
-
-    name: str
-    head_seq: int
-    hot_first_seq: int
-    hot_bytes: int = 0
-    sealed_seq: int
-    offloaded_seq: int
-    volume: str | None = None
-    lsn: int = 0
-    pending_lsn: int | None = None
-    diverged_lsn: int | None = None
-    unfinished_attempts: int = 0
-    waiting_deletes: int = 0
-    earliest_seq: int
-    evict_floor: int
-    epoch: int = 0
-    relocated_bytes: int = 0
-    is_paused: bool = False
-    state: str
-    is_replica: bool = False
-    writer_epoch: int = 0
-    fenced_epoch: int | None = None
-    unerased_objects: int | None = None
-    erased_by_ms: int | None = None
+__all__ = ["status_of", "status_of_replica"]
 
 
 def status_of(

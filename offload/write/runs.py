@@ -12,23 +12,12 @@ If a later commit merged a run into another, or truncated all of it, the run is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from catalog import Attempt, Commit, SegmentRef
+from offload.reports import RunStatus
 
-__all__ = ["RunStatus", "run_statuses"]
-
-
-@dataclass(frozen=True, slots=True)
-class RunStatus:
-    """The status of one run. Seqs are inclusive, the time is in ms since the epoch."""
-
-    sid: str
-    first_seq: int
-    last_seq: int
-    complete: bool
-    hot_deleted: bool
-    timestamp_ms: int
+__all__ = ["run_statuses"]
 
 
 def run_statuses(

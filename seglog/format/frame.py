@@ -38,7 +38,7 @@ import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from seglog.errors import InvalidFrame
-from seglog.values.record import Record
+from seglog.values.record import LABEL_MAX_BYTES, Record
 
 __all__ = [
     "CHECKSUM",
@@ -99,7 +99,6 @@ HEADERS = np.dtype(
 
 
 MIN_FRAME_BYTES = HEADER.size + CHECKSUM.size
-LABEL_MAX_BYTES = 0xFFFF
 
 HAS_TAG = 1
 HAS_NODE = 2

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-__all__ = ["Gap", "Record"]
+__all__ = ["LABEL_MAX_BYTES", "Gap", "Record"]
+
+LABEL_MAX_BYTES: Final = 0xFFFF
+"""The length of a tag or node in UTF-8, at most."""
 
 
 class Record(NamedTuple):

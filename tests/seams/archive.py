@@ -24,8 +24,8 @@ from offload.read.cold_reader import ColdReader
 from offload.read.ledger import OffloadedLedgers
 from offload.read.single_flight import SingleFlight
 from offload.replication.rescue import Rescue
+from offload.reports import TopicStatus
 from offload.services import pending_commits
-from offload.services.topic_status import TopicStatus
 from offload.worker.pool import WorkerPool
 from offload.write.offloader import Offloader
 from offload.write.uploader import Uploader
