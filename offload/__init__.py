@@ -5,9 +5,7 @@ The package imports a name when it is first used, because a Spark worker and `se
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from offload.archive import Archive, OffloadResult, Removed, Restored
     from offload.attachment import attach
@@ -44,7 +42,11 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'offload' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME.get(name, "offload.archive")), name)
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        if name not in __all__:
+            raise AttributeError(f"module 'offload' has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(_HOME.get(name, "offload.archive")), name)

@@ -1,32 +1,43 @@
 """The `seglog` command as a process: the command line, with the daemon that `seglog serve` starts.
 
-The command line and the daemon do not import each other. This module gives the one to the other.
+The command line and the daemon do not import each other. This module gives the one to the other. Ctrl-C ends the
+process with exit code 130, also while it imports.
 """
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from offload.cli.app import run
-from offload.cli.streams import flush_output, open_closed_streams
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from offload.settings_file import Settings
 
 __all__ = ["main"]
 
 
 def main() -> None:
-    open_closed_streams()
+    code = 130
     try:
-        run(_serve)
-    finally:
+        from offload.cli.interrupt import end_at_once
+
+        end_at_once()
+        import os
+        import sys
+
+        from offload.cli.door import run
+        from offload.cli.streams import flush_output, open_closed_streams
+
+        open_closed_streams()
+        code = run(sys.argv[1:], os.environ, _serve)
         flush_output()
+    except KeyboardInterrupt:  # of the first imports, before the process ends at once
+        pass
+    raise SystemExit(code)
 
 
 def _serve(directory: Path, settings: Settings, *, remote: str | None, debug: bool) -> None:
+    import os
+
     from offload.daemon.logs import set_up_logs
     from offload.daemon.server import announce, run
 

@@ -11,6 +11,9 @@ A part stands between `<!-- include: NAME -->` and `<!-- end -->`. The script re
     commands:list          the commands of `seglog`, with their arguments, as a table
     commands:options       the options of each command, as a table
 
+It also writes offload/cli/listing.py: the commands with their help and their parameters, from which the front door of
+`seglog` answers without an import of a command.
+
 So a format is written down once, at the top of the code that reads and writes it, and a setting where its field is.
 `--check` changes nothing and fails when a part is not current.
 """
@@ -21,13 +24,26 @@ import argparse
 import ast
 import re
 import sys
-from collections.abc import Iterator
+import tomllib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-__all__ = ["checks", "commands", "filled", "included", "mistakes", "settings", "table", "told"]
+if TYPE_CHECKING:
+    from offload.cli.listed import ListedCommand, ListedParameter
+
+__all__ = ["checks", "commands", "filled", "included", "listing", "mistakes", "settings", "table", "told"]
 
 ROOT = Path(__file__).resolve().parent.parent
+LISTING = ROOT / "offload" / "cli" / "listing.py"
+HEAD = '''"""The commands of `seglog`, with their help and their parameters. Written by `make docs`."""
+
+from __future__ import annotations
+
+from offload.cli.listed import ListedCommand, ListedParameter
+
+__all__ = ["COMMANDS", "VERSION"]
+
+'''
 PART = re.compile(r"(<!-- include: (?P<name>[\w./:]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -85,39 +101,26 @@ def told(path: Path, test: ast.FunctionDef) -> list[str]:
 
 
 def commands(section: str) -> str:
-    """Return the Markdown for `commands:NAME`, from the commands that the application object of this checkout has."""
+    """Return the Markdown for `commands:NAME`, from the commands of this checkout."""
     sys.path.insert(0, str(ROOT))
-    from typer.main import get_command
+    from offload.cli.table import listed_commands
+    from offload.cli.top import OPTIONS
 
-    from offload.cli import app
-
-    top = get_command(app)
-    listed = list(walked(top))
+    listed = list(listed_commands())
     if section == "list":
-        return table(["command", "does"], [[f"`{usage(name, each)}`", cell(each.help)] for name, each in listed])
-    rows = [row for name, each in [("seglog", top), *listed] for row in option_rows(name, each)]
+        return table(["command", "does"], [[f"`{usage(each)}`", cell(each.help)] for each in listed])
+    rows = [option_row("seglog", each) for each in OPTIONS]
+    rows += [option_row(command.name, each) for command in listed for each in command.options]
     return table(["option", "meaning"], rows)
 
 
-def walked(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """Yield each command of a group, and of the groups in it, with its name."""
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from walked(command, (*words, name))
-        elif not command.hidden:
-            yield " ".join((*words, name)), command
-
-
-def usage(name: str, command: Any) -> str:
+def usage(command: ListedCommand) -> str:
     """Return a command's name and its arguments. An optional argument is in brackets."""
-    arguments = [one for one in command.params if not one.opts[0].startswith("-")]
-    words = [(one.metavar or one.name.upper(), one.required) for one in arguments]
-    return " ".join([name, *(word if required else f"[{word}]" for word, required in words)])
+    return " ".join([command.name, *(one.word if one.is_required else f"[{one.word}]" for one in command.arguments)])
 
 
-def option_rows(name: str, command: Any) -> list[list[str]]:
-    options = [one for one in command.params if one.opts[0].startswith("-") and not one.hidden]
-    return [[f"`{name} {', '.join(one.opts)}`", cell(one.help)] for one in options]
+def option_row(name: str, option: ListedParameter) -> list[str]:
+    return [f"`{name} {', '.join(option.options)}`", cell(option.help)]
 
 
 def cell(text: str | None) -> str:
@@ -154,14 +157,46 @@ def filled(text: str) -> str:
     return PART.sub(lambda part: f"{part[1]}{included(part['name'])}{part[3]}", text)
 
 
+def listing() -> str:
+    """Return the source of offload/cli/listing.py, from the code of this checkout."""
+    sys.path.insert(0, str(ROOT))
+    from offload.cli.table import listed_commands
+
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    commands = "".join(f"    {each.path!r}: {listed_command(each)},\n" for each in listed_commands())
+    return f"{HEAD}VERSION = {version!r}\n\nCOMMANDS = {{\n{commands}}}\n"
+
+
+def listed_command(command: ListedCommand) -> str:
+    parameters = "".join(f"            {listed_parameter(each)},\n" for each in command.parameters)
+    lines = "".join(f"        {line!r}\n" for line in command.help.splitlines(keepends=True))
+    inner = f"(\n{parameters}        )" if parameters else "()"
+    return f"ListedCommand(\n        {command.path!r},\n{lines.rstrip()},\n        {inner},\n    )"
+
+
+def listed_parameter(parameter: ListedParameter) -> str:
+    """Return the call that makes a parameter, without the arguments that have their defaults."""
+    plain = type(parameter)("", "", "")
+    first = [repr(getattr(parameter, name)) for name in ("name", "kind", "help", "options")]
+    others = ("default", "is_required", "is_topic", "metavar", "shown_default", "least", "choices")
+    given = [(name, getattr(parameter, name)) for name in others]
+    named = [f"{name}={literal(value)}" for name, value in given if value != getattr(plain, name)]
+    return f"ListedParameter({', '.join([*first, *named])})"
+
+
+def literal(value: object) -> str:
+    return repr(str(value)) if isinstance(value, str) else repr(value)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="change nothing, fail if a part is not current")
     check = parser.parse_args().check
     stale = 0
-    for page in sorted((ROOT / "docs").rglob("*.md")):
-        before = page.read_text()
-        after = filled(before)
+    pages = sorted((ROOT / "docs").rglob("*.md"))
+    for page in (LISTING, *pages):
+        before = page.read_text() if page.exists() else ""
+        after = listing() if page == LISTING else filled(before)
         if after == before:
             continue
         if check:

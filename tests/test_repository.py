@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 
 from offload.settings_file import SETTINGS
 
@@ -164,24 +163,17 @@ def test_every_module_that_a_docstring_comment_or_page_names_exists() -> None:
 # ---------------------------------------------------------------- documents
 
 
-def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, (*words, name))
-        else:
-            yield " ".join((*words, name)), command
-
-
 def test_every_command_and_option_is_documented() -> None:
-    from offload.cli import app
+    from offload.cli.table import listed_commands
 
     documented = (ROOT / "docs" / "cli.md").read_text()
-    found = list(commands(typer.main.get_command(app)))
-    assert "topic create" in [name for name, _ in found]
-    for name, command in found:
-        assert re.search(rf"^\| `{name}[ `][^|]*\| [A-Z]", documented, re.MULTILINE), name
-        for option in [one for each in command.params for one in each.opts if one.startswith("--")]:
-            assert re.search(rf"^\| `{name} [^`]*{option}` \| \w", documented, re.MULTILINE), f"{name} {option}"
+    found = list(listed_commands())
+    assert "topic create" in [command.name for command in found]
+    for command in found:
+        assert re.search(rf"^\| `{command.name}[ `][^|]*\| [A-Z]", documented, re.MULTILINE), command.name
+        for option in [one for each in command.options for one in each.options if one.startswith("--")]:
+            row = rf"^\| `{command.name} [^`]*{option}` \| \w"
+            assert re.search(row, documented, re.MULTILINE), f"{command.name} {option}"
 
 
 def test_every_setting_is_documented_with_its_default_range_and_variable() -> None:

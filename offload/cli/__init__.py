@@ -1,10 +1,4 @@
 """The command line of `seglog`: it parses the words, runs a use case, and prints the result.
 
-`offload.main` is the entry point.
+`offload.main` is the entry point, and `offload.cli.door` the front door. This package imports nothing by itself.
 """
-
-from __future__ import annotations
-
-from offload.cli.app import app
-
-__all__ = ["app"]

@@ -53,7 +53,7 @@ def append(
     with _stream(file) as (stream, size), _sink(session, topic, durability) as sink:
         found = use.batches(
             stream,
-            input_format,
+            Format(input_format),
             tag=tag,
             node=node,
             max_record_bytes=session.settings().log.max_record_bytes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from offload.cli.output import counted, format_bytes
+from offload.cli.output import counted, format_bytes, lines
 from offload.commands.gc import (
     DeletedObjects,
     GcFinding,
@@ -15,7 +15,9 @@ from offload.commands.gc import (
     YoungSegments,
 )
 
-__all__ = ["outcome_text"]
+__all__ = [
+    "print_outcome",
+]
 
 _FINDINGS = {
     "clock_checked": "clock    the store tells no time: this machine's clock decided alone",
@@ -53,3 +55,6 @@ def _kept(kept: KeptStates) -> str:
 
 def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count) or "nothing"
+
+
+print_outcome = lines(outcome_text)

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from offload.cli.output import Output, counted
+from offload.cli.output import Output, counted, lines
 from offload.commands.branch import BranchAt, BranchDeleted, BranchListed, BranchMade, BranchPromoted, BranchSide
 from offload.commands.oplog import Operation
 from offload.commands.tag import TagListed
 
 __all__ = [
-    "branch_deleted_text",
-    "branch_made_text",
-    "branch_text",
-    "operation_text",
+    "print_branch",
+    "print_branch_back",
+    "print_branch_deleted",
+    "print_branch_made",
+    "print_operation",
+    "print_promoted",
     "print_renamed",
-    "promoted_text",
-    "side_text",
-    "tag_text",
+    "print_side",
+    "print_tag",
+    "print_tag_deleted",
+    "print_undone",
 ]
 
 
@@ -86,3 +89,15 @@ def _subject(key: str) -> str:
     kind, _, rest = key.partition("/")
     topic, _, name = rest.partition("/")
     return {"refs": f"{topic}@{name}", "tags": f"{topic} tag:{name}"}.get(kind, key)
+
+
+print_branch_made = lines(branch_made_text)
+print_operation = lines(operation_text)
+print_undone = lines(lambda undone: f"undone: {operation_text(undone)}")
+print_branch = lines(branch_text)
+print_branch_deleted = lines(branch_deleted_text)
+print_branch_back = lines(lambda back: f"{back.branch} is back")
+print_promoted = lines(promoted_text)
+print_side = lines(side_text)
+print_tag = lines(tag_text)
+print_tag_deleted = lines(lambda gone: f"tag {gone.tag} is deleted")

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from offload.cli.output import Output, counted, format_bytes
+from offload.cli.output import Output, counted, format_bytes, lines
 from offload.commands.compact import NothingRewritten, Rewritten
 from offload.commands.offload import Offloaded, TopicFailed, WouldSend
 from offload.commands.seal import Sealed
 from offload.commands.uploads import UploadListed
 
-__all__ = ["failure_note", "offloaded_text", "print_rewritten", "print_uploads", "sealed_text"]
+__all__ = [
+    "print_offloaded",
+    "print_paused",
+    "print_resumed",
+    "print_retried",
+    "print_rewritten",
+    "print_sealed",
+    "print_uploads",
+]
 
 
 def sealed_text(sealed: Sealed) -> str:
@@ -56,3 +64,10 @@ def print_uploads(output: Output, results: Iterator[UploadListed], _: Mapping[st
         output.show(upload, f"{state}  {upload.key}  {upload.age_ms / 3_600_000:.1f} h old")
     if is_none:
         output.remark("none")
+
+
+print_sealed = lines(sealed_text)
+print_offloaded = lines(offloaded_text, failure_note)
+print_paused = lines(lambda paused: f"{paused.topic} is paused")
+print_resumed = lines(lambda paused: f"{paused.topic} is resumed")
+print_retried = lines(lambda retried: f"{retried.topic} is tried again")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from offload.cli.output import counted
+from offload.cli.output import counted, lines
 from offload.commands.removal import RecordsDeleted, RecordsEvicted, RecordsRemoved
 
-__all__ = ["deleted_text", "evicted_text", "truncated_text", "waiting_note"]
+__all__ = [
+    "print_deleted",
+    "print_evicted",
+    "print_truncated",
+]
 
 
 def deleted_text(done: RecordsDeleted) -> str:
@@ -37,3 +41,8 @@ def waiting_note(verb: str) -> Callable[[RecordsDeleted | RecordsEvicted | Recor
 
 def _commit(lsn: int | None) -> str:
     return f" (lsn {lsn})" if lsn else ""
+
+
+print_deleted = lines(deleted_text, waiting_note("deleted"))
+print_evicted = lines(evicted_text, waiting_note("evicted"))
+print_truncated = lines(truncated_text, waiting_note("truncated"))

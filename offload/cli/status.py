@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from offload.cli.output import counted, format_bytes
+from offload.cli.output import counted, format_bytes, lines
 from offload.commands.directory import Work
 from offload.commands.status import Ahead, ArchivedTopic, DirectoryShown, LocalTopic
 from offload.moment import format_time
 from offload.reports import RunStatus, TopicStatus
 
-__all__ = ["status_text"]
+__all__ = [
+    "print_status",
+    "status_text",
+]
 
 
 def status_text(found: DirectoryShown | LocalTopic | ArchivedTopic) -> str:
@@ -111,3 +114,6 @@ def _describe(state: TopicStatus, work: Work | None) -> str:
         lines.append(f"  offload failed {work.failures} times in a row, next try in {work.retry_in_s} s:")
         lines.append(f"    {work.last_error}")
     return "\n".join(lines)
+
+
+print_status = lines(status_text)

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TextIO
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import TextIO
 
 __all__ = ["discard_output", "flush_output", "has_reader", "open_closed_streams"]
 

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from offload.cli.output import Output, counted
+from offload.cli.output import Output, counted, lines
 from offload.commands.sync import Pushed, SyncedTopic, SyncPosition, TakenOver, TopicReset
 
-__all__ = ["position_text", "print_synced", "pushed_text", "reset_text", "taken_over_text"]
+__all__ = [
+    "print_position",
+    "print_pushed",
+    "print_reset",
+    "print_synced",
+    "print_taken_over",
+]
 
 
 def pushed_text(pushed: Pushed) -> str:
@@ -43,3 +49,9 @@ def reset_text(done: TopicReset) -> str:
     first = "" if done.is_followed else ", from seq 1 on"
     steps = f"`seglog seal {done.branch}`, then `seglog offload {done.branch}` bring them to the remote"
     return f"{end}; {changes} are on {done.branch}{first}, in this directory only: {steps}"
+
+
+print_pushed = lines(pushed_text)
+print_position = lines(position_text)
+print_reset = lines(reset_text)
+print_taken_over = lines(taken_over_text)

@@ -2,127 +2,104 @@
 
 A new command of the registry gets one line here: the function that prints its results. A command that works without an
 open data directory, or that reads standard input, has a function of its own here. The signature and the docstring of
-the function say all that `--help` shows.
+the function say all that `--help` shows. `make docs` writes them to `offload.cli.listing`, from which the front door
+answers without any import.
 """
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
-from offload.cli import (
-    append,
-    doctor,
-    gc,
-    inspect,
-    log,
-    names,
-    offload,
-    read,
-    removal,
-    start,
-    status,
-    sync,
-    topic,
-    verify,
-)
 from offload.cli.execution import results_of
-from offload.cli.output import Printer, lines
+from offload.cli.listed import ListedCommand, ListedParameter
 from offload.cli.session import Session
 from offload.cli.streams import has_reader
-from offload.commands.parameters import Parameter, parameters_of
+from offload.commands.parameters import Parameter, parameters_of, without_main
 from offload.commands.registry import COMMANDS
 
-__all__ = ["GROUPS", "ListedCommand", "listed_commands"]
+__all__ = ["described", "listed_commands", "run_command"]
 
-GROUPS: Mapping[str, str] = {
-    "branch": "Branches of a topic.",
-    "tag": "Names for points in a topic's history, which GC keeps.",
-    "topic": "Topics and their configuration.",
+_FUNCTIONS: Mapping[str, str] = {
+    "init": "start.init",
+    "append": "append.append",
+    "read": "read.print_records",
+    "delete": "removal.print_deleted",
+    "evict": "removal.print_evicted",
+    "truncate": "removal.print_truncated",
+    "seal": "offload.print_sealed",
+    "offload": "offload.print_offloaded",
+    "compact": "offload.print_rewritten",
+    "gc": "gc.print_outcome",
+    "push": "sync.print_pushed",
+    "pull": "sync.print_position",
+    "fetch": "sync.print_position",
+    "sync": "sync.print_synced",
+    "reset": "sync.print_reset",
+    "takeover": "sync.print_taken_over",
+    "pause": "offload.print_paused",
+    "resume": "offload.print_resumed",
+    "retry": "offload.print_retried",
+    "uploads": "offload.print_uploads",
+    "status": "status.print_status",
+    "log": "log.print_commits",
+    "restore": "names.print_branch_made",
+    "oplog": "names.print_operation",
+    "undo": "names.print_undone",
+    "inspect": "inspect.inspect",
+    "verify": "verify.verify",
+    "recover": "start.recover",
+    "doctor": "doctor.doctor",
+    "serve": "start.serve",
+    "branch/create": "names.print_branch_made",
+    "branch/list": "names.print_branch",
+    "branch/delete": "names.print_branch_deleted",
+    "branch/undelete": "names.print_branch_back",
+    "branch/rename": "names.print_renamed",
+    "branch/promote": "names.print_promoted",
+    "branch/diff": "names.print_side",
+    "tag/create": "names.print_tag",
+    "tag/list": "names.print_tag",
+    "tag/delete": "names.print_tag_deleted",
+    "topic/create": "topic.print_made",
+    "topic/set": "topic.print_configured",
+    "topic/show": "topic.print_shown",
+    "topic/delete": "topic.print_gone",
+    "topic/list": "topic.print_listed",
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ListedCommand:
-    """A command. `path` is such as `branch/create`. The signature and docstring of `described` are its help."""
+def run_command(session: Session, path: str, values: Mapping[str, Any]) -> Callable[[], None]:
+    """Import all that a command needs, and return the function that runs it."""
+    function = _function(path)
+    if path not in COMMANDS:
+        return lambda: function(session, **values)
+    command = COMMANDS[path]
+    command.function  # noqa: B018 - the import
 
-    path: str
-    described: Callable[..., Any]
-    run: Callable[[Session, Mapping[str, Any]], None]
+    def run() -> None:
+        with closing(results_of(session, command, values)) as results:
+            ends_early = command.reads(values) or bool(values.get("follow"))
+            function(session.output, _while_read(results) if ends_early else results, values)
 
-    @property
-    def parameters(self) -> Mapping[str, Parameter]:
-        return parameters_of(self.described)
+    return run
 
 
-_FUNCTIONS: Mapping[str, Callable[..., None]] = {
-    "init": start.init,
-    "append": append.append,
-    "read": read.print_records,
-    "delete": lines(removal.deleted_text, removal.waiting_note("deleted")),
-    "evict": lines(removal.evicted_text, removal.waiting_note("evicted")),
-    "truncate": lines(removal.truncated_text, removal.waiting_note("truncated")),
-    "seal": lines(offload.sealed_text),
-    "offload": lines(offload.offloaded_text, offload.failure_note),
-    "compact": offload.print_rewritten,
-    "gc": lines(gc.outcome_text),
-    "push": lines(sync.pushed_text),
-    "pull": lines(sync.position_text),
-    "fetch": lines(sync.position_text),
-    "sync": sync.print_synced,
-    "reset": lines(sync.reset_text),
-    "takeover": lines(sync.taken_over_text),
-    "pause": lines(lambda paused: f"{paused.topic} is paused"),
-    "resume": lines(lambda paused: f"{paused.topic} is resumed"),
-    "retry": lines(lambda retried: f"{retried.topic} is tried again"),
-    "uploads": offload.print_uploads,
-    "status": lines(status.status_text),
-    "log": log.print_commits,
-    "restore": lines(names.branch_made_text),
-    "oplog": lines(names.operation_text),
-    "undo": lines(lambda undone: f"undone: {names.operation_text(undone)}"),
-    "inspect": inspect.inspect,
-    "verify": verify.verify,
-    "recover": start.recover,
-    "doctor": doctor.doctor,
-    "serve": start.serve,
-    "branch/create": lines(names.branch_made_text),
-    "branch/list": lines(names.branch_text),
-    "branch/delete": lines(names.branch_deleted_text),
-    "branch/undelete": lines(lambda back: f"{back.branch} is back"),
-    "branch/rename": names.print_renamed,
-    "branch/promote": lines(names.promoted_text),
-    "branch/diff": lines(names.side_text),
-    "tag/create": lines(names.tag_text),
-    "tag/list": lines(names.tag_text),
-    "tag/delete": lines(lambda gone: f"tag {gone.tag} is deleted"),
-    "topic/create": lines(lambda made: f"made topic {made.topic}"),
-    "topic/set": lines(topic.configured_text),
-    "topic/show": lines(topic.shown_text),
-    "topic/delete": lines(topic.gone_text),
-    "topic/list": lines(topic.listed_text),
-}
+def described(path: str) -> Callable[..., Any]:
+    """Return the function whose signature and docstring are the help of a command."""
+    return COMMANDS[path].function if path in COMMANDS else _function(path)
 
 
 def listed_commands() -> Iterator[ListedCommand]:
-    """Yield the commands in the order of the help."""
-    for path, function in _FUNCTIONS.items():
-        if path in COMMANDS:
-            yield ListedCommand(path, COMMANDS[path].function, _in_registry(path, function))
-        else:
-            yield ListedCommand(path, function, _alone(function))
-
-
-def _in_registry(path: str, printer: Printer) -> Callable[[Session, Mapping[str, Any]], None]:
-    def run(session: Session, values: Mapping[str, Any]) -> None:
-        command = COMMANDS[path]
-        with closing(results_of(session, command, values)) as results:
-            ends_early = command.reads(values) or bool(values.get("follow"))
-            printer(session.output, _while_read(results) if ends_early else results, values)
-
-    return run
+    """Yield the commands in the order of the help, from their functions."""
+    for path in _FUNCTIONS:
+        function = described(path)
+        parameters = tuple(map(_listed, parameters_of(function).values()))
+        yield ListedCommand(path, inspect.getdoc(function) or "", parameters)
 
 
 def _while_read(results: Iterator[Any]) -> Iterator[Any]:
@@ -133,5 +110,26 @@ def _while_read(results: Iterator[Any]) -> Iterator[Any]:
             return
 
 
-def _alone(function: Callable[..., None]) -> Callable[[Session, Mapping[str, Any]], None]:
-    return lambda session, values: function(session, **values)
+def _function(path: str) -> Callable[..., Any]:
+    module, _, name = _FUNCTIONS[path].rpartition(".")
+    return getattr(importlib.import_module(f"offload.cli.{module}"), name)  # type: ignore[no-any-return]
+
+
+def _listed(parameter: Parameter) -> ListedParameter:
+    about = parameter.about
+    if about.clean not in (None, without_main):
+        raise ValueError(f"{parameter.name}: the front door knows only names of topics to clean")
+    choices = tuple(each.value for each in parameter.kind) if issubclass(parameter.kind, Enum) else ()
+    return ListedParameter(
+        parameter.name,
+        "choice" if choices else parameter.kind.__name__.lower(),
+        about.help,
+        parameter.options,
+        default=None if parameter.default is ... else parameter.default,
+        is_required=parameter.default is ...,
+        is_topic=about.clean is without_main,
+        metavar=about.metavar,
+        shown_default=about.shown_default,
+        least=about.least,
+        choices=choices,
+    )

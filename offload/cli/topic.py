@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from offload.cli.output import counted
+from offload.cli.output import counted, lines
 from offload.commands.topic import TopicConfigured, TopicDeleted, TopicDescribed, TopicGone, TopicListed
 
-__all__ = ["configured_text", "gone_text", "listed_text", "shown_text"]
+__all__ = [
+    "print_configured",
+    "print_gone",
+    "print_listed",
+    "print_made",
+    "print_shown",
+]
 
 
 def configured_text(done: TopicConfigured) -> str:
@@ -35,3 +41,10 @@ def gone_text(gone: TopicDeleted | TopicGone) -> str:
 
 def listed_text(topic: TopicListed) -> str:
     return f"{topic.topic:<32} up to seq {topic.head_seq:,}"
+
+
+print_made = lines(lambda made: f"made topic {made.topic}")
+print_configured = lines(configured_text)
+print_shown = lines(shown_text)
+print_gone = lines(gone_text)
+print_listed = lines(listed_text)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from offload.cli.interrupt import raise_in_command
 from offload.main import main
 
 
@@ -45,6 +46,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
                 code = 0
             except SystemExit as end:
                 code = end.code if isinstance(end.code, int) else 1
+            finally:
+                raise_in_command()
         return Done(code, out.getvalue(), err.getvalue())
 
     return call

@@ -1,0 +1,117 @@
+"""The front door: it answers help, the version and completion by itself, and imports the rest for a command that runs.
+
+It needs only the standard library, and little of that: `seglog --help` imports 20 modules. Exit codes: 0 done, 1
+failed, 2 usage, 3 not found, 4 diverged or conflict, 5 corruption found, 130 interrupted. For an error the command
+writes one line to stderr, with a hint what to do. `--debug` adds the traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from offload.cli.interrupt import EXIT_INTERRUPTED, end_at_once, raise_in_command
+from offload.cli.streams import discard_output
+from offload.cli.words import Request, UsageError, request_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from offload.cli.session import Serve
+
+__all__ = ["run"]
+
+_EXIT_USAGE = 2
+_COMPLETE = "__complete"
+
+
+def run(words: list[str], variables: Mapping[str, str], serve: Serve) -> int:
+    """Run a command line, and return the exit code. `serve` runs the daemon."""
+    if words[:1] == [_COMPLETE]:
+        from offload.cli.completion import candidates
+
+        return _answer("".join(f"{word}\t{text}\n" for word, text in candidates(words[1:])))
+    try:
+        request = request_of(words, variables)
+    except UsageError as error:
+        return _refuse(str(error), error.hint, error.exit_code)
+    if request.kind == "run":
+        return _run_command(request, serve)
+    if request.kind == "version":
+        from offload.cli.listing import VERSION
+
+        return _answer(f"seglog {VERSION}, Python {sys.version.split()[0]}\n")
+    from offload.cli.help import help_text
+
+    text = help_text(request.path, _columns(variables))
+    if request.kind == "help":
+        return _answer(text)
+    sys.stderr.write(text)
+    return _EXIT_USAGE
+
+
+def _run_command(request: Request, serve: Serve) -> int:
+    try:
+        _command(request, serve)
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        from offload.commands.results import problem
+
+        if request.options["debug"]:
+            import traceback
+
+            traceback.print_exc()
+        said = problem(error)
+        return _refuse(said["message"], said.get("hint"), said["exit_code"])
+    finally:
+        end_at_once()
+    return 0
+
+
+def _command(request: Request, serve: Serve) -> None:
+    from pathlib import Path
+
+    from offload.cli.listing import COMMANDS
+    from offload.cli.session import Session
+    from offload.cli.table import run_command
+
+    options = request.options
+    session = Session(
+        Path(str(options["directory"] or ".")),
+        None if options["remote"] is None else str(options["remote"]),
+        bool(options["as_json"]),
+        bool(options["debug"]),
+        serve,
+    )
+    paths = [each.name for each in COMMANDS[request.path].parameters if each.kind == "path"]
+    given = {name: Path(str(request.values[name])) for name in paths if request.values[name] is not None}
+    command = run_command(session, request.path, {**request.values, **given})
+    raise_in_command()
+    command()
+
+
+def _answer(text: str) -> int:
+    """Print a text. If the reader of the output has gone, as in `seglog --help | head`, that is no error."""
+    try:
+        sys.stdout.write(text)
+    except BrokenPipeError:
+        discard_output()
+    return 0
+
+
+def _refuse(message: str, hint: str | None, code: int) -> int:
+    line = f"seglog: {message}" + (f". {hint[0].upper()}{hint[1:]}" if hint else "")
+    sys.stderr.write(" ".join(line.split()) + "\n")
+    return code
+
+
+def _columns(variables: Mapping[str, str]) -> int:
+    """Return the width of the terminal, or 80 if standard output is none."""
+    given = variables.get("COLUMNS", "")
+    if given.isdecimal():
+        return int(given)
+    try:
+        return os.get_terminal_size().columns or 80
+    except OSError:
+        return 80

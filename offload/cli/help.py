@@ -1,0 +1,116 @@
+"""The texts of `seglog --help` and of `seglog CMD --help`, from the list of the commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from offload.cli.listed import ListedCommand, ListedParameter
+from offload.cli.listing import COMMANDS
+from offload.cli.top import ENDING, GROUPS, HELP, OPTIONS, SUMMARY
+
+__all__ = ["help_text", "summary"]
+
+_WIDEST = 120
+_NARROWEST = 50
+
+
+def help_text(path: str, columns: int) -> str:
+    """Return the help for a command or a group, or for the top if `path` is "". No line is wider than `columns`."""
+    width = max(_NARROWEST, min(columns, _WIDEST)) - 1
+    if path in COMMANDS:
+        return "\n".join(_command_lines(COMMANDS[path], width)) + "\n"
+    return "\n".join(_group_lines(path, width)) + "\n"
+
+
+def summary(command: ListedCommand) -> str:
+    """Return the first sentence of a command's help."""
+    [first, *_] = command.help.split("\n\n")
+    return " ".join(first.split()).partition(". ")[0].removesuffix(".") + "."
+
+
+def _command_lines(command: ListedCommand, width: int) -> list[str]:
+    words = [each.word if each.is_required else f"[{each.word}]" for each in command.arguments]
+    lines = [" ".join(["Usage: seglog", command.name, "[OPTIONS]", *words]), ""]
+    lines += _paragraphs(command.help, width)
+    if command.arguments:
+        rows = [(f"{each.word}{_kind(each)}", _meaning(each)) for each in command.arguments]
+        lines += ["", "Arguments:", *_table(rows, width)]
+    return [*lines, "", "Options:", *_option_rows((*command.options, HELP), width)]
+
+
+def _group_lines(group: str, width: int) -> list[str]:
+    lines = [" ".join(filter(None, ["Usage: seglog", group, "[OPTIONS] COMMAND [ARGS]..."])), ""]
+    lines += _paragraphs(GROUPS.get(group, SUMMARY), width)
+    lines += ["", "Options:", *_option_rows((HELP,) if group else (*OPTIONS, HELP), width)]
+    listed = [each for path, each in COMMANDS.items() if path.rpartition("/")[0] == group]
+    rows = [(each.path.rpartition("/")[2], summary(each)) for each in listed]
+    if not group:
+        rows += GROUPS.items()
+    lines += ["", "Commands:", *_table(rows, width)]
+    return lines if group else [*lines, "", *_paragraphs(ENDING, width)]
+
+
+def _option_rows(options: Iterable[ListedParameter], width: int) -> list[str]:
+    return _table([(f"{', '.join(each.options)}{_kind(each)}", _meaning(each)) for each in options], width)
+
+
+def _kind(parameter: ListedParameter) -> str:
+    """Return the kind of the value, as it stands behind the name: ` <int>`."""
+    if parameter.kind == "bool":
+        return ""
+    if parameter.options and parameter.metavar:
+        return f" {parameter.metavar}"
+    return f" <{'|'.join(parameter.choices) or parameter.kind}>"
+
+
+def _meaning(parameter: ListedParameter) -> str:
+    """Return the help, with the environment variable, the default and the range in brackets."""
+    facts = []
+    if parameter.variable:
+        facts.append(f"env var: {parameter.variable}")
+    default = parameter.shown_default
+    if default is None and parameter.kind != "bool" and parameter.default not in (None, ""):
+        default = str(parameter.default)
+    if default is not None:
+        facts.append(f"default: {default}")
+    if parameter.least is not None:
+        facts.append(f"at least {parameter.least:g}")
+    if parameter.is_required:
+        facts.append("required")
+    return f"{parameter.help} [{'; '.join(facts)}]" if facts else parameter.help
+
+
+def _table(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
+    """Return the rows in two columns. A first cell that is too wide gets a line of its own."""
+    first = min(max(len(left) for left, _ in rows), 30) + 4
+    lines = []
+    for left, right in rows:
+        found = _wrapped(right, width - first)
+        head = f"  {left}"
+        if len(head) + 2 > first:
+            lines.append(head)
+            head = ""
+        lines += [f"{head if not place else '':{first}}{each}" for place, each in enumerate(found)]
+    return lines
+
+
+def _paragraphs(text: str, width: int) -> list[str]:
+    """Return the paragraphs of a text, indented. A line that begins with "Example" begins a new line here."""
+    lines: list[str] = []
+    for paragraph in text.split("\n\n"):
+        pieces = [""]
+        for line in paragraph.splitlines():
+            pieces[-1:] = [pieces[-1], line] if line.startswith("Example") else [f"{pieces[-1]} {line}"]
+        lines += ["", *(f"  {line}" for piece in pieces for line in _wrapped(piece, width - 2))]
+    return lines[1:]
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """Return the words of a text as lines of at most `width` characters. A longer word has its own line."""
+    lines: list[str] = []
+    for word in text.split():
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines

@@ -1,0 +1,90 @@
+"""A command as the front door lists it: its name, its help and its parameters. It needs nothing but these lines.
+
+The import of `dataclasses` takes longer than `seglog --help` may. So these values are plain classes with slots.
+"""
+
+from __future__ import annotations
+
+__all__ = ["ListedCommand", "ListedParameter"]
+
+
+class ListedParameter:
+    """An argument or an option. An argument has no `options`.
+
+    `kind` is bool, choice, float, int, path or str. `default` is the default as a JSON value. `variable` names the
+    environment variable that stands for the option. If the parameter `is_topic`, its value
+    loses `@main`.
+    """
+
+    __slots__ = (
+        "choices",
+        "default",
+        "help",
+        "is_required",
+        "is_topic",
+        "kind",
+        "least",
+        "metavar",
+        "name",
+        "options",
+        "shown_default",
+        "variable",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        help: str,  # noqa: A002 - the word of `About`
+        options: tuple[str, ...] = (),
+        *,
+        default: str | int | float | bool | None = None,
+        is_required: bool = False,
+        is_topic: bool = False,
+        metavar: str | None = None,
+        shown_default: str | None = None,
+        least: float | None = None,
+        choices: tuple[str, ...] = (),
+        variable: str | None = None,
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.help = help
+        self.options = options
+        self.default = default
+        self.is_required = is_required
+        self.is_topic = is_topic
+        self.metavar = metavar
+        self.shown_default = shown_default
+        self.least = least
+        self.choices = choices
+        self.variable = variable
+
+    @property
+    def word(self) -> str:
+        """Return the name of an argument, as the usage line has it."""
+        return self.metavar or self.name.upper()
+
+
+class ListedCommand:
+    """A command. `path` is such as `branch/create`. `help` is the docstring of its function."""
+
+    __slots__ = ("help", "parameters", "path")
+
+    def __init__(self, path: str, help: str, parameters: tuple[ListedParameter, ...]) -> None:  # noqa: A002
+        self.path = path
+        self.help = help
+        self.parameters = parameters
+
+    @property
+    def name(self) -> str:
+        """Return the words of the command: `branch create`."""
+        return self.path.replace("/", " ")
+
+    @property
+    def arguments(self) -> list[ListedParameter]:
+        return [each for each in self.parameters if not each.options]
+
+    @property
+    def options(self) -> list[ListedParameter]:
+        return [each for each in self.parameters if each.options]

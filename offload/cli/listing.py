@@ -1,0 +1,490 @@
+"""The commands of `seglog`, with their help and their parameters. Written by `make docs`."""
+
+from __future__ import annotations
+
+from offload.cli.listed import ListedCommand, ListedParameter
+
+__all__ = ["COMMANDS", "VERSION"]
+
+VERSION = '0.1.0'
+
+COMMANDS = {
+    'init': ListedCommand(
+        'init',
+        'Make a data directory and its seglog.toml.\n'
+        '\n'
+        'The command sends nothing to the remote. The first offload checks the remote.\n'
+        'Example: seglog -C data init --remote s3://my-bucket/acme',
+        (
+            ListedParameter('remote', 'str', 'Where sealed segments go: s3://bucket/prefix or file:///path.', ('--remote',)),
+        ),
+    ),
+    'append': ListedCommand(
+        'append',
+        'Append the lines of a file or of standard input, and print their seqs.\n'
+        '\n'
+        'No byte changes: `seglog append t FILE` and `seglog read t` give FILE again, whatever its line ends.\n'
+        'Example: seglog append access /var/log/nginx/access.log --tag web1',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('file', 'path', 'The file to append; standard input without it.', (), shown_default='-'),
+            ListedParameter('input_format', 'choice', 'lines: a record a line, byte-exact. jsonl: objects with value, tag, node.', ('--format',), default='lines', choices=('lines', 'jsonl')),
+            ListedParameter('tag', 'str', 'A tag for the records, to delete or read them by.', ('--tag',)),
+            ListedParameter('node', 'str', 'The origin of the records.', ('--node',)),
+            ListedParameter('durability', 'str', "fsync, disk or memory, instead of the topic's own. Not ephemeral: this process ends.", ('--durability',)),
+        ),
+    ),
+    'read': ListedCommand(
+        'read',
+        'Write records to standard output, one line each, byte for byte.\n'
+        '\n'
+        'Without --from, the output begins with the first live record. If retention evicted records of the range, a line on\n'
+        'standard error names them. With --json, an object with gap_from and gap_to does.\n'
+        'With --json, a record is an object with seq, ts_ms, tag, node, and value (value_base64 if it is not UTF-8).\n'
+        'Examples: seglog read orders --from 100 --limit 10; seglog read orders --at head~1',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('start', 'int', 'The first seq.', ('--from',)),
+            ListedParameter('end', 'int', 'The last seq.', ('--to',)),
+            ListedParameter('since', 'str', 'Only records of this time or later, such as 2026-11-21T09:30:00Z.', ('--since',)),
+            ListedParameter('until', 'str', 'Only records of this time or earlier.', ('--until',)),
+            ListedParameter('tag', 'str', 'Only records with this tag.', ('--tag',)),
+            ListedParameter('branch', 'str', 'The branch; the same as TOPIC@BRANCH.', ('--branch',)),
+            ListedParameter('at', 'str', 'As it was then: seq:N, lsn:N, head, head~N, or a time.', ('--at',)),
+            ListedParameter('limit', 'int', 'At most so many records.', ('--limit',), least=1),
+            ListedParameter('follow', 'bool', 'Then wait for more, and write each record as it comes.', ('--follow',), default=False),
+            ListedParameter('wait', 'float', 'With --follow: end after so many seconds without one.', ('--wait',), least=0),
+        ),
+    ),
+    'delete': ListedCommand(
+        'delete',
+        'Delete records by seq, by tag, or by both together. Readers no longer see them.\n'
+        '\n'
+        'With a remote, the delete becomes a commit: at once, or with the next offload if older records wait for it. After\n'
+        'that commit, `seglog restore TOPIC --to head~1 --as NAME` makes a branch of the state before it. Without a remote\n'
+        'there is no way back.',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('before', 'int', 'Delete the records below this seq.', ('--before',)),
+            ListedParameter('tag', 'str', 'Delete the records with this tag; a `*` at its end matches any rest.', ('--tag',)),
+        ),
+    ),
+    'evict': ListedCommand(
+        'evict',
+        'Evict the oldest records of a topic, in the remote too. A reader that starts below gets a gap.\n'
+        '\n'
+        'Retention (`seglog topic set --ttl`, caps) frees the local disk only. The remote keeps those records, and `read\n'
+        '--at` shows them. `evict` removes them from the remote as well, with a commit. Within the window, `seglog restore\n'
+        'TOPIC --to head~1 --as NAME` makes a branch of the state before it. After the window, `seglog gc` deletes the\n'
+        'objects. Example: seglog evict access --older-than 365d',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('before', 'int', 'Evict the records below this seq.', ('--before',), least=1),
+            ListedParameter('older', 'str', 'Evict the records that are older, such as 90d.', ('--older-than',)),
+        ),
+    ),
+    'truncate': ListedCommand(
+        'truncate',
+        'Remove the records from a seq on. Later appends use their seqs again.\n'
+        '\n'
+        'If the remote has any of the records, the command first offloads all of them. The truncation is then a commit, and\n'
+        '`seglog restore TOPIC --to head~1 --as NAME` makes a branch of the state before it. If only this directory has the\n'
+        'records, there is no way back. Example: seglog truncate orders --from 4711 --yes',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('start', 'int', 'The first seq to remove.', ('--from',), is_required=True, least=1),
+            ListedParameter('yes', 'bool', 'Do it.', ('--yes',), default=False),
+        ),
+    ),
+    'seal': ListedCommand(
+        'seal',
+        'Seal the newest segment, so that all records so far can be offloaded.',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+        ),
+    ),
+    'offload': ListedCommand(
+        'offload',
+        'Send sealed segments to the remote, one commit a run, and the deletes that came after them.\n'
+        '\n'
+        'After a failure, repeat the command: it continues where it stopped. The unsealed tail stays, and `seglog seal` seals\n'
+        'it.',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', ()),
+            ListedParameter('every', 'bool', 'Every topic of this data directory.', ('--all',), default=False),
+            ListedParameter('up_to', 'int', 'Only segments that end at this seq or before.', ('--up-to',)),
+            ListedParameter('drop_hot', 'bool', 'Delete the hot copy now, after reading the remote one back, instead of after the lag.', ('--drop-hot',), default=False),
+            ListedParameter('dry_run', 'bool', 'Only show how much would be sent.', ('--dry-run',), default=False),
+        ),
+    ),
+    'compact': ListedCommand(
+        'compact',
+        'Merge the small objects that frequent offloads leave in the remote, with a commit. No past state changes.\n'
+        '\n'
+        'With --erase, rewrite each object that holds deleted records without them. GC deletes the old object when the window\n'
+        'has passed. `log` shows until when.\n'
+        '\n'
+        'The settings merge_below_bytes and merge_count say which objects are small, and how many of them make a merge.',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', ()),
+            ListedParameter('every', 'bool', 'Every topic of this data directory.', ('--all',), default=False),
+            ListedParameter('erase', 'bool', 'Rewrite the objects that hold deleted records instead.', ('--erase',), default=False),
+        ),
+    ),
+    'gc': ListedCommand(
+        'gc',
+        'Collect garbage in the remote in two runs, a grace period apart.\n'
+        '\n'
+        'A run deletes the objects that an earlier run planned, if nothing needs them still. It then plans the objects that\n'
+        'nothing needs now. Branches, tags, pins and the window of each topic keep states, and the report names them. If\n'
+        'damage may hide a need, GC leaves the volume alone and ends with exit code 5.\n'
+        '\n'
+        "If this machine's clock is more than a minute off the store's, the run changes nothing and ends with exit code 1.",
+        (
+            ListedParameter('dry_run', 'bool', 'Show the plan, and change nothing.', ('--dry-run',), default=False),
+            ListedParameter('retain', 'str', "Keep so much of every topic's past, whatever its own window is: 7d, 12h, 0.", ('--retain',)),
+            ListedParameter('grace', 'str', 'Carry out plans of this age, instead of gc_grace_s: 24h; 0 for all.', ('--grace',)),
+        ),
+    ),
+    'push': ListedCommand(
+        'push',
+        'Send the sealed segments of a topic to its volume, and the deletes after them. The same as `offload`.',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+        ),
+    ),
+    'pull': ListedCommand(
+        'pull',
+        'Fetch new commits of other writers, and keep them here. Readers see no change until `sync`.\n'
+        '\n'
+        'If a topic or branch is only in the remote, this directory follows it from now on.',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+        ),
+    ),
+    'fetch': ListedCommand(
+        'fetch',
+        'Fetch new commits as `pull` does, and every commit that a read of the newest state needs.\n'
+        '\n'
+        '`log` and `status` then need no remote.',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+        ),
+    ),
+    'sync': ListedCommand(
+        'sync',
+        'Make this directory and the volume of a topic equal: fetch new commits, or push sealed segments.\n'
+        '\n'
+        'If both have changed, `sync` changes nothing, and `reset` is the way out. If a topic is only in the remote, this\n'
+        'directory becomes a replica of it, which reads the records of other writers.',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('follow', 'bool', 'Then look again and again, until an interrupt.', ('--follow',), default=False),
+            ListedParameter('interval', 'float', 'With --follow: seconds between looks.', ('--interval',), default=5.0, least=0.05),
+        ),
+    ),
+    'reset': ListedCommand(
+        'reset',
+        'Return to the state of the volume, and follow it: the way out after `DIVERGED` or `FENCED`.\n'
+        '\n'
+        'If only this directory has some records or deletes, `reset` needs --as or --discard. The new branch is in this\n'
+        'directory only, until it is sealed and offloaded. Example: seglog reset orders --as what-i-had',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('as_branch', 'str', 'Keep the records and deletes that are only here as this new branch.', ('--as',)),
+            ListedParameter('discard', 'bool', 'Drop the records and deletes that are only here, for good.', ('--discard',), default=False),
+        ),
+    ),
+    'takeover': ListedCommand(
+        'takeover',
+        'Become the writer of a topic. The former writer is fenced, and offloads nothing of the topic any more.\n'
+        '\n'
+        'Records that the former writer has not offloaded stay in its directory. There, `seglog reset --as` makes them a\n'
+        'branch.',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+        ),
+    ),
+    'pause': ListedCommand(
+        'pause',
+        "Stop the daemon's offload of a topic until `resume`. `seglog offload` still works.",
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+        ),
+    ),
+    'resume': ListedCommand(
+        'resume',
+        'Let the daemon offload a paused topic again.',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+        ),
+    ),
+    'retry': ListedCommand(
+        'retry',
+        'Let the daemon retry a failed offload of a topic now, instead of after its pause.',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+        ),
+    ),
+    'uploads': ListedCommand(
+        'uploads',
+        'List the multipart uploads in the remote that no attempt here continues. Crashes leave them, and they cost money.\n'
+        '\n'
+        'Another data directory may be uploading under the same prefix right now, so only old uploads count.',
+        (
+            ListedParameter('abort', 'bool', 'Abort them: their parts are freed.', ('--abort',), default=False),
+            ListedParameter('older_than', 'str', 'Only those that began so long ago, such as 24h.', ('--older-than',), default='24h'),
+        ),
+    ),
+    'status': ListedCommand(
+        'status',
+        "Show the places of each topic's records: hot and cold ranges, waiting work, and errors.\n"
+        '\n'
+        'The command asks only this directory, never the remote or the warm store, so it answers without a network.',
+        (
+            ListedParameter('topic', 'str', 'One topic; all without it.', ()),
+            ListedParameter('runs', 'bool', 'Each offloaded range of segments, too.', ('--runs',), default=False),
+        ),
+    ),
+    'log': ListedCommand(
+        'log',
+        'Show the commits of a topic, newest first. Each LSN is a target for restore and read --at.',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('branch', 'str', 'The branch; the same as TOPIC@BRANCH.', ('--branch',)),
+        ),
+    ),
+    'restore': ListedCommand(
+        'restore',
+        'Bring a past state back as a branch. Nothing is overwritten and no data is copied.\n'
+        '\n'
+        'Examples: seglog restore orders --to head~1 --as before-the-delete;\n'
+        'seglog restore orders --to 2026-11-21T09:30:00Z --as morning; seglog restore orders --to "15 minutes ago" --as back',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('to', 'str', 'seq:N (right after record N), lsn:N, head, head~N, tag:NAME, or a time.', ('--to',), is_required=True),
+            ListedParameter('as_branch', 'str', 'The name of the branch to make.', ('--as',), is_required=True),
+            ListedParameter('message', 'str', 'Why, for the oplog.', ('-m', '--message'), default=''),
+        ),
+    ),
+    'oplog': ListedCommand(
+        'oplog',
+        'Show who changed which branch or tag, newest first. `undo` reverts a change by its number.',
+        (
+            ListedParameter('limit', 'int', 'At most so many.', ('-n', '--limit'), default=50, least=1),
+        ),
+    ),
+    'undo': ListedCommand(
+        'undo',
+        'Revert the last change of a branch or tag, or the change with that number. No record changes.\n'
+        '\n'
+        'Each `undo` without a number goes one step further back.',
+        (
+            ListedParameter('number', 'int', 'The number of the change in `oplog`.', (), least=1),
+        ),
+    ),
+    'inspect': ListedCommand(
+        'inspect',
+        'Print the contents of a file or an object: commits, refs, index and data objects, segments, WAL files.\n'
+        '\n'
+        "It also knows objects of Apache Pulsar's tiered storage. The command changes nothing, and needs no data directory.\n"
+        'With --entries, each entry is a line with ledger, entry id, length and the first bytes. With --json, each entry is\n'
+        'an object with all its bytes as base64. Examples: seglog inspect s3://my-bucket/acme/refs/orders/main; seglog\n'
+        'inspect --entries s3://pulsar/2f6c0d9e-ledger-1234',
+        (
+            ListedParameter('target', 'str', 'A path, or s3://bucket/key of an object.', (), is_required=True, metavar='OBJECT'),
+            ListedParameter('with_entries', 'bool', 'The entries of a data object, of Apache Pulsar or of ours.', ('--entries',), default=False),
+            ListedParameter('index', 'str', 'With --entries: its index object.', ('--index',), metavar='OBJECT', shown_default='OBJECT-index, as Pulsar names it, or OBJECT.index, as we do'),
+            ListedParameter('first', 'int', 'With --entries: the first entry id.', ('--from',), default=0, least=0),
+            ListedParameter('last', 'int', 'With --entries: the last entry id.', ('--to',), least=0),
+        ),
+    ),
+    'verify': ListedCommand(
+        'verify',
+        'Check every byte of the data directory, and change nothing: manifests, WAL, segments, and that they agree.\n'
+        '\n'
+        'The command checks segments in `cold_dir` too. The log must not be open meanwhile. The command does not ask the\n'
+        'remote.\n'
+        '\n'
+        'With --remote, check every branch, tag and lease, their commits, and that each segment is there. With --deep, check\n'
+        'every byte of the segments too. Others may use the remote meanwhile, and the command needs no data directory.\n'
+        '\n'
+        'If there is damage, the command names file and offset, or the key, and ends with exit code 5.',
+        (
+            ListedParameter('remote', 'bool', 'Check the remote instead. Others may use it meanwhile.', ('--remote',), default=False),
+            ListedParameter('deep', 'bool', 'With --remote: read every byte.', ('--deep',), default=False),
+        ),
+    ),
+    'recover': ListedCommand(
+        'recover',
+        'Make a data directory from a remote alone: every topic and branch, with its bounds and configuration.\n'
+        '\n'
+        'The command copies no records: reads go to the remote. The first append to a topic, or `takeover`, makes this\n'
+        'directory its writer. After a failure, repeat the command: it continues. Example: seglog recover s3://my-bucket/acme\n'
+        'new-data',
+        (
+            ListedParameter('url', 'str', 'The remote: s3://bucket/prefix or file:///path.', (), is_required=True, metavar='URL'),
+            ListedParameter('directory', 'path', 'The new data directory.', (), is_required=True, metavar='DIR'),
+            ListedParameter('topic', 'str', 'Only this topic, with its branches, or TOPIC@BRANCH.', ('--topic',)),
+            ListedParameter('writable', 'bool', 'Take over every topic at once: former writers are fenced.', ('--writable',), default=False),
+        ),
+    ),
+    'doctor': ListedCommand(
+        'doctor',
+        'Check that the remote keeps the promises that seglog needs, and that this role may use them.\n'
+        '\n'
+        'The command tries every promise, races included, with about 290 requests that send 37 MB. It works under a fresh\n'
+        "prefix doctor/.../ within the remote's own, and then removes its objects. It skips requests that the role may not\n"
+        'make, such as deletes. With --remote before the command, it needs no data directory.\n'
+        '\n'
+        "It also shows how far this machine's clock is from the store's. If a check failed, the exit code is 1.",
+        (),
+    ),
+    'serve': ListedCommand(
+        'serve',
+        'Hold this data directory, take records over HTTP, offload and release in the background, until SIGTERM.\n'
+        '\n'
+        'Other commands on the same directory go through the daemon by themselves. After SIGHUP the daemon\n'
+        'reads the sections [serve], [offload] and [catalog] of seglog.toml again.\n'
+        'Example: seglog -C /var/lib/seglog serve',
+        (),
+    ),
+    'branch/create': ListedCommand(
+        'branch/create',
+        'Make a branch. It costs a few small objects, whatever the size of the topic.\n'
+        '\n'
+        'Read the branch as TOPIC@NAME. The branch that it came from does not see its appends and deletes.',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('name', 'str', 'The new branch.', (), is_required=True),
+            ListedParameter('at', 'str', 'Where to start: seq:N, lsn:N, head, head~N, tag:NAME, or a time.', ('--at',), default='head'),
+            ListedParameter('message', 'str', 'Why, for the oplog.', ('-m', '--message'), default=''),
+        ),
+    ),
+    'branch/list': ListedCommand(
+        'branch/list',
+        'List the branches of a topic in the remote, and how far each branch and its parent went since the fork.',
+        (
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
+            ListedParameter('deleted', 'bool', 'Also list deleted branches that can come back.', ('--deleted',), default=False),
+            ListedParameter('as_tree', 'bool', 'Show a tree: each branch below its parent.', ('--tree',), default=False),
+        ),
+    ),
+    'branch/delete': ListedCommand(
+        'branch/delete',
+        'Delete a branch. `undelete` brings it back until GC deletes the objects that only this branch had.',
+        (
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
+            ListedParameter('name', 'str', 'The branch.', (), is_required=True),
+        ),
+    ),
+    'branch/undelete': ListedCommand(
+        'branch/undelete',
+        'Bring a deleted branch back.',
+        (
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
+            ListedParameter('name', 'str', 'The branch.', (), is_required=True),
+        ),
+    ),
+    'branch/rename': ListedCommand(
+        'branch/rename',
+        'Give a branch another name.',
+        (
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
+            ListedParameter('name', 'str', 'The branch.', (), is_required=True),
+            ListedParameter('new', 'str', 'Its new name.', (), is_required=True),
+        ),
+    ),
+    'branch/diff': ListedCommand(
+        'branch/diff',
+        'Show the records that only one of two branches has, and the shared records that one has deleted.\n'
+        '\n'
+        'Records that are not offloaded yet do not count.',
+        (
+            ListedParameter('left', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='LEFT'),
+            ListedParameter('right', 'str', 'The one to compare with.', (), is_required=True, is_topic=True, metavar='RIGHT'),
+        ),
+    ),
+    'tag/create': ListedCommand(
+        'tag/create',
+        'Name a point in the history. It stays restorable, as tag:NAME, until the tag is deleted.',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('name', 'str', 'The new tag.', (), is_required=True),
+            ListedParameter('at', 'str', 'What to name: seq:N, lsn:N, head, head~N, tag:NAME, or a time.', ('--at',), default='head'),
+            ListedParameter('message', 'str', 'Why.', ('-m', '--message'), default=''),
+        ),
+    ),
+    'tag/list': ListedCommand(
+        'tag/list',
+        'List the tags of a topic and its branches.',
+        (
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
+        ),
+    ),
+    'tag/delete': ListedCommand(
+        'tag/delete',
+        'Delete a tag. GC deletes its state if nothing else holds it; before that, `seglog undo` brings the tag back.',
+        (
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
+            ListedParameter('name', 'str', 'The tag.', (), is_required=True),
+        ),
+    ),
+    'topic/create': ListedCommand(
+        'topic/create',
+        'Make a topic with a configuration of its own. Without this the first append makes it, with the defaults.',
+        (
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
+            ListedParameter('codec', 'str', "How it is offloaded: zstd (small) or none (Apache Pulsar's format).", ('--codec',)),
+            ListedParameter('durability', 'str', 'When an append is acked: fsync, disk, memory or ephemeral (never written).', ('--durability',), default='fsync'),
+        ),
+    ),
+    'topic/set': ListedCommand(
+        'topic/set',
+        'Change how a topic keeps its records, and when the daemon offloads it. The other options keep their values.\n'
+        '\n'
+        'Retention deletes whole sealed segments, so a topic keeps somewhat more than its cap. With a remote, it deletes a\n'
+        'segment only after the segment is offloaded and read back. The remote learns a new window with the next offload.\n'
+        '\n'
+        'Example: seglog topic set access --ttl 30d --cap-bytes 50GB',
+        (
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
+            ListedParameter('ttl', 'str', 'Show nothing older, such as 12h or 7d, and evict it; none: never.', ('--ttl',)),
+            ListedParameter('cap_records', 'str', 'Keep about so many records on this disk; none: all.', ('--cap-records',)),
+            ListedParameter('cap_bytes', 'str', 'Keep about so many bytes, such as 10GB; none: all.', ('--cap-bytes',)),
+            ListedParameter('discard', 'str', 'At a cap: old (evict the oldest) or reject (refuse the append).', ('--discard',)),
+            ListedParameter('durability', 'str', 'When an append is acked: fsync, disk, memory or ephemeral (never written).', ('--durability',)),
+            ListedParameter('offload_after', 'str', 'Offload a sealed segment that old, such as 10m; never; default.', ('--offload-after',)),
+            ListedParameter('offload_hot_bytes', 'str', 'Or when newer ones hold so much, such as 1GB; never; default.', ('--offload-hot-bytes',)),
+            ListedParameter('tail_interval', 'str', 'Seal and offload the tail that often; never; default.', ('--tail-interval',)),
+            ListedParameter('window', 'str', 'Keep every past state that long, such as 30d; 0; default.', ('--window',)),
+        ),
+    ),
+    'topic/show': ListedCommand(
+        'topic/show',
+        "Show a topic's configuration, and where it begins and ends.",
+        (
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
+        ),
+    ),
+    'topic/delete': ListedCommand(
+        'topic/delete',
+        'Delete a topic and all its records for good, if the remote has nothing of it.\n'
+        '\n'
+        'If the topic has a history in the remote, the command needs --detach. It then offloads the rest, reads all of it\n'
+        'back, and deletes the topic in this directory only. `seglog sync TOPIC` follows the topic again, and `seglog\n'
+        'takeover TOPIC` writes it again. `seglog branch delete` deletes a branch in the remote. A replica is no longer\n'
+        'followed.',
+        (
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
+            ListedParameter('yes', 'bool', 'Do it.', ('--yes',), default=False),
+            ListedParameter('detach', 'bool', 'If it has a history in the remote: delete it in this directory only.', ('--detach',), default=False),
+            ListedParameter('discard', 'bool', 'With --detach: drop the records that are not offloaded, for good.', ('--discard',), default=False),
+        ),
+    ),
+    'topic/list': ListedCommand(
+        'topic/list',
+        'List the topics of this data directory.',
+        (),
+    ),
+}

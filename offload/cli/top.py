@@ -1,0 +1,43 @@
+"""The top of the command line: its help, the groups of commands, and the options before a command."""
+
+from __future__ import annotations
+
+from offload.cli.listed import ListedParameter
+
+__all__ = ["ANYWHERE", "ENDING", "GROUPS", "HELP", "OPTIONS", "SUMMARY"]
+
+SUMMARY = "A durable local log that keeps its whole history in object storage."
+ENDING = (
+    "Start: `seglog init --remote file:///tmp/archive`, `seglog append notes README.md`, `seglog read notes`. "
+    "TOPIC@BRANCH names a branch wherever a topic can be named. "
+    "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 diverged or conflict, 5 corruption found."
+)
+
+GROUPS = {
+    "branch": "Branches of a topic.",
+    "tag": "Names for points in a topic's history, which GC keeps.",
+    "topic": "Topics and their configuration.",
+}
+
+HELP = ListedParameter("help", "bool", "Show this message and exit.", ("--help",))
+
+OPTIONS = (
+    ListedParameter(
+        "directory", "path", "The data directory.", ("-C", "--dir"), shown_default="here", variable="SEGLOG_DIR"
+    ),
+    ListedParameter(
+        "remote",
+        "str",
+        "s3://bucket/prefix or file:///path, instead of the one in seglog.toml.",
+        ("--remote",),
+        variable="SEGLOG_REMOTE",
+    ),
+    ListedParameter(
+        "as_json", "bool", "Results as JSON, one object a line. Also after the command.", ("--json",), default=False
+    ),
+    ListedParameter("debug", "bool", "Show the traceback of an error.", ("--debug",), default=False),
+    ListedParameter("version", "bool", "Show the version.", ("--version",), default=False),
+)
+
+ANYWHERE = tuple(each for each in OPTIONS if each.name == "as_json")
+"""The options of the top that a command takes as well."""

@@ -1,0 +1,26 @@
+"""Writes the golden help of all commands, at two widths: `python -m tests.golden.make_help`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from offload.cli.help import help_text
+from offload.cli.listing import COMMANDS
+from offload.cli.top import GROUPS
+
+WIDTHS = (80, 200)
+
+
+def place(columns: int) -> Path:
+    return Path(__file__).parent / f"help_{columns}.txt"
+
+
+def make(columns: int) -> str:
+    return "\n".join(
+        f"$ seglog {path.replace('/', ' ')}\n{help_text(path, columns)}" for path in ("", *GROUPS, *COMMANDS)
+    )
+
+
+if __name__ == "__main__":
+    for width in WIDTHS:
+        place(width).write_text(make(width))
