@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests.golden.make_modules import GOLDEN, make
 
 HEAVY = "{'boto3', 'botocore', 'obstore', 'pyarrow', 'pyspark'}"
 
@@ -30,3 +33,10 @@ def test_a_directory_as_remote_needs_none_either() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "\n"
+
+
+def test_the_modules_of_each_command_are_the_golden_ones(tmp_path: Path) -> None:
+    """`python -m tests.golden.make_modules` writes them."""
+    found = "\n".join(make(tmp_path)) + "\n"
+    assert found == GOLDEN.read_text()
+    assert not {line.strip() for line in found.splitlines()} & {"catalog", "numpy", "typer"}
