@@ -56,7 +56,7 @@ def append(
             Format(input_format),
             tag=tag,
             node=node,
-            max_record_bytes=session.settings().log.max_record_bytes,
+            max_record_bytes=session.log_settings().max_record_bytes,
             is_file=size is not None,
             skip_lines=skip_lines,
         )

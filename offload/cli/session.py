@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.cli.output import Output
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from offload.archive import Archive
     from offload.client import DaemonClient
     from offload.settings_file import Settings
-    from seglog import Log
+    from seglog import Log, LogSettings
 
 __all__ = ["Serve", "Session"]
 
@@ -41,7 +41,7 @@ class Session:
     as_json: bool
     debug: bool
     serve: Serve
-    _settings: Settings | None = field(default=None, init=False)
+    _sections: dict[str, Any] | None = field(default=None, init=False)
 
     @property
     def output(self) -> Output:
@@ -54,13 +54,24 @@ class Session:
         return DaemonClient.of(self.directory)
 
     def settings(self) -> Settings:
-        """Return the settings of all sections. The first call of a command reads seglog.toml and the environment."""
-        from offload.settings_file import read_settings
-        from seglog import SETTINGS_FILE
+        """Return the settings of all sections. The first call of a command reads seglog.toml."""
+        from offload.settings_file import Settings
 
-        if self._settings is None:
-            self._settings = read_settings(self.directory / SETTINGS_FILE, os.environ)
-        return self._settings
+        return Settings(self._read(), dict(os.environ))
+
+    def log_settings(self) -> LogSettings:
+        """Return the settings of the section [log]. A command that a daemon serves needs no others."""
+        from seglog import LogSettings
+        from seglog.values.setting import from_section
+
+        return from_section(LogSettings, self._read().get(LogSettings.SECTION, {}), os.environ)
+
+    def _read(self) -> dict[str, Any]:
+        from seglog import SETTINGS_FILE, read_sections
+
+        if self._sections is None:
+            self._sections = read_sections(self.directory / SETTINGS_FILE)
+        return self._sections
 
     @contextmanager
     def remote_store(self) -> Iterator[ObjectStore]:
@@ -80,7 +91,7 @@ class Session:
         """Yield the log, without its remote."""
         import seglog
 
-        with seglog.open(self.directory, create=False, read_only=read_only, settings=self.settings().log) as log:
+        with seglog.open(self.directory, create=False, read_only=read_only, settings=self.log_settings()) as log:
             yield log
 
     @contextmanager

@@ -23,7 +23,7 @@ def init(
     """
     from offload.commands import init as use
 
-    made = use.init(session.directory, remote or session.remote, lambda: session.settings().log)
+    made = use.init(session.directory, remote or session.remote, session.log_settings)
     place = f"remote {made.remote}" if made.remote else "without a remote (add one in seglog.toml)"
     session.output.show(made, f"made {made.directory}, {place}")
 

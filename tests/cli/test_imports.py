@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.make_modules import GOLDEN, make
+from offload.cli.words import request_of
+from offload.commands.registry import COMMANDS
+from tests.golden.make_modules import GOLDEN, SERVED, make
 
 HEAVY = "{'boto3', 'botocore', 'obstore', 'pyarrow', 'pyspark'}"
 
@@ -37,6 +39,12 @@ def test_a_directory_as_remote_needs_none_either() -> None:
 
 def test_the_modules_of_each_command_are_the_golden_ones(tmp_path: Path) -> None:
     """`python -m tests.golden.make_modules` writes them."""
-    found = "\n".join(make(tmp_path)) + "\n"
-    assert found == GOLDEN.read_text()
-    assert not {line.strip() for line in found.splitlines()} & {"catalog", "numpy", "typer"}
+    assert "\n".join(make(tmp_path)) + "\n" == GOLDEN.read_text()
+
+
+def test_no_command_that_the_front_door_or_a_daemon_serves_imports_numpy_or_the_catalog() -> None:
+    assert {request_of(words.split(), {}).path for words in SERVED} == {*COMMANDS, "append"}
+    served = GOLDEN.read_text().partition("in its own process: ")[0]
+    assert "numpy" not in served
+    assert "  catalog" not in served
+    assert "  rich" not in served
