@@ -14,7 +14,7 @@ RUN := scripts/isolated.sh
 WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-pulsar test-minio soak mutants demo bench lock proto jar docs clean
+.PHONY: help setup check format test test-pulsar test-minio soak mutants demo bench bench-cli lock proto jar docs clean
 
 export SEGLOG_TEST_SEED
 
@@ -64,6 +64,9 @@ demo: setup ## the whole way of a record, narrated, in about a minute
 bench: setup ## every benchmark, or those in NAME; ARGS="--markdown" writes docs/benchmarks.md
 	@scripts/yardsticks.sh
 	@$(RUN) python -m benchmarks $(or $(NAME),all) $(ARGS)
+
+bench-cli: setup ## the CPU time of commands beside `python -c pass`; ARGS="--markdown" writes it down
+	@$(RUN) python -m benchmarks cli $(ARGS)
 
 lock: ## work out requirements.lock anew from pyproject.toml; ARGS="--upgrade" for newer versions
 	@scripts/lock.sh $(ARGS)

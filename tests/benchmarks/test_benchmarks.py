@@ -13,6 +13,7 @@ from benchmarks import (
     append_while_offloading,
     capped,
     catalog,
+    cli,
     cold_point,
     cold_scan,
     cold_trouble,
@@ -94,6 +95,10 @@ def test_catalog_runs_and_meets_its_aims(options: Options) -> None:
     counted = [row for row in report.rows if row.yardstick is None and row.met is not None]
     assert len(counted) > 10
     assert all(row.met for row in counted)
+
+
+def test_cli_runs(options: Options) -> None:
+    check(cli.run(options), options.directory)
 
 
 def test_durability_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
