@@ -178,7 +178,7 @@ def listed_parameter(parameter: ListedParameter) -> str:
     """Return the call that makes a parameter, without the arguments that have their defaults."""
     plain = type(parameter)("", "", "")
     first = [repr(getattr(parameter, name)) for name in ("name", "kind", "help", "options")]
-    others = ("default", "is_required", "is_topic", "metavar", "shown_default", "least", "choices")
+    others = ("default", "is_required", "is_topic", "metavar", "shown_default", "least", "choices", "names")
     given = [(name, getattr(parameter, name)) for name in others]
     named = [f"{name}={literal(value)}" for name, value in given if value != getattr(plain, name)]
     return f"ListedParameter({', '.join([*first, *named])})"

@@ -1,12 +1,12 @@
 """The words that may come next on a command line, for the completion of a shell.
 
 `seglog __complete WORDS...` prints them, each with its help behind a tab. The last word is the one that is typed, and
-may be empty. Names of topics, branches and tags are not among them.
+may be empty. Exit code 1 stands for the names of files, which the shell knows itself (offload.cli.shells).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from offload.cli.help import summary
 from offload.cli.listed import ListedParameter
@@ -15,35 +15,89 @@ from offload.cli.top import ANYWHERE, GROUPS, HELP, OPTIONS
 
 __all__ = ["candidates"]
 
+Words = Iterable[tuple[str, str]]
 
-def candidates(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the words that may take the place of the last one, with their help."""
+
+def candidates(words: Sequence[str], variables: Mapping[str, str]) -> list[tuple[str, str]] | None:
+    """Return the words that may take the place of the last one, with their help. None stands for names of files."""
     *before, typed = words or [""]
-    path, options, awaits = _context(before)
-    if awaits is not None:
-        found: Iterable[tuple[str, str]] = [(choice, "") for choice in awaits.choices]
-    elif typed.startswith("-"):
-        found = [(name, each.help) for each in options for name in each.options]
-    else:
-        found = [] if path in COMMANDS else _names(path)
-    return [(word, text) for word, text in found if word.startswith(typed)]
+    line = _Line(before, variables.get("SEGLOG_DIR") or ".")
+    found = line.next_words(typed)
+    return None if found is None else [(word, text) for word, text in found if word.startswith(typed)]
 
 
-def _context(words: Sequence[str]) -> tuple[str, tuple[ListedParameter, ...], ListedParameter | None]:
-    """Return the command so far, its options, and the option that waits for its value."""
-    path, awaits = "", None
-    options: tuple[ListedParameter, ...] = (*OPTIONS, HELP)
-    for word in words:
-        if awaits is not None:
-            awaits = None
-        elif word.startswith("-"):
-            named = [each for each in options if word in each.options and each.kind != "bool"]
-            awaits = named[0] if named else None
-        elif path not in COMMANDS:
-            path = f"{path}/{word}" if path else word
-            own = COMMANDS[path].options if path in COMMANDS else []
-            options = (*own, *ANYWHERE, HELP)
-    return path, options, awaits
+class _Line:
+    """The words before the one that is typed: the command so far, its arguments, and the option that waits."""
+
+    def __init__(self, words: Sequence[str], directory: str) -> None:
+        self.path = ""
+        self.options: tuple[ListedParameter, ...] = (*OPTIONS, HELP)
+        self.arguments: list[str] = []
+        self.directory = directory
+        self.awaits: ListedParameter | None = None
+        self.is_past_options = False
+        for word in words:
+            self._add(word)
+
+    def next_words(self, typed: str) -> Words | None:
+        """Return the words that may follow, or None for the names of files. Some may not begin as `typed` does."""
+        if self.awaits is not None:
+            return self._values(self.awaits, typed)
+        if typed.startswith("-") and not self.is_past_options:
+            name, has_value, text = typed.partition("=")
+            if has_value:
+                found = self._values(self._option(name), text)
+                return found and ((f"{name}={word}", about) for word, about in found)
+            return ((name, each.help) for each in self.options for name in each.options)
+        if self.path not in COMMANDS:
+            return _names(self.path)
+        arguments = COMMANDS[self.path].arguments[len(self.arguments) :]
+        return self._values(arguments[0] if arguments else None, typed)
+
+    def _add(self, word: str) -> None:
+        if self.awaits is not None:
+            if self.awaits.name == "directory":
+                self.directory = word
+            self.awaits = None
+        elif word == "--":
+            self.is_past_options = True
+        elif word.startswith("-") and not self.is_past_options:
+            self.awaits = self._option(word)
+        elif self.path in COMMANDS:
+            self.arguments.append(word)
+        else:
+            self.path = f"{self.path}/{word}" if self.path else word
+            own = COMMANDS[self.path].options if self.path in COMMANDS else []
+            self.options = (*own, *ANYWHERE, HELP)
+
+    def _option(self, word: str) -> ListedParameter | None:
+        """Return the option with this name that takes a value."""
+        named = [each for each in self.options if word in each.options and each.kind != "bool"]
+        return named[0] if named else None
+
+    def _values(self, parameter: ListedParameter | None, typed: str) -> Words | None:
+        if parameter is None:
+            return []
+        if parameter.kind == "path":
+            return None
+        names = self._known(parameter.names, typed) if parameter.names else parameter.choices
+        return [(name, "") for name in names]
+
+    def _known(self, names: str, typed: str) -> list[str]:
+        """Return the names of one kind that the data directory knows."""
+        from offload.cli.known_names import branches, tags, topics
+
+        topic = self.arguments[0].partition("@")[0] if self.arguments else ""
+        if names == "branch":
+            return sorted(branches(self.directory, topic))
+        if names in ("tag", "target"):
+            known = sorted(tags(self.directory, topic))
+            return known if names == "tag" else ["head", "head~1", *(f"tag:{name}" for name in known)]
+        found = topics(self.directory)
+        if names == "plain topic":
+            return sorted({name.partition("@")[0] for name in found})
+        topic, is_branch, _ = typed.partition("@")
+        return sorted({*found, *(f"{topic}@{name}" for name in branches(self.directory, topic) if is_branch)})
 
 
 def _names(path: str) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,9 @@ import sys
 from collections.abc import Mapping
 
 from offload.cli.interrupt import EXIT_INTERRUPTED, end_at_once, raise_in_command
+from offload.cli.shells import script
 from offload.cli.streams import discard_output
+from offload.cli.top import COMPLETION
 from offload.cli.words import Request, UsageError, request_of
 
 TYPE_CHECKING = False
@@ -28,13 +30,13 @@ _COMPLETE = "__complete"
 def run(words: list[str], variables: Mapping[str, str], serve: Serve) -> int:
     """Run a command line, and return the exit code. `serve` runs the daemon."""
     if words[:1] == [_COMPLETE]:
-        from offload.cli.completion import candidates
-
-        return _answer("".join(f"{word}\t{text}\n" for word, text in candidates(words[1:])))
+        return _complete(words[1:], variables)
     try:
         request = request_of(words, variables)
     except UsageError as error:
         return _refuse(str(error), error.hint, error.exit_code)
+    if request.kind == "run" and request.path == COMPLETION.path:
+        return _answer(script(str(request.values["shell"])))
     if request.kind == "run":
         return _run_command(request, serve)
     if request.kind == "version":
@@ -48,6 +50,14 @@ def run(words: list[str], variables: Mapping[str, str], serve: Serve) -> int:
         return _answer(text)
     sys.stderr.write(text)
     return _EXIT_USAGE
+
+
+def _complete(words: list[str], variables: Mapping[str, str]) -> int:
+    """Print what may come next. Exit code 1 stands for the names of files."""
+    from offload.cli.completion import candidates
+
+    found = candidates(words, variables)
+    return 1 if found is None else _answer("".join(f"{word}\t{text}\n" for word, text in found))
 
 
 def _run_command(request: Request, serve: Serve) -> int:

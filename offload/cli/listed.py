@@ -12,8 +12,8 @@ class ListedParameter:
     """An argument or an option. An argument has no `options`.
 
     `kind` is bool, choice, float, int, path or str. `default` is the default as a JSON value. `variable` names the
-    environment variable that stands for the option. If the parameter `is_topic`, its value
-    loses `@main`.
+    environment variable that stands for the option. If the parameter `is_topic`, its value loses
+    `@main`. `names` are the names that a shell offers, as in `About`.
     """
 
     __slots__ = (
@@ -26,6 +26,7 @@ class ListedParameter:
         "least",
         "metavar",
         "name",
+        "names",
         "options",
         "shown_default",
         "variable",
@@ -46,6 +47,7 @@ class ListedParameter:
         least: float | None = None,
         choices: tuple[str, ...] = (),
         variable: str | None = None,
+        names: str = "",
     ) -> None:
         self.name = name
         self.kind = kind
@@ -59,6 +61,7 @@ class ListedParameter:
         self.least = least
         self.choices = choices
         self.variable = variable
+        self.names = names
 
     @property
     def word(self) -> str:

@@ -26,12 +26,13 @@ COMMANDS = {
         'No byte changes: `seglog append t FILE` and `seglog read t` give FILE again, whatever its line ends.\n'
         'Example: seglog append access /var/log/nginx/access.log --tag web1',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('file', 'path', 'The file to append; standard input without it.', (), shown_default='-'),
             ListedParameter('input_format', 'choice', 'lines: a record a line, byte-exact. jsonl: objects with value, tag, node.', ('--format',), default='lines', choices=('lines', 'jsonl')),
             ListedParameter('tag', 'str', 'A tag for the records, to delete or read them by.', ('--tag',)),
             ListedParameter('node', 'str', 'The origin of the records.', ('--node',)),
             ListedParameter('durability', 'str', "fsync, disk or memory, instead of the topic's own. Not ephemeral: this process ends.", ('--durability',)),
+            ListedParameter('skip_lines', 'int', 'Leave out so many lines at the start, to continue after an error or Ctrl-C.', ('--skip-lines',), default=0, least=0),
         ),
     ),
     'read': ListedCommand(
@@ -43,14 +44,14 @@ COMMANDS = {
         'With --json, a record is an object with seq, ts_ms, tag, node, and value (value_base64 if it is not UTF-8).\n'
         'Examples: seglog read orders --from 100 --limit 10; seglog read orders --at head~1',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('start', 'int', 'The first seq.', ('--from',)),
             ListedParameter('end', 'int', 'The last seq.', ('--to',)),
             ListedParameter('since', 'str', 'Only records of this time or later, such as 2026-11-21T09:30:00Z.', ('--since',)),
             ListedParameter('until', 'str', 'Only records of this time or earlier.', ('--until',)),
             ListedParameter('tag', 'str', 'Only records with this tag.', ('--tag',)),
-            ListedParameter('branch', 'str', 'The branch; the same as TOPIC@BRANCH.', ('--branch',)),
-            ListedParameter('at', 'str', 'As it was then: seq:N, lsn:N, head, head~N, or a time.', ('--at',)),
+            ListedParameter('branch', 'str', 'The branch; the same as TOPIC@BRANCH.', ('--branch',), names='branch'),
+            ListedParameter('at', 'str', 'As it was then: seq:N, lsn:N, head, head~N, or a time.', ('--at',), names='target'),
             ListedParameter('limit', 'int', 'At most so many records.', ('--limit',), least=1),
             ListedParameter('follow', 'bool', 'Then wait for more, and write each record as it comes.', ('--follow',), default=False),
             ListedParameter('wait', 'float', 'With --follow: end after so many seconds without one.', ('--wait',), least=0),
@@ -64,7 +65,7 @@ COMMANDS = {
         'that commit, `seglog restore TOPIC --to head~1 --as NAME` makes a branch of the state before it. Without a remote\n'
         'there is no way back.',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('before', 'int', 'Delete the records below this seq.', ('--before',)),
             ListedParameter('tag', 'str', 'Delete the records with this tag; a `*` at its end matches any rest.', ('--tag',)),
         ),
@@ -78,7 +79,7 @@ COMMANDS = {
         'TOPIC --to head~1 --as NAME` makes a branch of the state before it. After the window, `seglog gc` deletes the\n'
         'objects. Example: seglog evict access --older-than 365d',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('before', 'int', 'Evict the records below this seq.', ('--before',), least=1),
             ListedParameter('older', 'str', 'Evict the records that are older, such as 90d.', ('--older-than',)),
         ),
@@ -91,7 +92,7 @@ COMMANDS = {
         '`seglog restore TOPIC --to head~1 --as NAME` makes a branch of the state before it. If only this directory has the\n'
         'records, there is no way back. Example: seglog truncate orders --from 4711 --yes',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('start', 'int', 'The first seq to remove.', ('--from',), is_required=True, least=1),
             ListedParameter('yes', 'bool', 'Do it.', ('--yes',), default=False),
         ),
@@ -100,7 +101,7 @@ COMMANDS = {
         'seal',
         'Seal the newest segment, so that all records so far can be offloaded.',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
     ),
     'offload': ListedCommand(
@@ -110,7 +111,7 @@ COMMANDS = {
         'After a failure, repeat the command: it continues where it stopped. The unsealed tail stays, and `seglog seal` seals\n'
         'it.',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', ()),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), names='topic'),
             ListedParameter('every', 'bool', 'Every topic of this data directory.', ('--all',), default=False),
             ListedParameter('up_to', 'int', 'Only segments that end at this seq or before.', ('--up-to',)),
             ListedParameter('drop_hot', 'bool', 'Delete the hot copy now, after reading the remote one back, instead of after the lag.', ('--drop-hot',), default=False),
@@ -126,7 +127,7 @@ COMMANDS = {
         '\n'
         'The settings merge_below_bytes and merge_count say which objects are small, and how many of them make a merge.',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', ()),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), names='topic'),
             ListedParameter('every', 'bool', 'Every topic of this data directory.', ('--all',), default=False),
             ListedParameter('erase', 'bool', 'Rewrite the objects that hold deleted records instead.', ('--erase',), default=False),
         ),
@@ -150,7 +151,7 @@ COMMANDS = {
         'push',
         'Send the sealed segments of a topic to its volume, and the deletes after them. The same as `offload`.',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
     ),
     'pull': ListedCommand(
@@ -159,7 +160,7 @@ COMMANDS = {
         '\n'
         'If a topic or branch is only in the remote, this directory follows it from now on.',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
     ),
     'fetch': ListedCommand(
@@ -168,7 +169,7 @@ COMMANDS = {
         '\n'
         '`log` and `status` then need no remote.',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
     ),
     'sync': ListedCommand(
@@ -178,7 +179,7 @@ COMMANDS = {
         'If both have changed, `sync` changes nothing, and `reset` is the way out. If a topic is only in the remote, this\n'
         'directory becomes a replica of it, which reads the records of other writers.',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('follow', 'bool', 'Then look again and again, until an interrupt.', ('--follow',), default=False),
             ListedParameter('interval', 'float', 'With --follow: seconds between looks.', ('--interval',), default=5.0, least=0.05),
         ),
@@ -190,7 +191,7 @@ COMMANDS = {
         'If only this directory has some records or deletes, `reset` needs --as or --discard. The new branch is in this\n'
         'directory only, until it is sealed and offloaded. Example: seglog reset orders --as what-i-had',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('as_branch', 'str', 'Keep the records and deletes that are only here as this new branch.', ('--as',)),
             ListedParameter('discard', 'bool', 'Drop the records and deletes that are only here, for good.', ('--discard',), default=False),
         ),
@@ -202,28 +203,28 @@ COMMANDS = {
         'Records that the former writer has not offloaded stay in its directory. There, `seglog reset --as` makes them a\n'
         'branch.',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
     ),
     'pause': ListedCommand(
         'pause',
         "Stop the daemon's offload of a topic until `resume`. `seglog offload` still works.",
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
     ),
     'resume': ListedCommand(
         'resume',
         'Let the daemon offload a paused topic again.',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
     ),
     'retry': ListedCommand(
         'retry',
         'Let the daemon retry a failed offload of a topic now, instead of after its pause.',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
     ),
     'uploads': ListedCommand(
@@ -242,7 +243,7 @@ COMMANDS = {
         '\n'
         'The command asks only this directory, never the remote or the warm store, so it answers without a network.',
         (
-            ListedParameter('topic', 'str', 'One topic; all without it.', ()),
+            ListedParameter('topic', 'str', 'One topic; all without it.', (), names='topic'),
             ListedParameter('runs', 'bool', 'Each offloaded range of segments, too.', ('--runs',), default=False),
         ),
     ),
@@ -250,8 +251,8 @@ COMMANDS = {
         'log',
         'Show the commits of a topic, newest first. Each LSN is a target for restore and read --at.',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
-            ListedParameter('branch', 'str', 'The branch; the same as TOPIC@BRANCH.', ('--branch',)),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('branch', 'str', 'The branch; the same as TOPIC@BRANCH.', ('--branch',), names='branch'),
         ),
     ),
     'restore': ListedCommand(
@@ -261,8 +262,8 @@ COMMANDS = {
         'Examples: seglog restore orders --to head~1 --as before-the-delete;\n'
         'seglog restore orders --to 2026-11-21T09:30:00Z --as morning; seglog restore orders --to "15 minutes ago" --as back',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
-            ListedParameter('to', 'str', 'seq:N (right after record N), lsn:N, head, head~N, tag:NAME, or a time.', ('--to',), is_required=True),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('to', 'str', 'seq:N (right after record N), lsn:N, head, head~N, tag:NAME, or a time.', ('--to',), is_required=True, names='target'),
             ListedParameter('as_branch', 'str', 'The name of the branch to make.', ('--as',), is_required=True),
             ListedParameter('message', 'str', 'Why, for the oplog.', ('-m', '--message'), default=''),
         ),
@@ -355,9 +356,9 @@ COMMANDS = {
         '\n'
         'Read the branch as TOPIC@NAME. The branch that it came from does not see its appends and deletes.',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('name', 'str', 'The new branch.', (), is_required=True),
-            ListedParameter('at', 'str', 'Where to start: seq:N, lsn:N, head, head~N, tag:NAME, or a time.', ('--at',), default='head'),
+            ListedParameter('at', 'str', 'Where to start: seq:N, lsn:N, head, head~N, tag:NAME, or a time.', ('--at',), default='head', names='target'),
             ListedParameter('message', 'str', 'Why, for the oplog.', ('-m', '--message'), default=''),
         ),
     ),
@@ -365,7 +366,7 @@ COMMANDS = {
         'branch/list',
         'List the branches of a topic in the remote, and how far each branch and its parent went since the fork.',
         (
-            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
             ListedParameter('deleted', 'bool', 'Also list deleted branches that can come back.', ('--deleted',), default=False),
             ListedParameter('as_tree', 'bool', 'Show a tree: each branch below its parent.', ('--tree',), default=False),
         ),
@@ -374,24 +375,24 @@ COMMANDS = {
         'branch/delete',
         'Delete a branch. `undelete` brings it back until GC deletes the objects that only this branch had.',
         (
-            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
-            ListedParameter('name', 'str', 'The branch.', (), is_required=True),
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
+            ListedParameter('name', 'str', 'The branch.', (), is_required=True, names='branch'),
         ),
     ),
     'branch/undelete': ListedCommand(
         'branch/undelete',
         'Bring a deleted branch back.',
         (
-            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
-            ListedParameter('name', 'str', 'The branch.', (), is_required=True),
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
+            ListedParameter('name', 'str', 'The branch.', (), is_required=True, names='branch'),
         ),
     ),
     'branch/rename': ListedCommand(
         'branch/rename',
         'Give a branch another name.',
         (
-            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
-            ListedParameter('name', 'str', 'The branch.', (), is_required=True),
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
+            ListedParameter('name', 'str', 'The branch.', (), is_required=True, names='branch'),
             ListedParameter('new', 'str', 'Its new name.', (), is_required=True),
         ),
     ),
@@ -401,17 +402,17 @@ COMMANDS = {
         '\n'
         'Records that are not offloaded yet do not count.',
         (
-            ListedParameter('left', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='LEFT'),
-            ListedParameter('right', 'str', 'The one to compare with.', (), is_required=True, is_topic=True, metavar='RIGHT'),
+            ListedParameter('left', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='LEFT', names='topic'),
+            ListedParameter('right', 'str', 'The one to compare with.', (), is_required=True, is_topic=True, metavar='RIGHT', names='topic'),
         ),
     ),
     'tag/create': ListedCommand(
         'tag/create',
         'Name a point in the history. It stays restorable, as tag:NAME, until the tag is deleted.',
         (
-            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC'),
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('name', 'str', 'The new tag.', (), is_required=True),
-            ListedParameter('at', 'str', 'What to name: seq:N, lsn:N, head, head~N, tag:NAME, or a time.', ('--at',), default='head'),
+            ListedParameter('at', 'str', 'What to name: seq:N, lsn:N, head, head~N, tag:NAME, or a time.', ('--at',), default='head', names='target'),
             ListedParameter('message', 'str', 'Why.', ('-m', '--message'), default=''),
         ),
     ),
@@ -419,22 +420,22 @@ COMMANDS = {
         'tag/list',
         'List the tags of a topic and its branches.',
         (
-            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
         ),
     ),
     'tag/delete': ListedCommand(
         'tag/delete',
         'Delete a tag. GC deletes its state if nothing else holds it; before that, `seglog undo` brings the tag back.',
         (
-            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
-            ListedParameter('name', 'str', 'The tag.', (), is_required=True),
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
+            ListedParameter('name', 'str', 'The tag.', (), is_required=True, names='tag'),
         ),
     ),
     'topic/create': ListedCommand(
         'topic/create',
         'Make a topic with a configuration of its own. Without this the first append makes it, with the defaults.',
         (
-            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
             ListedParameter('codec', 'str', "How it is offloaded: zstd (small) or none (Apache Pulsar's format).", ('--codec',)),
             ListedParameter('durability', 'str', 'When an append is acked: fsync, disk, memory or ephemeral (never written).', ('--durability',), default='fsync'),
         ),
@@ -448,7 +449,7 @@ COMMANDS = {
         '\n'
         'Example: seglog topic set access --ttl 30d --cap-bytes 50GB',
         (
-            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
             ListedParameter('ttl', 'str', 'Show nothing older, such as 12h or 7d, and evict it; none: never.', ('--ttl',)),
             ListedParameter('cap_records', 'str', 'Keep about so many records on this disk; none: all.', ('--cap-records',)),
             ListedParameter('cap_bytes', 'str', 'Keep about so many bytes, such as 10GB; none: all.', ('--cap-bytes',)),
@@ -464,7 +465,7 @@ COMMANDS = {
         'topic/show',
         "Show a topic's configuration, and where it begins and ends.",
         (
-            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
         ),
     ),
     'topic/delete': ListedCommand(
@@ -476,7 +477,7 @@ COMMANDS = {
         'takeover TOPIC` writes it again. `seglog branch delete` deletes a branch in the remote. A replica is no longer\n'
         'followed.',
         (
-            ListedParameter('topic', 'str', 'The topic.', (), is_required=True),
+            ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
             ListedParameter('yes', 'bool', 'Do it.', ('--yes',), default=False),
             ListedParameter('detach', 'bool', 'If it has a history in the remote: delete it in this directory only.', ('--detach',), default=False),
             ListedParameter('discard', 'bool', 'With --detach: drop the records that are not offloaded, for good.', ('--discard',), default=False),
@@ -486,5 +487,16 @@ COMMANDS = {
         'topic/list',
         'List the topics of this data directory.',
         (),
+    ),
+    'completion': ListedCommand(
+        'completion',
+        'Print the script that completes commands, options and names in a shell.\n'
+        '\n'
+        'The names of topics, branches and tags are those that the data directory knows. No completion asks the remote.\n'
+        'Examples: eval "$(seglog completion bash)" in ~/.bashrc; seglog completion fish >\n'
+        '~/.config/fish/completions/seglog.fish',
+        (
+            ListedParameter('shell', 'choice', 'The shell.', (), is_required=True, metavar='SHELL', choices=('bash', 'zsh', 'fish')),
+        ),
     ),
 }

@@ -19,6 +19,7 @@ from offload.cli.execution import results_of
 from offload.cli.listed import ListedCommand, ListedParameter
 from offload.cli.session import Session
 from offload.cli.streams import has_reader
+from offload.cli.top import COMPLETION
 from offload.commands.parameters import Parameter, parameters_of, without_main
 from offload.commands.registry import COMMANDS
 
@@ -95,11 +96,12 @@ def described(path: str) -> Callable[..., Any]:
 
 
 def listed_commands() -> Iterator[ListedCommand]:
-    """Yield the commands in the order of the help, from their functions."""
+    """Yield the commands in the order of the help. The front door answers the last one itself."""
     for path in _FUNCTIONS:
         function = described(path)
         parameters = tuple(map(_listed, parameters_of(function).values()))
         yield ListedCommand(path, inspect.getdoc(function) or "", parameters)
+    yield COMPLETION
 
 
 def _while_read(results: Iterator[Any]) -> Iterator[Any]:
@@ -132,4 +134,5 @@ def _listed(parameter: Parameter) -> ListedParameter:
         shown_default=about.shown_default,
         least=about.least,
         choices=choices,
+        names=about.names,
     )

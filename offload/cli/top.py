@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from offload.cli.listed import ListedParameter
+from offload.cli.listed import ListedCommand, ListedParameter
+from offload.cli.shells import SHELLS
 
-__all__ = ["ANYWHERE", "ENDING", "GROUPS", "HELP", "OPTIONS", "SUMMARY"]
+__all__ = ["ANYWHERE", "COMPLETION", "ENDING", "GROUPS", "HELP", "OPTIONS", "SUMMARY"]
 
 SUMMARY = "A durable local log that keeps its whole history in object storage."
 ENDING = (
     "Start: `seglog init --remote file:///tmp/archive`, `seglog append notes README.md`, `seglog read notes`. "
     "TOPIC@BRANCH names a branch wherever a topic can be named. "
-    "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 diverged or conflict, 5 corruption found."
+    "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 diverged or conflict, 5 corruption found, 130 interrupted."
 )
 
 GROUPS = {
@@ -41,3 +42,13 @@ OPTIONS = (
 
 ANYWHERE = tuple(each for each in OPTIONS if each.name == "as_json")
 """The options of the top that a command takes as well."""
+
+COMPLETION = ListedCommand(
+    "completion",
+    "Print the script that completes commands, options and names in a shell.\n"
+    "\n"
+    "The names of topics, branches and tags are those that the data directory knows. No completion asks the remote.\n"
+    'Examples: eval "$(seglog completion bash)" in ~/.bashrc; seglog completion fish >\n'
+    "~/.config/fish/completions/seglog.fish",
+    (ListedParameter("shell", "choice", "The shell.", is_required=True, metavar="SHELL", choices=SHELLS),),
+)

@@ -173,7 +173,8 @@ def _value(parameter: ListedParameter, text: str, shown: str, path: str) -> obje
     if parameter.kind in ("int", "float"):
         return _number(parameter, text, shown, path)
     if parameter.choices and text not in parameter.choices:
-        raise UsageError(f"{shown} takes {' or '.join(parameter.choices)}, not {text!r}", path)
+        *others, last = parameter.choices
+        raise UsageError(f"{shown} takes {', '.join(others)} or {last}, not {text!r}", path)
     return text.removesuffix("@main") if parameter.is_topic else text
 
 

@@ -35,7 +35,7 @@ __all__ = [
     "undelete",
 ]
 
-Name = Annotated[str, About("The branch.")]
+Name = Annotated[str, About("The branch.", names="branch")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,9 @@ def create(
     archive: Archive,
     topic: TopicName,
     name: Annotated[str, About("The new branch.")],
-    at: Annotated[str, About("Where to start: seq:N, lsn:N, head, head~N, tag:NAME, or a time.")] = "head",
+    at: Annotated[
+        str, About("Where to start: seq:N, lsn:N, head, head~N, tag:NAME, or a time.", names="target")
+    ] = "head",
     message: Annotated[str, About("Why, for the oplog.", "-m --message")] = "",
 ) -> BranchMade:
     """Make a branch. It costs a few small objects, whatever the size of the topic.
@@ -138,7 +140,9 @@ def create(
 def restore(
     archive: Archive,
     topic: TopicName,
-    to: Annotated[str, About("seq:N (right after record N), lsn:N, head, head~N, tag:NAME, or a time.", "--to")],
+    to: Annotated[
+        str, About("seq:N (right after record N), lsn:N, head, head~N, tag:NAME, or a time.", "--to", names="target")
+    ],
     as_branch: Annotated[str, About("The name of the branch to make.", "--as")],
     message: Annotated[str, About("Why, for the oplog.", "-m --message")] = "",
 ) -> BranchMade:
@@ -231,8 +235,8 @@ def promote(
 
 def diff(
     archive: Archive,
-    left: Annotated[str, About("TOPIC or TOPIC@BRANCH.", clean=without_main, metavar="LEFT")],
-    right: Annotated[str, About("The one to compare with.", clean=without_main, metavar="RIGHT")],
+    left: Annotated[str, About("TOPIC or TOPIC@BRANCH.", clean=without_main, metavar="LEFT", names="topic")],
+    right: Annotated[str, About("The one to compare with.", clean=without_main, metavar="RIGHT", names="topic")],
 ) -> Iterator[BranchSide]:
     """Show the records that only one of two branches has, and the shared records that one has deleted.
 

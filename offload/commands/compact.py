@@ -32,7 +32,7 @@ class NothingRewritten:
 
 def compact(
     place: Directory,
-    topic: Annotated[str | None, About("TOPIC or TOPIC@BRANCH.", is_argument=True)] = None,
+    topic: Annotated[str | None, About("TOPIC or TOPIC@BRANCH.", is_argument=True, names="topic")] = None,
     every: Annotated[bool, About("Every topic of this data directory.", "--all")] = False,
     erase: Annotated[bool, About("Rewrite the objects that hold deleted records instead.")] = False,
 ) -> Iterator[Rewritten | NothingRewritten]:

@@ -53,7 +53,7 @@ class CommitListed:
 def log(
     archive: Archive,
     topic: TopicName,
-    branch: Annotated[str | None, About("The branch; the same as TOPIC@BRANCH.")] = None,
+    branch: Annotated[str | None, About("The branch; the same as TOPIC@BRANCH.", names="branch")] = None,
 ) -> Iterator[CommitListed]:
     """Show the commits of a topic, newest first. Each LSN is a target for restore and read --at."""
     name = with_branch(topic, branch)

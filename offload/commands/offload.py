@@ -76,7 +76,7 @@ class Retried:
 
 def offload(
     place: Directory,
-    topic: Annotated[str | None, About("TOPIC or TOPIC@BRANCH.", is_argument=True)] = None,
+    topic: Annotated[str | None, About("TOPIC or TOPIC@BRANCH.", is_argument=True, names="topic")] = None,
     every: Annotated[bool, About("Every topic of this data directory.", "--all")] = False,
     up_to: Annotated[int | None, About("Only segments that end at this seq or before.")] = None,
     drop_hot: Annotated[

@@ -23,7 +23,7 @@ class About:
     On the command line, a parameter without a default is an argument. A parameter with a default is an option, which
     has the parameter's name. `option` makes it an option with other names, such as `-m --message`. `metavar` names the
     value in the help, and `shown_default` stands there for the default. `clean` maps a client's value to the value that
-    the command gets.
+    the command gets. `names` are the names that a shell offers: branch, plain topic, tag, target or topic.
     """
 
     help: str
@@ -33,6 +33,7 @@ class About:
     is_argument: bool = False
     metavar: str | None = None
     shown_default: str | None = None
+    names: str = ""
 
 
 def without_main(name: str | None) -> str | None:
@@ -40,8 +41,8 @@ def without_main(name: str | None) -> str | None:
     return name.removesuffix("@main") if name else name
 
 
-TopicName = Annotated[str, About("TOPIC or TOPIC@BRANCH.", clean=without_main, metavar="TOPIC")]
-PlainTopicName = Annotated[str, About("The topic.")]
+TopicName = Annotated[str, About("TOPIC or TOPIC@BRANCH.", clean=without_main, metavar="TOPIC", names="topic")]
+PlainTopicName = Annotated[str, About("The topic.", names="plain topic")]
 
 
 def with_branch(topic: str, branch: str | None) -> str:

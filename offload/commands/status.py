@@ -59,7 +59,7 @@ class ArchivedTopic:
 
 def status(
     place: Directory,
-    topic: Annotated[str | None, About("One topic; all without it.", is_argument=True)] = None,
+    topic: Annotated[str | None, About("One topic; all without it.", is_argument=True, names="topic")] = None,
     runs: Annotated[bool, About("Each offloaded range of segments, too.")] = False,
 ) -> Iterator[DirectoryShown | LocalTopic | ArchivedTopic]:
     """Show the places of each topic's records: hot and cold ranges, waiting work, and errors.

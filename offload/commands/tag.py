@@ -34,7 +34,9 @@ def create(
     archive: Archive,
     topic: TopicName,
     name: Annotated[str, About("The new tag.")],
-    at: Annotated[str, About("What to name: seq:N, lsn:N, head, head~N, tag:NAME, or a time.")] = "head",
+    at: Annotated[
+        str, About("What to name: seq:N, lsn:N, head, head~N, tag:NAME, or a time.", names="target")
+    ] = "head",
     message: Annotated[str, About("Why.", "-m --message")] = "",
 ) -> TagListed:
     """Name a point in the history. It stays restorable, as tag:NAME, until the tag is deleted."""
@@ -46,7 +48,7 @@ def list_tags(archive: Archive, topic: PlainTopicName) -> Iterator[TagListed]:
     return (_listed(topic, each.name, each.tag) for each in archive.tags.list(topic))
 
 
-def delete(archive: Archive, topic: PlainTopicName, name: Annotated[str, About("The tag.")]) -> TagListed:
+def delete(archive: Archive, topic: PlainTopicName, name: Annotated[str, About("The tag.", names="tag")]) -> TagListed:
     """Delete a tag. GC deletes its state if nothing else holds it; before that, `seglog undo` brings the tag back."""
     return _listed(topic, name, archive.tags.delete_tag(topic, name))
 

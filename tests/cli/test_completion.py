@@ -1,15 +1,43 @@
-"""Test the words that a shell offers."""
+"""Test the words that a shell offers, and the script of each shell."""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
+import seglog
 from offload.cli.completion import candidates
-from offload.cli.door import run
+from offload.cli.door import run as front_door
+from offload.cli.shells import SHELLS, script
+from tests.cli.conftest import Run
+from tests.daemons import served
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
-def words(*typed: str) -> list[str]:
-    return [word for word, _ in candidates(typed)]
+def words(*typed: str, directory: Path | str = "nowhere") -> list[str]:
+    found = candidates(typed, {"SEGLOG_DIR": str(directory)})
+    assert found is not None
+    return [word for word, _ in found]
+
+
+@pytest.fixture
+def data(run: Run, tmp_path: Path) -> Path:
+    """A data directory with the topics `notes` and `orders`, the branch `orders@fix`, and the tag v1 of `orders`."""
+    assert run("init", "--remote", (tmp_path / "remote").as_uri()).code == 0
+    assert run("append", "notes", stdin=b"a\n").code == 0
+    for step in ("append orders", "seal orders", "offload orders", "branch create orders fix", "append orders@fix"):
+        assert run(*step.split(), stdin=b"a\nb\n").code == 0
+    return tmp_path / "data"
+
+
+# ---------------------------------------------------------------- commands and options
 
 
 def test_commands_and_groups_complete() -> None:
@@ -23,14 +51,117 @@ def test_options_of_the_command_complete() -> None:
     assert words("read", "t", "--f") == ["--from", "--follow"]
     assert words("--re") == ["--remote"]
     assert words("topic", "list", "--") == ["--json", "--help"]
+    assert words("read", "--", "--f") == []
 
 
 def test_the_values_of_a_choice_complete_and_no_others() -> None:
     assert words("append", "t", "--format", "") == ["lines", "jsonl"]
+    assert words("append", "t", "--format=l") == ["--format=lines"]
+    assert words("completion", "") == list(SHELLS)
     assert words("read", "t", "--from", "") == []
+    assert words("read", "t", "u", "") == []
     assert words("-C", "read", "to") == ["topic"]
 
 
+@pytest.mark.parametrize("typed", [("append", "t", ""), ("-C", "da"), ("recover", "file:///a", ""), ("--dir=da",)])
+def test_the_shell_completes_files_itself(typed: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert candidates(typed, {}) is None
+    assert front_door(["__complete", *typed], {}, lambda *_, **__: None) == 1
+    assert capsys.readouterr().out == ""
+
+
 def test_the_command_prints_them_with_their_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["__complete", "topic", "li"], {}, lambda *_, **__: None) == 0
+    assert front_door(["__complete", "topic", "li"], {}, lambda *_, **__: None) == 0
     assert capsys.readouterr().out == "list\tList the topics of this data directory.\n"
+
+
+# ---------------------------------------------------------------- names
+
+
+def test_topics_complete_from_the_log_and_the_catalog(data: Path) -> None:
+    assert words("read", "", directory=data) == ["notes", "orders", "orders@fix"]
+    assert words("read", "orders@", directory=data) == ["orders@fix", "orders@main"]
+    assert words("topic", "show", "o", directory=data) == ["orders"]
+    assert words("-C", str(data), "status", "n") == ["notes"]
+    assert words("append", "n", directory=data) == ["notes"]
+
+
+def test_branches_complete(data: Path) -> None:
+    assert words("branch", "delete", "orders", "", directory=data) == ["fix", "main"]
+    assert words("read", "orders", "--branch", "f", directory=data) == ["fix"]
+    assert words("read", "orders", "--branch=f", directory=data) == ["--branch=fix"]
+    assert words("branch", "create", "orders", "", directory=data) == []
+
+
+def test_names_complete_beside_a_daemon(data: Path, tmp_path: Path) -> None:
+    with served(data, (tmp_path / "remote").as_uri()) as daemon:
+        assert daemon.call("branch/create", topic="orders", name="new")[0]["branch"] == "orders@new"
+        daemon.append("orders@new", b"c")
+        assert "orders@new" in words("read", "orders@", directory=data)
+
+
+def test_a_completion_changes_no_file(data: Path) -> None:
+    def state() -> dict[str, str]:
+        files = [path for path in data.rglob("*") if path.is_file()]
+        return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+    before = state()
+    assert words("read", "o", directory=data) == ["orders", "orders@fix"]
+    assert state() == before
+
+
+def test_damaged_files_give_no_names(data: Path, tmp_path: Path) -> None:
+    (data / "catalog.db").write_bytes(b"none" * 1000)
+    for path in (data / "meta").glob("snapshot.*"):
+        path.write_text('{"topics": 7}\n')
+    assert words("read", "", directory=data) == []
+    assert words("branch", "delete", "orders", "", directory=data) == ["main"]
+    assert words("read", "", directory=tmp_path / "nowhere") == []
+
+
+def test_a_log_without_a_remote_completes_too(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "a log?#%") as log:
+        log.topic("t").append([b"a"])
+    assert words("read", "", directory=tmp_path / "a log?#%") == ["t"]
+
+
+# ---------------------------------------------------------------- shells
+
+
+def test_each_script_is_printed(run: Run) -> None:
+    for shell in SHELLS:
+        assert run("completion", shell).text == script(shell)
+    assert run("completion", "csh").code == 2
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_each_script_is_valid(shell: str, tmp_path: Path) -> None:
+    found = shutil.which(shell)
+    if found is None:
+        pytest.skip(f"{shell} is not installed")
+    (tmp_path / "script").write_text(script(shell))
+    done = subprocess.run([found, "-n", str(tmp_path / "script")], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_bash_replaces_only_the_piece_behind_its_last_word_break(data: Path, tmp_path: Path) -> None:
+    command = tmp_path / "seglog"
+    command.write_text(f"#!/bin/sh\nexec '{sys.executable}' -m offload \"$@\"\n")
+    command.chmod(0o755)
+    lines = {
+        "seglog re": ("re", "read reset resume retry restore recover"),
+        "seglog read ": ("", "notes orders orders@fix"),
+        "seglog read orders@f": ("f", "fix"),
+        "seglog read orders@": ("@", "fix main"),
+        "seglog read orders --branch=f": ("f", "fix"),
+        "seglog restore orders --to head": ("head", "head head~1"),
+    }
+    text = script("bash") + '_seglog_asked() { _seglog; echo "${COMPREPLY[*]}"; }\n'
+    asked = "\n".join(
+        f'COMP_LINE="{line}"; COMP_POINT={len(line)}; COMP_WORDS=("{piece}"); COMP_CWORD=0; _seglog_asked'
+        for line, (piece, _) in lines.items()
+    )
+    given = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SEGLOG_DIR": str(data), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["bash", "-c", f"{text}{asked}\n"], env=given, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == [expected for _, expected in lines.values()]

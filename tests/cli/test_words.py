@@ -34,7 +34,8 @@ def test_every_parameter_has_a_value() -> None:
         words = [*path.split("/")]
         for each in command.parameters:
             if each.is_required:
-                words += [*each.options[:1], "1" if each.kind in ("int", "float") else "x"]
+                plain = "1" if each.kind in ("int", "float") else "x"
+                words += [*each.options[:1], each.choices[0] if each.choices else plain]
         request = request_of(words, {})
         assert list(request.values) == [each.name for each in command.parameters]
 
@@ -102,6 +103,8 @@ def test_help_and_the_version_need_no_argument(line: str, kind: str, path: str) 
         ("read t --wait nan", "--wait takes a number from 0 on, not nan", "seglog read --help"),
         ("read t --follow=1", "--follow takes no value", "seglog read --help"),
         ("append t --format csv", "--format takes lines or jsonl, not 'csv'", "seglog append --help"),
+        ("completion csh", "SHELL takes bash, zsh or fish, not 'csh'", "seglog completion --help"),
+        ("offload --no-drop-hot t", "offload has no option --no-drop-hot", "seglog offload --help"),
         ("raed t", "there is no command raed (similar: read", "seglog --help"),
         ("topic creat t", "there is no command topic creat (similar: create", "seglog topic --help"),
         ("--frob", "there is no option --frob", "seglog --help"),
