@@ -63,6 +63,7 @@ SERVED = (
     "fetch t",
     "reset t",
     "takeover t",
+    "branch promote t c --keep former",
 )
 
 _OURS = {"catalog", "offload", "seglog"}
