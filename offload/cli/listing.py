@@ -400,15 +400,17 @@ COMMANDS = {
         'branch/promote',
         "Make a branch the topic's main. The former main stays, as another branch, and `undo` takes the change back.\n"
         '\n'
-        'If main has records that the branch lacks, nothing changes, unless --leave says so. Deletes that only main has do\n'
-        'not count. This directory drops its hot copies of both, once they are read back from the remote. Another directory\n'
-        'that writes one of them is stopped, and keeps what it did not offload: `seglog reset TOPIC --as NAME` there.\n'
+        'If main has records that the branch lacks, nothing changes without --carry or --leave. Deletes that only main has do\n'
+        'not count, and are not carried. This directory drops its hot copies of both, once they are read back from the\n'
+        'remote. Another directory that writes one of them is stopped, and keeps what it did not offload: `seglog reset TOPIC\n'
+        '--as NAME` there.\n'
         'Example: seglog branch promote orders before-the-delete',
         (
             ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
             ListedParameter('name', 'str', 'The branch.', (), is_required=True, names='branch'),
             ListedParameter('keep', 'str', 'The name of the former main.', ('--keep',), shown_default='before-promote- and the time'),
-            ListedParameter('leave', 'bool', 'Leave records that only main has in the former main.', ('--leave',), default=False),
+            ListedParameter('carry', 'bool', 'Append records that only main has to the branch first, with new seqs.', ('--carry',), default=False),
+            ListedParameter('leave', 'bool', 'Leave the records that only main has in the former main.', ('--leave',), default=False),
             ListedParameter('message', 'str', 'Why, for the oplog.', ('-m', '--message'), default=''),
         ),
     ),
