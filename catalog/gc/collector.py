@@ -137,8 +137,13 @@ class Collector:
         self._attempts = attempts
         self._note = note
 
-    def run(self, *, dry_run: bool = False) -> GcReport:
+    def run(
+        self, *, dry_run: bool = False, plans_only: bool = False, mark: Callable[[Marker], None] = Marker.mark
+    ) -> GcReport:
         """Run GC once and return its report. With `dry_run`, report what a plan would name now, and change nothing.
+
+        With `plans_only`, write a plan, and carry out none. `mark` marks all volumes, maybe with other processes
+        (MARK-5).
 
         Raises `ClocksDisagree` (GC-6), and the errors of the store. After an error, the next run continues. The report
         names damage; damage raises nothing.
@@ -147,11 +152,11 @@ class Collector:
         now_ms, grace_ms = self._clock(), self._policy.grace_s * 1000
         report.is_clock_checked = self._check_clock("gc did not begin") is not None
         marker = self._marker(now_ms)
-        marker.mark()
+        mark(marker)
         for key in marker.roots.unknown_keys:
             report.add_unknown_key(key)
         waiting = plans(self._store, report.add_unknown_key)
-        if not dry_run:
+        if not dry_run and not plans_only:
             self._take_back(marker, now_ms)
             waiting = self._carry_out(waiting, marker, report, now_ms)
         writer = PlanWriter(None if dry_run else self._store, now_ms)

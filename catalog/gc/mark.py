@@ -8,6 +8,8 @@ MARK-3  If GC cannot read an object, it keeps all that the object might hold. Th
     forked from are then `blocked`, with the reason. A ref or a tag that GC cannot read blocks all volumes of its topic,
     a pin blocks its volume. Damage never turns an object into garbage.
 MARK-4  GC marks one volume after the other. In memory stay 16 bytes for each segment that is kept.
+MARK-5  Several processes may mark volumes, each some of them. `begin` gives the volumes, `mark_volumes` marks some,
+    and `add` brings their marks together. `finish` marks the single states, after all volumes.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from catalog.retention import HeldBy, Holder, first_kept, scan_from, window_ms_o
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
 
-__all__ = ["Kept", "Marker"]
+__all__ = ["Kept", "Marker", "Marks"]
 
 _BATCH = 64
 
@@ -70,6 +72,17 @@ class Kept:
         return sorted(lsn for lsn in self.points if lsn and (self.first_lsn is None or lsn < self.first_lsn))
 
 
+@dataclass(slots=True)
+class Marks:
+    """The marks of some volumes (MARK-5). `needed` has the states of parents that the volumes stand on."""
+
+    kept: dict[Vid, Kept]
+    sids: dict[Vid, SidSet]
+    needed: list[tuple[ForkPoint, Holder]]
+    blocked: dict[Vid, CatalogError]
+    refused: list[str]
+
+
 class Marker:
     """The mark phase of one run: names and volumes in, kept states and segments out.
 
@@ -102,13 +115,45 @@ class Marker:
         """Holders that came too late. What they name was deleted or on its way, and GC or `check_kept` refused them."""
         self.roots = Roots()
 
+    @property
+    def now_ms(self) -> int:
+        return self._now_ms
+
     def mark(self) -> None:
         """Mark all volumes. Raises the errors of the store; records damage in `blocked`."""
+        self.mark_volumes(self.begin())
+        self.finish()
+
+    def begin(self) -> list[Vid]:
+        """Read the names, and return the volumes to mark, ascending."""
         self.roots = roots = read_roots(self._store, self._now_ms - self._skew_ms)
-        for vid in sorted({*volumes_of(self._store), *roots.refs, *roots.deleted_refs}):
-            self._mark_volume(vid, roots)
-        self._mark_points(roots)
-        self._doubt(roots)
+        return sorted({*volumes_of(self._store), *roots.refs, *roots.deleted_refs})
+
+    def mark_volumes(self, vids: Iterable[Vid]) -> None:
+        """Mark some volumes, with the names in `roots`."""
+        for vid in vids:
+            self._mark_volume(vid, self.roots)
+
+    def marks(self, vids: Iterable[Vid]) -> Marks:
+        """Return the marks of `vids`, which this marker has marked, and no others."""
+        kept = {vid: self.kept[vid] for vid in vids}
+        return Marks(kept, dict(self.sids), list(self._needed), self.blocked, self.refused)
+
+    def add(self, marks: Marks) -> None:
+        """Take over the marks of volumes that another marker has marked."""
+        self.kept.update(marks.kept)
+        for vid, sids in marks.sids.items():
+            for sid in sids:
+                self.sids[vid].add(sid)
+        self._needed.extend(marks.needed)
+        for vid, trouble in marks.blocked.items():
+            self.blocked.setdefault(vid, trouble)
+        self.refused += marks.refused
+
+    def finish(self) -> None:
+        """Mark the single states, and block the volumes of names that do not decode."""
+        self._mark_points(self.roots)
+        self._doubt(self.roots)
 
     def refresh(self, vids: Iterable[Vid], *, closing: Iterable[Vid] = ()) -> None:
         """Read the names again, and the forks of `vids`, and mark what holders hold that came since the mark.

@@ -10,6 +10,7 @@ same from a shell. `offload.spark.jobs.state` says how a job resumes.
 
 from __future__ import annotations
 
+from offload.spark.jobs.gc_plan import GcPlanResult, PlannedKind, plan_gc
 from offload.spark.jobs.object_check import CheckedObject, Condition, VerifyResult, verify
 from offload.spark.jobs.parquet_export import ExportedDay, ExportResult, MissingPart, PlannedExport, export
 from offload.spark.jobs.tag_statistics import StatisticsResult, TagStatistics, statistics
@@ -21,13 +22,16 @@ __all__ = [
     "DryRun",
     "ExportResult",
     "ExportedDay",
+    "GcPlanResult",
     "MissingPart",
     "PlannedExport",
+    "PlannedKind",
     "StatisticsResult",
     "TagStatistics",
     "TopicToRead",
     "VerifyResult",
     "export",
+    "plan_gc",
     "statistics",
     "verify",
 ]

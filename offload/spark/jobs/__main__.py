@@ -15,7 +15,8 @@ from dataclasses import replace
 from typing import Any
 
 from catalog.errors import CatalogError
-from offload.errors import DamageFound, InvalidOption, OffloadError
+from offload.errors import DamageFound, InvalidOption, OffloadError, VolumesBlocked
+from offload.spark.jobs.gc_plan import GcPlanResult, plan_gc
 from offload.spark.jobs.object_check import VerifyResult, verify
 from offload.spark.jobs.parquet_export import export
 from offload.spark.jobs.table import result_lines
@@ -26,7 +27,7 @@ from seglog.errors import SeglogError
 __all__ = ["main"]
 
 _EXIT_INTERRUPTED = 130
-_JOBS: Mapping[str, Callable[..., Any]] = {"statistics": statistics, "verify": verify, "export": export}
+_JOBS: Mapping[str, Callable[..., Any]] = {"statistics": statistics, "verify": verify, "export": export, "gc": plan_gc}
 
 
 def main(words: Sequence[str] | None = None, spark: Any = None) -> int:
@@ -35,7 +36,7 @@ def main(words: Sequence[str] | None = None, spark: Any = None) -> int:
     job, as_json, debug = given.pop("job"), given.pop("json"), given.pop("debug")
     every = given.pop("every", True)
     try:
-        result = _JOBS[job](spark or _session(given["dry_run"]), **given)
+        result = _JOBS[job](spark or _session(job, given["dry_run"]), **given)
         shown = result if every or given["dry_run"] else replace(result, rows=result.findings)
         sys.stdout.writelines(f"{line}\n" for line in result_lines(shown, as_json=as_json))
         _check(result, given["remote"])
@@ -49,14 +50,16 @@ def main(words: Sequence[str] | None = None, spark: Any = None) -> int:
 
 
 def _check(result: Any, remote: str) -> None:
-    """Raise `DamageFound` if the job found damage."""
+    """Raise `DamageFound` or `VolumesBlocked` if the job found damage."""
     if isinstance(result, VerifyResult) and result.findings:
         raise DamageFound(len(result.findings), remote, "keep the objects, and compare with a backup or a replica")
+    if isinstance(result, GcPlanResult) and result.blocked:
+        raise VolumesBlocked(result.blocked)
 
 
-def _session(dry_run: bool) -> Any:
-    """Return the session of Spark that the environment describes. A dry run needs none."""
-    if dry_run:
+def _session(job: str, dry_run: bool) -> Any:
+    """Return the session of Spark that the environment describes. A dry run needs none, except of `gc`."""
+    if dry_run and job != "gc":
         return None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
@@ -95,6 +98,11 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--skip-lost", action="store_true", help="pass over records that were evicted since the last run"
     )
+    found = _job(jobs, "gc", "plan the garbage of the remote; `seglog gc` deletes it later")
+    found.add_argument("--window-s", type=int, default=argparse.SUPPRESS, help="the setting catalog.pitr_window_s")
+    found.add_argument("--grace-s", type=int, default=argparse.SUPPRESS, help="the setting catalog.gc_grace_s")
+    found.add_argument("--retain-s", type=int, help="keep so much of every topic, whatever its own window is")
+    _add_state(found)
     return parser
 
 

@@ -36,8 +36,10 @@ def in_rounds(
 
     Spark pickles `work`, the units and the results. Raises what `work` raises.
     """
-    context = spark.sparkContext
     tasks = list(_tasks(units, size_bytes, task_bytes))
+    if not tasks:
+        return
+    context = spark.sparkContext
     at_a_time = _TASKS_A_CORE * max(context.defaultParallelism, 1)
     for start in range(0, len(tasks), at_a_time):
         some = tasks[start : start + at_a_time]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from offload.errors import InvalidOption
+from offload.spark.jobs import plan_gc
 from offload.spark.jobs.__main__ import main
 from offload.spark.jobs.state import job_state
 from tests.offload.spark.jobs.remotes import records_of
@@ -43,6 +44,11 @@ def test_bad_input_has_an_error_of_one_line(
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("seglog: ")
     assert told in line
+
+
+def test_a_window_below_zero_is_refused(remote_url: str) -> None:
+    with pytest.raises(InvalidOption, match="window_s: -1 is less than 0"):
+        plan_gc(None, remote_url, window_s=-1)
 
 
 def test_an_unknown_job_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,198 @@
+"""The plan of garbage collection, with the mark phase on executors. `seglog gc` carries the plan out.
+
+    step                                                                  where
+    1 read the names, list the volumes                                    driver
+    2 mark each volume: its commits, and what it stands on                executors
+    3 mark the single states of tags, leases and forks                    driver
+    4 list the objects of each volume, and plan those that nothing keeps  driver
+    5 write the plan                                                      driver
+
+GCPLAN-1  `seglog gc` would write the same plan at that moment. The same code makes it (`catalog.gc`).
+GCPLAN-2  The job deletes nothing. `seglog gc` finds the plan a grace later, marks again, and deletes what is garbage
+    still. So a plan from marks that are some hours old costs no data.
+GCPLAN-3  A run with a state takes marks of an earlier run only for volumes with the same names as then. If that run
+    began a grace ago or earlier, the state is of no use: `InvalidOption`.
+
+The driver keeps 16 bytes for each kept segment.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import pickle
+import socket
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from catalog.errors import CatalogError
+from catalog.format.gid import Vid
+from catalog.gc.collector import Collector
+from catalog.gc.mark import Marker, Marks
+from catalog.gc.report import GcPolicy, GcReport
+from catalog.retention import Holder
+from offload.errors import InvalidOption
+from offload.settings import CatalogSettings
+from offload.spark.jobs.rounds import in_rounds, store_of
+from offload.spark.jobs.state import JobState, job_state
+from offload.wiring import open_store
+from offload.worker.carried import CarriedError
+from seglog.files.clock import SystemClock
+
+__all__ = ["GcPlanResult", "PlannedKind", "plan_gc"]
+
+_BEGAN = "began_ms"
+_VOLUMES_OF_A_TASK = 16
+_SETTINGS = CatalogSettings()
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedKind:
+    """The planned objects of one kind. A segment counts once."""
+
+    kind: str
+    objects: int
+
+
+@dataclass(frozen=True, slots=True)
+class GcPlanResult:
+    """The new plan: nothing for an object that an older plan has. `bytes` counts those of segments.
+
+    GC leaves `blocked` volumes alone because of damage. `resumed` counts the volumes that an earlier run marked.
+    `waiting_plans` includes the new one.
+    """
+
+    rows: tuple[PlannedKind, ...]
+    bytes: int
+    young_segments: int
+    volumes: int
+    resumed: int
+    blocked: int
+    waiting_plans: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A volume to mark, with its names."""
+
+    vid: Vid
+    refs: tuple[Holder, ...]
+    deleted: tuple[tuple[str, int], ...]
+
+    @property
+    def key(self) -> str:
+        names = repr((self.refs, self.deleted)).encode()
+        return f"{self.vid} {hashlib.sha256(names).hexdigest()[:16]}"
+
+
+def plan_gc(
+    spark: Any,
+    remote: str,
+    *,
+    window_s: int = _SETTINGS.pitr_window_s,
+    grace_s: int = _SETTINGS.gc_grace_s,
+    retain_s: int | None = None,
+    state: Path | str | None = None,
+    volumes_of_a_task: int = _VOLUMES_OF_A_TASK,
+    dry_run: bool = False,
+) -> GcPlanResult:
+    """Write a plan of the garbage in the remote. `seglog gc` carries it out, a grace later.
+
+    `window_s` and `grace_s` must be the settings `pitr_window_s` and `gc_grace_s` of the directory that runs GC.
+    `retain_s` replaces every topic's own window. A dry run marks, too, and writes no plan.
+
+    Raises `InvalidOption`, `ClocksDisagree`, and what the store raises. The result counts damage.
+    """
+    for name, seconds in (("window_s", window_s), ("grace_s", grace_s), ("retain_s", retain_s or 0)):
+        if seconds < 0:
+            raise InvalidOption(name, f"{seconds} is less than 0")
+    clock, policy = SystemClock(), GcPolicy(window_s, grace_s, retain_s)
+    facts = {"job": "gc", "remote": remote, "window_s": window_s, "grace_s": grace_s, "retain_s": retain_s}
+    with closing(open_store(remote)) as store, job_state(state, "gc", facts) as known:
+        mark = _DistributedMark(spark, remote, policy, known, volumes_of_a_task)
+        collector = Collector(store, policy, clock=clock.now_ms, writer_id=socket.gethostname())
+        return _result(collector.run(dry_run=dry_run, plans_only=True, mark=mark.run), mark)
+
+
+class _DistributedMark:
+    """The mark phase of one run, on executors. `volumes` counts all volumes, `resumed` those from the state."""
+
+    def __init__(self, spark: Any, remote: str, policy: GcPolicy, state: JobState, volumes_of_a_task: int) -> None:
+        self._spark = spark
+        self._remote = remote
+        self._policy = policy
+        self._state = state
+        self._volumes_of_a_task = volumes_of_a_task
+        self.volumes = self.resumed = 0
+
+    def run(self, marker: Marker) -> None:
+        """Mark all volumes of `marker`."""
+        self._check_age(marker.now_ms)
+        vids, roots = marker.begin(), marker.roots
+        units = [_Unit(vid, tuple(roots.refs.get(vid, ())), tuple(roots.deleted_refs.get(vid, ()))) for vid in vids]
+        done = {unit.key: self._state.done[unit.key] for unit in units if unit.key in self._state.done}
+        self.volumes, self.resumed = len(units), len(done)
+        for text in done.values():
+            marker.add(_unpacked(text))
+        wanted = [unit for unit in units if unit.key not in done]
+        work = partial(_marked, self._remote, self._policy, marker.now_ms)
+        for pairs in in_rounds(self._spark, wanted, work, lambda _: 1, self._volumes_of_a_task):
+            self._state.add({unit.key: text for unit, text in pairs})
+            for _, text in pairs:
+                marker.add(_unpacked(text))
+        marker.finish()
+
+    def _check_age(self, now_ms: int) -> None:
+        """Raise `InvalidOption` if the state began a grace ago or earlier (GCPLAN-3)."""
+        began_ms = self._state.done.get(_BEGAN)
+        if began_ms is None:
+            self._state.add({_BEGAN: now_ms})
+        elif now_ms - began_ms >= self._policy.grace_s * 1000:
+            hint = "name another directory, or delete the file to begin anew"
+            raise InvalidOption("state", f"it began more than {self._policy.grace_s} s ago", hint=hint)
+
+
+def _result(report: GcReport, mark: _DistributedMark) -> GcPlanResult:
+    rows = tuple(PlannedKind(kind, count) for kind, count in sorted(report.planned.items()) if count)
+    young, waiting = report.young_segments, len(report.waiting)
+    return GcPlanResult(
+        rows, report.planned_bytes, young, mark.volumes, mark.resumed, len(report.blocked), waiting_plans=waiting
+    )
+
+
+# ---------------------------------------------------------------- on executors
+
+
+def _marked(url: str, policy: GcPolicy, now_ms: int, unit: _Unit) -> str:
+    """Return the marks of one volume, packed."""
+    marker = Marker(
+        store_of(url),
+        None,
+        now_ms=now_ms,
+        window_ms=policy.window_s * 1000,
+        grace_ms=policy.grace_s * 1000,
+        retain_ms=None if policy.retain_s is None else policy.retain_s * 1000,
+        skew_ms=policy.skew_s * 1000,
+    )
+    if unit.refs:
+        marker.roots.refs[unit.vid] = list(unit.refs)
+    if unit.deleted:
+        marker.roots.deleted_refs[unit.vid] = list(unit.deleted)
+    marker.mark_volumes([unit.vid])
+    marks = marker.marks([unit.vid])
+    carried = {vid: CarriedError.of(trouble) for vid, trouble in marks.blocked.items()}
+    return base64.b64encode(pickle.dumps((replace(marks, blocked={}), carried))).decode("ascii")
+
+
+def _unpacked(text: str) -> Marks:
+    marks, carried = pickle.loads(base64.b64decode(text))  # noqa: S301 - from our executors, or our own state
+    blocked = {vid: _trouble(each.error()) for vid, each in carried.items()}
+    found: Marks = replace(marks, blocked=blocked)
+    return found
+
+
+def _trouble(error: BaseException) -> CatalogError:
+    return error if isinstance(error, CatalogError) else CatalogError(str(error))
