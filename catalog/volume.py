@@ -521,35 +521,35 @@ class Volumes:
         """Put the commit `body` at `lsn`, or find that it is there already. Repeat it with the identical bytes only.
 
         Return when the commit is the one at `lsn`. Raise `Diverged` if another writer's commit is there, and `Fenced`
-        if that commit has a higher epoch. Raise `Outdated` if the commit lies below the boundary (VOL-6). Raise
-        `StoreUnreachable`, `AccessDenied` or `NoSuchBucket` if this call certainly wrote nothing.
+        if that commit has a higher epoch. Then `body` never was a part of the volume. Raise `Outdated` if the commit
+        lies below the boundary (VOL-6). Then nobody can tell. Raise `StoreUnreachable`, `AccessDenied` or
+        `NoSuchBucket` if this call certainly wrote nothing.
 
         Raise `OutcomeUnknown` if the outcome cannot be found out now. The commit may still land. So the caller must
         neither drop the commit nor use another LSN.
         """
         ours = decode_commit_at(body, vid, lsn)
         found = put_once(self.store, commit_key(vid, lsn), body)
-        if found != body:
-            # Hashes, not bytes: a commit that became a checkpoint meanwhile has other bytes and the same hash.
-            there = decode_commit_at(found, vid, lsn)
-            if there.commit.epoch > ours.commit.epoch:
-                raise Fenced(self.full_name(vid), str(vid), lsn, there.commit.epoch)
-            if there.hash != ours.hash:
-                raise Diverged(self.full_name(vid), str(vid), lsn)
+        # Hashes, not bytes: a commit that became a checkpoint meanwhile has other bytes and the same hash.
+        there = ours if found == body else decode_commit_at(found, vid, lsn)
         try:
             boundary = self.boundary(vid)
         except (Unavailable, NoSuchBucket) as trouble:
             raise OutcomeUnknown(boundary_key(vid), str(trouble)) from trouble
-        if lsn < boundary and not self._is_continued(vid, ours, boundary):
+        if lsn < boundary and not self._is_continued(vid, there, boundary):
             raise Outdated(self.full_name(vid), str(vid), lsn, boundary)
+        if there.commit.epoch > ours.commit.epoch:
+            raise Fenced(self.full_name(vid), str(vid), lsn, there.commit.epoch)
+        if there.hash != ours.hash:
+            raise Diverged(self.full_name(vid), str(vid), lsn)
 
-    def _is_continued(self, vid: Vid, ours: StoredCommit, boundary: int) -> bool:
-        """Tell whether the commits after `ours`, up to the boundary, stand on it.
+    def _is_continued(self, vid: Vid, there: StoredCommit, boundary: int) -> bool:
+        """Tell whether the commits after `there`, up to the boundary, stand on it.
 
         If they do, it counted when they were made.
         """
-        head_hash = ours.hash
-        for lsn in range(ours.commit.lsn + 1, boundary + 1 if boundary < DEAD else 0):
+        head_hash = there.hash
+        for lsn in range(there.commit.lsn + 1, boundary + 1 if boundary < DEAD else 0):
             try:
                 following = decode_commit_at(self.store.get(commit_key(vid, lsn)), vid, lsn)
             except NoSuchObject:

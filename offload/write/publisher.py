@@ -12,6 +12,8 @@ PUBLISH-1  A commit is on record, byte for byte, before it is sent (ATTEMPT-2).
 PUBLISH-2  A handle that is on record as diverged or fenced stays so, without a request, until `reset` ends it.
 PUBLISH-3  A truncation cuts the ranges of published attempts. Hot copies of later records with those seqs are not
     theirs.
+PUBLISH-4  GC may have passed the LSN of a pending commit. Then nobody can tell if the commit landed, and later states
+    may show its segment. So the writer drops the attempt from its record, and leaves the objects to GC.
 
 Source: Graft RFC 0001 (Push Volume, PendingCommit).
 """
@@ -38,7 +40,7 @@ from catalog import (
     encode_commit,
     make_checkpoint,
 )
-from catalog.errors import BranchCollected, CatalogError, Diverged, Fenced, KeyTaken
+from catalog.errors import BranchCollected, CatalogError, Diverged, Fenced, KeyTaken, Outdated
 from catalog.format import keys
 from catalog.format.encoding import decode_commit_at
 from offload.context import ArchiveContext
@@ -162,8 +164,8 @@ class Publisher:
         resolved = replace(handle, pending_lsn=None, pending_body=None)
         try:
             self._volumes.publish(handle.vid, lsn, body)
-        except Diverged:
-            self._local.save(handle=resolved)
+        except Diverged as loss:
+            self._local.save(handle=resolved, done=_undecided(attempt, loss))
             return resolved
         resolved = replace(resolved, lsn=lsn)
         self._local.save(
@@ -241,9 +243,10 @@ class Publisher:
         following = rebased(lost, newest, nonce=os.urandom(16), now_ms=self._clock.now_ms())
         if following is None:
             moved = replace(moved, pending_lsn=None, pending_body=None)
+            undecided = _undecided(attempt, loss)
             # PLANNED: the next `discard` removes its objects.
-            given_up = replace(attempt, state=AttemptState.PLANNED, lsn=None) if attempt else None
-            self._local.save(handle=moved, attempt=given_up)
+            given_up = replace(attempt, state=AttemptState.PLANNED, lsn=None) if attempt and not undecided else None
+            self._local.save(handle=moved, attempt=given_up, done=undecided)
             return moved
         _log.info("%s: lsn %d was taken by maintenance, going on with lsn %d", handle.name, lsn, following.lsn)
         return self.prepare(moved, following, attempt)
@@ -268,6 +271,11 @@ def make_due_checkpoint(volumes: Volumes, vid: Vid, lsn: int, policy: Checkpoint
             make_checkpoint(volumes, vid, due, now_ms=now_ms)
     except CatalogError as trouble:
         _log.warning("no checkpoint of volume %s at lsn %d: %s", vid, lsn, trouble)
+
+
+def _undecided(attempt: Attempt | None, loss: Diverged) -> Sid | None:
+    """Return the segment of the attempt if its commit may have landed all the same (PUBLISH-4)."""
+    return attempt.sid if attempt is not None and isinstance(loss, Outdated) else None
 
 
 def _truncated(handle: Handle, commit: Commit) -> tuple[str, str, int] | None:

@@ -57,6 +57,7 @@ KINDS = {
     "message": "text",
     "name": "text",
     "new": "text",
+    "keep": "text",
     "now_ms": "whole",
     "parent": "instance",
     "policy": "instance",

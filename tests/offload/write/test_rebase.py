@@ -325,8 +325,14 @@ class Died(BaseException):
     pass
 
 
-def test_a_writer_that_died_right_after_its_merge_reads_what_gc_left(tmp_path: Path, store: MemoryStore) -> None:
-    """GC deletes the merged segments. The directory knows the state before the merge, and the merge is pending."""
+@pytest.mark.parametrize("is_passed", [False, True])
+def test_a_writer_that_died_right_after_its_merge_reads_what_gc_left(
+    is_passed: bool, tmp_path: Path, store: MemoryStore
+) -> None:
+    """GC deletes the merged segments. The directory knows the state before the merge, and its newest state is pending.
+
+    With `is_passed`, GC deletes the commit of the merge too. Then nothing tells the writer that the commit landed.
+    """
     clock, slow = HandClock(), Overslept(store)
     expected = [b"%d" % number for number in range(OffloadSettings().merge_count)]
 
@@ -341,15 +347,66 @@ def test_a_writer_that_died_right_after_its_merge_reads_what_gc_left(tmp_path: P
         with pytest.raises(Died):
             archive.upkeep.compact("t")
     with opened(tmp_path, store, clock) as (log, archive):
-        assert archive.status.topic("t").pending_lsn == archive.status.topic("t").lsn + 1
+        merge_lsn = archive.status.topic("t").lsn + 1
+        assert archive.status.topic("t").pending_lsn == merge_lsn
+        if is_passed:
+            for _ in range(2):
+                maintain(store, volume_of(archive))
+            make_checkpoint(Volumes(store), volume_of(archive), merge_lsn + 2, now_ms=clock.ms)
         collector = Collector(store, GcPolicy(window_s=0, grace_s=10), clock=clock.now_ms, writer_id="gc")
         for _ in range(3):
             clock.ms += 60_000
             collector.run()
+        assert Volumes(store).has_commit(volume_of(archive), merge_lsn) != is_passed
         left = {key.removesuffix(".index") for key in store.list("") if "/segments/" in key}
         assert len(left) == 1
         assert values(archive, "t") == expected
         assert [record.value for record in log.topic("t").read(2)] == expected[1:]
+        ship(archive, log, "t", b"more")
+        assert values(archive, "t") == [*expected, b"more"]
+        assert archive.status.topic("t").unfinished_attempts == 0
+    with opened(tmp_path / "other", store, clock) as (_, archive):
+        archive.replication.sync("t")
+        assert values(archive, "t") == [*expected, b"more"]
+
+
+@pytest.mark.parametrize("is_put_again", [False, True])
+def test_a_reset_keeps_the_objects_of_a_commit_that_landed_before_gc_passed_it(
+    is_put_again: bool, tmp_path: Path, store: MemoryStore
+) -> None:
+    """The writer dies right after its offload. Another directory takes over, and GC deletes the commit.
+
+    With `is_put_again`, a third writer that lost the same LSN has put its own commit there since.
+    """
+    clock, slow = HandClock(), Overslept(store)
+
+    def die() -> None:
+        raise Died
+
+    with opened(tmp_path / "first", slow, clock) as (log, archive):
+        ship(archive, log, "t", b"a")
+        volume = volume_of(archive)
+        slow.act = die
+        with pytest.raises(Died):
+            ship(archive, log, "t", b"b")
+    foreign = store.get(commit_key(volume, 2))
+    with opened(tmp_path / "second", store, clock) as (log, archive):
+        archive.replication.sync("t")
+        archive.replication.take_over("t")
+        ship(archive, log, "t", b"c")
+        make_checkpoint(Volumes(store), volume, 4, now_ms=clock.ms)
+        collector = Collector(store, GcPolicy(window_s=0, grace_s=10), clock=clock.now_ms, writer_id="gc")
+        for _ in range(3):
+            clock.ms += 60_000
+            collector.run()
+    assert not Volumes(store).has_commit(volume, 2)
+    if is_put_again:
+        lost_one = replace(decode_commit_at(foreign, volume, 2).commit, nonce=bytes(16), writer_id="third")
+        store.put(commit_key(volume, 2), encode_commit(lost_one)[0], {})
+    with opened(tmp_path / "first", store, clock) as (_, archive):
+        archive.replication.reset("t", as_branch="mine")
+        assert values(archive, "t") == [b"a", b"b", b"c"]
+        assert context_of(archive).local.attempts("t") == ()
 
 
 def test_a_hot_copy_that_a_kept_state_shows_stays_until_that_is_read_back(tmp_path: Path, store: MemoryStore) -> None:
