@@ -157,7 +157,8 @@ class Directory(Member):
                 self._adopt(name)
                 continue
             self._hold(bool(fits), f"{name} is neither as it was before the crash nor after what was done")
-            self.journals[name] = fits[-1]
+            is_listed = journal is None or after is None or self._lists_newest(name, journal, after)
+            self.journals[name] = fits[-1] if is_listed else fits[0]
         self.may_leave.clear()
         self._look()
 
@@ -176,6 +177,12 @@ class Directory(Member):
         topic = self.log.topic(name)
         hot = {seq: entry for seq, entry in journal.shown.items() if seq >= topic.hot_floor}
         return topic.head_seq == journal.head and self._hot(name) == hot
+
+    def _lists_newest(self, name: str, journal: Journal, after: Journal) -> bool:
+        """Return False if `after` has a delete that the log does not list. A delete may take no record, so both fit."""
+        new = after.untold[len(journal.untold) :]
+        listed = {op.at_seq for op in self.log.topic(name).delete_ops()}
+        return all(op.cut is not None or op.made_at in listed for op in new)
 
     def _hot(self, name: str) -> State:
         topic = self.log.topic(name)
