@@ -2,19 +2,19 @@
 
 Both readers ask this module: the reader in Python calls it, the JVM reader asks the planner.
 
-STREAM-1  The offset alone says what a micro-batch reads (OFFSET-2). So it reads the same records after a restart. A
+MICRO-1  The offset alone says what a micro-batch reads (OFFSET-2). So it reads the same records after a restart. A
     sink that drops a batch that it has gets each record once.
-STREAM-2  A replay shows the version that the offset names. So it shows records that were deleted, truncated or evicted
+MICRO-2  A replay shows the version that the offset names. So it shows records that were deleted, truncated or evicted
     meanwhile, and takes no notice of merged segments.
-STREAM-3  GC keeps that version for as long as the PITR window lasts. After that, a replay raises `DataLoss`. With
+MICRO-3  GC keeps that version for as long as the PITR window lasts. After that, a replay raises `DataLoss`. With
     `failOnDataLoss=false`, it reads what the newest version shows of the same seqs.
-STREAM-4  A commit without records moves the offset too, so an empty micro-batch runs. So the position never falls out
+MICRO-4  A commit without records moves the offset too, so an empty micro-batch runs. So the position never falls out
     of the PITR window while the stream runs.
-STREAM-5  The ttl counts where a stream begins. After that, the stream gives each record, also if the record expires
+MICRO-5  The ttl counts where a stream begins. After that, the stream gives each record, also if the record expires
     while the stream lags.
-STREAM-6  The newest versions are asked for at most once in `headCacheMs`. An idle stream asks for nothing else: one
+MICRO-6  The newest versions are asked for at most once in `headCacheMs`. An idle stream asks for nothing else: one
     GET and one LIST for each topic, and one LIST for all globs.
-STREAM-7  With `failOnDataLoss=false`, each loss is one line in the log.
+MICRO-7  With `failOnDataLoss=false`, each loss is one line in the log.
 """
 
 from __future__ import annotations
@@ -113,11 +113,11 @@ class Stream:
             starting_time=None,
             fail_on_data_loss=False,
         )
-        made_at_ms = 0  # at this time no record had expired (STREAM-5)
+        made_at_ms = 0  # at this time no record had expired (MICRO-5)
         return remote.plan(options, Pin(made_at_ms, tuple(each.topic for each in wanted)), query)
 
     def _kept(self, remote: Remote, wanted: list[BatchRange]) -> list[BatchRange]:
-        """Return the ranges at the newest version where GC collected the wanted one (STREAM-3)."""
+        """Return the ranges at the newest version where GC collected the wanted one (MICRO-3)."""
         collected = [each for each in wanted if remote.is_collected(each.topic.point)]
         self._tell([Loss(_full_name(each.topic), each.first, each.last, _COLLECTED) for each in collected])
         newest = {each.topic: each for each in self._newest(remote).topics} if collected else {}
@@ -127,7 +127,7 @@ class Stream:
         ]
 
     def _newest(self, remote: Remote) -> Pin:
-        """Return the newest versions of the topics (STREAM-6)."""
+        """Return the newest versions of the topics (MICRO-6)."""
         now_s = time.monotonic()
         if self._heads is None or (now_s - self._heads[0]) * 1000 >= self._options.head_cache_ms:
             self._heads = now_s, remote.pin(self._options.read)
