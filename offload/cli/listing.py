@@ -249,10 +249,52 @@ COMMANDS = {
     ),
     'log': ListedCommand(
         'log',
-        'Show the commits of a topic, newest first. Each LSN is a target for restore and read --at.',
+        'Show the commits of a topic, newest first. Each LSN is a target for restore, show and read --at.\n'
+        '\n'
+        'Example: seglog log orders --kind delete,truncate --since "2 days ago"',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('branch', 'str', 'The branch; the same as TOPIC@BRANCH.', ('--branch',), names='branch'),
+            ListedParameter('limit', 'int', 'At most so many commits.', ('-n', '--limit'), least=1),
+            ListedParameter('since', 'str', 'Only commits of this time or later, such as 2026-11-21T09:30:00Z.', ('--since',)),
+            ListedParameter('until', 'str', 'Only commits of this time or earlier.', ('--until',)),
+            ListedParameter('kind', 'str', 'Only commits of these kinds, such as delete,truncate.', ('--kind',)),
+            ListedParameter('record', 'int', 'Only commits that added, removed or rewrote this seq.', ('--record',), least=1),
+            ListedParameter('stat', 'bool', 'Also records, bytes, writer, epoch and message of each.', ('--stat',), default=False),
+        ),
+    ),
+    'show': ListedCommand(
+        'show',
+        'Show one commit with all that it says: its segments, writer and message. Examples: seglog show orders lsn:7;\n'
+        'seglog show orders head~1',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('commit', 'str', 'lsn:N, head, head~N, tag:NAME, seq:N or a time.', (), is_required=True, metavar='COMMIT', names='target'),
+        ),
+    ),
+    'points': ListedCommand(
+        'points',
+        'Show the points that a restore accepts and that matter: each commit that took records away, the point right\n'
+        'before it, tags, and starts of branches. Newest first.\n'
+        '\n'
+        'Each target is one for restore, branch create, tag create and read --at. Example: seglog points orders --around\n'
+        '"2 hours ago"',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('around', 'str', 'The points nearest to this time, such as 2026-11-21T09:30:00Z.', ('--around',)),
+            ListedParameter('limit', 'int', 'At most so many.', ('-n', '--limit'), default=20, least=1),
+        ),
+    ),
+    'resolve': ListedCommand(
+        'resolve',
+        'Show the exact point that a target means: its last record, the records around it, and what the next commit did.\n'
+        '\n'
+        'Nothing is restored. Example: seglog resolve orders --to 2026-11-21T09:30:00Z --pin 1h',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('to', 'str', 'seq:N (right after record N), lsn:N, head, head~N, tag:NAME, or a time.', ('--to',), is_required=True, names='target'),
+            ListedParameter('neighbours', 'int', 'So many records on each side.', ('--context',), default=3, least=0),
+            ListedParameter('pin', 'str', 'Let GC keep the point for this time, such as 1h.', ('--pin',)),
         ),
     ),
     'restore': ListedCommand(

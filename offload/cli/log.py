@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from offload.cli.output import Output, counted, format_bytes, note
+from offload.cli.output import Output, counted, format_bytes, lines, note
 from offload.commands.log import CommitListed, SegmentListed
 from offload.commands.parameters import with_branch
 
-__all__ = ["print_commits"]
+__all__ = ["commit_text", "print_commits", "print_shown"]
 
 
 def print_commits(output: Output, results: Iterator[CommitListed], values: Mapping[str, Any]) -> None:
@@ -18,12 +18,32 @@ def print_commits(output: Output, results: Iterator[CommitListed], values: Mappi
         if volume is not None and commit.volume != volume:
             output.remark(f"-- forked from volume {commit.volume}")
         volume = commit.volume
-        output.show(commit, _describe(commit))
-    if volume is None:
+        output.show(commit, commit_text(commit) + (f"\n{_stat(commit)}" if values["stat"] else ""))
+    if volume is None and not _is_filtered(values):
         note(f"{with_branch(values['topic'], values['branch'])}: nothing is offloaded yet")
 
 
-def _describe(commit: CommitListed) -> str:
+def _is_filtered(values: Mapping[str, Any]) -> bool:
+    return any(values[name] is not None for name in ("since", "until", "kind", "record"))
+
+
+def shown_text(commit: CommitListed) -> str:
+    """Return one commit with all that it says."""
+    lines = [commit_text(commit), _stat(commit), f"    volume {commit.volume}, hash {commit.hash}"]
+    lines.append(f"    the topic at {commit.at_time}: head seq {commit.head_seq}, operation at seq {commit.at_seq}")
+    lines += [f"    object {each.sid}: {_segment(each)}" for each in commit.segments]
+    return "\n".join(lines)
+
+
+def _stat(commit: CommitListed) -> str:
+    records = sum(segment.last_seq - segment.first_seq + 1 for segment in commit.segments)
+    size = format_bytes(sum(segment.data_bytes for segment in commit.segments))
+    parts = [f"{counted(records)} in {size}"] if records else []
+    parts.append(f"by {commit.writer}, epoch {commit.epoch}")
+    return f"    {', '.join(parts)}{f': {commit.message}' if commit.message else ''}"
+
+
+def commit_text(commit: CommitListed) -> str:
     return (
         f"lsn {commit.lsn:<6} {commit.hash[:12]}  {commit.created_at}  {commit.kind:<9} {_what(commit)}"
         f"{'' if commit.erased_by is None else f', erased by {commit.erased_by}'}"
@@ -50,3 +70,6 @@ def _what(commit: CommitListed) -> str:
 
 def _segment(segment: SegmentListed) -> str:
     return f"seq {segment.first_seq}-{segment.last_seq} ({format_bytes(segment.data_bytes)} {segment.codec})"
+
+
+print_shown = lines(shown_text)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 from offload.commands.directory import Directory
 from offload.commands.lines import RecordBatch
 from offload.commands.parameters import About, TopicName, with_branch
+from offload.commands.times import time_ms
 from offload.errors import BadParameter
-from seglog import Gap, LogClosed, Record, SystemClock
+from seglog import Gap, LogClosed, Record
 
 if TYPE_CHECKING:
     from seglog import Topic
@@ -46,24 +47,12 @@ def read(
     """
     if follow and (end is not None or until is not None or at is not None):
         raise BadParameter("--follow has no end: leave out --to, --until and --at")
-    since_ms, until_ms = _time_ms(since), _time_ms(until)
+    since_ms, until_ms = time_ms(since), time_ms(until)
     name = with_branch(topic, branch)
     found = _followed(place, name, start, wait) if follow else _found(place, name, start, end, since_ms, until_ms, at)
     items = _limited(_wanted(found, since_ms, until_ms, tag), limit)
     while group := tuple(islice(items, 1 if follow else _BATCH_RECORDS)):
         yield RecordBatch(group)
-
-
-def _time_ms(text: str | None) -> int | None:
-    from catalog.errors import InvalidTarget
-    from catalog.timeline import Time, parse_target
-
-    if text is None:
-        return None
-    target = parse_target(text, now_ms=SystemClock().now_ms())
-    if not isinstance(target, Time):
-        raise InvalidTarget(text, "a time is needed here")
-    return max(0, target.ms)  # no record is older than 1970
 
 
 def _found(

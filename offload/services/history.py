@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from catalog import Bounds, ForkPoint, History, Snapshot
+from catalog import Bounds, ForkPoint, History, PastCommit, Snapshot
+from catalog.errors import OutOfWindow
 from catalog.history import retry_if_collected
 from catalog.refs.oplog import NumberedEntry, Oplog
+from catalog.refs.pin import HeldPin, Pins
 from catalog.refs.promotion import moved_main
 from catalog.refs.undo import find_operation, undo
 from offload.context import ArchiveContext
@@ -111,6 +113,26 @@ class HistoryService(Owned):
             return 0, None
         last_seq = last_live_seq(last, self._reader)
         return sum(counts), next(self._reader.records(snapshot, last_seq, last_seq))
+
+    @checked
+    def snapshot_at(self, point: ForkPoint) -> Snapshot:
+        """Return the state at a point that `point` gave."""
+        return self._volumes.snapshot(point.vid, point.lsn, point.seq)
+
+    @checked
+    def commit(self, name: str, target: str) -> PastCommit:
+        """Return the newest commit that takes part in the point of `target`. Raises as `point` does."""
+        point = self.point(name, target)
+        found = self._volumes.history(point.vid, point.lsn).at(point.vid, point.lsn)
+        if found is None:
+            raise OutOfWindow(target, "what GC has kept of its volume")
+        return found
+
+    @checked
+    def pin(self, point: ForkPoint, ttl_s: int) -> HeldPin:
+        """Let GC keep the state at a point for that time. Raises `OutOfWindow` if it is not kept now."""
+        now_ms = self._clock.now_ms()
+        return Pins(self._volumes).hold(point, self._writer_id, ttl_ms=ttl_s * 1000, now_ms=now_ms)
 
     def operations(self) -> Iterator[NumberedEntry]:
         """Return the operations log, newest first: each entry says which writer changed which name."""

@@ -1,0 +1,213 @@
+"""Points of a topic's past, to find the moment before a mistake: `seglog points` and `seglog resolve`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+from offload.commands.log import CommitListed, listed
+from offload.commands.parameters import About, TopicName
+from offload.commands.times import time_ms
+from offload.commands.units import parse_span_s
+from offload.moment import Moment
+from seglog.errors import Evicted, SeqOutOfRange
+
+if TYPE_CHECKING:
+    from catalog import ForkPoint, PastCommit
+    from catalog.history import History
+    from offload.archive import Archive
+    from seglog import Record
+
+__all__ = ["PointListed", "RecordShown", "Resolved", "Window", "points", "resolve"]
+
+_SHOWN_BYTES = 60
+_TAKES_AWAY = ("delete", "evict", "truncate")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The range that a restore accepts now. `range` is a text."""
+
+    topic: str
+    range: str
+
+
+@dataclass(frozen=True, slots=True)
+class PointListed:
+    """A point that a restore accepts as `target`.
+
+    `time` is the topic's time then, `committed_at` the time of the commit. `what` tells what happened there, and `kept`
+    why GC keeps the point. `records` and `bytes` are those that the commit added, or the number that it took away.
+    """
+
+    target: str
+    time: Moment
+    committed_at: Moment
+    head_seq: int
+    what: str
+    records: int
+    bytes: int
+    writer: str
+    message: str
+    kept: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordShown:
+    """A record near a point. `start` are its first bytes as text."""
+
+    seq: int
+    time: Moment
+    tag: str | None
+    start: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The point that a target means. `before` ends with the last live record of the point.
+
+    `after` are the next live records of today. `next_commit` follows the point. `pin` names the lease on it.
+    """
+
+    topic: str
+    target: str
+    volume: str
+    lsn: int
+    seq: int | None
+    before: tuple[RecordShown, ...]
+    after: tuple[RecordShown, ...]
+    next_commit: CommitListed | None
+    pin: str | None
+    pinned_until: Moment | None
+
+
+def points(
+    archive: Archive,
+    topic: TopicName,
+    around: Annotated[str | None, About("The points nearest to this time, such as 2026-11-21T09:30:00Z.")] = None,
+    limit: Annotated[int, About("At most so many.", "-n --limit", least=1)] = 20,
+) -> Iterator[Window | PointListed]:
+    """Show the points that a restore accepts and that matter: each commit that took records away, the point right
+    before it, tags, and starts of branches. Newest first.
+
+    Each target is one for restore, branch create, tag create and read --at. Example: seglog points orders --around
+    "2 hours ago"
+    """
+    from catalog import timeline
+
+    around_ms = time_ms(around)
+    history = archive.history.commits(topic)
+    yield Window(topic, timeline.window(history))
+    found = [*_of_commits(history), *_of_names(archive, topic, history)]
+    if around_ms is not None:
+        found = sorted(found, key=lambda each: abs(each.time - around_ms))[:limit]
+    yield from sorted(found, key=lambda each: (-each.time, -each.head_seq))[:limit]
+
+
+def resolve(
+    archive: Archive,
+    topic: TopicName,
+    to: Annotated[
+        str, About("seq:N (right after record N), lsn:N, head, head~N, tag:NAME, or a time.", "--to", names="target")
+    ],
+    neighbours: Annotated[int, About("So many records on each side.", "--context", least=0)] = 3,
+    pin: Annotated[str | None, About("Let GC keep the point for this time, such as 1h.")] = None,
+) -> Resolved:
+    """Show the exact point that a target means: its last record, the records around it, and what the next commit did.
+
+    Nothing is restored. Example: seglog resolve orders --to 2026-11-21T09:30:00Z --pin 1h
+    """
+    ttl_s = None if pin is None else parse_span_s("--pin", pin)
+    point = archive.history.point(topic, to)
+    held = None if ttl_s is None else archive.history.pin(point, ttl_s)
+    following = archive.history.commits(topic).at(point.vid, point.lsn + 1)
+    return Resolved(
+        topic=topic,
+        target=to,
+        volume=str(point.vid),
+        lsn=point.lsn,
+        seq=point.seq,
+        before=_before(archive, topic, point, neighbours),
+        after=_after(archive, topic, point, neighbours),
+        next_commit=None if following is None else listed(following, None),
+        pin=None if held is None else held.name,
+        pinned_until=None if held is None else Moment(held.pin.expires_at_ms),
+    )
+
+
+def _before(archive: Archive, topic: str, point: ForkPoint, count: int) -> tuple[RecordShown, ...]:
+    snapshot = archive.history.snapshot_at(point)
+    _, last = archive.history.count(snapshot)
+    if last is None:
+        return ()
+    first = max(snapshot.bounds.first_seq, last.seq - count)
+    return tuple(map(_shown, archive.history.read_snapshot(topic, snapshot, 0, first, last.seq)))
+
+
+def _after(archive: Archive, topic: str, point: ForkPoint, count: int) -> tuple[RecordShown, ...]:
+    head_seq = archive.history.snapshot_at(point).bounds.head_seq
+    with suppress(SeqOutOfRange, Evicted):  # the topic ends there today, or those records are gone
+        return tuple(map(_shown, islice(archive.read(topic, head_seq + 1), count)))
+    return ()
+
+
+def _shown(record: Record) -> RecordShown:
+    start = record.value[:_SHOWN_BYTES].decode(errors="replace")
+    return RecordShown(record.seq, Moment(record.ts_ms), record.tag, start)
+
+
+def _has_lsn(history: History, past: PastCommit) -> bool:
+    """Return whether `lsn:N` means this commit. A branch's own commit hides its parent's with the same LSN."""
+    vid, lsn = past.commit.vid, past.commit.lsn
+    return next(span.vid == vid for span in history.spans if span.first_lsn <= lsn <= span.last_lsn)
+
+
+def _of_commits(history: History) -> Iterator[PointListed]:
+    """Yield the head, the commits that took something away, and the point before each."""
+    newer: PastCommit | None = None
+    for past in history:
+        if not _has_lsn(history, past):
+            return
+        is_head, takes = newer is None, past.commit.kind.name.lower() in _TAKES_AWAY
+        if newer is not None and newer.commit.kind.name.lower() in _TAKES_AWAY and not takes:
+            yield _point(past, f"before lsn {newer.commit.lsn}, which took records away", "window")
+        if takes:
+            yield _point(past, past.commit.kind.name.lower(), "window")
+        elif is_head:
+            yield _point(past, "head", "window")
+        newer = past
+
+
+def _of_names(archive: Archive, topic: str, history: History) -> Iterator[PointListed]:
+    """Yield the tags, and the starts of branches, that stand on this history."""
+    base = topic.partition("@")[0]
+    for tag in archive.tags.list(base):
+        past = history.at(tag.tag.point.vid, tag.tag.point.lsn)
+        if past is not None:
+            yield _point(past, "tag", f"tag {tag.name}", f"tag:{tag.name}", tag.tag.point.seq)
+    for branch in archive.branches.list(base):
+        past = None if branch.parent is None else history.at(branch.parent.vid, branch.parent.lsn)
+        if past is not None and branch.parent is not None and _has_lsn(history, past):
+            target = "" if branch.parent.seq is None else f"seq:{branch.parent.seq}"
+            yield _point(past, "fork", f"branch {branch.branch}", target, branch.parent.seq)
+
+
+def _point(past: PastCommit, what: str, kept: str, target: str = "", seq: int | None = None) -> PointListed:
+    commit = past.commit
+    detail = listed(past, None)
+    added = sum(last - ref.first_seq + 1 for ref, last in past.segments()) if detail.kind == "offload" else 0
+    return PointListed(
+        target=target or f"lsn:{commit.lsn}",
+        time=Moment(commit.at_ts_ms),
+        committed_at=Moment(commit.created_at_ms),
+        head_seq=past.head_seq if seq is None else seq,
+        what=what,
+        records=added or detail.deleted_records,
+        bytes=sum(segment.data_bytes for segment in detail.segments),
+        writer=commit.writer_id,
+        message=commit.message,
+        kept=kept,
+    )

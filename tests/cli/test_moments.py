@@ -1,0 +1,113 @@
+"""Test the commands that find a moment: `log` with its filters, `show`, `points` and `resolve`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def started(run: Run, tmp_path: Path) -> Run:
+    """A topic with two offloads, a delete of seq 2, an offload, and a truncation from seq 6 on."""
+    assert run("init", "--remote", (tmp_path / "remote").as_uri()).code == 0
+    run("append", "orders", "--tag", "x", stdin=b"one\n")
+    run("append", "orders", "--tag", "y", stdin=b"two\n")
+    _offload(run, b"three\n")
+    _offload(run, b"four\n")
+    assert run("delete", "orders", "--tag", "y").code == 0
+    _offload(run, b"five\nsix\n")
+    assert run("truncate", "orders", "--from", "6", "--yes").code == 0
+    return run
+
+
+def _offload(run: Run, values: bytes) -> None:
+    run("append", "orders", stdin=values)
+    run("seal", "orders")
+    assert run("offload", "orders").code == 0
+
+
+def _lines(run: Run, *arguments: str) -> list[dict[str, Any]]:
+    done = run("--json", *arguments)
+    assert done.code == 0, done.err
+    return [json.loads(line) for line in done.out.splitlines()]
+
+
+def test_log_shows_only_the_commits_that_were_asked_for(started: Run) -> None:
+    asked: dict[str, list[int]] = {
+        "": [5, 4, 3, 2, 1],
+        "-n 2": [5, 4],
+        "--kind delete,truncate": [5, 3],
+        "--kind offload -n 1": [4],
+        "--record 2": [3, 1],
+        "--record 3": [1],
+        "--record 6": [5, 4],
+        "--record 9": [],
+        "--since 1h\u00a0ago": [5, 4, 3, 2, 1],
+        "--until 1h\u00a0ago": [],
+    }
+    for options, lsns in asked.items():
+        words = [word.replace("\u00a0", " ") for word in options.split(" ") if word]
+        assert [commit["lsn"] for commit in _lines(started, "log", "orders", *words)] == lsns, options
+
+
+def test_wrong_filters_are_refused(started: Run) -> None:
+    for options in (
+        ("--kind", "deletes"),
+        ("--since", "head"),
+        ("--until", "nonsense"),
+        ("-n", "0"),
+        ("--record", "0"),
+    ):
+        assert started("log", "orders", *options).code == 2
+
+
+def test_one_commit_is_shown_with_all_that_it_says(started: Run) -> None:
+    shown = started("show", "orders", "lsn:1")
+    assert shown.code == 0
+    assert "offload" in shown.text
+    assert "3 records in" in shown.text
+    assert ", epoch 1" in shown.text
+    [commit] = _lines(started, "show", "orders", "head")
+    assert (commit["lsn"], commit["kind"], commit["truncate_from"]) == (5, "truncate", 6)
+    assert ", epoch 1" in started("log", "orders", "-n", "1", "--stat").text
+    for target, code in (("lsn:9", 3), ("nonsense", 2), ("tag:none", 3)):
+        assert started("show", "orders", target).code == code
+
+
+def test_each_point_that_is_listed_can_be_restored(started: Run) -> None:
+    assert started("tag", "create", "orders", "v1", "--at", "seq:3").code == 0
+    assert started("restore", "orders", "--to", "seq:4", "--as", "early").code == 0
+    window, *found = _lines(started, "points", "orders")
+    assert window["range"].endswith("(lsn 5), seq 1 to 6")
+    assert {(point["target"], point["what"].split()[0]) for point in found} == {
+        ("lsn:5", "truncate"),
+        ("lsn:4", "before"),
+        ("lsn:3", "delete"),
+        ("lsn:2", "before"),
+        ("tag:v1", "tag"),
+        ("lsn:2", "fork"),
+    }
+    for number, point in enumerate(found):
+        assert started("restore", "orders", "--to", point["target"], "--as", f"b{number}").code == 0
+    assert len(_lines(started, "points", "orders", "--around", "1 second ago", "-n", "2")) == 3
+    assert "lsn:3" in started("points", "orders").text
+    assert started("points", "nope").code == 3
+
+
+def test_a_target_is_resolved_to_its_record_and_its_neighbours(started: Run) -> None:
+    [found] = _lines(started, "resolve", "orders", "--to", "lsn:2", "--context", "1", "--pin", "1h")
+    assert [record["start"] for record in found["before"]] == ["three", "four"]
+    assert [record["start"] for record in found["after"]] == ["five"]
+    assert (found["lsn"], found["seq"], found["next_commit"]["kind"]) == (2, None, "delete")
+    assert found["pin"]
+    assert found["pinned_until"]
+    text = started("resolve", "orders", "--to", "head").text
+    assert "  > seq 5  " in text
+    assert "no record follows today" in text
+    for options, code in ((("--to", "lsn:9"), 3), (("--to", "head", "--pin", "none"), 2)):
+        assert started("resolve", "orders", *options).code == code
