@@ -19,7 +19,6 @@ Source: PIP-17; Apache Pulsar's code for the names. This module does no I/O.
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 
 from catalog.format.commit import Codec
 
@@ -31,7 +30,9 @@ FORMAT = 1
 @functools.cache
 def software_version() -> str:
     """Return the version of the installed distribution."""
-    return importlib.metadata.version("seglog")
+    from importlib.metadata import version  # only a write needs it, and it imports the email package
+
+    return version("seglog")
 
 
 def object_metadata(role: str, topic: str, first_seq: int, last_seq: int | None, codec: Codec) -> dict[str, str]:
