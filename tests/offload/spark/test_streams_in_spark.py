@@ -1,19 +1,24 @@
-"""Streams in Spark, over both readers: limits, restarts, new topics and losses.
+"""Streams in Spark, over both readers: limits, restarts, new topics, losses, and a driver that is killed.
 
 Spark starts a process for each stream of the reader in Python, and gives it 10 s. So only the soak runs that reader.
 """
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
+from tests.offload.spark.stream_driver import FileSink, run_stream
 
+DRIVER = "tests.offload.spark.stream_driver"
+IS_KILLED_WITHIN_S = 600
 READERS = pytest.mark.parametrize("reader", ["jvm", pytest.param("python", marks=pytest.mark.soak(part=8))])
 Rows = list[tuple[str, int]]
 
@@ -37,15 +42,6 @@ class Sink:
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return (tmp_path / "remote").as_uri()
-
-
-def run_stream(spark: SparkSession, url: str, checkpoint: Path, sink: Any, **options: object) -> None:
-    """Run a stream until it has read all that there is. Raises what the stream raises."""
-    reader = spark.readStream.format("seglog")
-    for name, value in options.items():
-        reader = reader.option(name, str(value))
-    writer = reader.load(url).writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
-    writer.trigger(availableNow=True).start().awaitTermination()
 
 
 def samples(count: int) -> list[Sample]:
@@ -115,3 +111,36 @@ def test_wrong_options_are_refused(spark: SparkSession, url: str):
             spark.readStream.format("seglog").options(**{"topic": "orders"} | options).load(url)
     with pytest.raises(Exception, match="option maxRecordsPerTrigger is only for readStream"):
         spark.read.format("seglog").options(topic="orders", maxRecordsPerTrigger="5").load(url).count()
+
+
+@pytest.mark.parametrize(
+    ("reader", "when", "then"),
+    [
+        ("jvm", "after", "jvm"),
+        *(
+            pytest.param(reader, when, then, marks=pytest.mark.soak(part=8))
+            for reader, then in (("jvm", "python"), ("python", "jvm"))
+            for when in ("before", "after", "between")
+        ),
+    ],
+)
+def test_a_killed_driver_leaves_each_record_once_whichever_reader_goes_on(
+    spark_session: SparkSession, url: str, tmp_path: Path, reader: str, when: str, then: str
+):
+    """The killed micro-batch runs again, and shows the records that were deleted meanwhile."""
+    orders, checkpoint, directory = TopicArchive(url), tmp_path / "checkpoint", tmp_path / "sink"
+    directory.mkdir()
+    first = orders.add(samples(35))
+    command = [sys.executable, "-m", DRIVER, url, str(checkpoint), str(directory), reader, when]
+    driver = subprocess.run(command, check=False, timeout=IS_KILLED_WITHIN_S)
+    assert driver.returncode == -signal.SIGKILL
+    sink = FileSink(directory)
+    before = sink.batches()
+    assert len(before) == {"before": 2, "after": 3, "between": 4}[when]
+    orders.delete(first, [0, 25])
+    orders.add(samples(5))
+    run_stream(spark_session, url, checkpoint, sink, topic="orders", reader=then, maxRecordsPerTrigger=10)
+    found = sink.batches()
+    assert found[: len(before)] == before
+    expected = [["orders", seq, b"%d" % ((seq - 1) % 35)] for seq in range(1, 41)]
+    assert [row for batch in found for row in batch] == [[topic, seq, value.decode()] for topic, seq, value in expected]
