@@ -17,6 +17,7 @@
     │   ├── ExportOutdated       an export has records that the topic no longer has
     │   ├── OpenBranch           the branch is open for appends in this directory
     │   ├── DirectoryNotEmpty    the directory to recover into holds something else
+    │   ├── LiveWriter           a job of Spark leaves a volume alone that a log writes
     │   ├── LoadConflict         another writer committed during a load
     │   ├── LoadTooLate          GC may have planned to delete the objects of a load
     │   ├── LocalChangesLost     a reset would drop what only this directory has
@@ -88,6 +89,7 @@ __all__ = [
     "InvalidOption",
     "InvalidRemote",
     "InvalidRow",
+    "LiveWriter",
     "LoadConflict",
     "LoadTooLate",
     "LocalChangesLost",
@@ -247,6 +249,19 @@ class ExportOutdated(Conflict):
         )
         self.topic = topic
         self.reason = reason
+
+
+class LiveWriter(Conflict):
+    """A log has committed to the volume not long ago, so it is probably about to commit again."""
+
+    def __init__(self, name: str, writer_id: str, lsn: int) -> None:
+        super().__init__(
+            f"{name} is written by the log of {writer_id} (newest commit: lsn {lsn}); nothing was changed",
+            hint=f"run `seglog compact {name}` in that log's directory, or repeat the job when the log is idle",
+        )
+        self.name = name
+        self.writer_id = writer_id
+        self.lsn = lsn
 
 
 class DirectoryNotEmpty(Conflict):

@@ -12,7 +12,7 @@ from offload.errors import WrittenByLog
 from offload.format.topic_config import config_of
 from offload.settings import OffloadSettings, codec_named
 
-__all__ = ["Load", "LoadRequest", "open_load"]
+__all__ = ["Load", "LoadRequest", "is_free", "open_load"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def open_load(
         is_done=is_done,
         settings=settings or OffloadSettings(concurrency=1),
     )
-    if not is_done and not request.take_over and not _is_free(snapshot):
+    if not is_done and not request.take_over and not is_free(snapshot):
         [newest] = volumes.commits(vid, snapshot.lsn, snapshot.lsn)
         raise WrittenByLog(load.name, newest.commit.writer_id, snapshot.lsn)
     return load
@@ -119,7 +119,7 @@ def _volume(branches: Branches, volumes: Volumes, request: LoadRequest, now_ms: 
         return branches.resolve(topic, branch)
 
 
-def _is_free(snapshot: Snapshot) -> bool:
+def is_free(snapshot: Snapshot) -> bool:
     """Return whether no log writes the volume, as far as its commits tell (LOAD-4)."""
     return snapshot.epoch == 0 or snapshot.load_epoch == snapshot.epoch
 

@@ -14,11 +14,12 @@ MERGE-4  The new objects are read back before the commit. The hot copies of the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 
 from catalog import SegmentView, Vid
 
-__all__ = ["holds_more", "ranges_to_merge", "to_erase"]
+__all__ = ["holds_more", "of_one_log", "ranges_to_merge", "to_erase"]
 
 
 def ranges_to_merge(
@@ -38,6 +39,17 @@ def ranges_to_merge(
             group.append(view)
     if len(group) >= least:
         yield group
+
+
+def of_one_log(
+    ranges: Iterable[list[SegmentView]], topic_id: Callable[[SegmentView], int], least: int
+) -> Iterator[list[SegmentView]]:
+    """Yield the parts of ranges that one log wrote. A data object has only one topic id."""
+    for segment_range in ranges:
+        for _, group in groupby(segment_range, topic_id):
+            views = list(group)
+            if len(views) >= least:
+                yield views
 
 
 def to_erase(views: Sequence[SegmentView], vid: Vid) -> SegmentView | None:

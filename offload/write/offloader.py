@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import groupby
 from operator import attrgetter
 
 from catalog import (
@@ -43,7 +42,7 @@ from offload.handles import Tip
 from offload.read.deletes import deletions_of
 from offload.settings import OffloadSettings, codec_named
 from offload.write.attempt import AttemptState, SegmentRange, is_due, plan_range
-from offload.write.merging import ranges_to_merge, to_erase
+from offload.write.merging import of_one_log, ranges_to_merge, to_erase
 from offload.write.publisher import Published, Publisher, divergence
 from offload.write.readback import check_published, check_segment
 from offload.write.segment_upload import UploadJob, delete_segment
@@ -332,14 +331,8 @@ class Offloader:
             max_bytes=self.settings.max_object_bytes,
             least=least,
         )
-        for segment_range in ranges:
-            for _, group in groupby(
-                self._reader.indexed(segment_range), lambda view: self._reader.index(view).topic_id
-            ):
-                views = list(group)
-                if len(views) >= least:
-                    return views
-        return None
+        indexed = (list(self._reader.indexed(segment_range)) for segment_range in ranges)
+        return next(of_one_log(indexed, lambda view: self._reader.index(view).topic_id, least), None)
 
     def _merge_range(
         self, handle: Handle, views: list[SegmentView], on_bytes: Callable[[int], None]

@@ -10,6 +10,7 @@ same from a shell. `offload.spark.jobs.state` says how a job resumes.
 
 from __future__ import annotations
 
+from offload.spark.jobs.compaction import CompactResult, MergedRange, compact
 from offload.spark.jobs.gc_plan import GcPlanResult, PlannedKind, plan_gc
 from offload.spark.jobs.object_check import CheckedObject, Condition, VerifyResult, verify
 from offload.spark.jobs.parquet_export import ExportedDay, ExportResult, MissingPart, PlannedExport, export
@@ -18,11 +19,13 @@ from offload.spark.jobs.topics import DryRun, TopicToRead
 
 __all__ = [
     "CheckedObject",
+    "CompactResult",
     "Condition",
     "DryRun",
     "ExportResult",
     "ExportedDay",
     "GcPlanResult",
+    "MergedRange",
     "MissingPart",
     "PlannedExport",
     "PlannedKind",
@@ -30,6 +33,7 @@ __all__ = [
     "TagStatistics",
     "TopicToRead",
     "VerifyResult",
+    "compact",
     "export",
     "plan_gc",
     "statistics",

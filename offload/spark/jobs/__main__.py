@@ -16,6 +16,7 @@ from typing import Any
 
 from catalog.errors import CatalogError
 from offload.errors import DamageFound, InvalidOption, OffloadError, VolumesBlocked
+from offload.spark.jobs.compaction import compact
 from offload.spark.jobs.gc_plan import GcPlanResult, plan_gc
 from offload.spark.jobs.object_check import VerifyResult, verify
 from offload.spark.jobs.parquet_export import export
@@ -27,7 +28,13 @@ from seglog.errors import SeglogError
 __all__ = ["main"]
 
 _EXIT_INTERRUPTED = 130
-_JOBS: Mapping[str, Callable[..., Any]] = {"statistics": statistics, "verify": verify, "export": export, "gc": plan_gc}
+_JOBS: Mapping[str, Callable[..., Any]] = {
+    "statistics": statistics,
+    "verify": verify,
+    "export": export,
+    "gc": plan_gc,
+    "compact": compact,
+}
 
 
 def main(words: Sequence[str] | None = None, spark: Any = None) -> int:
@@ -103,6 +110,12 @@ def _parser() -> argparse.ArgumentParser:
     found.add_argument("--grace-s", type=int, default=argparse.SUPPRESS, help="the setting catalog.gc_grace_s")
     found.add_argument("--retain-s", type=int, help="keep so much of every topic, whatever its own window is")
     _add_state(found)
+    found = _job(jobs, "compact", "merge runs of small objects, with one commit for each topic")
+    _add_topics(found)
+    _add_state(found)
+    found.add_argument("--below", dest="below_bytes", type=_size, default=argparse.SUPPRESS, help="a small segment")
+    found.add_argument("--least", type=int, default=argparse.SUPPRESS, help="the fewest segments of a merge")
+    found.add_argument("--idle-s", type=int, default=argparse.SUPPRESS, help="a log that committed later is live")
     return parser
 
 
