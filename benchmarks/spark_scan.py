@@ -185,7 +185,7 @@ _QUERIES = (
         lambda cold: cold.value_bytes,
         partial(_sum, "octet_length(value)"),
     ),
-    _Query("groupBy(tag).count()", "tag", 1.0, _groups, lambda cold: cold.count),
+    _Query("groupBy(tag).count()", "tag", 1.0, _groups, lambda cold: cold.count, is_told_by_index=True),
 )
 
 

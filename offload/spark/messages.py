@@ -19,6 +19,8 @@ spaces, and its names ascend. A reader passes over names that it does not know.
     planner  {"id": 4, "offset": OFFSET}
     driver   {"id": 5, "call": "stream_plan", "options": …, "start": OFFSET, "end": OFFSET, "columns": […],
              "filters": […], "limit": null, "parallelism": 8 or null}; the answer is that of a plan
+    driver   {"id": 6, "call": "groups", "by": ["topic", "tag"], …}; the rest as in the call "aggregate"
+    planner  {"id": 6, "rows": [["orders", null, 3, 1, 7], ["orders", "eu", 6, 2, 9]]}; or null in place of the list
     planner  {"id": 3, "error": {"type": "NoSuchTopic", "message": "…", "hint": "…" or null}}
 
 `options` are the user's, unparsed. PIN is an object of the planner's own, which the driver hands back unchanged.
@@ -64,7 +66,7 @@ MSG-2  The tasks give exactly the rows that the query's filters choose. With a l
     or all.
 MSG-3  A piece whose `needs` is "nothing" has no filters. The reader makes its rows without a read.
     They have topic, seq, lsn, segment, block, and the offset of the chunk.
-MSG-4  If `values` is null, the planner cannot answer without data objects: the driver scans.
+MSG-4  If `values` or `rows` is null, the planner cannot answer without data objects: the driver scans.
 MSG-5  Each side refuses another protocol number. The planner then answers {"id": null, "error": …} and ends.
 MSG-6  An error can come in place of any answer, also after some of the tasks. Then the call has no result.
 MSG-7  No message carries credentials. Both sides take them from their own environment.

@@ -25,6 +25,7 @@ from offload.services.expired import expired_before, unexpired
 from offload.spark.aggregates import Aggregate, TopicView, aggregate
 from offload.spark.columns import WITHOUT_DATA
 from offload.spark.conditions import conditions_of, meets
+from offload.spark.groups import Row, groups
 from offload.spark.loss import check_loss
 from offload.spark.option_texts import moment_ms
 from offload.spark.options import ReadOptions, Verify
@@ -121,6 +122,14 @@ class Remote:
         if _needs(options, frozenset()) is Needs.DATA:
             return None
         return aggregate(self._views(options, pin, filters), self.reader, wanted)
+
+    def groups(
+        self, options: ReadOptions, pin: Pin, filters: Sequence[Filter], by: Sequence[str], wanted: Sequence[Aggregate]
+    ) -> list[Row] | None:
+        """Return the aggregates of each group of rows. None if only data objects can tell them. Raises as `plan`."""
+        if _needs(options, frozenset()) is Needs.DATA:
+            return None
+        return groups(self._views(options, pin, filters), self.reader, by, wanted)
 
     def _selections(self, options: ReadOptions, pin: Pin, filters: Sequence[Filter]) -> Iterator[Selection]:
         """Yield what the query reads of each segment, ascending by topic and seq."""

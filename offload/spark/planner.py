@@ -27,6 +27,7 @@ from offload.errors import InvalidMessage, OffloadError
 from offload.format.labels import software_version
 from offload.spark.aggregates import Aggregate
 from offload.spark.columns import ALL_COLUMNS, columns_of
+from offload.spark.groups import GROUPING_COLUMNS
 from offload.spark.messages import (
     PROTOCOL,
     decode_filter,
@@ -69,6 +70,7 @@ class Planner:
             "pin": self._pin,
             "plan": self._plan,
             "aggregate": self._aggregate,
+            "groups": self._groups,
             "stream_latest": self._stream_latest,
             "stream_plan": self._stream_plan,
         }.get(name)
@@ -92,6 +94,14 @@ class Planner:
         wanted = [_aggregate(found) for found in _field(call, "aggregates", list)]
         pin = decode_pin(call.get("pin"))
         yield {"values": self._remote(options).aggregate(options, pin, _filters(call), wanted)}
+
+    def _groups(self, call: Mapping[str, Any], given: Mapping[str, str]) -> Iterator[_Json]:
+        options, by = parse_options(given), _field(call, "by", list)
+        if not by or any(column not in GROUPING_COLUMNS for column in by):
+            raise InvalidMessage(f"it groups by {by!r}")
+        wanted = [_aggregate(found) for found in _field(call, "aggregates", list)]
+        pin = decode_pin(call.get("pin"))
+        yield {"rows": self._remote(options).groups(options, pin, _filters(call), by, wanted)}
 
     def _stream_latest(self, call: Mapping[str, Any], given: Mapping[str, str]) -> Iterator[_Json]:
         options = parse_stream_options(given)

@@ -162,6 +162,9 @@ def messages() -> dict[str, list[dict[str, Any]]]:
         ],
         "stream_latest_answer": [{"id": 4, "offset": OFFSET}],
         "stream_plan_call": [stream_plan],
+        "groups_call": [call | {"id": 6, "call": "groups", "by": ["topic", "tag"], "aggregates": aggregates}],
+        "groups_answer": [{"id": 6, "rows": [["orders", None, 3, 1, 7], ["orders", "eu", 6, 2, 9]]}],
+        "groups_unknown": [{"id": 6, "rows": None}],
         "error": [{"id": 2, "error": error}],
     }
 

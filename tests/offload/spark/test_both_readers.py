@@ -174,11 +174,33 @@ def test_aggregates_are_those_of_the_rows(spark: SparkSession, url: str):
         assert (row.n, row.low, row.high) == (len(seqs), min(seqs, default=None), max(seqs, default=None))
 
 
+def test_groups_are_those_of_the_rows(spark_session: SparkSession, url: str):
+    everything: dict[str, object] = {"topic": "*"}
+    for columns, options in (
+        (("tag",), everything),
+        (("topic", "tag"), everything),
+        (("tag", "node"), everything),
+        (("tag",), {"tag": "eu*"}),
+        (("tag",), {"verify": "record"}),
+    ):
+        expected: dict[tuple[Any, ...], list[int]] = {}
+        for row in read(url, **options):
+            expected.setdefault(tuple(row[column] for column in columns), []).append(row["seq"])
+        grouped = load(spark_session, url, options).groupBy(*columns).agg({"*": "count", "seq": "max"})
+        found = sorted((tuple(row) for row in grouped.collect()), key=repr)
+        rows = sorted(((*group, len(seqs), max(seqs)) for group, seqs in expected.items()), key=repr)
+        assert found == rows, (columns, options)
+    tags = load(spark_session, url, everything).select("tag").distinct().collect()
+    assert {row.tag for row in tags} == {row["tag"] for row in read(url, topic="*")}
+    assert len(tags) == len({row.tag for row in tags})
+
+
 def test_a_count_and_bounds_of_seqs_run_no_task(spark_session: SparkSession, url: str):
-    frame = load(spark_session, url, {"topic": "*"}).selectExpr("count(*)", "min(seq)", "max(seq)")
-    plan = query_execution(frame).executedPlan().toString()
-    assert "LocalTableScan" in plan
-    assert "BatchScan" not in plan
+    frame = load(spark_session, url, {"topic": "*"})
+    for query in (frame.selectExpr("count(*)", "min(seq)", "max(seq)"), frame.groupBy("tag").count()):
+        plan = query_execution(query).executedPlan().toString()
+        assert "LocalTableScan" in plan
+        assert "BatchScan" not in plan
 
 
 def test_a_limit_gives_so_many_rows_of_the_front(spark: SparkSession, url: str):

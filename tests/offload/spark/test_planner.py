@@ -126,6 +126,10 @@ def test_a_driver_pins_plans_and_counts(start: Callable[..., Driver], url: str):
     times = [{"column": "timestamp", "op": "ge", "values": [1_700_000_000_001_001]}]
     answer = driver.ask(call(4, "aggregate", url, pin=pin, filters=times, aggregates=aggregates))
     assert answer == {"id": 4, "values": None}
+    answer = driver.ask(call(5, "groups", url, pin=pin, filters=[], by=["tag"], aggregates=aggregates))
+    assert answer == {"id": 5, "rows": [[None, 50, 1, 99], ["even", 50, 2, 100]]}
+    answer = driver.ask(call(6, "groups", url, pin=pin, filters=times, by=["tag"], aggregates=aggregates))
+    assert answer == {"id": 6, "rows": None}
     assert driver.end()[:2] == (0, b"")
 
 
@@ -174,6 +178,8 @@ def test_an_error_is_a_message_and_the_next_call_is_answered(start: Callable[...
         (call(7, "plan", url, pin=None, columns=["seq"], filters=[{}]), "is no filter"),
         (call(8, "plan", url, pin=None, columns=["seq"], filters=[], limit=0), "its limit is 0"),
         (call(9, "aggregate", url, pin=None, filters=[], aggregates=[{"op": "sum"}]), "is no aggregate"),
+        (call(10, "groups", url, pin=None, filters=[], aggregates=[], by=["seq"]), "it groups by ['seq']"),
+        (call(11, "groups", url, pin=None, filters=[], aggregates=[], by=[]), "it groups by []"),
         ({"id": [], "call": [], "options": {}}, "its call is []"),
     ):
         answer = driver.ask(wrong)
@@ -182,7 +188,7 @@ def test_an_error_is_a_message_and_the_next_call_is_answered(start: Callable[...
         driver.write(len(garbage).to_bytes(4, "big") + garbage)
         answer = driver.receive()
         assert (answer["id"], answer["error"]["type"]) == (None, "InvalidMessage")
-    assert driver.ask(call(10, "pin", url))["pin"]
+    assert driver.ask(call(12, "pin", url))["pin"]
     assert driver.end()[0] == 0
 
 

@@ -115,6 +115,51 @@ def test_aggregates_are_those_of_the_rows_or_are_not_told(
     assert remote().aggregate(checked, pinned, conditions, ALL) is None
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(filters(), max_size=2),
+    st.sampled_from([["tag"], ["topic"], ["tag", "topic"]]),
+    st.sampled_from([4400, 240]),
+)
+def test_groups_are_those_of_the_rows_or_are_not_told(
+    remote: Callable[[], Remote],
+    url: str,
+    pinned: Pin,
+    everything: list[Row],
+    conditions: list[Filter],
+    by: list[str],
+    last_seq: int,
+):
+    """Up to seq 240, each segment lists its tags, or the records with too many tags do not count."""
+    conditions = [*conditions, Filter("seq", Op.LE, (last_seq,))]
+    options = parse_options({"path": url, "topic": "*"})
+    expected: dict[tuple[str | None, ...], list[int]] = {}
+    for row in chosen(everything, conditions):
+        expected.setdefault(tuple(row[column] for column in by), []).append(row["seq"])
+    found = remote().groups(options, pinned, conditions, by, ALL)
+    if found is not None:
+        rows = [[*group, len(seqs), min(seqs), max(seqs)] for group, seqs in expected.items()]
+        assert found == sorted(rows, key=lambda row: [(name is not None, name or "") for name in row[: len(by)]])
+    else:
+        assert "tag" in by or any(each.column in {"timestamp", "tag"} for each in conditions)
+
+
+def test_groups_by_tag_are_told_unless_a_segment_has_too_many_tags(
+    remote: Callable[[], Remote], url: str, pinned: Pin, everything: list[Row]
+):
+    options = parse_options({"path": url, "topic": "orders"})
+    orders = Pin(pinned.made_at_ms, tuple(each for each in pinned.topics if each.topic == "orders"))
+    assert remote().groups(options, orders, (), ["tag"], ALL) is None
+    first = [row for row in everything if row["topic"] == "orders" and row["seq"] <= 180]
+    found = remote().groups(options, orders, [Filter("seq", Op.LE, (180,))], ["tag"], ALL[:1])
+    assert found is not None
+    assert {row[0]: row[1] for row in found} == {
+        tag: sum(row["tag"] == tag for row in first) for tag in {row["tag"] for row in first}
+    }
+    checked = parse_options({"path": url, "topic": "orders", "verify": "record"})
+    assert remote().groups(checked, orders, [Filter("seq", Op.LE, (180,))], ["tag"], ALL) is None
+
+
 @pytest.fixture(scope="module")
 def remote(url: str) -> Callable[[], Remote]:
     return cache(lambda: Remote.open(url))

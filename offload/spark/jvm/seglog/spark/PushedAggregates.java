@@ -1,68 +1,51 @@
 package seglog.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.node.ArrayNode;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
-import org.apache.spark.sql.connector.expressions.Expression;
-import org.apache.spark.sql.connector.expressions.NamedReference;
-import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
-import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
-import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
-import org.apache.spark.sql.connector.expressions.aggregate.Max;
-import org.apache.spark.sql.connector.expressions.aggregate.Min;
 import org.apache.spark.sql.connector.read.LocalScan;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
 
-/** The answer to count(*), min(seq) and max(seq) over a whole load: one row that the planner knows. */
-record PushedAggregates(StructType readSchema, JsonNode values) implements LocalScan {
+/** Aggregates that the planner knows: one row for the whole load, or a row for each group, with its names first. */
+record PushedAggregates(StructType readSchema, JsonNode found) implements LocalScan {
 
-    /** Return the planner's form of the aggregates; null if one of them is not of the three. */
-    static ArrayNode translated(Aggregation aggregation) {
-        if (aggregation.groupByExpressions().length > 0) {
-            return null;
-        }
-        ArrayNode aggregates = Planner.JSON.createArrayNode();
-        for (AggregateFunc function : aggregation.aggregateExpressions()) {
-            if (function instanceof CountStar) {
-                aggregates.addObject().put("op", "count");
-            } else if (function instanceof Min min && isSeq(min.column())) {
-                aggregates.addObject().put("op", "min").put("column", "seq");
-            } else if (function instanceof Max max && isSeq(max.column())) {
-                aggregates.addObject().put("op", "max").put("column", "seq");
-            } else {
-                return null;
-            }
-        }
-        return aggregates.isEmpty() ? null : aggregates;
-    }
-
-    private static boolean isSeq(Expression of) {
-        return of instanceof NamedReference reference
-                && reference.fieldNames().length == 1
-                && reference.fieldNames()[0].equals("seq");
-    }
-
-    static PushedAggregates of(JsonNode values) {
+    static PushedAggregates of(int names, int aggregates, JsonNode rows) {
         StructType schema = new StructType();
-        for (int number = 0; number < values.size(); number++) {
+        for (int number = 0; number < names; number++) {
+            schema = schema.add("group" + number, DataTypes.StringType, true);
+        }
+        for (int number = 0; number < aggregates; number++) {
             schema = schema.add("aggregate" + number, DataTypes.LongType, true);
         }
-        return new PushedAggregates(schema, values);
+        return new PushedAggregates(schema, rows);
     }
 
     @Override
     public InternalRow[] rows() {
+        InternalRow[] rows = new InternalRow[found.size()];
+        for (int number = 0; number < rows.length; number++) {
+            rows[number] = row(found.get(number));
+        }
+        return rows;
+    }
+
+    private static InternalRow row(JsonNode values) {
         Object[] row = new Object[values.size()];
         for (int number = 0; number < row.length; number++) {
-            row[number] = values.get(number).isNull() ? null : (Object) values.get(number).longValue();
+            JsonNode value = values.get(number);
+            if (value.isTextual()) {
+                row[number] = UTF8String.fromString(value.textValue());
+            } else if (!value.isNull()) {
+                row[number] = value.longValue();
+            }
         }
-        return new InternalRow[] {new GenericInternalRow(row)};
+        return new GenericInternalRow(row);
     }
 
     @Override
     public String description() {
-        return "seglog, from the plan: " + values;
+        return "seglog, from the plan: " + found.size() + " rows of " + readSchema.simpleString();
     }
 }

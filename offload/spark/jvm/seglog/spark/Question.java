@@ -57,6 +57,15 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
         return values.isArray() ? values : null;
     }
 
+    /** Return a row for each group: its names, then the aggregates; null if the planner cannot tell without data. */
+    JsonNode groups(ArrayNode by, ArrayNode aggregates, ArrayNode filters) {
+        ObjectNode call = call("groups", filters);
+        call.set("by", by);
+        call.set("aggregates", aggregates);
+        JsonNode rows = Planner.call(call).get(0).path("rows");
+        return rows.isArray() ? rows : null;
+    }
+
     /** Return a pin of the newest versions. */
     JsonNode newest() {
         return Planner.call(call("pin", options)).get(0).path("pin");

@@ -1,6 +1,5 @@
 package seglog.spark;
 
-import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
@@ -29,6 +28,7 @@ final class SeglogScanBuilder
     private final List<Predicate> pushed = new ArrayList<>();
     private StructType schema;
     private PushedAggregates aggregates;
+    private AggregateQuestion asked;
     private Integer limit;
 
     SeglogScanBuilder(Question question, StructType schema) {
@@ -70,13 +70,13 @@ final class SeglogScanBuilder
 
     /** Ask the planner once. Without its answer Spark aggregates the rows itself. */
     private boolean answered(Aggregation aggregation) {
-        ArrayNode wanted = PushedAggregates.translated(aggregation);
+        AggregateQuestion wanted = AggregateQuestion.translated(aggregation);
         if (wanted == null || !filters.isEmpty()) {
             return false;
         }
-        if (aggregates == null) {
-            JsonNode values = question.aggregate(wanted, filters);
-            aggregates = values == null ? null : PushedAggregates.of(values);
+        if (!wanted.equals(asked)) {
+            asked = wanted;
+            aggregates = wanted.answer(question);
         }
         return aggregates != null;
     }
