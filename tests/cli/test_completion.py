@@ -41,7 +41,7 @@ def data(run: Run, tmp_path: Path) -> Path:
 
 
 def test_commands_and_groups_complete() -> None:
-    assert words("re") == ["read", "reset", "resume", "retry", "restore", "recover"]
+    assert words("re") == ["read", "reset", "resume", "retry", "resolve", "restore", "recover"]
     assert words("topic", "") == ["create", "set", "show", "delete", "list"]
     assert "branch" in words("")
     assert words("nonsense", "") == []
@@ -149,7 +149,7 @@ def test_bash_replaces_only_the_piece_behind_its_last_word_break(data: Path, tmp
     command.write_text(f"#!/bin/sh\nexec '{sys.executable}' -m offload \"$@\"\n")
     command.chmod(0o755)
     lines = {
-        "seglog re": ("re", "read reset resume retry restore recover"),
+        "seglog re": ("re", "read reset resume retry resolve restore recover"),
         "seglog read ": ("", "notes orders orders@fix"),
         "seglog read orders@f": ("f", "fix"),
         "seglog read orders@": ("@", "fix main"),
