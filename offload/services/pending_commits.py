@@ -127,8 +127,9 @@ def pending_commits_of(topic: Topic, vid: Vid | None, lsn: int, tip: Tip | None)
     """
     while True:
         epoch, head_seq = topic.epoch, topic.head_seq
-        # Read after the head: a delete above it is newer. A delete below the first seq makes no commit.
-        ops = [op for op in topic.delete_ops() if topic.first_seq <= op.at_seq <= head_seq]
+        # Read after the head: a delete above it is newer. A delete before the first record of all makes no commit.
+        lowest = min(topic.first_seq, topic.hot_floor) if tip is None else 0
+        ops = [op for op in topic.delete_ops() if lowest <= op.at_seq <= head_seq]
         truncations = topic.truncate_ops()
         if topic.epoch == epoch:
             break

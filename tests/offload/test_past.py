@@ -18,6 +18,7 @@ from offload.moment import format_time
 from seglog import LogSettings, Topic
 from tests.faults.files import UnsyncedFiles
 from tests.faults.store import EFFECTS, CountingStore
+from tests.offload.replicas import opened, ship
 from tests.promises.test_hot_copy_goes_last import HandClock
 from tests.seams.archive import change_ts_ms
 
@@ -119,6 +120,30 @@ def test_a_truncation_of_the_last_offloaded_record_and_the_delete_after_it_are_t
             assert _shown(archive, format_time(clock.ms - 2)) == [(1, b"1"), (2, b"2")]
             assert _shown(archive, format_time(clock.ms - 1)) == [(2, b"2")]
             assert _shown(archive, format_time(clock.ms)) == [(2, b"2"), (3, b"new")]
+            topic.seal()
+            archive.offload("t")
+
+
+def test_a_delete_is_in_the_past_of_a_topic_that_was_truncated_below_its_own_first_record(tmp_path: Path) -> None:
+    """A takeover begins the topic at seq 9."""
+    clock, store = HandClock(), MemoryStore()
+    with opened(tmp_path / "first", store, clock) as (log, archive):
+        ship(archive, log, "t", *[b"%d" % number for number in range(8)])
+    with opened(tmp_path / "second", store, clock) as (log, archive):
+        archive.replication.sync("t")
+        archive.replication.take_over("t")
+        topic = log.topic("t")
+        topic.truncate(3)
+        clock.ms += 1
+        topic.append([b"new"] * 6)
+        clock.ms += 1
+        archive.evict("t", 7)
+        before = [(7, b"new"), (8, b"new")]
+        clock.ms += 1
+        archive.evict("t", 8)
+        for _ in range(2):
+            assert _shown(archive, format_time(clock.ms - 1)) == before
+            assert _shown(archive, format_time(clock.ms)) == before[1:]
             topic.seal()
             archive.offload("t")
 

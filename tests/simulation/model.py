@@ -294,7 +294,10 @@ class Model:
                 self.sent[ref.sid] = added or {}
             return Intent(writer, topic, added=self.sent[ref.sid])
         is_cut = commit.kind is CommitKind.TRUNCATE
-        op = next((op for op in due if (op.cut is not None) == is_cut and op.cut == commit.truncate_from), None)
+        # A later truncation lowers a delete. The writer may still commit the delete as it was made.
+        as_made = [op for op in journal.untold if replace(op, at_seq=op.made_at).is_due(state, head_seq)]
+        may = due if is_cut else [op for op in journal.untold if op in due or op in as_made]
+        op = next((op for op in may if (op.cut is not None) == is_cut and op.cut == commit.truncate_from), None)
         self._hold(
             op is not None, f"{writer} tells of what nobody did to {topic}: {commit.kind.name} at lsn {commit.lsn}"
         )
