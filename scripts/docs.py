@@ -2,7 +2,7 @@
 
 A part stands between `<!-- include: NAME -->` and `<!-- end -->`. The script replaces it. NAME is
 
-    seglog.format.frame           a module: its docstring, read without importing it
+    seglog.format.frame           a module or a package: its docstring, read without importing it
     catalog/schema.proto   a path: the file as it is
     settings:log           the settings of a section, as a table; `settings:file` is the file that `seglog init` writes,
                            `settings:durability` the classes of durability
@@ -62,6 +62,8 @@ def included(name: str) -> str:
         path = ROOT / name
         return f"```{path.suffix.lstrip('.')}\n{path.read_text().rstrip()}\n```\n"
     module = ROOT / (name.replace(".", "/") + ".py")
+    if not module.exists():
+        module = module.with_suffix("") / "__init__.py"
     docstring = ast.get_docstring(ast.parse(module.read_text()))
     if docstring is None:
         raise ValueError(f"{module} has no docstring")

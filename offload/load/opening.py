@@ -20,8 +20,8 @@ class LoadRequest:
     """The job as its caller wants it.
 
     `key` is the idempotency key, empty if there is none. `rows` has partition and number of rows of each partition that
-    has any, ascending. With None, only partition 0 may have rows, and nobody counted them. `take_over` lets the load
-    write where a log writes. `codec` is a name, None for the topic's own.
+    has any, ascending. None means that the rows were not counted. Then only partition 0 may have any. `take_over` lets
+    the load write where a log writes. `codec` is a name, None for the topic's own.
     """
 
     topic: str
@@ -59,7 +59,7 @@ class Load:
         return request.topic if request.branch == MAIN else f"{request.topic}@{request.branch}"
 
     def rows_of(self, partition: int) -> int | None:
-        """Return how many rows a partition has; None if nobody counted them."""
+        """Return how many rows a partition has; None if they were not counted."""
         if self.request.rows is None:
             return None if partition == 0 else 0
         return dict(self.request.rows).get(partition, 0)

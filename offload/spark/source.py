@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from offload.spark.pin import Pin
     from offload.spark.stream_reader import SeglogStreamReader
+    from offload.spark.writer import SeglogStreamWriter, SeglogWriter
 
 __all__ = ["SeglogDataSource", "SeglogReader", "check_schema", "read_partition", "schema_of"]
 
@@ -83,6 +84,16 @@ class SeglogDataSource(DataSource):  # type: ignore[misc]  # pyspark's types are
         options = parse_stream_options(self.options)
         check_schema(_served(options.read), schema)
         return SeglogStreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> SeglogWriter:
+        from offload.spark.writer import SeglogWriter  # imported late (SPARK-3)
+
+        return SeglogWriter(dict(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> SeglogStreamWriter:  # noqa: N802 - Spark's name
+        from offload.spark.writer import SeglogStreamWriter
+
+        return SeglogStreamWriter(dict(self.options), schema, overwrite=overwrite)
 
     def _pinned(self, options: ReadOptions) -> Pin:
         if self._pin is None:

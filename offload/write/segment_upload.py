@@ -43,8 +43,8 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 class UploadJob:
     """The records `first_seq` to `last_seq` of a topic, which become segment `sid` of volume `vid`.
 
-    The records are hot, or come from `views` of remote segments, one after the other. `last_seq` is 0 if nobody
-    knows it yet.
+    The records are hot, or come from `views` of remote segments, one after the other. `last_seq` is 0 if it
+    is not known yet.
     """
 
     topic: str

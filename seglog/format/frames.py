@@ -36,6 +36,7 @@ from seglog.format.frame import (
 
 __all__ = [
     "Frames",
+    "assembled",
     "gathered",
     "joined_headers",
     "picked_headers",
@@ -49,6 +50,7 @@ __all__ = [
 _APPEND = int(FrameType.APPEND)
 _RAW_HEADERS = np.dtype((np.void, HEADERS.itemsize))
 _OVERHEAD = MIN_FRAME_BYTES - LENGTH_BYTES
+_BETWEEN = np.dtype([("checksum", "<u8"), ("length", "<u4")])  # of one body and the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +173,27 @@ def take_apart(whole: Sequence[bytes]) -> Frames:
         if header.type != FrameType.APPEND or header.frame_bytes != len(frame):
             raise InvalidFrame(0, "it is not one Append and nothing else")
     raise AssertionError("one by one, every frame was sound")
+
+
+def assembled(headers: NDArray[Any], contents: Sequence[bytes]) -> Frames:
+    """Return new frames: their headers, and for each its node, tag and data as one byte string.
+
+    The caller fills the headers, except for `length`. It has checked the ranges and flags.
+    """
+    sizes = np.fromiter(map(len, contents), np.int64, len(contents))
+    headers["length"] = sizes + _OVERHEAD
+    raw, step = headers.tobytes(), HEADERS.itemsize
+    places = range(LENGTH_BYTES, len(raw), step)
+    bodies = [raw[at : at + step - LENGTH_BYTES] + content for at, content in zip(places, contents, strict=True)]
+    between = np.zeros(len(bodies) + 1, _BETWEEN)
+    between["checksum"][1:] = np.frombuffer(b"".join(map(xxh3_64_digest, bodies)), dtype=">u8")
+    between["length"][:-1] = headers["length"]
+    starts = np.zeros(len(bodies) + 1, np.int64)
+    np.cumsum(sizes + MIN_FRAME_BYTES, out=starts[1:])
+    joined = bytearray(_BETWEEN.itemsize).join([b"", *bodies, b""])
+    scatter(between, joined, starts)
+    buffer = bytes(memoryview(joined)[CHECKSUM.size : -LENGTH_BYTES])
+    return Frames(buffer, starts[:-1], starts[1:], headers, bodies, between["checksum"][1:].copy())
 
 
 def joined_headers(frames: Sequence[Frames]) -> NDArray[Any]:

@@ -2,22 +2,36 @@ package seglog.spark;
 
 import java.util.HashMap;
 import java.util.Map;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SQLContext;
+import org.apache.spark.sql.SaveMode;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
+import org.apache.spark.sql.execution.streaming.Sink;
+import org.apache.spark.sql.sources.BaseRelation;
+import org.apache.spark.sql.sources.CreatableRelationProvider;
 import org.apache.spark.sql.sources.DataSourceRegister;
+import org.apache.spark.sql.sources.StreamSinkProvider;
+import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The source that Spark knows as {@code seglog}. Spark makes one for each load.
+ * The source and sink that Spark knows as {@code seglog}. Spark makes one for each load() and each save().
  *
- * <p>The load pins the version, so every action on its DataFrame sees the same commits. With {@code option("reader",
+ * <p>A load() pins the version, so every action on its DataFrame sees the same commits. With {@code option("reader",
  * "python")} the Python source of the same name serves, if the session has registered it.
+ *
+ * <p>The tables here take no writes. So Spark hands a DataFrame that is saved to {@link #createRelation}, and the
+ * micro-batches of a stream to the sink. Both count the rows of each partition, and hand them to the Python source.
  */
-public final class SeglogProvider implements TableProvider, DataSourceRegister {
-    private static final String NAME = "seglog";
+public final class SeglogProvider
+        implements TableProvider, DataSourceRegister, CreatableRelationProvider, StreamSinkProvider {
+    static final String NAME = "seglog";
     private static final String READER = "reader";
 
     /** The system property with the reader of loads that name none. */
@@ -40,9 +54,39 @@ public final class SeglogProvider implements TableProvider, DataSourceRegister {
     public Table getTable(StructType schema, Transform[] partitioning, Map<String, String> properties) {
         CaseInsensitiveStringMap options = new CaseInsensitiveStringMap(properties);
         if (isPython(options)) {
-            return python().getTable(schema, partitioning, properties);
+            Table table = python().getTable(schema, partitioning, properties);
+            return options.containsKey(Load.ROWS) ? table : new PythonReads((SupportsRead) table);
         }
-        return new SeglogTable(pinned(options), schema);
+        return new SeglogTable(() -> pinned(options), schema);
+    }
+
+    @Override
+    public BaseRelation createRelation(
+            SQLContext context,
+            SaveMode mode,
+            scala.collection.immutable.Map<String, String> parameters,
+            Dataset<Row> data) {
+        if (mode != SaveMode.Append) {
+            throw DriverErrors.shown(new PlannerFailure(
+                    "InvalidOption", "option mode: records are only appended", "use mode(\"append\")"));
+        }
+        Load.run(data, Load.options(parameters));
+        return new LoadedRelation(context, data.schema());
+    }
+
+    @Override
+    public Sink createSink(
+            SQLContext context,
+            scala.collection.immutable.Map<String, String> parameters,
+            scala.collection.immutable.Seq<String> partitionColumns,
+            OutputMode outputMode) {
+        if (!outputMode.equals(OutputMode.Append()) || !partitionColumns.isEmpty()) {
+            throw DriverErrors.shown(new PlannerFailure(
+                    "InvalidOption",
+                    "option outputMode: records are only appended, and have no partitions",
+                    "use outputMode(\"append\"), without partitionBy"));
+        }
+        return new LoadSink(Load.options(parameters));
     }
 
     /** A user may name the columns with {@code schema(...)}. */

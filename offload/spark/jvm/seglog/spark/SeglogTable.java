@@ -2,6 +2,7 @@ package seglog.spark;
 
 import java.util.Arrays;
 import java.util.Set;
+import java.util.function.Supplier;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.TableCapability;
@@ -9,12 +10,16 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The records of a load, in the columns that the user chose: at one pinned version, or as a stream. */
+/**
+ * The records of a load(), in the columns that the user chose: at one pinned version, or as a stream.
+ *
+ * <p>The first look at the columns pins the version. Spark looks during load(), and never if it only writes.
+ */
 final class SeglogTable implements SupportsRead {
-    private final Question question;
+    private final Supplier<Question> question;
     private final StructType schema;
 
-    SeglogTable(Question question, StructType schema) {
+    SeglogTable(Supplier<Question> question, StructType schema) {
         this.question = question;
         this.schema = schema;
     }
@@ -26,6 +31,7 @@ final class SeglogTable implements SupportsRead {
 
     @Override
     public Column[] columns() {
+        question.get();
         return Arrays.stream(schema.fields())
                 .map(field -> Column.create(field.name(), field.dataType(), field.nullable()))
                 .toArray(Column[]::new);
@@ -38,6 +44,6 @@ final class SeglogTable implements SupportsRead {
 
     @Override
     public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-        return new SeglogScanBuilder(question, question.chosen(schema));
+        return new SeglogScanBuilder(question.get(), question.get().chosen(schema));
     }
 }

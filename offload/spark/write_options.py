@@ -1,0 +1,70 @@
+"""The options of Spark's writer, as a user gives them. This module does no I/O.
+
+    option          default   meaning
+    path            -         the remote, s3://bucket/prefix or file:///path: the argument of save()
+    topic           -         the topic; without it, each row names its topic in the column topic
+    branch          main      the branch; one that does not exist is forked from the newest state of main
+    idempotencyKey  -         a job whose key the branch has changes nothing; a stream makes its own keys
+    codec           -         zstd or none, which Apache Pulsar reads; without it, the codec of the topic, or zstd
+    takeOver        false     true writes where a log writes, too, and fences that log
+
+The provider in the JVM adds `partitionRows`, the rows of each partition as JSON: [[0, 12], [2, 7]].
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from offload.errors import InvalidOption, UnsupportedOption
+from offload.load import LoadRequest
+from offload.settings import CODEC_NAMES
+from offload.spark.option_texts import OptionTexts
+
+__all__ = ["WRITE_OPTIONS", "parse_write_options"]
+
+WRITE_OPTIONS = ("path", "topic", "branch", "idempotencyKey", "codec", "takeOver")
+_INTERNAL = "partitionRows"
+_OF_SPARK = frozenset({"checkpointlocation", "queryname", "reader"})
+_LONGEST_KEY = 256
+
+
+def parse_write_options(given: Mapping[str, str]) -> tuple[str, LoadRequest]:
+    """Return the remote and the request. Raises `UnsupportedOption` and `InvalidOption`."""
+    known = {name.lower(): name for name in (*WRITE_OPTIONS, _INTERNAL)}
+    texts: dict[str, str] = {}
+    for name, value in given.items():
+        if name.lower() in _OF_SPARK:
+            continue
+        if name.lower() not in known:
+            raise UnsupportedOption(name, WRITE_OPTIONS)
+        texts[known[name.lower()]] = value
+    found = OptionTexts(texts)
+    url = found.required("path", 'save("s3://bucket/prefix")')
+    topic = found.required("topic", 'option("topic", "orders")')
+    request = LoadRequest(
+        topic=topic,
+        branch=found.get("branch") or "main",
+        key=_key(found),
+        rows=_rows(found),
+        take_over=found.flag("takeOver", default=False),
+        codec=found.choice("codec", tuple(CODEC_NAMES)),
+    )
+    return url, request
+
+
+def _key(found: OptionTexts) -> str:
+    key = found.get("idempotencyKey") or ""
+    if len(key) > _LONGEST_KEY:
+        raise InvalidOption("idempotencyKey", f"it has {len(key)} characters, and may have {_LONGEST_KEY}")
+    return key
+
+
+def _rows(found: OptionTexts) -> tuple[tuple[int, int], ...] | None:
+    text = found.get(_INTERNAL)
+    if text is None:
+        return None
+    try:
+        return tuple(sorted((int(partition), int(rows)) for partition, rows in json.loads(text)))
+    except (TypeError, ValueError) as error:
+        raise InvalidOption(_INTERNAL, f"{text!r} is not [[partition, rows], …]") from error
