@@ -167,12 +167,14 @@ def ways_of(kind: str) -> list[tuple[str, When]]:
 class Front:
     """A context manager that listens on `url`. `kinds` counts requests. `struck` lists the faults that requests met.
 
-    The test may change `plan` between requests. `restart` forgets the counts and the late requests.
+    `ranges` has the Range header of each request, or an empty text. The test may change `plan` between requests.
+    `restart` forgets the counts and the late requests.
     """
 
     def __init__(self, endpoint: str, plan: Iterable[HttpFault] = (), shape: Shape | None = None) -> None:
         self.plan = tuple(plan)
         self.kinds: Counter[str] = Counter()
+        self.ranges: list[str] = []
         self.struck: list[HttpFault] = []
         self.struck_kinds: list[str] = []
         self._inner = urlsplit(endpoint)
@@ -233,6 +235,7 @@ class Front:
         with self._lock:
             self.plan = tuple(plan)
             self.kinds.clear()
+            self.ranges.clear()
             self.struck.clear()
             self.struck_kinds.clear()
             self._late.clear()
@@ -280,6 +283,7 @@ class Front:
         kind = kind_of(request.method, request.target, is_conditional="If-Match" in request.headers)
         with self._lock:
             self.kinds[kind] += 1
+            self.ranges.append(next((text for name, text in request.headers.items() if name.lower() == "range"), ""))
             number = self.kinds.total()
             fault = next((each for each in self.plan if each.hits(kind, self.kinds[kind], number)), None)
             if fault is not None:

@@ -48,7 +48,7 @@ def end_planners(spark: SparkSession) -> None:
 @contextmanager
 def executor_environment(spark: SparkSession, name: str, text: str) -> Iterator[None]:
     """Set a variable of a planner that starts now, and of the JVM reader's tasks. Spark fixes it for other purposes."""
-    conf = driver_jvm(spark).org.apache.spark.SparkEnv.get().conf()
+    conf = spark.sparkContext._jsc.sc().conf()
     key = f"spark.executorEnv.{name}"
     before = conf.get(key)
     conf.set(key, text)
