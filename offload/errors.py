@@ -427,11 +427,11 @@ class WrittenByLog(Conflict):
 
 
 class ChecksFailed(OffloadError):
-    def __init__(self, count: int, url: str) -> None:
+    def __init__(
+        self, count: int, url: str, hint: str = "see docs/stores.md for what a store needs, and what follows without it"
+    ) -> None:
         checks = "1 check" if count == 1 else f"{count} checks"
-        super().__init__(
-            f"{checks} failed at {url}", hint="see docs/stores.md for what a store needs, and what follows without it"
-        )
+        super().__init__(f"{checks} failed at {url}", hint=hint)
         self.count = count
 
 

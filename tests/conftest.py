@@ -52,6 +52,9 @@ _TOGETHER = {
     "tests/offload/spark/jobs/test_gc_plan.py": "spark",
     "tests/offload/spark/jobs/test_compaction.py": "spark",
     "tests/offload/spark/test_streams_in_spark.py": "spark",
+    "tests/offload/spark/test_requests.py": "spark",
+    "tests/offload/spark/test_doctor_spark.py": "spark",
+    "tests/promises/test_histories_in_spark.py": "spark",
 }
 _LONG_DIRECTORIES = {"promises", "seglog"}
 _HANGS_AFTER_S = 3 * 3600

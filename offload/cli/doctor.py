@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from offload.cli.output import note
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+from offload.cli.output import Output, note
 from offload.cli.session import Session
+from offload.commands.parameters import About
+from offload.errors import BadParameter
+
+if TYPE_CHECKING:
+    from catalog.objects import ObjectStore
+    from offload.commands.doctor import CheckDone, ClockAhead, Left
 
 __all__ = ["doctor"]
 
 _WORDS = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}
 
 
-def doctor(session: Session) -> None:
+def doctor(
+    session: Session,
+    spark: Annotated[bool, About("Check that Spark reads the remote, on every executor.")] = False,
+    master: Annotated[
+        str | None, About("With --spark: the cluster. By default Spark's configuration names it.")
+    ] = None,
+) -> None:
     """Check that the remote keeps the promises that seglog needs, and that this role may use them.
 
     The command tries every promise, races included, with about 290 requests that send 37 MB. It works under a fresh
@@ -18,22 +33,42 @@ def doctor(session: Session) -> None:
     make, such as deletes. With --remote before the command, it needs no data directory.
 
     It also shows how far this machine's clock is from the store's. If a check failed, the exit code is 1.
-    """
-    from offload.commands import doctor as use
-    from seglog import SystemClock
 
+    With --spark, the command starts a session of Spark in place of these checks. It examines Java, the jar, the
+    planner, Python on the executors, and reads from each executor with both readers. So it needs a role that may write.
+    """
+    if master is not None and not spark:
+        raise BadParameter("--master goes with --spark")
     output = session.output
     with session.remote_store() as store:
-        for found in use.doctor(store, SystemClock()):
-            match found:
-                case use.CheckDone(check, outcome, proves, reason):
-                    output.show(found, f"{_WORDS[outcome]:8}{check}: {reason or proves}")
-                case use.ClockAhead(ahead_ms):
-                    output.show(found, f"{'clock':8}this machine's is {_clock(ahead_ms)}")
-                case use.Left(place, reason) if not output.is_json:
-                    note(f"seglog: what was tried stays in {place}: {reason}")
-                case use.Left():
-                    output.show(found, "")
+        for found in _findings(store, master, spark=spark):
+            _show(output, found)
+
+
+def _findings(store: ObjectStore, master: str | None, *, spark: bool) -> Iterator[CheckDone | ClockAhead | Left]:
+    from seglog import SystemClock
+
+    if not spark:
+        from offload.commands.doctor import doctor as examine
+
+        return examine(store, SystemClock())
+    from offload.commands.doctor_spark import doctor_spark, start_session
+
+    return doctor_spark(lambda: start_session(master), store.url, SystemClock())
+
+
+def _show(output: Output, found: CheckDone | ClockAhead | Left) -> None:
+    from offload.commands import doctor as use
+
+    match found:
+        case use.CheckDone(check, outcome, proves, reason):
+            output.show(found, f"{_WORDS[outcome]:8}{check}: {reason or proves}")
+        case use.ClockAhead(ahead_ms):
+            output.show(found, f"{'clock':8}this machine's is {_clock(ahead_ms)}")
+        case use.Left(place, reason) if not output.is_json:
+            note(f"seglog: what was tried stays in {place}: {reason}")
+        case use.Left():
+            output.show(found, "")
 
 
 def _clock(ahead_ms: int) -> str:

@@ -380,8 +380,14 @@ COMMANDS = {
         "prefix doctor/.../ within the remote's own, and then removes its objects. It skips requests that the role may not\n"
         'make, such as deletes. With --remote before the command, it needs no data directory.\n'
         '\n'
-        "It also shows how far this machine's clock is from the store's. If a check failed, the exit code is 1.",
-        (),
+        "It also shows how far this machine's clock is from the store's. If a check failed, the exit code is 1.\n"
+        '\n'
+        'With --spark, the command starts a session of Spark in place of these checks. It examines Java, the jar, the\n'
+        'planner, Python on the executors, and reads from each executor with both readers. So it needs a role that may write.',
+        (
+            ListedParameter('spark', 'bool', 'Check that Spark reads the remote, on every executor.', ('--spark',), default=False),
+            ListedParameter('master', 'str', "With --spark: the cluster. By default Spark's configuration names it.", ('--master',)),
+        ),
     ),
     'serve': ListedCommand(
         'serve',

@@ -1,0 +1,75 @@
+"""Test `seglog doctor --spark` in local mode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from offload.commands.doctor import CheckDone
+from offload.commands.doctor_spark import doctor_spark
+from offload.errors import ChecksFailed
+from offload.spark import registration
+from offload.wiring import open_store
+from seglog import SystemClock
+from tests.cli.conftest import Run, run
+
+__all__ = ["run"]
+
+NAMES = ["session", "jvm reader", "archive", "python", "jvm"]
+
+
+def examined(spark: SparkSession, url: str) -> dict[str, CheckDone]:
+    """Return the checks by name. A check that failed raises nothing here."""
+    found: dict[str, CheckDone] = {}
+    try:
+        for done in doctor_spark(lambda: spark, url, SystemClock()):
+            assert isinstance(done, CheckDone)
+            found[done.check] = done
+    except ChecksFailed:
+        assert "failed" in {done.outcome for done in found.values()}
+    return found
+
+
+def test_both_readers_reach_the_remote_and_leave_it_as_it_was(spark_session: SparkSession, s3_remote: str):
+    found = examined(spark_session, s3_remote)
+    assert list(found) == NAMES
+    assert {done.outcome for done in found.values()} == {"ok"}, found
+    assert found["jvm"].proves == "1 of 1 executors"
+    assert list(open_store(s3_remote).list("")) == []
+
+
+def test_a_jar_that_does_not_fit_is_named_and_the_python_reader_is_still_checked(
+    spark_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(registration, "JAR", tmp_path / "no.jar")
+    found = examined(spark_session, (tmp_path / "remote").as_uri())
+    assert [done.outcome for done in found.values()] == ["ok", "failed", "ok", "ok", "skipped"]
+    assert "no.jar" in found["jvm reader"].reason
+
+
+def test_without_java_the_reason_is_told_and_all_else_is_skipped(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def start(_: str | None) -> SparkSession:
+        raise RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
+
+    monkeypatch.setattr("offload.commands.doctor_spark.start_session", start)
+    done = run("--remote", (tmp_path / "remote").as_uri(), "doctor", "--spark")
+    assert done.code == 1
+    first, *others = done.text.splitlines()
+    assert first.startswith("FAILED  session: RuntimeError: [JAVA_GATEWAY_EXITED]")
+    assert others == [
+        "skipped jvm reader: it needs session",
+        "skipped archive: it needs session",
+        "skipped python: it needs archive",
+        "skipped jvm: it needs archive",
+    ]
+    assert "See docs/spark.md" in done.err
+    assert not list((tmp_path / "remote").rglob("doctor*"))
+
+
+def test_a_master_goes_with_spark(run: Run, tmp_path: Path):
+    done = run("--remote", (tmp_path / "remote").as_uri(), "doctor", "--master", "local")
+    assert (done.code, "--master goes with --spark" in done.err) == (2, True)
