@@ -162,6 +162,14 @@ def test_xxh3_is_the_same_for_every_length(judge: Judge):
     assert judge.ask(op="xxh3", data=_b64(data), lengths=lengths)["hashes"] == expected
 
 
+def test_labels_that_repeat_and_push_each_other_out_keep_their_text(judge: Judge):
+    """There are more labels than the cache has places."""
+    labels = [("\u00fc" * (n % 9) + str(n % 6000)).encode() for n in range(9000)] + [b"", b"\x00", b"\x00\x00"]
+    labels += [labels[7], b"\xff", b"\xff", labels[8] + b"\xc3", labels[8]]
+    expected = [None if label.endswith((b"\xff", b"\xc3")) else label.decode() for label in labels]
+    assert judge.ask(op="labels", labels=[_b64(label) for label in labels])["texts"] == expected
+
+
 @pytest.mark.parametrize("codec", Codec)
 def test_the_rows_are_those_of_the_python_reader(judge: Judge, codec: Codec):
     case = _case(codec)

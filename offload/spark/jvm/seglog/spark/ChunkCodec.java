@@ -9,8 +9,12 @@ package seglog.spark;
 final class ChunkCodec {
     private ChunkCodec() {}
 
-    /** Return the chunk's entries. {@code stored} was read at its place in the data object {@code key}. */
-    static Slice decode(Slice stored, Chunk chunk, Codec codec, Verify verify, String key) {
+    /**
+     * Return the chunk's entries. They may lie in {@code scratch}.
+     *
+     * @param stored what was read at the chunk's place in the data object {@code key}
+     */
+    static Slice decode(Slice stored, Chunk chunk, Codec codec, Verify verify, String key, Scratch scratch) {
         if (stored.length() != chunk.storedLength()) {
             throw new InvalidChunk(key, chunk.offset(), stored.length() + " bytes of " + chunk.storedLength());
         }
@@ -28,7 +32,10 @@ final class ChunkCodec {
                 throw new InvalidChunk(
                         key, chunk.offset(), "it does not decompress to " + chunk.rawLength() + " bytes");
             }
-            return Slice.of(ZstdFrame.decompress(stored, (int) chunk.rawLength()));
+            int size = (int) chunk.rawLength();
+            byte[] content = scratch.ofAtLeast(size);
+            ZstdFrame.decompress(stored, content, size);
+            return new Slice(content, 0, size);
         } catch (ZstdFrame.BadFrame bad) {
             throw new InvalidChunk(key, chunk.offset(), bad.getMessage());
         }

@@ -6,11 +6,17 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** The columns of rows of one chunk, as Spark takes them. Only the columns that the query needs are made. */
+/** Makes the columns of one chunk's rows, as Spark takes them. It makes only the columns that the query needs. */
 final class ColumnsOfChunk {
-    private ColumnsOfChunk() {}
+    private final String[] names;
+    private final Labels tags = new Labels();
+    private final Labels nodes = new Labels();
 
-    static ColumnarBatch batch(ChunkRows found, String[] names) {
+    ColumnsOfChunk(String[] names) {
+        this.names = names;
+    }
+
+    ColumnarBatch batch(ChunkRows found) {
         ColumnVector[] columns = new ColumnVector[names.length];
         for (int number = 0; number < names.length; number++) {
             columns[number] = column(found, names[number]);
@@ -18,15 +24,15 @@ final class ColumnsOfChunk {
         return new ColumnarBatch(columns, found.rows().length);
     }
 
-    private static ColumnVector column(ChunkRows found, String name) {
+    private ColumnVector column(ChunkRows found, String name) {
         Piece piece = found.piece();
         return switch (name) {
             case "topic" -> text(found, piece.topic());
             case "seq" -> new SeqVector(found);
             case "timestamp" -> new TimestampVector(found);
-            case "node" -> new PartVector(found, Part.NODE);
-            case "tag" -> new PartVector(found, Part.TAG);
-            case "value" -> new PartVector(found, Part.VALUE);
+            case "node" -> new LabelVector(found, Part.NODE, nodes);
+            case "tag" -> new LabelVector(found, Part.TAG, tags);
+            case "value" -> new ValueVector(found);
             case "lsn" -> number(found, piece.lsn());
             case "segment" -> text(found, piece.segment());
             case "block" -> block(found);

@@ -42,12 +42,11 @@ final class HadoopBytes implements ByteSource {
         }
         Path path = new Path(root, key);
         try (FSDataInputStream stream = open(path, offset + length)) {
-            byte[] bytes = new byte[length];
             if (stream.hasCapability(StreamCapabilities.VECTOREDIO)) {
-                readVectored(stream, offset, bytes);
-            } else {
-                stream.readFully(offset, bytes);
+                return readVectored(stream, offset, length);
             }
+            byte[] bytes = new byte[length];
+            stream.readFully(offset, bytes);
             return bytes;
         } catch (FileNotFoundException absent) {
             throw new NoSuchObject(key);
@@ -72,11 +71,17 @@ final class HadoopBytes implements ByteSource {
         }
     }
 
-    private static void readVectored(FSDataInputStream stream, long offset, byte[] bytes) throws IOException {
-        FileRange range = FileRange.createFileRange(offset, bytes.length);
+    private static byte[] readVectored(FSDataInputStream stream, long offset, int length) throws IOException {
+        FileRange range = FileRange.createFileRange(offset, length);
         stream.readVectored(List.of(range), ByteBuffer::allocate);
         try {
-            range.getData().get().get(bytes);
+            ByteBuffer found = range.getData().get();
+            if (found.hasArray() && found.array().length == length && found.remaining() == length) {
+                return found.array();
+            }
+            byte[] bytes = new byte[length]; // the stream gave a part of a larger buffer
+            found.get(bytes);
+            return bytes;
         } catch (ExecutionException failed) {
             throw asIoException(failed);
         } catch (InterruptedException interrupt) {

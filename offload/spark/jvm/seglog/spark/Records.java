@@ -117,7 +117,7 @@ final class Records {
                 + (Words.littleInt(bytes, at + Entry.DATA_LENGTH) & 0xFFFFFFFFL);
     }
 
-    private InvalidChunk damaged(String reason) {
+    InvalidChunk damaged(String reason) {
         return new InvalidChunk(key, chunk.offset(), reason);
     }
 
@@ -167,14 +167,5 @@ final class Records {
 
     boolean has(Part part, int row) {
         return part == Part.VALUE || (flags(row) & (part == Part.TAG ? Entry.HAS_TAG : Entry.HAS_NODE)) != 0;
-    }
-
-    /** Check that the labels of these rows are UTF-8. */
-    void checkText(Part part, int[] rows) {
-        for (int row : rows) {
-            if (has(part, row) && !Utf8.isValid(bytes, start(part, row), length(part, row))) {
-                throw damaged("a tag or node in it is not UTF-8");
-            }
-        }
     }
 }

@@ -7,14 +7,14 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /** Gives Spark the rows of one task, a batch for each chunk. */
 final class SeglogReader implements PartitionReader<ColumnarBatch> {
-    private final String[] columns;
+    private final ColumnsOfChunk columns;
     private final CountedBytes source;
     private final TaskScan scan;
     private ColumnarBatch batch;
     private long chunks;
 
     SeglogReader(SeglogPartition task, String[] columns, ByteSource source) {
-        this.columns = columns;
+        this.columns = new ColumnsOfChunk(columns);
         this.source = new CountedBytes(source);
         this.scan = new TaskScan(task.pieces(), this.source, task.verify());
     }
@@ -26,7 +26,7 @@ final class SeglogReader implements PartitionReader<ColumnarBatch> {
             return false;
         }
         chunks += found.records() == null ? 0 : 1;
-        batch = ColumnsOfChunk.batch(found, columns);
+        batch = columns.batch(found);
         return true;
     }
 

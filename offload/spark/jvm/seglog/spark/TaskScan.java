@@ -17,6 +17,7 @@ final class TaskScan implements Closeable {
     private final Verify verify;
     private final Iterator<Piece> pieces;
     private final ReadAhead<Object> reads;
+    private final Scratch scratch = new Scratch();
 
     private Piece piece;
     private VisibleRows visible;
@@ -32,7 +33,7 @@ final class TaskScan implements Closeable {
         this.reads = new ReadAhead<>(readsOf(pieces, source));
     }
 
-    /** Return the rows of the next chunk that has rows to show; null after the last one. */
+    /** Return the rows of the next chunk that has rows to show; null after the last one. They end the rows before. */
     ChunkRows next() throws IOException {
         while (advance()) {
             Chunk chunk = run.get(inRun++);
@@ -53,7 +54,7 @@ final class TaskScan implements Closeable {
     private Records decode(Chunk chunk) {
         int place = (int) (chunk.offset() - run.get(0).offset());
         Slice stored = new Slice(body, place, (int) chunk.storedLength());
-        Slice raw = ChunkCodec.decode(stored, chunk, piece.codec(), verify, piece.data());
+        Slice raw = ChunkCodec.decode(stored, chunk, piece.codec(), verify, piece.data(), scratch);
         int[] entryLengths = lengths.decode(chunk, piece);
         return Records.decode(
                 raw, entryLengths, chunk, piece.segmentFirstSeq(), piece.topicId(), verify, piece.data());

@@ -92,7 +92,9 @@ final class Trailer {
             if (ZstdFrame.contentSize(stored) != size || size > Integer.MAX_VALUE - 8) {
                 throw new InvalidIndex(key, place, "it does not hold " + chunk.count() + " entry lengths");
             }
-            return ZstdFrame.decompress(stored, (int) size);
+            byte[] raw = new byte[(int) size];
+            ZstdFrame.decompress(stored, raw, raw.length);
+            return raw;
         } catch (ZstdFrame.BadFrame bad) {
             throw new InvalidIndex(key, place, bad.getMessage());
         }

@@ -43,6 +43,10 @@ final class VisibleRows {
         int from = (int) Math.max(0, piece.first() - firstSeq);
         int to = (int) Math.min(records, piece.last() - firstSeq + 1);
         int[] rows = new int[Math.max(0, to - from)];
+        if (hidden.isEmpty()) {
+            Arrays.setAll(rows, number -> from + number);
+            return rows;
+        }
         int count = 0;
         for (int row = from; row < to; row++) {
             if (!hidden.contains((int) (firstSeq + row - piece.segmentFirstSeq()))) {

@@ -23,8 +23,12 @@ final class ZstdFrame {
         return size;
     }
 
-    /** Return the content, whose size the caller has compared with the one that it expects. */
-    static byte[] decompress(Slice stored, int size) throws BadFrame {
+    /**
+     * Put the content into the front of an array.
+     *
+     * @param size the size of the content, which the caller has compared with the one that it expects
+     */
+    static void decompress(Slice stored, byte[] content, int size) throws BadFrame {
         byte[] bytes = stored.bytes();
         int start = stored.start();
         int length = stored.length();
@@ -34,12 +38,10 @@ final class ZstdFrame {
                 throw new BadFrame("compressed input contains " + (length - frame)
                         + " bytes of unused data, which is disallowed");
             }
-            byte[] content = new byte[size];
             long written = Zstd.decompressByteArray(content, 0, size, bytes, start, length);
             if (written != size) {
                 throw new BadFrame("decompression error: " + Zstd.getErrorName(written));
             }
-            return content;
         } catch (ZstdException bad) {
             throw new BadFrame("decompression error: " + bad.getMessage());
         }

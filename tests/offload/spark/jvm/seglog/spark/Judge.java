@@ -19,6 +19,7 @@ import java.util.Locale;
 import java.util.Map;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /**
  * Answers the tests' questions to the decoders: one JSON object each way, after its length in 4 bytes.
@@ -48,6 +49,7 @@ final class Judge {
     private ObjectNode answer(JsonNode question) throws IOException {
         return switch (question.get("op").asText()) {
             case "xxh3" -> hashes(question);
+            case "labels" -> labels(question);
             case "objects" -> take(question);
             case "damage" -> damaged(question);
             case "read" -> read(question);
@@ -65,6 +67,21 @@ final class Judge {
         ArrayNode hashes = answer.putArray("hashes");
         for (JsonNode length : question.get("lengths")) {
             hashes.add(Long.toUnsignedString(XxHash3.hash(moved, 3, length.asInt())));
+        }
+        return answer;
+    }
+
+    /** Return the text of each label, which all lie in one array and go through one cache; null for no UTF-8. */
+    private static ObjectNode labels(JsonNode question) throws IOException {
+        ObjectNode answer = JSON.createObjectNode();
+        ArrayNode texts = answer.putArray("texts");
+        Labels known = new Labels();
+        for (JsonNode label : question.get("labels")) {
+            byte[] bytes = label.binaryValue();
+            byte[] moved = Arrays.copyOf(bytes, bytes.length + 1);
+            System.arraycopy(bytes, 0, moved, 1, bytes.length);
+            UTF8String text = known.label(moved, 1, bytes.length);
+            texts.add(text == null ? null : text.toString());
         }
         return answer;
     }
@@ -182,8 +199,8 @@ final class Judge {
         ArrayNode rows = JSON.createArrayNode();
         try (TaskScan scan = new TaskScan(List.of(piece), source, verify)) {
             for (ChunkRows found = scan.next(); found != null; found = scan.next()) {
-                found.records().checkText(Part.NODE, found.rows());
-                found.records().checkText(Part.TAG, found.rows());
+                new LabelVector(found, Part.NODE, new Labels());
+                new LabelVector(found, Part.TAG, new Labels());
                 for (int row : found.rows()) {
                     rows.add(row(found.records(), row));
                 }
