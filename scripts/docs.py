@@ -12,7 +12,7 @@ A part stands between `<!-- include: NAME -->` and `<!-- end -->`. The script re
     commands:options       the options of each command, as a table
 
 It also writes offload/cli/listing.py: the commands with their help and their parameters, from which the front door of
-`seglog` answers without an import of a command.
+`seglog` answers without an import of a command. From that list it writes the golden help in tests/golden.
 
 So a format is written down once, at the top of the code that reads and writes it, and a setting where its field is.
 `--check` changes nothing and fails when a part is not current.
@@ -31,10 +31,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from offload.cli.listed import ListedCommand, ListedParameter
 
-__all__ = ["checks", "commands", "filled", "included", "listing", "mistakes", "settings", "table", "told"]
+__all__ = [
+    "checks",
+    "commands",
+    "filled",
+    "golden_help",
+    "included",
+    "listing",
+    "mistakes",
+    "settings",
+    "table",
+    "told",
+]
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTING = ROOT / "offload" / "cli" / "listing.py"
+HELP = {ROOT / "tests" / "golden" / f"help_{columns}.txt": columns for columns in (80, 200)}
 HEAD = '''"""The commands of `seglog`, with their help and their parameters. Written by `make docs`."""
 
 from __future__ import annotations
@@ -186,6 +198,14 @@ def listed_parameter(parameter: ListedParameter) -> str:
     return f"ListedParameter({', '.join([*first, *named])})"
 
 
+def golden_help(columns: int) -> str:
+    """Return the help of all commands, from the list that `listing` gives."""
+    sys.path.insert(0, str(ROOT))
+    from tests.golden.make_help import make
+
+    return make(columns)
+
+
 def literal(value: object) -> str:
     return repr(str(value)) if isinstance(value, str) else repr(value)
 
@@ -196,9 +216,9 @@ def main() -> int:
     check = parser.parse_args().check
     stale = 0
     pages = sorted((ROOT / "docs").rglob("*.md"))
-    for page in (LISTING, *pages):
+    for page in (LISTING, *HELP, *pages):
         before = page.read_text() if page.exists() else ""
-        after = listing() if page == LISTING else filled(before)
+        after = listing() if page == LISTING else golden_help(HELP[page]) if page in HELP else filled(before)
         if after == before:
             continue
         if check:

@@ -1,4 +1,4 @@
-"""Test the help of all commands against golden files. tests/golden/make_help.py writes them."""
+"""Test the help of all commands against golden files, which `make docs` writes."""
 
 from __future__ import annotations
 

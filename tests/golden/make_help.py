@@ -1,4 +1,4 @@
-"""Writes the golden help of all commands, at two widths: `python -m tests.golden.make_help`."""
+"""Makes the golden help of all commands, at two widths. `make docs` writes it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,3 @@ def make(columns: int) -> str:
     return "\n".join(
         f"$ seglog {path.replace('/', ' ')}\n{help_text(path, columns)}" for path in ("", *GROUPS, *COMMANDS)
     )
-
-
-if __name__ == "__main__":
-    for width in WIDTHS:
-        place(width).write_text(make(width))
