@@ -55,6 +55,8 @@ _TOGETHER = {
     "tests/offload/spark/test_requests.py": "spark",
     "tests/offload/spark/test_doctor_spark.py": "spark",
     "tests/promises/test_histories_in_spark.py": "spark",
+    "tests/offload/spark/test_writer.py": "spark",
+    "tests/offload/spark/test_stream_sink.py": "spark",
 }
 _LONG_DIRECTORIES = {"promises", "seglog"}
 _HANGS_AFTER_S = 3 * 3600
