@@ -1,8 +1,8 @@
 """Counts, and least and greatest seqs, of each topic or tag, without a data object.
 
-GROUP-1  The index heads tell the tag of each record. If a segment has too many tags to list, there is no answer.
-GROUP-2  If a record has to be read to know whether it counts, there is no answer.
-GROUP-3  A group has a record. Records without a tag are a group, which has no name.
+COUNTS-1  The index heads tell the tag of each record. If a segment has too many tags to list, there is no answer.
+COUNTS-2  If a record has to be read to know whether it counts, there is no answer.
+COUNTS-3  A group has a record. Records without a tag are a group, which has no name.
 """
 
 from __future__ import annotations
