@@ -12,6 +12,7 @@ A check is `skipped` if an earlier one failed that it needs.
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 import time
@@ -39,6 +40,7 @@ _MOST_TASKS = 256
 _ROUNDS = 3
 _COUNTED_WITHIN_S = 10
 _REASON_LENGTH = 300
+_OF_A_TASK = re.compile(r"Lost task .*?\): (.*)")
 
 
 class _Broken(Exception):
@@ -102,10 +104,12 @@ def _checked(name: str, act: Callable[[], str]) -> CheckDone:
 
 
 def _reason(error: Exception) -> str:
-    """Return the line of an error that tells most: of a Java trace the innermost cause."""
+    """Return the line of an error that tells most: of a job the error of its task, of a Java trace the first cause."""
+    if task := _OF_A_TASK.search(str(error)):
+        return f"{type(error).__name__}: {task[1]}"[:_REASON_LENGTH]
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by: ")]
-    line = next(iter(causes[-1:] or lines[:1]), "")
+    line = next(iter(causes[:1] or lines[:1]), "")
     return f"{type(error).__name__}: {line.removeprefix('Caused by: ')}"[:_REASON_LENGTH]
 
 

@@ -1,4 +1,4 @@
-"""Test `seglog doctor --spark` in local mode."""
+"""Test `seglog doctor --spark` in local mode. `test_cluster.py` runs it on a cluster."""
 
 from __future__ import annotations
 
@@ -68,6 +68,27 @@ def test_without_java_the_reason_is_told_and_all_else_is_skipped(
     ]
     assert "See docs/spark.md" in done.err
     assert not list((tmp_path / "remote").rglob("doctor*"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 2 in stage 0.0 failed 4 times, most "
+        "recent failure: Lost task 2.3 in stage 0.0 (TID 7) (127.0.0.1 executor 1): ",
+        "Caused by: ",
+    ],
+)
+def test_of_a_java_trace_the_reason_is_the_error_with_the_name(tmp_path: Path, line: str):
+    cause = 'java.io.IOException: Cannot run program "/no/such/python" (in directory "."): error=2'
+    deeper = "Caused by: java.io.IOException: error=2, No such file or directory"
+    trace = f"An error occurred while calling o1.collect.\n{line}{cause}\n\tat a.B.c(B.java:1)\n{deeper}\n"
+
+    def start() -> SparkSession:
+        raise RuntimeError(trace)
+
+    first = next(doctor_spark(start, tmp_path.as_uri(), SystemClock()))
+    assert isinstance(first, CheckDone)
+    assert first.reason == f"RuntimeError: {cause}"
 
 
 def test_a_master_goes_with_spark(run: Run, tmp_path: Path):

@@ -1,0 +1,206 @@
+"""A standalone cluster with two worker processes, and S3 over HTTP: jobs shipped as docs/spark.md says."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+
+from offload.spark.registration import JAR
+from tests.offload.samples import Sample
+from tests.offload.spark.archives import TopicArchive
+from tests.s3_server import ACCESS_KEY, REGION, SECRET_KEY
+
+ROOT = Path(__file__).parents[3]
+SPARK = Path(pyspark.__file__).parent
+STARTS_WITHIN_S = 120
+RECORDS = 400
+BARE_PYTHON = "/no/such/python"
+
+JOB = """
+import json, os, sys
+from pyspark.sql import SparkSession
+
+how, url = sys.argv[1:]
+spark = SparkSession.builder.getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+places = []
+if how != "sql":
+    from offload.spark import register
+    assert register(spark) == ("python" if how == "zip" else "jvm")  # no class loader reads a jar in a zip file
+    reader = "jvm" if how == "jvm" else "python"
+    load = spark.read.format("seglog").options(topic="orders", reader=reader, minPartitions=8, verify="record")
+    load.load(url).createTempView("orders")
+    if how != "jvm":
+        def place(_):
+            import offload
+            yield os.path.relpath(offload.__file__)
+        places = sorted(set(spark.sparkContext.parallelize(range(8), 8).mapPartitions(place).collect()))
+else:
+    options = f"path '{url}', topic 'orders', minPartitions '8', verify 'record'"
+    spark.sql(f"CREATE TEMPORARY VIEW orders USING seglog OPTIONS ({options})")
+[row] = spark.sql("SELECT count(value) AS n, sum(length(value)) AS size, max(seq) AS last FROM orders").collect()
+store = spark.sparkContext._jsc.sc().statusStore()
+executors = spark._jvm.scala.jdk.javaapi.CollectionConverters.asJava(store.executorList(True))
+print("FOUND", json.dumps({"row": list(row), "places": places, "executors": len(executors) - 1}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    master: str
+    environment: Mapping[str, str]
+    directory: Path
+
+    def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            env={**self.environment, **environment},
+            cwd=self.directory,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+
+    def submit(self, how: str, url: str, *arguments: str, **environment: str) -> dict[str, Any]:
+        """Run the job, and return what it found."""
+        (self.directory / "job.py").write_text(JOB)
+        submit = [str(SPARK / "bin" / "spark-submit"), "--master", self.master, *arguments]
+        done = self.run(*submit, "job.py", how, url, **environment)
+        found = [line.removeprefix("FOUND ") for line in done.stdout.splitlines() if line.startswith("FOUND ")]
+        assert found, f"{done.stdout}\n{done.stderr}"
+        answer = json.loads(found[0])
+        assert isinstance(answer, dict)
+        return answer
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def cluster(s3_endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    directory = tmp_path_factory.mktemp("cluster")
+    settings = {
+        "spark.executor.memory": "512m",
+        "spark.executor.cores": "1",
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executorEnv.AWS_ENDPOINT_URL": s3_endpoint,
+        "spark.executorEnv.AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "spark.executorEnv.AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "spark.executorEnv.AWS_REGION": REGION,
+    }
+    (directory / "spark-defaults.conf").write_text("".join(f"{name} {text}\n" for name, text in settings.items()))
+    port = free_port()
+    master = f"spark://127.0.0.1:{port}"
+    environment = {
+        **{name: text for name, text in os.environ.items() if not name.startswith(("AWS_", "SEGLOG_", "PYSPARK_"))},
+        "SPARK_CONF_DIR": str(directory),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": sys.executable,
+        "AWS_ENDPOINT_URL": s3_endpoint,
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+        "AWS_REGION": REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    # The workers' own environment has no credentials: Spark brings them.
+    bare = {name: text for name, text in environment.items() if not name.startswith("AWS_")}
+    with ExitStack() as stack:
+
+        def start(name: str, *arguments: str) -> None:
+            log = stack.enter_context((directory / f"{arguments[-1].rpartition('/')[2]}.log").open("w"))
+            command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1"]
+            process = subprocess.Popen([*command, "--webui-port", "0", *arguments], env=bare, stdout=log, stderr=log)
+            stack.callback(process.wait)
+            stack.callback(process.terminate)
+
+        start("master.Master", "--port", str(port))
+        await_port(port)
+        for name in ("one", "two"):
+            work = directory / "work" / name
+            start("worker.Worker", "--cores", "1", "--memory", "1g", master, "--work-dir", str(work))
+        yield Cluster(master, environment, directory)
+
+
+def await_port(port: int) -> None:
+    until = time.monotonic() + STARTS_WITHIN_S
+    while time.monotonic() < until:
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    pytest.fail("the master did not start")
+
+
+@pytest.fixture
+def url(s3_remote: str) -> str:
+    TopicArchive(s3_remote).add([Sample(b"v" * 90)] * RECORDS)
+    return s3_remote
+
+
+def packages(directory: Path, kind: str) -> str:
+    """Return an archive of the three packages."""
+    for name in ("seglog", "catalog", "offload"):
+        shutil.copytree(ROOT / name, directory / "code" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return shutil.make_archive(str(directory / "seglog"), kind, directory / "code")
+
+
+ROW = [RECORDS, 90 * RECORDS, RECORDS]
+
+
+@pytest.mark.soak(part=8)
+def test_the_jvm_reader_needs_no_python_on_executors(cluster: Cluster, url: str) -> None:
+    found = cluster.submit("jvm", url, PYSPARK_PYTHON=BARE_PYTHON)
+    assert (found["row"], found["executors"]) == (ROW, 2)
+
+
+@pytest.mark.soak(part=8)
+def test_the_jar_alone_serves_sql(cluster: Cluster, url: str) -> None:
+    assert cluster.submit("sql", url, "--jars", str(JAR))["row"] == ROW
+
+
+@pytest.mark.soak(part=8)
+def test_the_python_reader_comes_by_a_zip_or_by_an_archive(cluster: Cluster, url: str, tmp_path: Path) -> None:
+    by_zip = cluster.submit("zip", url, "--py-files", packages(tmp_path / "zip", "zip"))
+    assert by_zip["row"] == ROW
+    assert all("seglog.zip" in place for place in by_zip["places"])
+    archive = f"{packages(tmp_path / 'tar', 'gztar')}#code"
+    by_archive = cluster.submit("archive", url, "--archives", archive, "--conf", "spark.executorEnv.PYTHONPATH=code")
+    assert by_archive["row"] == ROW
+    assert by_archive["places"] == ["code/offload/__init__.py"]
+
+
+@pytest.mark.soak(part=8)
+def test_the_doctor_reaches_every_executor_and_names_what_is_wrong(cluster: Cluster, s3_remote: str) -> None:
+    doctor = [sys.executable, "-m", "offload", "--json", "--remote", s3_remote, "doctor", "--spark"]
+    done = cluster.run(*doctor, "--master", cluster.master)
+    checks = {found["check"]: found for found in map(json.loads, done.stdout.splitlines())}
+    assert {found["outcome"] for found in checks.values()} == {"ok"}, checks
+    assert checks["jvm"]["proves"] == "2 of 2 executors"
+    assert checks["python"]["proves"].startswith("2 of 2 executors with Python")
+    assert done.returncode == 0
+
+    done = cluster.run(*doctor, "--master", cluster.master, PYSPARK_PYTHON=BARE_PYTHON)
+    checks = {found["check"]: found for found in map(json.loads, done.stdout.splitlines())}
+    assert {name for name, found in checks.items() if found["outcome"] == "failed"} == {"python"}, checks
+    assert BARE_PYTHON in checks["python"]["reason"]
+    assert done.returncode == 1
