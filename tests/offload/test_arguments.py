@@ -16,6 +16,7 @@ import pytest
 
 import offload
 import seglog
+from catalog import ForkPoint, Vid
 from offload import Archive, ColdSettings, OffloadSettings, attach, recover
 from offload.settings import CatalogSettings, ServeSettings
 from seglog import Misuse, SeglogError
@@ -61,6 +62,8 @@ def _of(call: str, takes: dict[str, str], optional: str = "", **fit: object) -> 
     def run(world: World, **given: object) -> object:
         if "snapshot" in takes:
             given.setdefault("snapshot", world.archive.history.snapshot("orders"))
+        if "point" in takes:
+            given.setdefault("point", ForkPoint(Vid.new(1), 1))
         found = attrgetter(call)(world.archive)(**given)
         return list(found) if isinstance(found, Iterator) else found
 
@@ -142,6 +145,15 @@ CALLS = {
         "restore", {"to": "text", "name": "text", "message": "text"}, to="seq:3", name="third"
     ),
     "StatusService.runs": _of_name("status.runs"),
+    "HistoryService.commit": _of_name("history.commit", {"target": "text"}, target="seq:3"),
+    "HistoryService.pin": _of("history.pin", {"point": "instance", "ttl_s": "whole"}, ttl_s=60),
+    "HistoryService.snapshot_at": _of("history.snapshot_at", {"point": "instance"}),
+    "BranchService.promote_branch": _of_topic(
+        "branches.promote_branch",
+        {"branch": "text", "keep": "text", "carry": "bool", "leave": "bool", "message": "text"},
+        "keep",
+        branch="half",
+    ),
     "HistoryService.snapshot": _of_name("history.snapshot", {"at": "text"}, "at"),
     "StatusService.topic": _of_name("status.topic"),
     "ReplicationService.sync": _of_name("replication.sync", {"on_bytes": "callable"}),

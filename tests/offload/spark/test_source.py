@@ -206,7 +206,7 @@ def test_sql_over_a_view_works(spark: SparkSession, url: str):
 def test_a_bad_option_is_refused_at_load_and_says_why(spark: SparkSession, url: str, options, message):
     TopicArchive(url).add(numbered(3))
     with pytest.raises(Exception, match=message):
-        load(spark, url, **options)
+        load(spark, url, **options).count()
 
 
 @pytest.mark.parametrize(

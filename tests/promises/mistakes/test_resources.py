@@ -32,7 +32,10 @@ NOBODY = 65534
 
 
 # After the imports: the interpreter may lie in a folder that only its owner may enter.
-BECOME_NOBODY = f"import os, seglog; os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+BECOME_NOBODY = (
+    "import logging, os, seglog; [getattr(seglog, name) for name in seglog.__all__]; "
+    f"os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+)
 
 
 def _program(text: str, directory: Path) -> list[str]:
