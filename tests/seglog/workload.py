@@ -243,7 +243,10 @@ class Journal:
             for seq, (_, tag) in enumerate(self.tried.get(name, []), 1)
             if any(_reaches(delete, name, seq, tag) for delete in self.deletes_tried[:deletes])
         }
-        return self.ephemeral.get(name, set()) - self.gone.get(name, set()) - told - deleted
+        # An archive passes over ephemeral records in silence (docs/limits.md), and `look` does not read them.
+        first = topic.hot_floor if topic.earliest_seq < topic.hot_floor else 1
+        hot = {seq for seq in self.ephemeral.get(name, set()) if seq >= first}
+        return hot - self.gone.get(name, set()) - told - deleted
 
     def phantom(self, found: Found, bounds: Bounds) -> str | None:
         """Return an error text if `found` has state that the life never made, deleted records or wrong places."""
