@@ -357,8 +357,12 @@ class Journal:
         )
 
     def _all(self, name: str, topic: FoundTopic) -> list[tuple[int, bytes, str | None]]:
-        """Return the live records, including the records that a read below the hot floor yields."""
-        archived = self.archive.records.get(name, {}).items()
+        """Return the live records, including the records that a read below the hot floor yields.
+
+        This leaves out ephemeral records that the archive took while they existed.
+        """
+        ephemeral = self.ephemeral.get(name, set())
+        archived = [item for item in self.archive.records.get(name, {}).items() if item[0] not in ephemeral]
         warm = [
             (seq, record.value, record.tag)
             for seq, record in archived

@@ -158,7 +158,7 @@ class Reader(Member):
             if self.model.is_promised(point):
                 raise Broken(f"{point} cannot be read: {type(error).__name__}: {error}") from error
             return
-        # A reader that slept for longer than the window may meet a commit that its writer put too late (docs/limits.md).
+        # If the reader slept for longer than the window, it may meet a commit that was put too late (docs/limits.md).
         if found != self.model.state(point) and self.model.is_promised(point):
             raise Broken(f"{point} reads as something else")
 
