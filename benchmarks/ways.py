@@ -149,7 +149,7 @@ async def _timed(append: AppendOne, values: Sequence[bytes], end: float, times: 
     clock = time.perf_counter
     number = 0
     now = clock()
-    while now < end:
+    while now < end or not number:  # a slice may be over before the task begins
         start = now
         await append(values[number % len(values)])
         now = clock()
