@@ -34,7 +34,15 @@ def planners(spark: SparkSession) -> list[int]:
     """Return the process ids of the driver's planners."""
     children = driver_jvm(spark).java.lang.ProcessHandle.current().children().toArray()
     found = [child.pid() for child in children if child.isAlive()]
-    return [pid for pid in found if b"offload.spark.planner" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in found if b"offload.spark.planner" in _command_line(pid)]
+
+
+def _command_line(pid: int) -> bytes:
+    """Return the words of a process, and nothing for one that has ended meanwhile."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def end_planners(spark: SparkSession) -> None:

@@ -72,6 +72,7 @@ def test_both_readers_serve_one_session_and_a_second_call_does_no_harm(spark_ses
 
 
 def test_a_driver_has_one_planner_and_a_planner_that_was_killed_is_replaced(spark_session: SparkSession, url: str):
+    end_planners(spark_session)  # of earlier tests
     assert seqs(spark_session, url) == list(range(1, 301))
     [first] = planners(spark_session)
     assert seqs(spark_session, url) == list(range(1, 301))

@@ -73,7 +73,7 @@ def test_lost_and_damaged_objects_are_found_with_their_place_and_the_run_resumes
 
 
 def test_an_error_of_the_store_ends_the_job_with_its_own_class(spark_session: SparkSession, own_url: str) -> None:
-    log = next(path_of(own_url, "").glob("*/log/*"))
-    log.write_bytes(b"nonsense")
+    for commit in path_of(own_url, "").glob("*/log/*"):
+        commit.write_bytes(b"nonsense")
     with pytest.raises(InvalidObject, match="/log/"):
         verify(spark_session, own_url)
