@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +60,9 @@ def append(
             is_file=size is not None,
             skip_lines=skip_lines,
         )
-        resume = _Resume(topic, "" if file is None else str(file), skip_lines)
+        other_format = None if input_format == Format.LINES else str(input_format)
+        options = {"format": other_format, "tag": tag, "node": node, "durability": durability}
+        resume = _Resume(topic, "-" if file is None else str(file), options, skip_lines)
         with progress(f"append {topic}", size) as advance:
             done = _append(sink, topic, _advancing(found, advance), durability, resume)
     seqs = f", seq {done.first_seq} to {done.last_seq}" if done.appended else ""
@@ -69,15 +71,21 @@ def append(
 
 @dataclass(frozen=True, slots=True)
 class _Resume:
-    """The place in the input where the command began."""
+    """The words of this command, and the place in the input where it began. An option that nobody gave is None."""
 
     topic: str
     file: str
+    options: Mapping[str, str | None]
     skipped: int
 
     def command(self, done: Appended) -> str:
-        words = ("seglog", "append", self.topic, self.file or "-", "--skip-lines", str(self.skipped + done.line_count))
-        return " ".join(shlex.quote(word) for word in words)
+        """Return the command that appends the rest. Its records get the same labels and the same durability."""
+        words = ["seglog", "append", self.topic, self.file]
+        for name, value in self.options.items():
+            if value is not None:
+                words += [f"--{name}", value]
+        words += ["--skip-lines", str(self.skipped + done.line_count)]
+        return " ".join(map(shlex.quote, words))
 
 
 def _append(sink: RecordSink, topic: str, found: Iterator[Batch], durability: str | None, resume: _Resume) -> Appended:

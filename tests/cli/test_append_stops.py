@@ -85,6 +85,13 @@ def test_a_topic_that_is_full_says_the_same(started: Run) -> None:
     assert "--skip-lines 8192" in stopped.err
 
 
+def test_the_command_that_continues_has_the_options_of_the_one_that_stopped(started: Run) -> None:
+    started("topic", "create", "t")
+    assert started("topic", "set", "t", "--cap-records", "9000", "--discard", "reject").code == 0
+    stopped = started("append", "t", "file", "--tag", "lines", "--node", "a b", "--durability", "memory")
+    assert "`seglog append t file --tag lines --node 'a b' --durability memory --skip-lines 8192`" in stopped.err
+
+
 def test_an_input_with_a_bad_line_is_continued_behind_the_lines_that_are_in(started: Run, tmp_path: Path) -> None:
     good = [b'{"value": "%d", "tag": "%d"}\n\n' % (number, number // 2) for number in range(6)]
     (tmp_path / "bad").write_bytes(b"".join([*good, b"{\n"]))
@@ -92,7 +99,7 @@ def test_an_input_with_a_bad_line_is_continued_behind_the_lines_that_are_in(star
     assert stopped.code == 2
     assert "line 13" in stopped.err
     assert "seq 1 to 4 were appended" in stopped.err
-    assert "--skip-lines 8" in stopped.err
+    assert "`seglog append t bad --format jsonl --skip-lines 8`" in stopped.err
     (tmp_path / "bad").write_bytes(b"".join(good))
     assert started("append", "t", "bad", "--format", "jsonl", "--skip-lines", "8").code == 0
     assert started("read", "t").out == b"0\n1\n2\n3\n4\n5\n"
