@@ -1,7 +1,7 @@
 """The words that may come next on a command line, for the completion of a shell.
 
-`seglog __complete WORDS...` prints them, each with its help behind a tab. The last word is the one that is typed, and
-may be empty. Exit code 1 stands for the names of files, which the shell knows itself (offload.cli.shells).
+`seglog __complete WORDS...` prints them, each with its help behind a tab. The user is typing the last word, which may
+be empty. Exit code 1 stands for the names of files, which the shell knows itself (offload.cli.shells).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from offload.cli.help import summary
 from offload.cli.listed import ListedParameter
 from offload.cli.listing import COMMANDS
 from offload.cli.top import ANYWHERE, GROUPS, HELP, OPTIONS
+from offload.cli.words import is_option
 
 __all__ = ["candidates"]
 
@@ -27,7 +28,7 @@ def candidates(words: Sequence[str], variables: Mapping[str, str]) -> list[tuple
 
 
 class _Line:
-    """The words before the one that is typed: the command so far, its arguments, and the option that waits."""
+    """The words before the last one: the command so far, its arguments, and the option that waits for its value."""
 
     def __init__(self, words: Sequence[str], directory: str) -> None:
         self.path = ""
@@ -56,19 +57,35 @@ class _Line:
 
     def _add(self, word: str) -> None:
         if self.awaits is not None:
-            if self.awaits.name == "directory":
-                self.directory = word
+            self._take(self.awaits, word)
             self.awaits = None
         elif word == "--":
             self.is_past_options = True
-        elif word.startswith("-") and not self.is_past_options:
-            self.awaits = self._option(word)
+        elif is_option(word) and not self.is_past_options:
+            self._add_option(word)
         elif self.path in COMMANDS:
             self.arguments.append(word)
         else:
             self.path = f"{self.path}/{word}" if self.path else word
             own = COMMANDS[self.path].options if self.path in COMMANDS else []
             self.options = (*own, *ANYWHERE, HELP)
+
+    def _add_option(self, word: str) -> None:
+        """Add an option. If the word has no value, the next word is the value."""
+        if word.startswith("--"):
+            name, has_value, value = word.partition("=")
+        else:
+            name = word[:2]
+            has_value = value = word[2:].removeprefix("=")
+        option = self._option(name)
+        if option is not None and has_value:
+            self._take(option, value)
+        else:
+            self.awaits = option
+
+    def _take(self, option: ListedParameter, value: str) -> None:
+        if option.name == "directory":
+            self.directory = value
 
     def _option(self, word: str) -> ListedParameter | None:
         """Return the option with this name that takes a value."""

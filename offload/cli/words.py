@@ -16,7 +16,7 @@ from offload.cli.listed import ListedCommand, ListedParameter
 from offload.cli.listing import COMMANDS
 from offload.cli.top import ANYWHERE, GROUPS, HELP, OPTIONS
 
-__all__ = ["Request", "UsageError", "request_of"]
+__all__ = ["Request", "UsageError", "is_option", "request_of"]
 
 
 class UsageError(Exception):
@@ -105,7 +105,7 @@ class _Scan:
 
     def leading(self, words: list[str]) -> None:
         """Take the options before the first other word, out of `words`."""
-        while words and _is_option(words[0]):
+        while words and is_option(words[0]):
             word = words.pop(0)
             if word == "--":
                 return
@@ -118,7 +118,7 @@ class _Scan:
             word = words.pop(0)
             if word == "--":
                 return others + words
-            if _is_option(word):
+            if is_option(word):
                 self._take(word, words)
             else:
                 others.append(word)
@@ -160,7 +160,8 @@ class _Scan:
         raise UsageError(f"{here} no option {name}{_similar(name, self._named)}", self._path)
 
 
-def _is_option(word: str) -> bool:
+def is_option(word: str) -> bool:
+    """Return True for a word that begins with a dash. A dash alone is an argument: it stands for standard input."""
     return word.startswith("-") and word != "-"
 
 

@@ -60,7 +60,9 @@ def test_the_values_of_a_choice_complete_and_no_others() -> None:
     assert words("completion", "") == list(SHELLS)
     assert words("read", "t", "--from", "") == []
     assert words("read", "t", "u", "") == []
+    assert words("append", "t", "-", "") == []
     assert words("-C", "read", "to") == ["topic"]
+    assert words("read", "t", "--tag=a", "--branch", "m", directory="nowhere") == ["main"]
 
 
 @pytest.mark.parametrize("typed", [("append", "t", ""), ("-C", "da"), ("recover", "file:///a", ""), ("--dir=da",)])
@@ -82,7 +84,8 @@ def test_topics_complete_from_the_log_and_the_catalog(data: Path) -> None:
     assert words("read", "", directory=data) == ["notes", "orders", "orders@fix"]
     assert words("read", "orders@", directory=data) == ["orders@fix", "orders@main"]
     assert words("topic", "show", "o", directory=data) == ["orders"]
-    assert words("-C", str(data), "status", "n") == ["notes"]
+    for option in (("-C", str(data)), (f"-C{data}",), ("--dir", str(data)), (f"--dir={data}",)):
+        assert words(*option, "status", "n") == ["notes"]
     assert words("append", "n", directory=data) == ["notes"]
 
 
