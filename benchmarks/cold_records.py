@@ -1,8 +1,8 @@
 """Many records in object storage, made without a log: the encoder's own objects, from arrays of frames.
 
-A log takes minutes for so many records, each with a tag of its own. Here numpy makes thousands of frames at a time, and
-`read_frames` checks them as it does for an offload. The values are log lines. They repeat
-after about 64 MiB, so that neither a chunk of ours nor a page of Parquet sees one twice.
+A log takes minutes for so many records, each with a tag of its own. Here thousands of frames are made at a time, as a
+load from Spark makes them. The values are log lines. They repeat after about 64 MiB, so that neither a chunk of ours nor
+a page of Parquet sees one twice.
 
 A hundred tags follow Zipf's law: the most frequent one has 19 % of the records, `COMMON_TAG` 1 %. One record has
 `RARE_TAG`. Ten records share a millisecond.
@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from xxhash import xxh3_64_intdigest
 
 from benchmarks.commits import START_MS, TopicCommits
 from benchmarks.lines import log_lines
@@ -24,8 +23,8 @@ from catalog.format import keys
 from catalog.format.commit import Codec, SegmentRef
 from catalog.objects import LocalStore
 from offload.format.encoder import SegmentEncoder
-from seglog.format.frame import HAS_TAG, HEADERS, LENGTH_BYTES, FrameType
-from seglog.format.frames import Frames, read_frames
+from seglog.format.frame import HAS_TAG, HEADERS, FrameType
+from seglog.format.frames import Frames, assembled
 
 __all__ = ["COMMON_TAG", "RARE_TAG", "RECORDS_OF_MS", "TOPIC", "ColdRecords", "make_cold"]
 
@@ -92,10 +91,7 @@ def _batches(
 
 
 def _frames(seqs: NDArray[np.int64], tags: NDArray[np.bytes_], values: NDArray[np.void]) -> Frames:
-    kind = np.dtype([("head", HEADERS), ("tag", tags.dtype), ("value", values.dtype), ("checksum", "<u8")])
-    found = np.zeros(len(seqs), kind)
-    head = found["head"]
-    head["length"] = kind.itemsize - LENGTH_BYTES
+    head = np.zeros(len(seqs), HEADERS)
     head["type"] = FrameType.APPEND
     head["flags"] = HAS_TAG
     head["topic_id"] = 1
@@ -103,12 +99,4 @@ def _frames(seqs: NDArray[np.int64], tags: NDArray[np.bytes_], values: NDArray[n
     head["ts_ms"] = START_MS + seqs // RECORDS_OF_MS
     head["tag_len"] = tags.itemsize
     head["data_len"] = values.itemsize
-    found["tag"] = tags
-    found["value"] = values
-    starts = np.arange(len(seqs)) * kind.itemsize
-    body_end = kind.itemsize - 8
-    view = memoryview(found.tobytes())
-    found["checksum"] = [xxh3_64_intdigest(view[at + LENGTH_BYTES : at + body_end]) for at in starts.tolist()]
-    frames = read_frames(found.tobytes(), starts, starts + kind.itemsize)
-    assert frames is not None, "the frames are valid"
-    return frames
+    return assembled(head, [tag + value for tag, value in zip(tags.tolist(), values.tolist(), strict=True)])
