@@ -1,7 +1,7 @@
-"""The CPU time of a command, beside that of a Python that does nothing.
+"""The CPU time of a command, beside the CPU time of a Python that does nothing.
 
-The time is that of the whole process, user and system, as the kernel counts it. It is more steady than the time on the
-clock: a busy machine changes it little. The time of a daemon is not in it. The remote is a directory.
+The kernel counts the user and the system time of the whole process. This sum is steadier than the time on the clock,
+because a busy machine changes it little. It leaves out the time of a daemon. The remote is a directory.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _subject(directory: Path, words: Sequence[str]) -> Callable[[], Figures]:
 
 
 def _dir(directory: Path, words: Sequence[str]) -> list[str]:
-    """Return the words for a command on this directory. A completion has its words as they are typed."""
+    """Return the words for a command on this directory. A completion gets the words as the user types them."""
     return (
         ["__complete", "-C", str(directory), *words[1:]] if words[0] == "__complete" else ["-C", str(directory), *words]
     )

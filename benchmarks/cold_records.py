@@ -1,8 +1,8 @@
 """Many records in object storage, made without a log: the encoder's own objects, from arrays of frames.
 
-A log takes minutes for so many records, each with a tag of its own. Here thousands of frames are made at a time, as a
-load from Spark makes them. The values are log lines. They repeat after about 64 MiB, so that neither a chunk of ours nor
-a page of Parquet sees one twice.
+A log takes minutes for so many records, each with a tag of its own. This module makes thousands of frames at a time, as
+a load from Spark does. The values are log lines. They repeat after about 64 MiB, so that neither a chunk of ours nor a
+page of Parquet sees one twice.
 
 A hundred tags follow Zipf's law: the most frequent one has 19 % of the records, `COMMON_TAG` 1 %. One record has
 `RARE_TAG`. Ten records share a millisecond.
