@@ -9,8 +9,9 @@ A snapshot is folded from the oldest commit on. The fields of each commit apply 
 
 SNAP-1  Views are ascending and never overlap. A segment may have several, when a newer one covers its middle.
 SNAP-2  A fork begins with its parent's snapshot, cut at the fork's seq. Deletions up to the fork point come with it.
-SNAP-3  A delete never reaches records that were appended after it: `before_seq` counts up to the `at_seq` of its
-    commit. A truncation or a cut lowers `before_seq`, because later records use those seqs again.
+SNAP-3  A delete never reaches records that were appended after it.
+    So `before_seq` counts up to the `at_seq` of its commit. A truncation or a cut lowers `before_seq`, because later
+    records use those seqs again.
 SNAP-4  A checkpoint holds all of a snapshot that further folding needs. So folding may begin with a checkpoint.
 SNAP-5  A snapshot has the idempotency keys of the newest 256 loads that gave one. A fork has those of its parent, and a
     cut drops the keys of loads whose records it cuts.

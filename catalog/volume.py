@@ -522,8 +522,8 @@ class Volumes:
 
         Return when the commit is the one at `lsn`. Raise `Diverged` if another writer's commit is there, and `Fenced`
         if that commit has a higher epoch. Then `body` never was a part of the volume. Raise `Outdated` if the commit
-        lies below the boundary (VOL-6). Then nobody can tell. Raise `StoreUnreachable`, `AccessDenied` or
-        `NoSuchBucket` if this call certainly wrote nothing.
+        lies below the boundary (VOL-6). Then `body` may or may not have been a part. Raise `StoreUnreachable`,
+        `AccessDenied` or `NoSuchBucket` if this call certainly wrote nothing.
 
         Raise `OutcomeUnknown` if the outcome cannot be found out now. The commit may still land. So the caller must
         neither drop the commit nor use another LSN.

@@ -15,12 +15,12 @@ branch or are dropped.
       newest commit, of another volume if the name leads there now.
 
 RESET-1  Reset drops a local change only after the branch has it, or after the caller passed `discard`.
-RESET-2  If an append or a delete arrives meanwhile, step 5 fails with the log's `ConcurrentModification`. Reset then
-    repeats the steps from step 2 on.
-RESET-3  If the log's topic was made without the archive, it has no commit in common with the volume
-    (`Handle.topic_id`). All of it is a local change.
-RESET-4  If GC collected the volume, everything here is a local change. Reset skips steps 1 and 3, and the branch begins
-    empty. After step 5, the directory follows nothing.
+RESET-2  If an append or a delete arrives meanwhile, step 5 fails with the log's `ConcurrentModification`.
+    Reset then repeats the steps from step 2 on.
+RESET-3  If the log's topic was made without the archive (`Handle.topic_id`), it shares no commit with the volume.
+    All of it is a local change.
+RESET-4  If GC collected the volume, everything here is a local change.
+    Reset skips steps 1 and 3, and the branch begins empty. After step 5, the directory follows nothing.
 RESET-5  If catalog.db was lost or is older than the log, the log has released records whose commits it does not know.
     No branch can hold all these local changes, so Reset refuses step 2.
 
