@@ -43,7 +43,6 @@ Source: Graft RFC 0001.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -74,7 +73,7 @@ from catalog.objects.first_valid_key import first_valid_key
 from catalog.objects.store_time import latest_ms
 from catalog.refs.one_name import check_only_name
 from catalog.refs.oplog import Oplog
-from catalog.refs.promotion import PROMOTE, earlier_promotion, plan_promotion
+from catalog.refs.promotion import PROMOTE, before_given, earlier_promotion, plan_promotion
 from catalog.refs.ref_store import Found, Planned, RefStore, is_same
 from catalog.refs.retention_check import check_kept
 from catalog.refs.volume_deletion import keep_open
@@ -247,13 +246,8 @@ class Branches:
             return self._existing(topic, branch)
         if there.alive is not None and there.alive.vid != old.alive.vid:
             raise BranchExists(topic, new)
-        former = None if there.tagged is None else there.tagged.body
-        if there.alive is not None:  # an earlier rename crashed here: undo takes this name back, too
-            former = encode_ref(replace(there.alive, deleted_at_ms=now_ms, nonce=os.urandom(16)))
-        given = Planned(new_key, there, Ref(old.alive.vid, now_ms), former)
-        taken = Planned(
-            old_key, old, replace(old.alive, deleted_at_ms=now_ms), None if old.tagged is None else old.tagged.body
-        )
+        given = Planned(new_key, there, Ref(old.alive.vid, now_ms), before_given(there, now_ms))
+        taken = Planned(old_key, old, replace(old.alive, deleted_at_ms=now_ms), old.body)
         self._move("branch rename", [given, taken], now_ms=now_ms, message=f"was {branch}")
         return self._existing(topic, new)
 
@@ -321,15 +315,14 @@ class Branches:
             key, found = Key(change.subject), self._refs.read_current(Key(change.subject))
             value = None if change.value is None else decode_ref(change.value, key)
             former = None if change.former is None else decode_ref(change.former, key)
-            body = None if found.tagged is None else found.tagged.body
             if value is not None and is_same(found.value, value):
                 wanted = former or replace(value, deleted_at_ms=now_ms)
                 is_moved = found.alive is not None and wanted.deleted_at_ms is None
-                planned.append(Planned(key, found, wanted, body, is_moved=is_moved))
-            elif body != change.former and (former is None or not is_same(found.value, former)):
+                planned.append(Planned(key, found, wanted, found.body, is_moved=is_moved))
+            elif found.body != change.former and (former is None or not is_same(found.value, former)):
                 raise KeyChanged(key)
             elif found.alive is not None:  # a new nonce: a promotion that still runs does not take this name away
-                unchanged.append(Planned(key, found, found.alive, body, is_moved=True))
+                unchanged.append(Planned(key, found, found.alive, found.body, is_moved=True))
         if not planned:
             raise KeyChanged(Key(changes[0].subject))
         # Give names before taking names away, so that a crash leaves two names at worst (PROMOTE-2).

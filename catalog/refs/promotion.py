@@ -30,7 +30,7 @@ from catalog.format.small_objects import decode_ref, encode_ref
 from catalog.refs.oplog import NumberedEntry
 from catalog.refs.ref_store import Found, Planned
 
-__all__ = ["PROMOTE", "MovedMain", "earlier_promotion", "moved_main", "plan_promotion"]
+__all__ = ["PROMOTE", "MovedMain", "before_given", "earlier_promotion", "moved_main", "plan_promotion"]
 
 PROMOTE = "branch promote"
 
@@ -46,15 +46,23 @@ def plan_promotion(
     main_key, now = main
     branch_key, source = branch
     assert source.alive is not None  # noqa: S101 - the caller has looked
-    before = None if there.tagged is None else there.tagged.body
-    if there.alive is not None:  # an earlier promotion ended here: undo takes this name away, too
-        before = encode_ref(replace(there.alive, deleted_at_ms=now_ms, nonce=os.urandom(16)))
+    before = before_given(there, now_ms)
     return [
         # If another promotion relies on this name, a lost race of this one must not delete it.
         Planned(keep_key, there, Ref(former.vid, now_ms), before, is_moved=there.alive is not None),
         Planned(main_key, now, Ref(source.alive.vid, now_ms), encode_ref(former), is_moved=True),
-        Planned(branch_key, source, replace(source.alive, deleted_at_ms=now_ms), _body(source), is_optional=True),
+        Planned(branch_key, source, replace(source.alive, deleted_at_ms=now_ms), source.body, is_optional=True),
     ]
+
+
+def before_given(found: Found[Ref], now_ms: int) -> bytes | None:
+    """Return the value that undo puts back for a name that an operation gives.
+
+    If the name is alive, an earlier try of the operation has given it. Then undo deletes it.
+    """
+    if found.alive is None:
+        return found.body
+    return encode_ref(replace(found.alive, deleted_at_ms=now_ms, nonce=os.urandom(16)))
 
 
 def earlier_promotion(entries: Iterable[NumberedEntry], main: tuple[Key, Found[Ref]], branch: Key) -> tuple[Key, Ref]:
@@ -67,7 +75,7 @@ def earlier_promotion(entries: Iterable[NumberedEntry], main: tuple[Key, Found[R
         first, *others = each.entry.changes
         if each.entry.operation == PROMOTE and others and others[0].subject == key:
             former = others[0].former
-            if former is not None and found.tagged is not None and others[0].value == found.tagged.body:
+            if former is not None and found.body is not None and others[0].value == found.body:
                 return Key(first.subject), decode_ref(former, key)
     raise VolumeHasName(topic_of(key), branch_of(key), branch_of(branch))
 
@@ -91,7 +99,3 @@ def moved_main(entry: OplogEntry) -> MovedMain | None:
     assert main.former is not None and main.value is not None  # noqa: S101, PT018 - as `plan_promotion` makes it
     former, value = decode_ref(main.former, key), decode_ref(main.value, key)
     return MovedMain(topic_of(key), branch_of(Key(kept.subject)), former.vid, value.vid)
-
-
-def _body(found: Found[Ref]) -> bytes | None:
-    return None if found.tagged is None else found.tagged.body

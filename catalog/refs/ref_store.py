@@ -31,6 +31,10 @@ class Found(Generic[T]):
     value: T | None
 
     @property
+    def body(self) -> bytes | None:
+        return None if self.tagged is None else self.tagged.body
+
+    @property
     def alive(self) -> T | None:
         return self.value if self.value is not None and self.value.deleted_at_ms is None else None
 
@@ -84,7 +88,7 @@ class RefStore(Generic[T]):
         for a lost race.
         """
         found = self.read_current(key) if found is None else found
-        before = None if found.tagged is None else found.tagged.body
+        before = found.body
         wanted = self._changed(found.value, make)
         if wanted is not None:
             self._oplog.note(operation, key, before, wanted, now_ms=now_ms, message=message)
@@ -110,10 +114,10 @@ class RefStore(Generic[T]):
     ) -> None:
         """Change several names in one operation, in this order: all of them, or none.
 
-        `made` is called after each change. The changes are taken back, the last one first, in two cases: a name has
-        changed since it was read, or `made` raises `KeyChanged`, `OutOfWindow` or `VolumeHasName`. Then `made` itself
-        takes back a name that was not alive before. If another caller has changed one of the names since, the changes
-        before it stay. A crash or another error may leave changes, too.
+        `made` is called after each change. If a name has changed since it was read, the changes are taken back, the
+        last one first. The same happens if `made` raises `KeyChanged`, `OutOfWindow` or `VolumeHasName`. Then `made`
+        itself takes back its change, unless the change `is_moved`. If another caller has changed one of the names
+        since, the changes before it stay. A crash or another error may leave changes, too.
 
         Raises the errors of `made` and of the store, and `KeyChanged` for a lost race.
         """
@@ -127,9 +131,11 @@ class RefStore(Generic[T]):
         for each in planned:
             try:
                 self._exchange(each)
-                done += [each] if each.is_moved else []
+                if each.is_moved:
+                    done.append(each)
                 made(each)
-                done += [] if each.is_moved else [each]
+                if not each.is_moved:
+                    done.append(each)
             except (KeyChanged, OutOfWindow, VolumeHasName):
                 if each.is_optional:
                     continue
@@ -139,8 +145,7 @@ class RefStore(Generic[T]):
                 raise
 
     def _exchange(self, planned: Planned[T]) -> None:
-        before = None if planned.found.tagged is None else planned.found.tagged.body
-        wanted = self._encode(planned.wanted)
+        before, wanted = planned.found.body, self._encode(planned.wanted)
 
         def made(body: bytes | None) -> bytes | None:
             if body not in (before, wanted):
