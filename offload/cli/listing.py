@@ -251,7 +251,7 @@ COMMANDS = {
         'log',
         'Show the commits of a topic, newest first. Each LSN is a target for restore, show and read --at.\n'
         '\n'
-        'Example: seglog log orders --kind delete,truncate --since "2 days ago"',
+        'Examples: seglog log orders --kind delete,truncate --since "2 days ago"; seglog log orders --graph',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('branch', 'str', 'The branch; the same as TOPIC@BRANCH.', ('--branch',), names='branch'),
@@ -261,6 +261,7 @@ COMMANDS = {
             ListedParameter('kind', 'str', 'Only commits of these kinds, such as delete,truncate.', ('--kind',)),
             ListedParameter('record', 'int', 'Only commits that added, removed or rewrote this seq.', ('--record',), least=1),
             ListedParameter('stat', 'bool', 'Also records, bytes, writer, epoch and message of each.', ('--stat',), default=False),
+            ListedParameter('as_graph', 'bool', 'All branches of the topic, as a graph with their names and tags.', ('--graph',), default=False),
         ),
     ),
     'show': ListedCommand(
@@ -270,6 +271,20 @@ COMMANDS = {
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('commit', 'str', 'lsn:N, head, head~N, tag:NAME, seq:N or a time.', (), is_required=True, metavar='COMMIT', names='target'),
+        ),
+    ),
+    'diff': ListedCommand(
+        'diff',
+        'Show the records that only one of two points has, and the shared records that one has deleted.\n'
+        '\n'
+        'A point is a branch, or a target in it: seq:N, lsn:N, head, head~N, tag:NAME, or a time. Without --records, the\n'
+        'command reads commits and indexes only. Records that are not offloaded yet do not count.\n'
+        'Examples: seglog diff orders:head~1; seglog diff orders:tag:v1 orders@try --records',
+        (
+            ListedParameter('left', 'str', 'TOPIC[@BRANCH], or TOPIC[@BRANCH]:TARGET, such as orders:lsn:7.', (), is_required=True, metavar='LEFT', names='topic'),
+            ListedParameter('right', 'str', "The point to compare with; the newest state of LEFT's topic without it.", (), names='topic'),
+            ListedParameter('records', 'bool', 'Also the records: - is only in LEFT, + only in RIGHT.', ('--records',), default=False),
+            ListedParameter('limit', 'int', 'At most so many records.', ('-n', '--limit'), least=1),
         ),
     ),
     'points': ListedCommand(

@@ -5,20 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from offload.cli.graph import graphed
 from offload.cli.output import Output, counted, format_bytes, lines, note
-from offload.commands.log import CommitListed, SegmentListed
+from offload.commands.commits import CommitListed, SegmentListed
+from offload.commands.graph import GraphedCommit
 from offload.commands.parameters import with_branch
 
 __all__ = ["commit_text", "print_commits", "print_shown"]
 
 
-def print_commits(output: Output, results: Iterator[CommitListed], values: Mapping[str, Any]) -> None:
+def print_commits(output: Output, results: Iterator[CommitListed | GraphedCommit], values: Mapping[str, Any]) -> None:
     volume = None
-    for commit in results:
-        if volume is not None and commit.volume != volume:
+    for found in results:
+        commit = found.commit if isinstance(found, GraphedCommit) else found
+        text = commit_text(commit) + (f"\n{_stat(commit)}" if values["stat"] else "")
+        if isinstance(found, GraphedCommit):
+            text = graphed(found, text)
+        elif volume is not None and commit.volume != volume:
             output.remark(f"-- forked from volume {commit.volume}")
         volume = commit.volume
-        output.show(commit, commit_text(commit) + (f"\n{_stat(commit)}" if values["stat"] else ""))
+        output.show(found, text)
     if volume is None and not _is_filtered(values):
         note(f"{with_branch(values['topic'], values['branch'])}: nothing is offloaded yet")
 

@@ -49,6 +49,7 @@ _FUNCTIONS: Mapping[str, str] = {
     "status": "status.print_status",
     "log": "log.print_commits",
     "show": "log.print_shown",
+    "diff": "diff.print_diff",
     "points": "moments.print_points",
     "resolve": "moments.print_resolved",
     "restore": "names.print_branch_made",

@@ -3,56 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
+from offload.commands.commits import CommitListed, listed
+from offload.commands.graph import GraphedCommit, graph
 from offload.commands.parameters import About, TopicName, with_branch
-from offload.commands.results import HIDDEN
 from offload.commands.times import time_ms
 from offload.errors import BadParameter
-from offload.moment import Moment
 
 if TYPE_CHECKING:
     from catalog import PastCommit
     from catalog.history import History
     from offload.archive import Archive
 
-__all__ = ["CommitListed", "SegmentListed", "listed", "log", "show"]
+__all__ = ["log", "show"]
 
 _KINDS = ("offload", "delete", "evict", "truncate", "compact", "config")
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentListed:
-    sid: str
-    first_seq: int
-    last_seq: int
-    data_bytes: int
-    codec: str
-
-
-@dataclass(frozen=True, slots=True)
-class CommitListed:
-    """A commit of a topic's history. The hidden fields hold the details of its kind."""
-
-    volume: str
-    lsn: int
-    hash: str
-    kind: str
-    created_at: Moment
-    at_seq: int
-    truncate_from: int | None
-    at_time: Moment
-    head_seq: int
-    segments: tuple[SegmentListed, ...]
-    erased_by: Moment | None
-    writer: str
-    epoch: int
-    message: str
-    evict_floor: int = field(metadata=HIDDEN)
-    before_seq: int = field(metadata=HIDDEN)
-    deleted_records: int = field(metadata=HIDDEN)
-    removed_objects: int = field(metadata=HIDDEN)
 
 
 def log(
@@ -65,14 +32,33 @@ def log(
     kind: Annotated[str | None, About("Only commits of these kinds, such as delete,truncate.")] = None,
     record: Annotated[int | None, About("Only commits that added, removed or rewrote this seq.", least=1)] = None,
     stat: Annotated[bool, About("Also records, bytes, writer, epoch and message of each.")] = False,  # noqa: ARG001 - the output shows it
-) -> Iterator[CommitListed]:
+    as_graph: Annotated[
+        bool, About("All branches of the topic, as a graph with their names and tags.", "--graph")
+    ] = False,
+) -> Iterator[CommitListed | GraphedCommit]:
     """Show the commits of a topic, newest first. Each LSN is a target for restore, show and read --at.
 
-    Example: seglog log orders --kind delete,truncate --since "2 days ago"
+    Examples: seglog log orders --kind delete,truncate --since "2 days ago"; seglog log orders --graph
     """
     kinds = _kinds(kind)
     since_ms, until_ms = time_ms(since), time_ms(until)
-    name = with_branch(topic, branch)
+    if not as_graph:
+        yield from _commits(archive, with_branch(topic, branch), kinds, (since_ms, until_ms), record, limit)
+        return
+    if any(each is not None for each in (branch, kinds, since_ms, until_ms, record)):
+        raise BadParameter("--graph shows all branches and commits: only -n and --stat go with it")
+    yield from islice(graph(archive, topic), limit)
+
+
+def _commits(
+    archive: Archive,
+    name: str,
+    kinds: set[str] | None,
+    times_ms: tuple[int | None, int | None],
+    record: int | None,
+    limit: int | None,
+) -> Iterator[CommitListed]:
+    since_ms, until_ms = times_ms
     history = archive.history.commits(name)
     if not history:
         return
@@ -153,41 +139,3 @@ def _kinds(text: str | None) -> set[str] | None:
     for each in sorted(kinds - set(_KINDS)):
         raise BadParameter(f"--kind: {each!r} is none of {', '.join(_KINDS)}")
     return kinds
-
-
-def listed(stored: PastCommit, erased_by_ms: int | None) -> CommitListed:
-    from pyroaring import BitMap
-
-    from catalog import CommitKind
-
-    commit = stored.commit
-    bitmaps = commit.deletions.bitmaps.values() if commit.kind is CommitKind.DELETE else ()
-    return CommitListed(
-        volume=str(commit.vid),
-        lsn=commit.lsn,
-        hash=stored.hash.hex(),
-        kind=commit.kind.name.lower(),
-        created_at=Moment(commit.created_at_ms),
-        at_seq=commit.at_seq,
-        truncate_from=commit.truncate_from,
-        at_time=Moment(commit.at_ts_ms),
-        head_seq=commit.bounds.head_seq,
-        segments=tuple(
-            SegmentListed(
-                sid=str(segment.sid),
-                first_seq=segment.first_seq,
-                last_seq=segment.last_seq,
-                data_bytes=segment.data_length,
-                codec=segment.codec.name.lower(),
-            )
-            for segment in commit.segments
-        ),
-        erased_by=None if erased_by_ms is None else Moment(erased_by_ms),
-        writer=commit.writer_id,
-        epoch=commit.epoch,
-        message=commit.message,
-        evict_floor=commit.bounds.evict_floor,
-        before_seq=commit.deletions.before_seq,
-        deleted_records=sum(len(BitMap.deserialize(bitmap)) for bitmap in bitmaps),
-        removed_objects=len(commit.removed_sids),
-    )

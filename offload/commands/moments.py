@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
-from offload.commands.log import CommitListed, listed
+from offload.commands.commits import CommitListed, listed
 from offload.commands.parameters import About, TopicName
 from offload.commands.times import time_ms
 from offload.commands.units import parse_span_s

@@ -1,13 +1,15 @@
-"""The differences between two branches of a topic: records that only one has, and records that only one has deleted.
+"""The differences between two states of a topic: records that only one has, and records that only one has deleted.
 
-Up to the shared seq, both branches show the same records, except for deletes. The shared seq is the head of the nearest
-common point. If a branch was truncated below that head since, the shared seq is the last seq before the truncation.
-Above the shared seq, every record belongs to one of the branches.
+Up to the shared seq, both states show the same records, except for deletes. The shared seq is the head of the nearest
+common point. If a state was truncated below that head since, the shared seq is the last seq before the truncation.
+Above the shared seq, every record belongs to one of the states.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from pyroaring import BitMap64
 
@@ -16,39 +18,83 @@ from catalog.history import History
 from offload.read.cold_reader import ColdReader
 from offload.read.deletes import live_entries
 from offload.reports import Side
+from seglog import Record
 
-__all__ = ["BranchDiff", "diff_of"]
+__all__ = ["Difference", "State", "diff_of", "differing_records"]
+
+_NEARBY_SEQS = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class BranchDiff:
+class State:
+    """A state of a topic, and the commits that lead to it."""
+
+    snapshot: Snapshot
+    past: History
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The differences of two states, left and right. `only` are the live seqs whose record only that state shows."""
+
     shared_seq: int
     left: Side
     right: Side
+    states: tuple[State, State] = field(repr=False)
+    only: tuple[BitMap64, BitMap64] = field(repr=False)
 
 
-def diff_of(left: Snapshot, left_past: History, right: Snapshot, right_past: History, reader: ColdReader) -> BranchDiff:
-    """Return the differences between two branches.
+def diff_of(left: State, right: State, reader: ColdReader) -> Difference:
+    """Return the differences between two states.
 
-    Reads the heads of the index objects of the segments that the branches show differently.
+    Reads the heads of the index objects of the segments that the states show differently.
     """
-    shared_seq = _shared_seq(left, left_past, right, right_past)
-    alike = {_look(view) for view in left.segments} & {_look(view) for view in right.segments}
-    of_left, of_right = (_live(each, alike, reader) for each in (left, right))
-    return BranchDiff(shared_seq, _side(of_left, of_right, shared_seq), _side(of_right, of_left, shared_seq))
+    shared_seq = _shared_seq(left, right)
+    alike = {_look(view) for view in left.snapshot.segments} & {_look(view) for view in right.snapshot.segments}
+    of_left, of_right = (_live(each.snapshot, alike, reader) for each in (left, right))
+    return Difference(
+        shared_seq,
+        _side(of_left, of_right, shared_seq),
+        _side(of_right, of_left, shared_seq),
+        (left, right),
+        (_only(of_left, of_right, shared_seq), _only(of_right, of_left, shared_seq)),
+    )
 
 
-def _shared_seq(left: Snapshot, left_past: History, right: Snapshot, right_past: History) -> int:
-    """Return the shared seq; 0 if the branches have no common point."""
-    for span in left_past.spans:
-        for other in right_past.spans:
+def differing_records(found: Difference, reader: ColdReader) -> Iterator[tuple[bool, Record]]:
+    """Yield the records that only one state shows, by seq. True stands for the left state."""
+    left, right = (_records(*each, reader) for each in zip(found.states, found.only, strict=True))
+    return heapq.merge(((True, each) for each in left), ((False, each) for each in right), key=lambda each: each[1].seq)
+
+
+def _records(state: State, seqs: BitMap64, reader: ColdReader) -> Iterator[Record]:
+    for first, last in _ranges(seqs):
+        yield from (record for record in reader.records(state.snapshot, first, last) if record.seq in seqs)
+
+
+def _ranges(seqs: BitMap64) -> Iterator[tuple[int, int]]:
+    """Yield ranges that cover the seqs. Seqs that lie near to each other share a range, and so a request."""
+    first = last = 0
+    for seq in seqs:
+        if last and seq - last > _NEARBY_SEQS:
+            yield first, last
+            first = 0
+        first, last = first or seq, seq
+    if last:
+        yield first, last
+
+
+def _shared_seq(left: State, right: State) -> int:
+    """Return the shared seq; 0 if the states have no common point."""
+    for span in left.past.spans:
+        for other in right.past.spans:
             if span.vid == other.vid:
                 lsn = min(span.last_lsn, other.last_lsn)
-                heads = [span.cut_seq, other.cut_seq, left.max_seq, right.max_seq]
-                common = left_past.at(span.vid, lsn)
+                heads = [span.cut_seq, other.cut_seq, left.snapshot.max_seq, right.snapshot.max_seq]
+                common = left.past.at(span.vid, lsn)
                 heads.append(None if common is None else common.commit.bounds.head_seq)
-                for past in (left_past, right_past):
-                    heads += [seq - 1 for seq in past.truncations_after(span.vid, lsn)]
+                for state in (left, right):
+                    heads += [seq - 1 for seq in state.past.truncations_after(span.vid, lsn)]
                 return min(head for head in heads if head is not None)
     return 0
 
@@ -58,7 +104,7 @@ def _look(view: SegmentView) -> tuple[object, ...]:
 
 
 def _live(snapshot: Snapshot, alike: set[tuple[object, ...]], reader: ColdReader) -> BitMap64:
-    """Return the live seqs of `snapshot`, without the segments that both branches show alike."""
+    """Return the live seqs of `snapshot`, without the segments that both states show alike."""
     live = BitMap64()
     for view in reader.indexed([view for view in snapshot.segments if _look(view) not in alike]):
         base = view.ref.first_seq
@@ -71,3 +117,8 @@ def _side(own: BitMap64, other: BitMap64, shared_seq: int) -> Side:
     deleted = (other - own) & BitMap64(range(shared_seq + 1))
     first, last = (min(appended), max(appended)) if appended else (None, None)
     return Side(len(appended), first, last, len(deleted))
+
+
+def _only(own: BitMap64, other: BitMap64, shared_seq: int) -> BitMap64:
+    """Return the live seqs of `own` that `other` lacks. Above the shared seq, an equal seq is another record."""
+    return own - (other & BitMap64(range(shared_seq + 1)))

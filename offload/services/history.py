@@ -14,7 +14,7 @@ from catalog.refs.undo import find_operation, undo
 from offload.context import ArchiveContext
 from offload.errors import NotOffloaded
 from offload.read.deletes import count_live, last_live_seq
-from offload.services.diff import BranchDiff, diff_of
+from offload.services.diff import Difference, State, diff_of, differing_records
 from offload.services.expired import expired_before
 from offload.services.promotion import Promotion
 from offload.services.remote_states import RemoteStates
@@ -91,13 +91,23 @@ class HistoryService(Owned):
         return self._reader.records(snapshot, start, last if end is None else end)
 
     @checked
-    def diff(self, left: str, right: str) -> BranchDiff:
-        """Return the differences between two branches of a topic, as far as the remote has them."""
+    def diff(self, left: str, right: str, *, left_at: str | None = None, right_at: str | None = None) -> Difference:
+        """Return the differences between two states, as far as the remote has them: the newest, or at a target each.
 
-        def compared(past: History) -> BranchDiff:
-            return diff_of(self.snapshot(left), past, self.snapshot(right), self._states.history(right), self._reader)
+        Reads commits, and heads of index objects. Raises as `point` does.
+        """
 
-        return retry_if_collected(lambda: self._states.history(left), compared)
+        def compared(past: History) -> Difference:
+            state = State(self.snapshot(left, left_at), past)
+            other = State(self.snapshot(right, right_at), self._past(right, right_at))
+            return diff_of(state, other, self._reader)
+
+        return retry_if_collected(lambda: self._past(left, left_at), compared)
+
+    @checked
+    def differing_records(self, found: Difference) -> Iterator[tuple[bool, Record]]:
+        """Return the records that only one state of a diff shows, by seq. True stands for the left state."""
+        return differing_records(found, self._reader)
 
     @checked
     def count(self, snapshot: Snapshot) -> tuple[int, Record | None]:
@@ -127,6 +137,12 @@ class HistoryService(Owned):
         if found is None:
             raise OutOfWindow(target, "what GC has kept of its volume")
         return found
+
+    def _past(self, name: str, at: str | None) -> History:
+        if at is None:
+            return self._states.history(name)
+        point = self.point(name, at)
+        return self._volumes.history(point.vid, point.lsn)
 
     @checked
     def pin(self, point: ForkPoint, ttl_s: int) -> HeldPin:

@@ -36,7 +36,7 @@ from offload.handles import Tip, split_name
 from offload.replication.replica import Replicas
 from offload.replication.reset import Reset
 from offload.services.carrying import Carrying
-from offload.services.diff import BranchDiff, diff_of
+from offload.services.diff import Difference, State, diff_of
 from offload.services.writers import Writers
 from offload.write.offloader import Offloader
 from offload.write.publisher import Publisher
@@ -57,7 +57,7 @@ class Promoted:
 
     keep: str
     vid: Vid
-    after_fork: BranchDiff | None
+    after_fork: Difference | None
     carried: range = range(0)
 
 
@@ -117,7 +117,7 @@ class Promotion:
 
     def _switch(
         self, topic: str, side: str, vids: tuple[Vid, Vid], change: Callable[[], None], *, carry: bool, leave: bool
-    ) -> tuple[BranchDiff, range]:
+    ) -> tuple[Difference, range]:
         """Carry out all steps. `vids` are main's volumes, before and afterwards. Return what was carried, too."""
         carried = range(0)
         for _ in range(_ROUNDS):
@@ -125,7 +125,7 @@ class Promotion:
             self._offload(side)
             main, new = (self._volumes.snapshot(vid) for vid in vids)
             pasts = [self._volumes.history(state.vid, state.lsn) for state in (main, new)]
-            after = diff_of(main, pasts[0], new, pasts[1], self._context.reader)
+            after = diff_of(State(main, pasts[0]), State(new, pasts[1]), self._context.reader)
             if after.left.appended and carry:
                 carried = self._carrying.run(main, after.shared_seq, side)
                 new = self._volumes.snapshot(new.vid)

@@ -46,6 +46,7 @@ SERVED = (
     "branch create t b",
     "branch list t",
     "branch diff t t@b",
+    "diff t:head t@b",
     "branch rename t b c",
     "branch delete t c",
     "branch undelete t c",

@@ -1,0 +1,85 @@
+"""A commit of a topic as commands show it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from offload.commands.results import HIDDEN
+from offload.moment import Moment
+
+if TYPE_CHECKING:
+    from catalog import PastCommit
+
+__all__ = ["CommitListed", "SegmentListed", "listed"]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentListed:
+    sid: str
+    first_seq: int
+    last_seq: int
+    data_bytes: int
+    codec: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitListed:
+    """A commit of a topic's history. The hidden fields hold the details of its kind."""
+
+    volume: str
+    lsn: int
+    hash: str
+    kind: str
+    created_at: Moment
+    at_seq: int
+    truncate_from: int | None
+    at_time: Moment
+    head_seq: int
+    segments: tuple[SegmentListed, ...]
+    erased_by: Moment | None
+    writer: str
+    epoch: int
+    message: str
+    evict_floor: int = field(metadata=HIDDEN)
+    before_seq: int = field(metadata=HIDDEN)
+    deleted_records: int = field(metadata=HIDDEN)
+    removed_objects: int = field(metadata=HIDDEN)
+
+
+def listed(stored: PastCommit, erased_by_ms: int | None) -> CommitListed:
+    from pyroaring import BitMap
+
+    from catalog import CommitKind
+
+    commit = stored.commit
+    bitmaps = commit.deletions.bitmaps.values() if commit.kind is CommitKind.DELETE else ()
+    return CommitListed(
+        volume=str(commit.vid),
+        lsn=commit.lsn,
+        hash=stored.hash.hex(),
+        kind=commit.kind.name.lower(),
+        created_at=Moment(commit.created_at_ms),
+        at_seq=commit.at_seq,
+        truncate_from=commit.truncate_from,
+        at_time=Moment(commit.at_ts_ms),
+        head_seq=commit.bounds.head_seq,
+        segments=tuple(
+            SegmentListed(
+                sid=str(segment.sid),
+                first_seq=segment.first_seq,
+                last_seq=segment.last_seq,
+                data_bytes=segment.data_length,
+                codec=segment.codec.name.lower(),
+            )
+            for segment in commit.segments
+        ),
+        erased_by=None if erased_by_ms is None else Moment(erased_by_ms),
+        writer=commit.writer_id,
+        epoch=commit.epoch,
+        message=commit.message,
+        evict_floor=commit.bounds.evict_floor,
+        before_seq=commit.deletions.before_seq,
+        deleted_records=sum(len(BitMap.deserialize(bitmap)) for bitmap in bitmaps),
+        removed_objects=len(commit.removed_sids),
+    )
