@@ -32,6 +32,7 @@ NAMES = (
     "spark-scan",
     "spark-points",
     "spark-plan",
+    "spark-write",
     "cli",
 )
 

@@ -29,6 +29,7 @@ from benchmarks import (
     spark_points,
     spark_scan,
     spark_session,
+    spark_write,
     topics,
 )
 from benchmarks.__main__ import NAMES, main
@@ -189,6 +190,15 @@ def test_spark_scan_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.usefixtures("spark")
 def test_spark_points_runs(options: Options) -> None:
     check(spark_points.run(options), options.directory)
+
+
+@pytest.mark.usefixtures("spark")
+def test_spark_write_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_write, "RECORD_SIZES", (1024,))
+    monkeypatch.setattr(spark_write, "FRAMES", ("read",))
+    report = spark_write.run(options)
+    check(report, options.directory)
+    assert [row.unit for row in report.rows] == ["MB/s", "s"]
 
 
 def test_spark_plan_runs_and_tasks_follow_bytes_instead_of_segments(options: Options) -> None:
