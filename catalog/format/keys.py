@@ -91,7 +91,7 @@ _ENTRY = re.compile(r"oplog/([0-9A-F]{16})")
 _COMMIT = re.compile(r"[^/]+/log/([0-9A-F]{16})")
 _PLAN = re.compile(r"gc/([0-9A-F]{16})/(plan|[0-9]{8})")
 _COLD_SEGMENT = re.compile(r"/([0-9]{16})\.(data|idx)\Z")
-_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
+_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._=@-]*(/[A-Za-z0-9_][A-Za-z0-9._=@-]*)*")  # with keys of Hive's partitions
 
 
 def check_name(kind: str, name: str) -> str:

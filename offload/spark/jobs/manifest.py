@@ -11,23 +11,22 @@ Objects count from 1. A later one replaces what an earlier one says of a topic.
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from offload.errors import InvalidOption
+from offload.spark.jobs.target import final_name, open_target
 from offload.spark.pin import PinnedTopic
 
-if TYPE_CHECKING:
-    from pyarrow.fs import FileSystem
-
-__all__ = ["ExportTarget", "Exported", "ExportedFile"]
+__all__ = ["ExportTarget", "Exported", "ExportedFile", "target_of"]
 
 _FOLDER = "_seglog"
-_OBJECT = re.compile(r"[0-9]{8}\.json", re.ASCII)
-_FILE = re.compile(r"day=[0-9-]+/topic=[^/]+/\.?seqs-[0-9]{16}-[0-9]{16}\.parquet[^/]*", re.ASCII)
+_OBJECT = re.compile(rf"{_FOLDER}/([0-9]{{8}})\.json", re.ASCII)
+_FILE = re.compile(r"day=[0-9-]+/topic=[^/]+/seqs-[0-9]{16}-[0-9]{16}\.parquet", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,74 +51,72 @@ class Exported:
 
 
 class ExportTarget:
-    """A directory in a file system that Arrow knows. `url` is the caller's. One run at a time uses it."""
+    """A place with the files of an export. `url` is the caller's. One run at a time uses it."""
 
     def __init__(self, url: str) -> None:
-        """Raises `InvalidOption` if Arrow cannot open the file system."""
-        import pyarrow as pa
-        from pyarrow.fs import FileSystem
-
+        """Raises `InvalidOption` if the place cannot be opened."""
         self.url = url
-        self.files: FileSystem
-        try:
-            self.files, self._root = FileSystem.from_uri(url)
-        except (pa.ArrowInvalid, OSError) as error:
-            hint = "use file:///an/absolute/path or s3://bucket/prefix"
-            raise InvalidOption("target", f"{url!r} cannot be opened: {error}", hint=hint) from error
+        self.files = open_target(url)
         self._number = 0
         self._remote = ""
 
-    def path(self, name: str) -> str:
-        return f"{self._root.rstrip('/')}/{name}"
+    def close(self) -> None:
+        self.files.close()
 
     def exported(self, remote: str) -> Exported:
         """Return what earlier runs exported. Raises `InvalidOption` if they exported another remote."""
         topics: dict[str, dict[str, Any]] = {}
         paths: set[str] = set()
-        for name in sorted(name for name in self._names(_FOLDER) if _OBJECT.fullmatch(name)):
-            found = self._read(f"{_FOLDER}/{name}")
+        for name in sorted(self.files.names(_FOLDER)):
+            number = _OBJECT.fullmatch(name)
+            if number is None:
+                continue
+            found = self._read(name)
             if found["remote"] != remote:
                 raise InvalidOption("target", f"{self.url} has an export of {found['remote']}", hint="name another one")
             topics.update(found["topics"])
             paths.update(file["path"] for file in found["files"])
-            self._number = int(name.removesuffix(".json"))
+            self._number = int(number[1])
         self._remote = remote
         return Exported(topics, frozenset(paths))
 
     def remove_remains(self, exported: Exported) -> None:
         """Delete the files that a killed run left (EXPORT-2). Leave all other files."""
-        for path in self._names("", recursive=True):
-            if _FILE.fullmatch(path) and path not in exported.paths:
-                self.files.delete_file(self.path(path))
+        self.files.delete([name for name in self.files.names() if self._is_left(name, exported)])
 
     def record(self, topics: Mapping[str, tuple[PinnedTopic, int]], files: Sequence[ExportedFile]) -> None:
-        """Put files on record, and for each topic the last exported seq."""
+        """Put files on record, and for each topic the last exported seq.
+
+        Raises `InvalidOption` if another run has put its files on record meanwhile.
+        """
         points = {
             name: {"vid": str(topic.point.vid), "lsn": topic.point.lsn, "up_to": up_to}
             for name, (topic, up_to) in topics.items()
         }
         body = {"remote": self._remote, "topics": points, "files": [asdict(file) for file in files]}
         self._number += 1
-        temporary = self.path(f"{_FOLDER}/.{self._number:08d}")
-        self.files.create_dir(self.path(_FOLDER), recursive=True)
-        with self.files.open_output_stream(temporary) as stream:
-            stream.write(json.dumps(body, sort_keys=True).encode())
-        self.files.move(temporary, self.path(f"{_FOLDER}/{self._number:08d}.json"))
+        name = f"{_FOLDER}/{self._number:08d}.json"
+        if not self.files.put_new(name, json.dumps(body, sort_keys=True).encode()):
+            hint = "let one run at a time use it, then run the export again"
+            raise InvalidOption("target", f"another run wrote {self.url}/{name}", hint=hint)
 
-    def _names(self, folder: str, *, recursive: bool = False) -> list[str]:
-        """Return the paths of the files below a folder, relative to it."""
-        from pyarrow.fs import FileSelector, FileType
-
-        base = self.path(folder).rstrip("/")
-        found = self.files.get_file_info(FileSelector(base, allow_not_found=True, recursive=recursive))
-        return [info.path.removeprefix(f"{base}/") for info in found if info.type == FileType.File]
+    def _is_left(self, name: str, exported: Exported) -> bool:
+        final = final_name(name)
+        if name != final:
+            return bool(_FILE.fullmatch(final) or _OBJECT.fullmatch(final))
+        return bool(_FILE.fullmatch(name)) and name not in exported.paths
 
     def _read(self, name: str) -> dict[str, Any]:
-        with self.files.open_input_stream(self.path(name)) as stream:
-            body = stream.read()
+        body = self.files.read(name)
         try:
             found = json.loads(body)
             return {key: found[key] for key in ("remote", "topics", "files")}
         except (KeyError, TypeError, ValueError) as error:
             hint = "export to another target"
             raise InvalidOption("target", f"{self.url}/{name} is damaged: {error!r}", hint=hint) from error
+
+
+@functools.cache
+def target_of(url: str) -> ExportTarget:
+    """Return one target for all tasks of a worker process."""
+    return ExportTarget(url)

@@ -18,7 +18,7 @@ EXPORT-5  If records were evicted after the last export and before this one: `Da
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -106,7 +106,7 @@ def export(
 ) -> ExportResult | PlannedExport:
     """Write the records that `target` does not have yet as Parquet, by day and topic.
 
-    `target` is a URL or an absolute path that Arrow can write to, such as file:///exports or s3://bucket/exports. The
+    `target` is s3://bucket/prefix, or a URL or an absolute path that Arrow can write to, such as file:///exports. The
     other arguments choose topics and versions as those of `statistics` do. The manifest resumes a killed run.
 
     Raises `InvalidOption`, `NoSuchTopic`, `ExportOutdated`, `DataLoss` (EXPORT-5), and what the store raises.
@@ -114,9 +114,10 @@ def export(
     if f"{target}/".startswith(f"{remote.rstrip('/')}/"):
         raise InvalidOption("target", f"{target} lies in the remote", hint="name a place beside it")
     options = replace(job_options(remote, topic, branch, version, as_of), max_task_bytes=task_bytes)
-    place = ExportTarget(target)
-    exported = place.exported(remote)
-    with pinned(options) as found:
+    with ExitStack() as stack:
+        place = stack.enter_context(closing(ExportTarget(target)))
+        exported = place.exported(remote)
+        found = stack.enter_context(pinned(options))
         missing = list(_missing(found, replace(options, fail_on_data_loss=not skip_lost), exported))
         if dry_run:
             return PlannedExport(tuple(_told(part) for part in missing if part.plan.tasks))

@@ -1,19 +1,17 @@
 """The work of an executor in an export: the records of one task, as one Parquet file for each day.
 
-DAY-1  A file appears under its name when it is whole. Until then its name begins with a dot, and Spark passes over it.
-DAY-2  Two attempts at one task write the same records to the same name.
+DAY-1  Two attempts at one task write the same records to the same name.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
-from offload.spark.jobs.manifest import ExportedFile, ExportTarget
+from offload.spark.jobs.manifest import ExportedFile, ExportTarget, target_of
 from offload.spark.task import Task
 
 if TYPE_CHECKING:
@@ -48,7 +46,7 @@ def write_part(target: str, part: TopicPart) -> list[ExportedFile]:
     for batch in scan(part.task, _schema()):
         for day, records in _by_day(batch):
             days.setdefault(day, []).append(records)
-    place = ExportTarget(target)
+    place = target_of(target)
     return [_write(place, part, day, batches) for day, batches in sorted(days.items())]
 
 
@@ -83,11 +81,10 @@ def _write(place: ExportTarget, part: TopicPart, day: int, batches: list[pa.Reco
 
     table = pa.Table.from_batches(batches)
     text = (_EPOCH + timedelta(days=day)).isoformat()
-    folder, name = f"day={text}/topic={part.name}", f"seqs-{part.first:016d}-{part.last:016d}.parquet"
-    temporary = place.path(f"{folder}/.{name}.{os.urandom(8).hex()}")
-    place.files.create_dir(place.path(folder), recursive=True)
-    parquet.write_table(table, temporary, filesystem=place.files)
-    size = place.files.get_file_info(temporary).size
-    place.files.move(temporary, place.path(f"{folder}/{name}"))
+    name = f"day={text}/topic={part.name}/seqs-{part.first:016d}-{part.last:016d}.parquet"
+    written = pa.BufferOutputStream()
+    parquet.write_table(table, written)
+    body = written.getvalue().to_pybytes()
+    place.files.put(name, body)
     seqs = table.column("seq")
-    return ExportedFile(f"{folder}/{name}", part.name, text, seqs[0].as_py(), seqs[-1].as_py(), len(table), size)
+    return ExportedFile(name, part.name, text, seqs[0].as_py(), seqs[-1].as_py(), len(table), len(body))

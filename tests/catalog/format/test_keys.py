@@ -25,6 +25,7 @@ def test_keys_are_as_the_tree_shows_them() -> None:
     for text, key in made.items():
         assert key == text
         assert keys.check_key(key) == key
+    assert keys.check_key(text := "day=2026-11-22/topic=orders@fix/a.parquet") == text
 
 
 def test_keys_read_back() -> None:

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
+import boto3
 import pytest
+from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from offload.errors import DataLoss, ExportOutdated, InvalidOption
 from offload.spark.jobs import ExportResult, export
 from offload.spark.jobs.__main__ import main
-from offload.spark.jobs.manifest import ExportTarget
+from offload.spark.jobs.manifest import ExportedFile, ExportTarget
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
 from tests.offload.spark.jobs.remotes import MIDNIGHT_MS, kill_after, records_of
@@ -51,6 +54,8 @@ def test_an_export_that_was_killed_resumes_and_a_second_run_writes_only_what_is_
     left = target / f"day={DAYS[0]}" / "topic=orders" / "seqs-0000000000000001-0000000000000999.parquet"
     left.parent.mkdir(exist_ok=True)
     left.write_bytes(b"of a round that was killed")
+    unfinished = left.with_name(f".{left.name}.0123456789abcdef")
+    unfinished.write_bytes(b"of a task that was killed")
     note = target / "note.parquet.txt"
     note.write_bytes(b"of somebody else")
     before = files_of(target)
@@ -58,6 +63,7 @@ def test_an_export_that_was_killed_resumes_and_a_second_run_writes_only_what_is_
     after = files_of(target)
     assert rows_of(spark_session, target) == expected(own_url)
     assert not left.exists()
+    assert not unfinished.exists()
     assert note.exists()
     assert len(before) > 1
     assert {name: time for name, time in before.items() if name in after} == {
@@ -72,6 +78,79 @@ def test_an_export_that_was_killed_resumes_and_a_second_run_writes_only_what_is_
     assert rows_of(spark_session, target) == expected(own_url)
     manifests = [json.loads(path.read_bytes()) for path in (target / "_seglog").glob("*.json")]
     assert {file["path"] for each in manifests for file in each["files"]} == set(files_of(target))
+
+
+class Bucket:
+    """The objects below the prefix of an export in S3."""
+
+    def __init__(self, url: str) -> None:
+        self._name, _, prefix = url.removeprefix("s3://").partition("/")
+        self._prefix = f"{prefix}/"
+        self._client = boto3.client("s3")
+
+    def put(self, name: str, body: bytes) -> None:
+        self._client.put_object(Bucket=self._name, Key=self._prefix + name, Body=body)
+
+    def files(self) -> dict[str, bytes]:
+        names = [found["Key"] for found in self._client.list_objects_v2(Bucket=self._name)["Contents"]]
+        bodies = {name: self._client.get_object(Bucket=self._name, Key=name)["Body"].read() for name in names}
+        return {name.removeprefix(self._prefix): body for name, body in bodies.items()}
+
+    def data_files(self) -> dict[str, bytes]:
+        return {name: body for name, body in self.files().items() if name.endswith(".parquet")}
+
+    def rows(self) -> list[tuple[object, ...]]:
+        """Return the rows as `rows_of` does: day and topic are in the names."""
+        found = []
+        for name, body in self.data_files().items():
+            day, topic, _ = name.split("/")
+            for row in parquet.read_table(io.BytesIO(body)).to_pylist():
+                ms = round(row["timestamp"].timestamp() * 1000)
+                keys = topic.removeprefix("topic="), row["seq"], ms, row["tag"], row["value"]
+                found.append((*keys, day.removeprefix("day=")))
+        return sorted(found, key=lambda row: row[:2])
+
+
+def test_an_export_to_a_bucket_resumes_and_leaves_what_others_put_there(
+    spark_session: SparkSession, own_url: str, s3_remote: str
+) -> None:
+    target = f"{s3_remote}/export"
+    bucket = Bucket(target)
+
+    def run() -> ExportResult:
+        result = export(spark_session, own_url, target, task_bytes=1)
+        assert isinstance(result, ExportResult)
+        return result
+
+    kill_after(1, run, ExportTarget, "record")
+    before = bucket.data_files()
+    assert len(before) > 1
+    left, note = f"day={DAYS[0]}/topic=orders/seqs-{1:016d}-{999:016d}.parquet", "day=1/note.txt"
+    bucket.put(left, b"of a round that was killed")
+    bucket.put(note, b"of somebody else")
+    assert run().files > 0
+    after = bucket.files()
+    assert left not in after
+    assert note in after
+    assert after.items() > before.items()
+    assert bucket.rows() == expected(own_url)
+
+    TopicArchive(own_url, "half").add([Sample(b"new")])
+    assert [(row.topic, row.records) for row in run().rows] == [("half", 1)]
+    assert bucket.rows() == expected(own_url)
+    assert bucket.files().items() > after.items()
+    manifests = [json.loads(body) for name, body in bucket.files().items() if name.startswith("_seglog/")]
+    assert {file["path"] for each in manifests for file in each["files"]} == set(bucket.data_files())
+
+
+def test_a_run_that_another_one_overtakes_puts_nothing_on_record(tmp_path: Path, s3_remote: str) -> None:
+    for target in (tmp_path.as_uri(), f"{s3_remote}/export"):
+        one, other = ExportTarget(target), ExportTarget(target)
+        assert one.exported("file:///a") == other.exported("file:///a")
+        one.record({}, [ExportedFile("day=1/topic=a/x.parquet", "a", "1", 1, 2, 2, 9)])
+        with pytest.raises(InvalidOption, match="another run wrote"):
+            other.record({}, [])
+        assert ExportTarget(target).exported("file:///a").paths == {"day=1/topic=a/x.parquet"}
 
 
 def test_an_export_that_the_topic_has_left_is_refused(
@@ -95,6 +174,7 @@ def test_an_export_that_the_topic_has_left_is_refused(
         (f"{own_url}/export", "lies in the remote"),
         ("nonsense://x", "cannot be opened"),
         ("relative/path", "cannot be opened"),
+        ("s3:///prefix", "the bucket is missing"),
     ):
         with pytest.raises(InvalidOption, match=told):
             export(spark_session, own_url, place)
