@@ -178,6 +178,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             yield
 
 
+@pytest.mark.soak(part=9)
 @pytest.mark.usefixtures("spark")
 def test_spark_scan_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_scan, "RECORD_SIZES", (1024,))
@@ -187,6 +188,7 @@ def test_spark_scan_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> N
     assert len([row for row in report.rows if row.aim is not None]) == 4 + 4 + 3
 
 
+@pytest.mark.soak(part=9)
 @pytest.mark.usefixtures("spark")
 def test_spark_points_runs(options: Options) -> None:
     check(spark_points.run(options), options.directory)

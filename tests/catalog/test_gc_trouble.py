@@ -222,7 +222,7 @@ def test_pages_are_of_bounded_size_and_those_without_a_plan_go(monkeypatch: pyte
     assert [*world.store.list("gc/")] == []
 
 
-@every(4, part=8)
+@every(9, part=8)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_end_at_any_request_leaves_all_that_is_held_and_the_next_runs_finish(when: str, every: int) -> None:
     """Each changing request of two runs fails once. So do the reads and LISTs: a sample by default, all in the soak."""
@@ -294,7 +294,7 @@ def _busy() -> World:
 
 
 def test_two_runs_at_once_delete_nothing_that_is_held() -> None:
-    for nth in range(1, 80, 3):
+    for nth in range(1, 80, 7):
         world = _busy()
         world.collect()
         calls = count(1)

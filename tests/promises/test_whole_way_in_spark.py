@@ -12,6 +12,7 @@ from offload.commands.lines import line_batches
 from seglog import LogSettings
 from tests.offload.spark.session import spark, spark_session
 from tests.texts import NAMES, text
+from tests.work import amounts
 
 __all__ = ["spark", "spark_session"]
 
@@ -31,12 +32,15 @@ def _rows(spark: SparkSession, remote: str, reader: str) -> list[tuple[object, .
     return [(row.topic, row.seq, row.ms, bytes(row.value), row.tag, row.node) for row in found]
 
 
-def test_eleven_logs_come_back_whole(spark: SparkSession, remote: str, tmp_path: Path) -> None:
+@amounts(2, soak=len(NAMES), part=9)
+def test_logs_come_back_whole(spark: SparkSession, remote: str, tmp_path: Path, amount: int) -> None:
+    """Two logs by default. The soak takes all eleven."""
+    names = NAMES[-amount:]
     with (
         seglog.open(tmp_path / "data", settings=LogSettings(segment_max_events=700)) as log,
         offload.attach(log, remote) as archive,
     ):
-        for name in NAMES:
+        for name in names:
             (tmp_path / name).write_bytes(text(name))
             with (tmp_path / name).open("rb") as stream:
                 for batch in line_batches(stream, None, None, 1 << 24):
@@ -46,16 +50,16 @@ def test_eleven_logs_come_back_whole(spark: SparkSession, remote: str, tmp_path:
             archive.restore(name, to="seq:500", name="first")
             archive.delete(name, before=1001)
         counts = {name: log.topic(name).head_seq for name in NAMES}
-        records = [(name, *record[:5]) for name in sorted(NAMES) for record in archive.read(name)]
+        records = [(name, *record[:5]) for name in sorted(names) for record in archive.read(name)]
 
     for reader in ("jvm", "python"):
         assert _rows(spark, remote, reader) == records
-    for name in NAMES:
+    for name in names:
         lines = text(name).removesuffix(b"\n").split(b"\n")
         assert len(lines) == counts[name]
         whole = spark.read.format("seglog").options(topic=name, versionAsOf=1).load(remote)
         assert _joined(whole) == b"\n".join(lines)
         assert _joined(_frame(spark, remote, name, "main")) == b"\n".join(lines[1000:])
         assert _joined(_frame(spark, remote, name, "first")) == b"\n".join(lines[:500])
-    assert _frame(spark, remote, NAMES[0], "main").count() == counts[NAMES[0]] - 1000
-    assert _frame(spark, remote, NAMES[0], "first").count() == 500
+    assert _frame(spark, remote, names[0], "main").count() == counts[names[0]] - 1000
+    assert _frame(spark, remote, names[0], "first").count() == 500

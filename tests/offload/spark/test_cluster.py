@@ -167,18 +167,18 @@ def packages(directory: Path, kind: str) -> str:
 ROW = [RECORDS, 90 * RECORDS, RECORDS]
 
 
-@pytest.mark.soak(part=8)
+@pytest.mark.soak(part=9)
 def test_the_jvm_reader_needs_no_python_on_executors(cluster: Cluster, url: str) -> None:
     found = cluster.submit("jvm", url, PYSPARK_PYTHON=BARE_PYTHON)
     assert (found["row"], found["executors"]) == (ROW, 2)
 
 
-@pytest.mark.soak(part=8)
+@pytest.mark.soak(part=9)
 def test_the_jar_alone_serves_sql(cluster: Cluster, url: str) -> None:
     assert cluster.submit("sql", url, "--jars", str(JAR))["row"] == ROW
 
 
-@pytest.mark.soak(part=8)
+@pytest.mark.soak(part=9)
 def test_the_python_reader_comes_by_a_zip_or_by_an_archive(cluster: Cluster, url: str, tmp_path: Path) -> None:
     by_zip = cluster.submit("zip", url, "--py-files", packages(tmp_path / "zip", "zip"))
     assert by_zip["row"] == ROW
@@ -189,7 +189,7 @@ def test_the_python_reader_comes_by_a_zip_or_by_an_archive(cluster: Cluster, url
     assert by_archive["places"] == ["code/offload/__init__.py"]
 
 
-@pytest.mark.soak(part=8)
+@pytest.mark.soak(part=9)
 def test_the_doctor_reaches_every_executor_and_names_what_is_wrong(cluster: Cluster, s3_remote: str) -> None:
     doctor = [sys.executable, "-m", "offload", "--json", "--remote", s3_remote, "doctor", "--spark"]
     done = cluster.run(*doctor, "--master", cluster.master)

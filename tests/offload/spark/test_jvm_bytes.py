@@ -175,7 +175,7 @@ def test_a_request_has_the_range_and_the_signature_that_botocore_makes(judge: Ju
         cut,
         reset,
         slow,
-        pytest.param(drip, marks=pytest.mark.soak(part=8)),
+        pytest.param(drip, marks=pytest.mark.soak(part=9)),
     ],
 )
 def test_a_fault_that_passes_costs_another_attempt(judge: Judge, store: Store, fault: Any):
@@ -202,7 +202,7 @@ def test_only_no_such_key_is_an_absence(judge: Judge, store: Store):
     assert len(store.requests) == 4
 
 
-@pytest.mark.soak(part=8)
+@pytest.mark.soak(part=9)
 @pytest.mark.parametrize("fault", [refuse(500, "InternalError"), cut, reset, slow, None])
 def test_no_fault_that_stays_is_an_absence(judge: Judge, store: Store, fault: Any):
     """Without a fault, nobody listens."""

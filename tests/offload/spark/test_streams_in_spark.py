@@ -19,7 +19,7 @@ from tests.offload.spark.stream_driver import FileSink, run_stream
 
 DRIVER = "tests.offload.spark.stream_driver"
 IS_KILLED_WITHIN_S = 600
-READERS = pytest.mark.parametrize("reader", ["jvm", pytest.param("python", marks=pytest.mark.soak(part=8))])
+READERS = pytest.mark.parametrize("reader", ["jvm", pytest.param("python", marks=pytest.mark.soak(part=9))])
 Rows = list[tuple[str, int]]
 
 
@@ -113,17 +113,9 @@ def test_wrong_options_are_refused(spark: SparkSession, url: str):
         spark.read.format("seglog").options(topic="orders", maxRecordsPerTrigger="5").load(url).count()
 
 
-@pytest.mark.parametrize(
-    ("reader", "when", "then"),
-    [
-        ("jvm", "after", "jvm"),
-        *(
-            pytest.param(reader, when, then, marks=pytest.mark.soak(part=8))
-            for reader, then in (("jvm", "python"), ("python", "jvm"))
-            for when in ("before", "after", "between")
-        ),
-    ],
-)
+@pytest.mark.soak(part=9)
+@pytest.mark.parametrize("when", ["before", "after", "between"])
+@pytest.mark.parametrize(("reader", "then"), [("jvm", "python"), ("python", "jvm")])
 def test_a_killed_driver_leaves_each_record_once_whichever_reader_goes_on(
     spark_session: SparkSession, url: str, tmp_path: Path, reader: str, when: str, then: str
 ):
