@@ -70,7 +70,7 @@ def main() -> None:
 
     cut = lines // 2 + 1
     _say(f"4. A mistake: somebody deletes the first half, {cut - 1:,} records.")
-    demo.command("delete", _TOPIC, "--before", str(cut))
+    demo.command("delete", _TOPIC, "--before", str(cut), "--yes")
     demo.command("log", _TOPIC)
 
     _say("5. Nothing is lost: the state before the delete, back as a branch. No data is copied.")

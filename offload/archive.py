@@ -29,6 +29,7 @@ from offload.reports import TopicStatus
 from offload.services.branches import BranchService
 from offload.services.history import HistoryService
 from offload.services.offloading import Offloading
+from offload.services.previews import PreviewService
 from offload.services.promotion import Promotion
 from offload.services.reading import Reading
 from offload.services.remote_states import ColdTier, RemoteStates
@@ -54,12 +55,14 @@ __all__ = ["Archive", "OffloadResult", "OrphanUpload", "Removed", "Restored", "T
 class Archive(Owned):
     """The cold tier of one log. A context manager: closing the archive leaves the log open.
 
-    The everyday calls are here. `branches`, `tags`, `history`, `replication`, `upkeep` and `status` have the others.
+    The everyday calls are here. The others are in `branches`, `tags`, `history`, `previews`, `replication`, `upkeep`
+    and `status`.
     """
 
     branches: BranchService
     tags: TagService
     history: HistoryService
+    previews: PreviewService
     replication: ReplicationService
     upkeep: UpkeepService
     status: StatusService
@@ -84,6 +87,7 @@ class Archive(Owned):
         self.branches = BranchService(context, promotion)
         self.tags = TagService(context, self._offloading)
         self.history = HistoryService(context, states, targets, promotion)
+        self.previews = PreviewService(context, states, replicas)
         self.replication = ReplicationService(context, writers, replicas, sync, reset, takeover)
         self.upkeep = UpkeepService(context, states, writers, offloader)
         self.status = StatusService(context, replicas)
@@ -169,7 +173,7 @@ class Archive(Owned):
         return self._writers.topic(name)
 
     @checked
-    def delete(self, name: str, *, before: int | None = None, tag: str | None = None) -> Removed:
+    def delete(self, name: str, *, before: int | None = None, tag: str | None = None, message: str = "") -> Removed:
         """Delete the records below seq `before`, or the records with `tag`. Readers stop seeing them at once.
 
         If the caller passes both, a record must match both. A `*` at the end of `tag` matches any rest. Once every
@@ -177,21 +181,21 @@ class Archive(Owned):
         commit can be restored.
 
         The delete holds as soon as it is in the log. If the remote cannot be reached now, the call still succeeds, and
-        the next `offload` publishes the delete.
+        the next `offload` publishes the delete. If the call makes the commit itself, the commit gets `message`.
         """
-        return self._removal.delete(name, before, tag)
+        return self._removal.delete(name, before, tag, message)
 
     @checked
-    def evict(self, name: str, before: int) -> Removed:
+    def evict(self, name: str, before: int, *, message: str = "") -> Removed:
         """Evict the records below seq `before`, also from the archive, where retention takes nothing.
 
         Readers get a notice that the records are lost. In all else the call is like `delete`: the state before it can
         be restored.
         """
-        return self._removal.evict(name, before)
+        return self._removal.evict(name, before, message)
 
     @checked
-    def truncate(self, name: str, seq: int) -> Removed:
+    def truncate(self, name: str, seq: int, *, message: str = "") -> Removed:
         """Remove the records from `seq` on. Later appends use these seqs again.
 
         If the remote has any of these records, the call first offloads the records that the remote lacks. The
@@ -204,21 +208,23 @@ class Archive(Owned):
         Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`, `ConcurrentModification` if appends never pause, and
         what `offload` raises. After an error, nothing was removed.
         """
-        return self._removal.truncate(name, seq)
+        return self._removal.truncate(name, seq, message)
 
     @checked
-    def delete_topic(self, name: str, *, detach: bool = False, discard: bool = False) -> TopicRemoved:
+    def delete_topic(
+        self, name: str, *, detach: bool = False, discard: bool = False, message: str = ""
+    ) -> TopicRemoved:
         """Delete a topic of the log that has nothing in the remote, or stop following a replica.
 
         If the topic has a history in the remote, the call requires `detach`, and deletes the topic only here.
         `replication.sync` or `replication.take_over` brings it back. The call first offloads the whole topic; with
         `discard`, it drops the local changes instead. Before the hot copies go, the call reads back the objects that
-        replace them.
+        replace them. The oplog gets `message`, if there is one and the topic has a history in the remote.
 
         After an error, the caller repeats the call to resume. Raises `NoSuchTopic`, `TopicAttached` without `detach`,
         `Diverged`, and what the store raises.
         """
-        return self._removal.topic(name, detach=detach, discard=discard)
+        return self._removal.topic(name, detach=detach, discard=discard, message=message)
 
     @checked
     def restore(self, topic: str, *, to: str, name: str, message: str = "") -> Restored:

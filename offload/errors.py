@@ -502,6 +502,14 @@ class BadParameter(Misuse):
     """A command refuses its parameters before it does anything."""
 
 
+class NotConfirmed(OffloadError):
+    """The operator answered no to the question of a command that takes something away."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"not confirmed: nothing of {topic} was changed")
+        self.topic = topic
+
+
 class InvalidAddress(Misuse):
     def __init__(self, address: str, reason: str, *, hint: str | None = None) -> None:
         super().__init__(f"cannot listen on {address}: {reason}", hint=hint)

@@ -18,6 +18,7 @@ from seglog.errors import InvalidSetting
 from seglog.values.setting import check_settings, choice, number, path, settings_of, text
 
 __all__ = [
+    "ASK",
     "CODEC_NAMES",
     "DEFAULT",
     "MIN_BLOCK_SIZE",
@@ -27,6 +28,7 @@ __all__ = [
     "UNLIMITED",
     "WORKERS",
     "CatalogSettings",
+    "CliSettings",
     "ColdSettings",
     "OffloadSettings",
     "ServeSettings",
@@ -57,6 +59,7 @@ PROCESS = "process"
 WORKERS = (PROCESS, "thread")
 
 NEVER = "never"
+ASK = "ask"
 UNLIMITED = "unlimited"
 
 CODEC_NAMES: Mapping[str, Codec] = {"none": Codec.NONE, "zstd": Codec.ZSTD}
@@ -234,3 +237,17 @@ class ServeSettings:
             raise InvalidSetting(
                 "serve.disk_reject_bytes", "is above serve.disk_alarm_bytes: the alarm must come first"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class CliSettings:
+    """The `[cli]` section: settings of the command line."""
+
+    SECTION: ClassVar = "cli"
+
+    confirm: str = choice(
+        ASK, (ASK, NEVER), "before a command takes something away; never: no question, also without --yes"
+    )
+
+    def __post_init__(self) -> None:
+        check_settings(self)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from offload.settings import CatalogSettings, ColdSettings, OffloadSettings, ServeSettings
+from offload.settings import CatalogSettings, CliSettings, ColdSettings, OffloadSettings, ServeSettings
 from seglog.errors import InvalidSetting
 from seglog.files.settings_file import default_toml, read_sections
 from seglog.values.config import NO_VARIABLES, LogSettings
@@ -22,7 +22,7 @@ from seglog.values.setting import Setting, from_section, settings_of, toml_lines
 
 __all__ = ["SETTINGS", "Settings", "default_file", "read_settings"]
 
-_KINDS = (OffloadSettings, ColdSettings, CatalogSettings, ServeSettings)
+_KINDS = (OffloadSettings, ColdSettings, CatalogSettings, ServeSettings, CliSettings)
 _SECTIONS = (LogSettings.SECTION, "remote", *(kind.SECTION for kind in _KINDS))
 _Part = TypeVar("_Part")
 
@@ -77,6 +77,10 @@ class Settings:
     @property
     def serve(self) -> ServeSettings:
         return self._part(ServeSettings)
+
+    @property
+    def cli(self) -> CliSettings:
+        return self._part(CliSettings)
 
     def _part(self, kind: type[_Part]) -> _Part:
         self._check_sections()

@@ -185,7 +185,7 @@ class Branches:
             raise NoSuchBranch(topic, branch)
 
     @checked
-    def delete(self, topic: str, branch: str, *, now_ms: int) -> Branch:
+    def delete(self, topic: str, branch: str, *, now_ms: int, message: str = "") -> Branch:
         """Delete the branch. `undelete` restores it until GC has collected its volume.
 
         Raises `NoSuchBranch`, `NoSuchTopic`, and `UnnamableBranch` for `main`, which is the topic itself.
@@ -205,7 +205,7 @@ class Branches:
                 raise NoSuchBranch(topic, branch)
             return ref if ref.deleted_at_ms is not None else replace(ref, deleted_at_ms=deleted_at_ms)
 
-        ref = self._refs.change("branch delete", key, deleted, now_ms=now_ms, found=found)
+        ref = self._refs.change("branch delete", key, deleted, now_ms=now_ms, message=message, found=found)
         assert ref is not None  # noqa: S101 - `deleted` leaves one
         return Branch(topic, branch, ref.vid, control.parent, control.created_at_ms, ref.deleted_at_ms)
 

@@ -68,6 +68,9 @@ COMMANDS = {
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('before', 'int', 'Delete the records below this seq.', ('--before',)),
             ListedParameter('tag', 'str', 'Delete the records with this tag; a `*` at its end matches any rest.', ('--tag',)),
+            ListedParameter('message', 'str', 'Why. The commit or the oplog keeps it.', ('-m', '--message'), default=''),
+            ListedParameter('dry_run', 'bool', 'Show what would go, and change nothing.', ('--dry-run',), default=False),
+            ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
     ),
     'evict': ListedCommand(
@@ -82,6 +85,9 @@ COMMANDS = {
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('before', 'int', 'Evict the records below this seq.', ('--before',), least=1),
             ListedParameter('older', 'str', 'Evict the records that are older, such as 90d.', ('--older-than',)),
+            ListedParameter('message', 'str', 'Why. The commit or the oplog keeps it.', ('-m', '--message'), default=''),
+            ListedParameter('dry_run', 'bool', 'Show what would go, and change nothing.', ('--dry-run',), default=False),
+            ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
     ),
     'truncate': ListedCommand(
@@ -94,7 +100,9 @@ COMMANDS = {
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('start', 'int', 'The first seq to remove.', ('--from',), is_required=True, least=1),
-            ListedParameter('yes', 'bool', 'Do it.', ('--yes',), default=False),
+            ListedParameter('message', 'str', 'Why. The commit or the oplog keeps it.', ('-m', '--message'), default=''),
+            ListedParameter('dry_run', 'bool', 'Show what would go, and change nothing.', ('--dry-run',), default=False),
+            ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
     ),
     'seal': ListedCommand(
@@ -130,6 +138,9 @@ COMMANDS = {
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), names='topic'),
             ListedParameter('every', 'bool', 'Every topic of this data directory.', ('--all',), default=False),
             ListedParameter('erase', 'bool', 'Rewrite the objects that hold deleted records instead.', ('--erase',), default=False),
+            ListedParameter('message', 'str', 'With --erase: why. The commit keeps it.', ('-m', '--message'), default=''),
+            ListedParameter('dry_run', 'bool', 'With --erase: show what would go, and change nothing.', ('--dry-run',), default=False),
+            ListedParameter('yes', 'bool', 'With --erase: do it without a question.', ('--yes',), default=False),
         ),
     ),
     'gc': ListedCommand(
@@ -194,6 +205,9 @@ COMMANDS = {
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('as_branch', 'str', 'Keep the records and deletes that are only here as this new branch.', ('--as',)),
             ListedParameter('discard', 'bool', 'Drop the records and deletes that are only here, for good.', ('--discard',), default=False),
+            ListedParameter('message', 'str', 'Why, for the oplog.', ('-m', '--message'), default=''),
+            ListedParameter('dry_run', 'bool', 'With --discard: show what would go, and change nothing.', ('--dry-run',), default=False),
+            ListedParameter('yes', 'bool', 'With --discard: do it without a question.', ('--yes',), default=False),
         ),
     ),
     'takeover': ListedCommand(
@@ -440,6 +454,9 @@ COMMANDS = {
         (
             ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
             ListedParameter('name', 'str', 'The branch.', (), is_required=True, names='branch'),
+            ListedParameter('message', 'str', 'Why. The commit or the oplog keeps it.', ('-m', '--message'), default=''),
+            ListedParameter('dry_run', 'bool', 'Show what would go, and change nothing.', ('--dry-run',), default=False),
+            ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
     ),
     'branch/undelete': ListedCommand(
@@ -559,9 +576,11 @@ COMMANDS = {
         'followed.',
         (
             ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
-            ListedParameter('yes', 'bool', 'Do it.', ('--yes',), default=False),
             ListedParameter('detach', 'bool', 'If it has a history in the remote: delete it in this directory only.', ('--detach',), default=False),
             ListedParameter('discard', 'bool', 'With --detach: drop the records that are not offloaded, for good.', ('--discard',), default=False),
+            ListedParameter('message', 'str', 'Why, for the oplog of a topic with a history in the remote.', ('-m', '--message'), default=''),
+            ListedParameter('dry_run', 'bool', 'Show what would go, and change nothing.', ('--dry-run',), default=False),
+            ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
     ),
     'topic/list': ListedCommand(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from offload.cli.output import Output, counted, lines
+from offload.cli.preview import taking_lines
 from offload.commands.branch import BranchAt, BranchDeleted, BranchListed, BranchMade, BranchPromoted, BranchSide
 from offload.commands.oplog import Operation
 from offload.commands.tag import TagListed
@@ -95,7 +96,7 @@ print_branch_made = lines(branch_made_text)
 print_operation = lines(operation_text)
 print_undone = lines(lambda undone: f"undone: {operation_text(undone)}")
 print_branch = lines(branch_text)
-print_branch_deleted = lines(branch_deleted_text)
+print_branch_deleted = taking_lines(branch_deleted_text)
 print_branch_back = lines(lambda back: f"{back.branch} is back")
 print_promoted = lines(promoted_text)
 print_side = lines(side_text)

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from offload.cli.output import Output, counted, format_bytes, lines
+from offload.cli.preview import would_take_text
 from offload.commands.compact import NothingRewritten, Rewritten
 from offload.commands.offload import Offloaded, TopicFailed, WouldSend
+from offload.commands.preview import WouldTake
 from offload.commands.seal import Sealed
 from offload.commands.uploads import UploadListed
 
@@ -47,9 +49,13 @@ def offloaded_text(done: Offloaded | WouldSend | TopicFailed) -> str:
     return "\n".join(told)
 
 
-def print_rewritten(output: Output, results: Iterator[Rewritten | NothingRewritten], values: Mapping[str, Any]) -> None:
+def print_rewritten(
+    output: Output, results: Iterator[Rewritten | NothingRewritten | WouldTake], values: Mapping[str, Any]
+) -> None:
     for done in results:
-        if isinstance(done, Rewritten):
+        if isinstance(done, WouldTake):
+            output.show(done, would_take_text(done))
+        elif isinstance(done, Rewritten):
             size, seqs = format_bytes(done.stored_bytes), f"seq {done.first_seq}-{done.last_seq}"
             output.show(done, f"{done.topic}: {seqs} in one object of {size} (lsn {done.lsn})")
         else:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from offload.cli.output import counted, lines
+from offload.cli.output import counted
+from offload.cli.preview import taking_lines
 from offload.commands.removal import RecordsDeleted, RecordsEvicted, RecordsRemoved
 
 __all__ = [
@@ -16,17 +17,18 @@ __all__ = [
 
 def deleted_text(done: RecordsDeleted) -> str:
     count = "records" if done.deleted is None else counted(done.deleted)
-    return f"deleted {count} of {done.topic}{_commit(done.lsn)}"
+    return f"deleted {count} of {done.topic}{_commit(done.lsn)}{_undo(done)}"
 
 
 def evicted_text(done: RecordsEvicted) -> str:
     count = "records" if done.evicted is None else counted(done.evicted)
-    return f"evicted {count} of {done.topic}, which begins with seq {done.earliest_seq} now{_commit(done.lsn)}"
+    begin = f"which begins with seq {done.earliest_seq} now{_commit(done.lsn)}"
+    return f"evicted {count} of {done.topic}, {begin}{_undo(done)}"
 
 
 def truncated_text(done: RecordsRemoved) -> str:
     end = f"which ends with seq {done.head_seq} now{_commit(done.lsn)}"
-    return f"removed {counted(done.removed)} of {done.topic}, {end}"
+    return f"removed {counted(done.removed)} of {done.topic}, {end}{_undo(done)}"
 
 
 def waiting_note(verb: str) -> Callable[[RecordsDeleted | RecordsEvicted | RecordsRemoved], str]:
@@ -43,6 +45,10 @@ def _commit(lsn: int | None) -> str:
     return f" (lsn {lsn})" if lsn else ""
 
 
-print_deleted = lines(deleted_text, waiting_note("deleted"))
-print_evicted = lines(evicted_text, waiting_note("evicted"))
-print_truncated = lines(truncated_text, waiting_note("truncated"))
+def _undo(done: RecordsDeleted | RecordsEvicted | RecordsRemoved) -> str:
+    return f"\n  undo: `{done.undo}`, until {done.until}" if done.undo else ""
+
+
+print_deleted = taking_lines(deleted_text, waiting_note("deleted"))
+print_evicted = taking_lines(evicted_text, waiting_note("evicted"))
+print_truncated = taking_lines(truncated_text, waiting_note("truncated"))

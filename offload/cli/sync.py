@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from offload.cli.output import Output, counted, lines
+from offload.cli.preview import taking_lines
 from offload.commands.sync import Pushed, SyncedTopic, SyncPosition, TakenOver, TopicReset
 
 __all__ = [
@@ -53,5 +54,5 @@ def reset_text(done: TopicReset) -> str:
 
 print_pushed = lines(pushed_text)
 print_position = lines(position_text)
-print_reset = lines(reset_text)
+print_reset = taking_lines(reset_text)
 print_taken_over = lines(taken_over_text)

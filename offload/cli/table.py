@@ -21,7 +21,7 @@ from offload.cli.session import Session
 from offload.cli.streams import has_reader
 from offload.cli.top import COMPLETION
 from offload.commands.parameters import Parameter, parameters_of, without_main
-from offload.commands.registry import COMMANDS
+from offload.commands.registry import COMMANDS, Command
 
 __all__ = ["described", "listed_commands", "run_command"]
 
@@ -87,9 +87,10 @@ def run_command(session: Session, path: str, values: Mapping[str, Any]) -> Calla
     command.function  # noqa: B018 - the import
 
     def run() -> None:
-        with closing(results_of(session, command, values)) as results:
-            ends_early = command.reads(values) or bool(values.get("follow"))
-            function(session.output, _while_read(results) if ends_early else results, values)
+        given = _confirmed(session, command, values) if command.takes(values) else values
+        with closing(results_of(session, command, given)) as results:
+            ends_early = command.reads(given) or bool(given.get("follow"))
+            function(session.output, _while_read(results) if ends_early else results, given)
 
     return run
 
@@ -106,6 +107,14 @@ def listed_commands() -> Iterator[ListedCommand]:
         parameters = tuple(map(_listed, parameters_of(function).values()))
         yield ListedCommand(path, inspect.getdoc(function) or "", parameters)
     yield COMPLETION
+
+
+def _confirmed(session: Session, command: Command, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    if values["yes"]:
+        return values
+    from offload.cli.confirmation import confirmed
+
+    return confirmed(session, command, values)
 
 
 def _while_read(results: Iterator[Any]) -> Iterator[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from offload.cli.output import counted, lines
+from offload.cli.preview import taking_lines
 from offload.commands.topic import TopicConfigured, TopicDeleted, TopicDescribed, TopicGone, TopicListed
 
 __all__ = [
@@ -46,5 +47,5 @@ def listed_text(topic: TopicListed) -> str:
 print_made = lines(lambda made: f"made topic {made.topic}")
 print_configured = lines(configured_text)
 print_shown = lines(shown_text)
-print_gone = lines(gone_text)
+print_gone = taking_lines(gone_text)
 print_listed = lines(listed_text)

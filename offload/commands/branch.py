@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from offload.commands.parameters import About, PlainTopicName, TopicName, without_main
+from offload.commands.directory import Directory
+from offload.commands.parameters import About, DryRun, PlainTopicName, Reason, TopicName, Yes, without_main
+from offload.commands.preview import WouldTake, check_meant, would
 from offload.commands.results import HIDDEN, MERGED
 from offload.errors import BadParameter
 from offload.moment import Moment
@@ -180,9 +182,20 @@ def list_branches(
         )
 
 
-def delete(archive: Archive, topic: PlainTopicName, name: Name) -> BranchDeleted:
+def delete(
+    place: Directory,
+    topic: PlainTopicName,
+    name: Name,
+    message: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> BranchDeleted | WouldTake:
     """Delete a branch. `undelete` brings it back until GC deletes the objects that only this branch had."""
-    gone = archive.branches.delete_branch(topic, name)
+    check_meant(f"this deletes the branch {topic}@{name}", yes=yes, dry_run=dry_run)
+    archive = place.archive
+    if dry_run:
+        return would("branch delete", f"{topic}@{name}", archive.previews.branch(topic, name))
+    gone = archive.branches.delete_branch(topic, name, message=message)
     return BranchDeleted(f"{topic}@{name}", str(gone.vid), Moment(gone.deleted_at_ms or 0))
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from offload.commands.directory import Directory
 from offload.commands.parameters import About
+from offload.commands.preview import WouldTake, check_meant, would
 from offload.commands.results import HIDDEN
 from offload.errors import BadParameter
 
@@ -35,7 +36,10 @@ def compact(
     topic: Annotated[str | None, About("TOPIC or TOPIC@BRANCH.", is_argument=True, names="topic")] = None,
     every: Annotated[bool, About("Every topic of this data directory.", "--all")] = False,
     erase: Annotated[bool, About("Rewrite the objects that hold deleted records instead.")] = False,
-) -> Iterator[Rewritten | NothingRewritten]:
+    message: Annotated[str, About("With --erase: why. The commit keeps it.", "-m --message")] = "",
+    dry_run: Annotated[bool, About("With --erase: show what would go, and change nothing.")] = False,
+    yes: Annotated[bool, About("With --erase: do it without a question.")] = False,
+) -> Iterator[Rewritten | NothingRewritten | WouldTake]:
     """Merge the small objects that frequent offloads leave in the remote, with a commit. No past state changes.
 
     With --erase, rewrite each object that holds deleted records without them. GC deletes the old object when the window
@@ -45,9 +49,17 @@ def compact(
     """
     if (topic is None) == (not every):
         raise BadParameter("name a TOPIC, or give --all")
+    if erase:
+        what = "every topic" if topic is None else topic
+        check_meant(f"this erases the deleted records of {what} from the remote", yes=yes, dry_run=dry_run)
+    elif dry_run or message:
+        raise BadParameter("--dry-run and -m go with --erase")
     archive = place.archive
     for name in place.log.topics() if topic is None else [topic]:
-        published = archive.upkeep.erase(name) if erase else archive.upkeep.compact(name)
+        if dry_run:
+            yield would("compact --erase", name, archive.previews.erasure(name))
+            continue
+        published = archive.upkeep.erase(name, message=message) if erase else archive.upkeep.compact(name)
         for each in published:
             segment = each.segment
             assert segment is not None  # noqa: S101 - a merge has one

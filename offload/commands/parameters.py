@@ -13,7 +13,18 @@ from typing import Annotated, Any
 from offload.errors import InvalidOption
 from seglog.arguments import WHOLE_MAX
 
-__all__ = ["About", "Parameter", "PlainTopicName", "TopicName", "parameters_of", "with_branch", "without_main"]
+__all__ = [
+    "About",
+    "DryRun",
+    "Parameter",
+    "PlainTopicName",
+    "Reason",
+    "TopicName",
+    "Yes",
+    "parameters_of",
+    "with_branch",
+    "without_main",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,9 @@ def without_main(name: str | None) -> str | None:
 
 TopicName = Annotated[str, About("TOPIC or TOPIC@BRANCH.", clean=without_main, metavar="TOPIC", names="topic")]
 PlainTopicName = Annotated[str, About("The topic.", names="plain topic")]
+DryRun = Annotated[bool, About("Show what would go, and change nothing.")]
+Yes = Annotated[bool, About("Do it without a question.")]
+Reason = Annotated[str, About("Why. The commit or the oplog keeps it.", "-m --message")]
 
 
 def with_branch(topic: str, branch: str | None) -> str:

@@ -39,16 +39,22 @@ def _never(_: Mapping[str, Any]) -> bool:
     return False
 
 
+def _dry(values: Mapping[str, Any]) -> bool:
+    return bool(values["dry_run"])
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """A command. Clients name it by its path, such as `topic/create`. `place` is its module and its function.
 
-    `reads` takes the arguments, and returns whether the command only reads.
+    `reads` takes the arguments, and returns whether the command only reads. `takes` returns whether it takes something
+    away. Such a command has the parameters `dry_run` and `yes`.
     """
 
     path: str
     place: str
     reads: Callable[[Mapping[str, Any]], bool] = _never
+    takes: Callable[[Mapping[str, Any]], bool] = _never
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -110,13 +116,13 @@ COMMANDS: Mapping[str, Command] = {
     each.path: each
     for each in (
         Command("read", "read.read", reads=lambda values: not values["follow"]),
-        Command("delete", "removal.delete"),
-        Command("evict", "removal.evict"),
-        Command("truncate", "removal.truncate"),
+        Command("delete", "removal.delete", reads=_dry, takes=_always),
+        Command("evict", "removal.evict", reads=_dry, takes=_always),
+        Command("truncate", "removal.truncate", reads=_dry, takes=_always),
         Command("seal", "seal.seal"),
-        Command("offload", "offload.offload", reads=lambda values: values["dry_run"]),
-        Command("compact", "compact.compact"),
-        Command("gc", "gc.gc", reads=lambda values: values["dry_run"]),
+        Command("offload", "offload.offload", reads=_dry),
+        Command("compact", "compact.compact", reads=_dry, takes=lambda values: values["erase"]),
+        Command("gc", "gc.gc", reads=_dry),
         Command("pause", "offload.pause"),
         Command("resume", "offload.resume"),
         Command("retry", "offload.retry"),
@@ -124,7 +130,7 @@ COMMANDS: Mapping[str, Command] = {
         Command("pull", "sync.pull"),
         Command("fetch", "sync.fetch"),
         Command("sync", "sync.sync"),
-        Command("reset", "sync.reset"),
+        Command("reset", "sync.reset", reads=_dry, takes=lambda values: values["discard"]),
         Command("takeover", "sync.takeover"),
         Command("status", "status.status", reads=_always),
         Command("log", "log.log", reads=_always),
@@ -136,7 +142,7 @@ COMMANDS: Mapping[str, Command] = {
         Command("uploads", "uploads.uploads", reads=lambda values: not values["abort"]),
         Command("branch/create", "branch.create"),
         Command("branch/list", "branch.list_branches", reads=_always),
-        Command("branch/delete", "branch.delete"),
+        Command("branch/delete", "branch.delete", reads=_dry, takes=_always),
         Command("branch/undelete", "branch.undelete"),
         Command("branch/rename", "branch.rename"),
         Command("branch/promote", "branch.promote"),
@@ -149,7 +155,7 @@ COMMANDS: Mapping[str, Command] = {
         Command("topic/create", "topic.create"),
         Command("topic/set", "topic.set_config"),
         Command("topic/show", "topic.show", reads=_always),
-        Command("topic/delete", "topic.delete"),
+        Command("topic/delete", "topic.delete", reads=_dry, takes=_always),
         Command("topic/list", "topic.list_topics", reads=_always),
     )
 }

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from offload.commands.directory import Directory
-from offload.commands.parameters import About, TopicName
-from offload.commands.results import HIDDEN
+from offload.commands.parameters import About, DryRun, Reason, TopicName, Yes
+from offload.commands.preview import WouldTake, check_meant, would_take
+from offload.commands.results import HIDDEN, OPTIONAL
 from offload.commands.units import parse_span_ms
 from offload.errors import BadParameter
+from offload.moment import Moment
+from seglog.arguments import WHOLE_MAX
+from seglog.errors import SeqOutOfRange
+
+if TYPE_CHECKING:
+    from offload.archive import Archive, Removed
 
 __all__ = [
     "RecordsDeleted",
@@ -24,34 +31,43 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class RecordsDeleted:
-    """`deleted` is None if the number is unknown. `waits_for` says why the commit in the remote comes later."""
+    """`deleted` is None if the number is unknown. `waits_for` says why the commit in the remote comes later.
+
+    `undo` is the way back, up to the time `until`. Both are None without a commit.
+    """
 
     topic: str
     deleted: int | None
     lsn: int | None
+    undo: str | None = field(metadata=OPTIONAL)
+    until: Moment | None = field(metadata=OPTIONAL)
     waits_for: str | None = field(metadata=HIDDEN)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsEvicted:
-    """`evicted` is None if the number is unknown. `waits_for` says why the commit in the remote comes later."""
+    """`evicted` is None if the number is unknown. The other fields are those of `RecordsDeleted`."""
 
     topic: str
     evicted: int | None
     earliest_seq: int
     lsn: int | None
+    undo: str | None = field(metadata=OPTIONAL)
+    until: Moment | None = field(metadata=OPTIONAL)
     waits_for: str | None = field(metadata=HIDDEN)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsRemoved:
-    """`lsn` is None without a commit in the remote. `waits_for` says why the commit comes later."""
+    """`lsn` is None without a commit in the remote. The other fields are those of `RecordsDeleted`."""
 
     topic: str
     removed: int
     head_seq: int
     epoch: int
     lsn: int | None
+    undo: str | None = field(metadata=OPTIONAL)
+    until: Moment | None = field(metadata=OPTIONAL)
     waits_for: str | None = field(metadata=HIDDEN)
 
 
@@ -60,7 +76,10 @@ def delete(
     topic: TopicName,
     before: Annotated[int | None, About("Delete the records below this seq.")] = None,
     tag: Annotated[str | None, About("Delete the records with this tag; a `*` at its end matches any rest.")] = None,
-) -> RecordsDeleted:
+    message: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> RecordsDeleted | WouldTake:
     """Delete records by seq, by tag, or by both together. Readers no longer see them.
 
     With a remote, the delete becomes a commit: at once, or with the next offload if older records wait for it. After
@@ -71,12 +90,17 @@ def delete(
 
     if before is None and tag is None:
         raise BadParameter("name the records: --before SEQ, --tag TAG, or both")
-    if place.maybe_archive is None:
+    check_meant(f"this deletes records of {topic}", yes=yes, dry_run=dry_run)
+    archive = place.maybe_archive
+    _check_within(place, topic, before)
+    if dry_run:
+        return would_take(place, "delete", topic, before=before, tag=tag)
+    if archive is None:
         handle = place.log.get_topic(topic)
         done = take_here(handle, before, tag, lambda: handle.delete(before=before, tag=tag))
     else:
-        done = place.archive.delete(topic, before=before, tag=tag)
-    return RecordsDeleted(topic, done.records, done.lsn, done.waits_for)
+        done = archive.delete(topic, before=before, tag=tag, message=message)
+    return RecordsDeleted(topic, done.records, done.lsn, *_way_back(archive, topic, done.lsn), _waits(done, message))
 
 
 def evict(
@@ -84,7 +108,10 @@ def evict(
     topic: TopicName,
     before: Annotated[int | None, About("Evict the records below this seq.", least=1)] = None,
     older: Annotated[str | None, About("Evict the records that are older, such as 90d.", "--older-than")] = None,
-) -> RecordsEvicted:
+    message: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> RecordsEvicted | WouldTake:
     """Evict the oldest records of a topic, in the remote too. A reader that starts below gets a gap.
 
     Retention (`seglog topic set --ttl`, caps) frees the local disk only. The remote keeps those records, and `read
@@ -97,7 +124,10 @@ def evict(
     if (before is None) == (older is None):
         raise BadParameter("give a bound: --before SEQ or --older-than AGE")
     age_ms = 0 if older is None else parse_span_ms("--older-than", older)
+    check_meant(f"this evicts records of {topic}", yes=yes, dry_run=dry_run)
     archive = place.maybe_archive
+    if dry_run:
+        return would_take(place, "evict", topic, before=before, age_ms=None if older is None else age_ms)
     handle = place.log.get_topic(topic if archive is None else archive.open_for_append(topic).name)
     if before is None and archive is not None:
         archive.upkeep.check_clock(f"nothing of {topic} was evicted")
@@ -105,16 +135,19 @@ def evict(
     if archive is None:
         done = take_here(handle, bound, None, lambda: handle.evict(bound))
     else:
-        done = archive.evict(topic, bound)
-    return RecordsEvicted(topic, done.records, handle.earliest_seq, done.lsn, done.waits_for)
+        done = archive.evict(topic, bound, message=message)
+    way_back = _way_back(archive, topic, done.lsn)
+    return RecordsEvicted(topic, done.records, handle.earliest_seq, done.lsn, *way_back, _waits(done, message))
 
 
 def truncate(
     place: Directory,
     topic: TopicName,
     start: Annotated[int, About("The first seq to remove.", "--from", least=1)],
-    yes: Annotated[bool, About("Do it.")] = False,
-) -> RecordsRemoved:
+    message: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> RecordsRemoved | WouldTake:
     """Remove the records from a seq on. Later appends use their seqs again.
 
     If the remote has any of the records, the command first offloads all of them. The truncation is then a commit, and
@@ -123,11 +156,48 @@ def truncate(
     """
     from offload.services.removal import truncate_here
 
-    if not yes:
-        raise BadParameter(f"this removes the records of {topic} from {start} on; say --yes to do it")
-    if place.maybe_archive is None:
+    check_meant(f"this removes the records of {topic} from {start} on", yes=yes, dry_run=dry_run)
+    archive = place.maybe_archive
+    if dry_run:
+        _check_within(place, topic, start)
+        return would_take(place, "truncate", topic, start=start)
+    if archive is None:
         done = truncate_here(place.log.get_topic(topic), start)
     else:
-        done = place.archive.truncate(topic, start)
+        done = archive.truncate(topic, start, message=message)
     handle = place.log.topic(topic)
-    return RecordsRemoved(topic, done.records or 0, handle.head_seq, handle.epoch, done.lsn, done.waits_for)
+    way_back = _way_back(archive, topic, done.lsn)
+    return RecordsRemoved(
+        topic, done.records or 0, handle.head_seq, handle.epoch, done.lsn, *way_back, _waits(done, message)
+    )
+
+
+def _check_within(place: Directory, topic: str, seq: int | None) -> None:
+    """Raise `SeqOutOfRange` if `seq` is above the seq that the next record gets. The log refuses a number too large."""
+    if seq is None or seq > WHOLE_MAX:
+        return
+    archive = place.maybe_archive
+    if archive is None or place.log.has_topic(topic):
+        handle = place.log.get_topic(topic)
+        first, head_seq = handle.first_seq, handle.head_seq
+    else:
+        bounds = archive.history.snapshot(topic).bounds
+        first, head_seq = bounds.first_seq, bounds.head_seq
+    if seq > head_seq + 1:
+        raise SeqOutOfRange(topic, seq, first, head_seq)
+
+
+def _way_back(archive: Archive | None, topic: str, lsn: int | None) -> tuple[str | None, Moment | None]:
+    """Return the command that makes a branch of the state before the commit, and until when it works."""
+    if archive is None or lsn is None:
+        return None, None
+    target = f"lsn:{lsn - 1}" if lsn > 1 else "head~1"
+    until = int(time.time() * 1000) + archive.history.window_ms(topic)
+    return f"seglog restore {topic} --to {target} --as NAME", Moment(until)
+
+
+def _waits(done: Removed, message: str) -> str | None:
+    """Return why the commit comes later. A later commit has no message."""
+    if done.waits_for is None or not message:
+        return done.waits_for
+    return f"{done.waits_for}; its commit will not have the message"

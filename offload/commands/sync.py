@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from offload.commands.directory import Directory, Host
 from offload.commands.parameters import About, TopicName
+from offload.commands.preview import WouldTake, check_meant, would
 from offload.commands.results import HIDDEN, MERGED
 from offload.errors import BadParameter
 
@@ -133,7 +134,10 @@ def reset(
         str | None, About("Keep the records and deletes that are only here as this new branch.", "--as")
     ] = None,
     discard: Annotated[bool, About("Drop the records and deletes that are only here, for good.")] = False,
-) -> TopicReset:
+    message: Annotated[str, About("Why, for the oplog.", "-m --message")] = "",
+    dry_run: Annotated[bool, About("With --discard: show what would go, and change nothing.")] = False,
+    yes: Annotated[bool, About("With --discard: do it without a question.")] = False,
+) -> TopicReset | WouldTake:
     """Return to the state of the volume, and follow it: the way out after `DIVERGED` or `FENCED`.
 
     If only this directory has some records or deletes, `reset` needs --as or --discard. The new branch is in this
@@ -141,7 +145,13 @@ def reset(
     """
     if as_branch is not None and discard:
         raise BadParameter("--as keeps it, --discard drops it: say one")
-    result = place.archive.replication.reset(topic, as_branch=as_branch, discard=discard)
+    if discard:
+        check_meant(f"this drops what only this directory has of {topic}", yes=yes, dry_run=dry_run)
+    elif dry_run:
+        raise BadParameter("--dry-run goes with --discard")
+    if dry_run:
+        return would("reset --discard", topic, place.archive.previews.local(topic))
+    result = place.archive.replication.reset(topic, as_branch=as_branch, discard=discard, message=message)
     return TopicReset(
         topic=topic,
         lsn=result.lsn,

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.commands.directory import Directory
-from offload.commands.parameters import About, PlainTopicName
+from offload.commands.parameters import About, DryRun, PlainTopicName, Yes
+from offload.commands.preview import WouldTake, check_meant, would
 from offload.commands.results import HIDDEN, MERGED
 from offload.commands.topic_changes import attribute_changes, config_changes
 from offload.errors import BadParameter
@@ -177,10 +178,12 @@ def places_of(topic: Topic) -> TopicPlaces:
 def delete(
     place: Directory,
     topic: PlainTopicName,
-    yes: Annotated[bool, About("Do it.")] = False,
     detach: Annotated[bool, About("If it has a history in the remote: delete it in this directory only.")] = False,
     discard: Annotated[bool, About("With --detach: drop the records that are not offloaded, for good.")] = False,
-) -> TopicDeleted | TopicGone:
+    message: Annotated[str, About("Why, for the oplog of a topic with a history in the remote.", "-m --message")] = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> TopicDeleted | TopicGone | WouldTake:
     """Delete a topic and all its records for good, if the remote has nothing of it.
 
     If the topic has a history in the remote, the command needs --detach. It then offloads the rest, reads all of it
@@ -188,14 +191,20 @@ def delete(
     takeover TOPIC` writes it again. `seglog branch delete` deletes a branch in the remote. A replica is no longer
     followed.
     """
-    if not yes:
-        raise BadParameter(f"this deletes {topic} and all its records here; say --yes to do it")
+    from offload.services.previews import preview_here
+
+    check_meant(f"this deletes {topic} and all its records here", yes=yes, dry_run=dry_run)
     if discard and not detach:
         raise BadParameter("--discard goes with --detach")
-    if place.maybe_archive is None:
+    archive = place.maybe_archive
+    if dry_run and archive is None:
+        return would("topic delete", topic, preview_here(place.log.get_topic(topic), 1, None, None))
+    if dry_run:
+        return would("topic delete", topic, place.archive.previews.topic(topic, detach=detach, discard=discard))
+    if archive is None:
         place.log.delete_topic(topic)
         return TopicDeleted(topic, deleted=True, outcome="deleted")
-    gone = place.archive.delete_topic(topic, detach=detach, discard=discard)
+    gone = archive.delete_topic(topic, detach=detach, discard=discard, message=message)
     if gone.outcome == "deleted":
         return TopicDeleted(topic, deleted=True, outcome="deleted")
     return TopicGone(topic, False, gone.outcome, gone.lsn, gone.records, gone.deletes)

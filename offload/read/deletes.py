@@ -7,7 +7,7 @@ segment.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pyroaring import BitMap
 
@@ -17,7 +17,7 @@ from offload.format.metadata import decode_bitmap
 from offload.read.cold_reader import ColdReader
 from seglog import DeleteOp, Record, Topic
 
-__all__ = ["count_cold", "count_hot", "count_live", "deletions_of", "last_live_seq", "live_entries"]
+__all__ = ["count_cold", "count_hot", "count_live", "deletions_of", "entries_taken", "last_live_seq", "live_entries"]
 
 
 def count_hot(topic: Topic, before: int | None, tag: str | None, *, start: int = 1) -> int:
@@ -32,13 +32,24 @@ def count_hot(topic: Topic, before: int | None, tag: str | None, *, start: int =
 
 def count_cold(op: DeleteOp, earlier: Sequence[DeleteOp], snapshot: Snapshot, reader: ColdReader) -> int:
     """Return how many live records of `snapshot` the delete takes that no delete in `earlier` takes."""
-    count = 0
-    for view in reader.indexed(_reached(op, snapshot)):
+    return sum(len(taken) for _, taken in entries_taken(op, earlier, snapshot, reader))
+
+
+def entries_taken(
+    op: DeleteOp, earlier: Sequence[DeleteOp], snapshot: Snapshot, reader: ColdReader, *, start: int = 1
+) -> Iterator[tuple[SegmentView, BitMap]]:
+    """Yield the segments with live records that `op` takes and no delete in `earlier`, from seq `start` on.
+
+    With each segment, yield the entry ids of these records.
+    """
+    for view in reader.indexed(view for view in _reached(op, snapshot) if view.last >= start):
         taken = _taken(op, view, reader)
         for other in earlier if taken else ():
             taken -= _taken(other, view, reader)
-        count += len(taken)
-    return count
+        if start > view.first:
+            taken -= BitMap(range(start - view.ref.first_seq))
+        if taken:
+            yield view, taken
 
 
 def deletions_of(op: DeleteOp, snapshot: Snapshot, reader: ColdReader) -> Deletions | None:

@@ -33,8 +33,11 @@ from dataclasses import dataclass
 
 from catalog import Handle
 from catalog.errors import BranchCollected
+from catalog.format.keys import ref_key
+from catalog.refs.oplog import Oplog
 from offload.context import ArchiveContext
 from offload.errors import HistoryBehind, LocalChangesLost
+from offload.handles import split_name
 from offload.replication.replica import LocalChanges, Replicas
 from offload.replication.rescue import Rescue
 from offload.write.attempt import AttemptState
@@ -72,6 +75,8 @@ class Reset:
         self._offloader = offloader
         self._publisher = publisher
         self._rescue = Rescue(context)
+        self._oplog = Oplog(context.store, context.writer_id)
+        self._clock = context.clock
 
     def run(self, handle: Handle, *, as_branch: str | None = None, discard: bool = False) -> ResetResult:
         """Reset the topic. Local changes go to the branch `as_branch`, or are dropped with `discard`.
@@ -91,6 +96,12 @@ class Reset:
             handle = self._handles.find(handle.name) or handle
         handle = self._replicas.forward(self._handles.relocate(self._replicas.demote(handle)))
         return ResetResult(changes, as_branch if changes else None, handle.lsn)
+
+    def note(self, name: str, operation: str, message: str) -> None:
+        """Put the operator's message into the oplog, if there is one. It changes no name."""
+        if message:
+            key = ref_key(*split_name(name))
+            self._oplog.note(operation, key, None, None, now_ms=self._clock.now_ms(), message=message)
 
     def _leave(self, name: str, as_branch: str | None, *, discard: bool) -> ResetResult:
         """Reset a topic whose volume was collected (RESET-4)."""

@@ -45,14 +45,14 @@ class BranchService(Owned):
         return sorted(topic if branch == MAIN else f"{topic}@{branch}" for topic, branch in self._branches.names())
 
     @checked
-    def delete_branch(self, topic: str, branch: str) -> Branch:
-        """Delete the branch. `undelete_branch` restores it during the PITR window.
+    def delete_branch(self, topic: str, branch: str, *, message: str = "") -> Branch:
+        """Delete the branch. `undelete_branch` restores it during the PITR window. The oplog keeps `message`.
 
         Raises `NoSuchBranch`, `OpenBranch` if this directory has the branch open for appends, and `UnnamableBranch` for
         main.
         """
         self._check_not_open(topic, branch)
-        return self._branches.delete(topic, branch, now_ms=self._clock.now_ms())
+        return self._branches.delete(topic, branch, now_ms=self._clock.now_ms(), message=message)
 
     @checked
     def undelete_branch(self, topic: str, branch: str) -> Branch:

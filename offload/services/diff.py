@@ -20,7 +20,7 @@ from offload.read.deletes import live_entries
 from offload.reports import Side
 from seglog import Record
 
-__all__ = ["Difference", "State", "diff_of", "differing_records"]
+__all__ = ["Difference", "State", "diff_of", "differing_records", "shared_seq"]
 
 _NEARBY_SEQS = 1024
 
@@ -49,15 +49,15 @@ def diff_of(left: State, right: State, reader: ColdReader) -> Difference:
 
     Reads the heads of the index objects of the segments that the states show differently.
     """
-    shared_seq = _shared_seq(left, right)
+    last_shared = shared_seq(left, right)
     alike = {_look(view) for view in left.snapshot.segments} & {_look(view) for view in right.snapshot.segments}
     of_left, of_right = (_live(each.snapshot, alike, reader) for each in (left, right))
     return Difference(
-        shared_seq,
-        _side(of_left, of_right, shared_seq),
-        _side(of_right, of_left, shared_seq),
+        last_shared,
+        _side(of_left, of_right, last_shared),
+        _side(of_right, of_left, last_shared),
         (left, right),
-        (_only(of_left, of_right, shared_seq), _only(of_right, of_left, shared_seq)),
+        (_only(of_left, of_right, last_shared), _only(of_right, of_left, last_shared)),
     )
 
 
@@ -84,7 +84,7 @@ def _ranges(seqs: BitMap64) -> Iterator[tuple[int, int]]:
         yield first, last
 
 
-def _shared_seq(left: State, right: State) -> int:
+def shared_seq(left: State, right: State) -> int:
     """Return the shared seq; 0 if the states have no common point."""
     for span in left.past.spans:
         for other in right.past.spans:

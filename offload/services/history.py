@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from catalog import Bounds, ForkPoint, History, PastCommit, Snapshot
@@ -11,6 +12,7 @@ from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.refs.pin import HeldPin, Pins
 from catalog.refs.promotion import moved_main
 from catalog.refs.undo import find_operation, undo
+from catalog.retention import window_ms_of
 from offload.context import ArchiveContext
 from offload.errors import NotOffloaded
 from offload.read.deletes import count_live, last_live_seq
@@ -38,6 +40,7 @@ class HistoryService(Owned):
         self._reader = context.reader
         self._clock = context.clock
         self._writer_id = context.writer_id
+        self._window_s = context.settings.pitr_window_s
         self._states = states
         self._targets = targets
         self._promotion = promotion
@@ -149,6 +152,13 @@ class HistoryService(Owned):
         """Let GC keep the state at a point for that time. Raises `OutOfWindow` if it is not kept now."""
         now_ms = self._clock.now_ms()
         return Pins(self._volumes).hold(point, self._writer_id, ttl_ms=ttl_s * 1000, now_ms=now_ms)
+
+    @checked
+    def window_ms(self, name: str) -> int:
+        """Return for how long GC keeps a past state of the topic or branch, in ms."""
+        config = json.dumps(self._log.topic(name).config.to_json()) if self._log.has_topic(name) else None
+        config = self._states.newest(name).config if config is None else config
+        return window_ms_of(config, self._window_s * 1000)
 
     def operations(self) -> Iterator[NumberedEntry]:
         """Return the operations log, newest first: each entry says which writer changed which name."""

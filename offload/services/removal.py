@@ -20,7 +20,7 @@ from offload.services.remote_states import RemoteStates
 from offload.services.results import Removed, TopicRemoved
 from offload.services.writers import Writers
 from offload.write.offloader import Offloader
-from seglog import ConcurrentModification, DeleteOp, Topic
+from seglog import ConcurrentModification, DeleteOp, Topic, TruncateOp
 
 __all__ = ["Removal", "take_here", "truncate_here"]
 
@@ -61,13 +61,15 @@ class Removal:
         self._replicas = replicas
         self._reset = reset
 
-    def delete(self, name: str, before: int | None, tag: str | None) -> Removed:
-        return self._take(name, before, tag, lambda topic: topic.delete(before=before, tag=tag))
+    def delete(self, name: str, before: int | None, tag: str | None, message: str) -> Removed:
+        return self._take(name, before, tag, lambda topic: topic.delete(before=before, tag=tag), message)
 
-    def evict(self, name: str, before: int) -> Removed:
-        return self._take(name, before, None, lambda topic: topic.evict(before))
+    def evict(self, name: str, before: int, message: str) -> Removed:
+        return self._take(name, before, None, lambda topic: topic.evict(before), message)
 
-    def _take(self, name: str, before: int | None, tag: str | None, act: Callable[[Topic], DeleteOp]) -> Removed:
+    def _take(
+        self, name: str, before: int | None, tag: str | None, act: Callable[[Topic], DeleteOp], message: str
+    ) -> Removed:
         topic = self._log.get_topic(self._writers.topic(name).name)
         if topic.config.durability == "ephemeral":
             return take_here(topic, before, tag, lambda: act(topic))
@@ -80,14 +82,20 @@ class Removal:
         if not lock.acquire(blocking=False):
             return Removed(None, None, waits_for="the offload that is running")
         try:
-            return self._publish_delete(name, op, earlier, offloaded_seq, hot_count)
+            return self._publish_delete(name, op, earlier, offloaded_seq, hot_count, message)
         except (CatalogError, OffloadError) as error:
             return Removed(None, None, waits_for=str(error))
         finally:
             lock.release()
 
     def _publish_delete(
-        self, name: str, op: DeleteOp, earlier: tuple[DeleteOp, ...], offloaded_seq: int, hot_count: int
+        self,
+        name: str,
+        op: DeleteOp,
+        earlier: tuple[DeleteOp, ...],
+        offloaded_seq: int,
+        hot_count: int,
+        message: str,
     ) -> Removed:
         """Publish `op` if its turn has come. `earlier` are the deletes that waited before it."""
         handle = self._handles.find(name)
@@ -99,10 +107,10 @@ class Removal:
         if op.at_seq > offloaded_seq:
             return Removed(records, None, waits_for="the offload of what was appended before it")
         self._writers.open(name)
-        published = self._offloader.run(name, up_to=offloaded_seq)
+        published = self._offloader.run(name, up_to=offloaded_seq, messages={op: message})
         return Removed(records, published[-1].lsn if published else None)
 
-    def truncate(self, name: str, seq: int) -> Removed:
+    def truncate(self, name: str, seq: int, message: str) -> Removed:
         topic = self._log.get_topic(self._writers.topic(name).name)
         with self._locks.of(name):
             handle = self._handles.find(name)
@@ -110,7 +118,8 @@ class Removal:
                 return truncate_here(topic, seq)
             records = self._cut_what_is_offloaded(topic, seq)
             try:
-                published = self._offloader.run(name)
+                messages: dict[DeleteOp | TruncateOp, str] = dict.fromkeys(topic.truncate_ops()[-1:], message)
+                published = self._offloader.run(name, messages=messages)
             except (CatalogError, OffloadError) as error:
                 return Removed(records, None, waits_for=str(error))
             lsns = [each.lsn for each in published if each.kind is CommitKind.TRUNCATE]
@@ -134,7 +143,7 @@ class Removal:
             return max(0, head_seq - seq + 1)
         raise ConcurrentModification(topic.name)
 
-    def topic(self, name: str, *, detach: bool, discard: bool) -> TopicRemoved:
+    def topic(self, name: str, *, detach: bool, discard: bool, message: str) -> TopicRemoved:
         self._log.check_writable()
         if self._replicas.is_replica(name):
             with self._locks.of(name):
@@ -146,6 +155,7 @@ class Removal:
             if self._handles.find(name) is not None:
                 if not detach:
                     raise TopicAttached(name)
+                self._reset.note(name, "topic detach", message)
                 if not discard:
                     self._writers.open(name)
                     topic.seal()

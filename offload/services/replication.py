@@ -79,17 +79,21 @@ class ReplicationService(Owned):
             return self._replicas.is_replica(name) and self._sync.follow(name).commits > 0
 
     @checked
-    def reset(self, name: str, *, as_branch: str | None = None, discard: bool = False) -> ResetResult:
+    def reset(
+        self, name: str, *, as_branch: str | None = None, discard: bool = False, message: str = ""
+    ) -> ResetResult:
         """Drop the local changes of the topic, and follow the volume again (offload.replication.reset).
 
         With `as_branch`, the local changes become a branch. Raises `LocalChangesLost` if there are local changes and
-        the caller passes neither `as_branch` nor `discard`.
+        the caller passes neither `as_branch` nor `discard`. The oplog gets `message`, if there is one.
         """
         self._log.check_writable()
         if as_branch is not None:
             keys.check_name("branch", as_branch)
         with self._locks.of(name):
-            return self._reset.run(self._handles.follow(name), as_branch=as_branch, discard=discard)
+            handle = self._handles.follow(name)
+            self._reset.note(name, "reset", message)
+            return self._reset.run(handle, as_branch=as_branch, discard=discard)
 
     @checked
     def take_over(self, name: str) -> Topic:

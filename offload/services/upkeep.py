@@ -64,13 +64,15 @@ class UpkeepService(Owned):
         return self._rewritten(name, lambda: self._offloader.merge(name, on_bytes=on_bytes))
 
     @checked
-    def erase(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> tuple[Published, ...]:
-        """Rewrite each object of the topic that holds deleted records, with a commit for each object. Raises as
-        `compact` does.
+    def erase(
+        self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None, message: str = ""
+    ) -> tuple[Published, ...]:
+        """Rewrite each object of the topic that holds deleted records, with a commit for each object, which gets
+        `message`. Raises as `compact` does.
 
         GC deletes the old objects when the window has passed them. `erasures` tells when.
         """
-        return self._rewritten(name, lambda: self._offloader.erase(name, on_bytes=on_bytes))
+        return self._rewritten(name, lambda: self._offloader.erase(name, on_bytes=on_bytes, message=message))
 
     def _rewritten(self, name: str, rewrite: Callable[[], Iterable[Published]]) -> tuple[Published, ...]:
         self._log.check_writable()

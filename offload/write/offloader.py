@@ -19,9 +19,10 @@ The states of an attempt are in `offload.write.attempt`. Source: PIP-17, Graft R
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from types import MappingProxyType
 
 from catalog import (
     Attempt,
@@ -51,6 +52,8 @@ from seglog import DeleteOp, Topic, TruncateOp
 
 __all__ = ["Offloader", "Published"]
 
+_NO_MESSAGES: Mapping[DeleteOp | TruncateOp, str] = MappingProxyType({})
+
 
 class Offloader:
     """Offloads topics of one log to one remote. The caller holds the log, and makes one call at a time for a topic."""
@@ -70,26 +73,37 @@ class Offloader:
         self._uploader = uploader
 
     def run(
-        self, name: str, *, up_to: int | None = None, on_bytes: Callable[[int], None] = lambda _: None
+        self,
+        name: str,
+        *,
+        up_to: int | None = None,
+        on_bytes: Callable[[int], None] = lambda _: None,
+        messages: Mapping[DeleteOp | TruncateOp, str] = _NO_MESSAGES,
     ) -> list[Published]:
         """Offload every segment that is sealed now (and ends at or below `up_to`), and publish the deletes after them.
 
         Then publish the topic's configuration, if the volume does not know it. Later changes wait for a later run
-        (OFFLOAD-7). Calls `on_bytes` now and then with the bytes of frames taken since. Raises `Diverged`,
-        `OutcomeUnknown`, and the errors of the log and the store. After any error, acked records are safe, and the next
-        run continues.
+        (OFFLOAD-7). Calls `on_bytes` now and then with the bytes of frames taken since. The commit of a delete or a
+        truncation gets its message from `messages`. Raises `Diverged`, `OutcomeUnknown`, and the errors of the log and
+        the store. After any error, acked records are safe, and the next run continues.
         """
         done = self.settle(name)
         try:
-            return done + self._run(name, up_to, on_bytes)
+            return done + self._run(name, up_to, on_bytes, messages)
         except NoSuchObject:
             handle = self._handles.of(name)
             if handle.pending_body is not None or not self._publisher.is_passed(handle):
                 raise
             self._publisher.fast_forward(handle)  # then its newest state can be read again
-            return done + self._run(name, up_to, on_bytes)
+            return done + self._run(name, up_to, on_bytes, messages)
 
-    def _run(self, name: str, up_to: int | None, on_bytes: Callable[[int], None]) -> list[Published]:
+    def _run(
+        self,
+        name: str,
+        up_to: int | None,
+        on_bytes: Callable[[int], None],
+        messages: Mapping[DeleteOp | TruncateOp, str],
+    ) -> list[Published]:
         done: list[Published] = []
         topic = self._log.topic(name)
         limit = _limit_of(topic, up_to)
@@ -107,14 +121,14 @@ class Offloader:
                 if deletions is None:
                     topic.settle_deletes(delete.op)
                     continue
-                published = self._publish_delete(handle, tip, topic, delete, deletions)
+                published = self._publish_delete(handle, tip, topic, delete, deletions, messages)
                 done += [published] if published else []
                 continue
             if truncation is not None:
                 if truncation.seq > tip.bounds.head_seq:
                     topic.settle_truncation(truncation)
                     continue
-                published = self._publish_truncation(handle, tip, topic, truncation)
+                published = self._publish_truncation(handle, tip, topic, truncation, messages)
                 done += [published] if published else []
                 continue
             age_s = self.settings.max_object_age_s
@@ -143,7 +157,9 @@ class Offloader:
             done += [published] if published else []
         return done
 
-    def erase(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> list[Published]:
+    def erase(
+        self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None, message: str = ""
+    ) -> list[Published]:
         """Rewrite each segment whose objects hold deleted records, with one commit for each.
 
         GC deletes the old objects. Raises as `merge` does. The caller may repeat it, too.
@@ -155,7 +171,7 @@ class Offloader:
             view = to_erase(self._volumes.snapshot(handle.vid, handle.lsn).segments, handle.vid)
             if view is None:
                 return done
-            published = self._merge_range(handle, [view], on_bytes)
+            published = self._merge_range(handle, [view], on_bytes, message)
             done += [published] if published else []
 
     def settle(self, name: str) -> list[Published]:
@@ -335,7 +351,7 @@ class Offloader:
         return next(of_one_log(indexed, lambda view: self._reader.index(view).topic_id, least), None)
 
     def _merge_range(
-        self, handle: Handle, views: list[SegmentView], on_bytes: Callable[[int], None]
+        self, handle: Handle, views: list[SegmentView], on_bytes: Callable[[int], None], message: str = ""
     ) -> Published | None:
         tip, now_ms = self._handles.tip(handle), self._clock.now_ms()
         attempt = Attempt(
@@ -360,6 +376,7 @@ class Offloader:
             at_ts_ms=last.commit.at_ts_ms,
             segments=(segment,),
             removed_sids=tuple(view.ref.sid for view in views),
+            message=message,
         )
         return self._published(handle.name, self._publisher.prepare(handle, commit, attempt))
 
@@ -374,20 +391,40 @@ class Offloader:
     # ------------------------------------------------------------------ commits
 
     def _publish_delete(
-        self, handle: Handle, tip: Tip, topic: Topic, op: DeleteOp, deletions: Deletions
+        self,
+        handle: Handle,
+        tip: Tip,
+        topic: Topic,
+        op: DeleteOp,
+        deletions: Deletions,
+        messages: Mapping[DeleteOp | TruncateOp, str],
     ) -> Published | None:
         kind, bounds = CommitKind.DELETE, tip.bounds
         if op.evict_from is not None:
             kind, bounds = CommitKind.EVICT, replace(bounds, first_seq=op.below, evict_floor=op.below)
         commit = self._publisher.commit(
-            handle, tip, kind, at_seq=op.at_seq, at_ts_ms=op.ts_ms, bounds=bounds, deletions=deletions
+            handle,
+            tip,
+            kind,
+            at_seq=op.at_seq,
+            at_ts_ms=op.ts_ms,
+            bounds=bounds,
+            deletions=deletions,
+            message=messages.get(op, ""),
         )
         published = self._publisher.publish(self._publisher.prepare(handle, commit))
         if published is not None:
             topic.settle_deletes(op.op)
         return published
 
-    def _publish_truncation(self, handle: Handle, tip: Tip, topic: Topic, op: TruncateOp) -> Published | None:
+    def _publish_truncation(
+        self,
+        handle: Handle,
+        tip: Tip,
+        topic: Topic,
+        op: TruncateOp,
+        messages: Mapping[DeleteOp | TruncateOp, str],
+    ) -> Published | None:
         bounds = tip.bounds
         commit = self._publisher.commit(
             handle,
@@ -398,6 +435,7 @@ class Offloader:
             at_ts_ms=op.ts_ms,
             bounds=Bounds(min(bounds.first_seq, op.seq), op.seq - 1, min(bounds.evict_floor, op.seq)),
             truncate_from=op.seq,
+            message=messages.get(op, ""),
         )
         published = self._publisher.publish(self._publisher.prepare(handle, commit))
         if published is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,21 +25,39 @@ class Done:
     def text(self) -> str:
         return self.out.decode()
 
+    @property
+    def undated(self) -> str:
+        """Return the text with TIME in the place of each time."""
+        return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "TIME", self.text)
+
+
+class _TerminalIn(io.TextIOWrapper):
+    def isatty(self) -> bool:
+        return True
+
+
+class _TerminalOut(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
 
 Run = Callable[..., Done]
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`run("append", "t", stdin=b"...")` is `seglog -C <a fresh directory> append t`."""
+    """`run("append", "t", stdin=b"...")` is `seglog -C <a fresh directory> append t`.
+
+    With `is_terminal`, standard input and standard error are a terminal.
+    """
     monkeypatch.chdir(tmp_path)
 
-    def call(*arguments: str, stdin: bytes = b"", directory: str = "data") -> Done:
-        out, err = io.BytesIO(), io.StringIO()
+    def call(*arguments: str, stdin: bytes = b"", directory: str = "data", is_terminal: bool = False) -> Done:
+        out, err = io.BytesIO(), _TerminalOut() if is_terminal else io.StringIO()
         stdout = io.TextIOWrapper(out, encoding="utf-8", write_through=True, newline="")
         with monkeypatch.context() as patch:
             patch.setattr(sys, "argv", ["seglog", "-C", directory, *arguments])
-            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+            patch.setattr(sys, "stdin", (_TerminalIn if is_terminal else io.TextIOWrapper)(io.BytesIO(stdin)))
             patch.setattr(sys, "stdout", stdout)
             patch.setattr(sys, "stderr", err)
             try:

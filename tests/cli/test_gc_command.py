@@ -95,11 +95,11 @@ def test_what_is_no_duration_is_a_wrong_call(started: Run, option: str) -> None:
 
 
 def test_a_delete_tells_by_when_its_records_are_erased(started: Run) -> None:
-    assert started("delete", "orders", "--before", "2").code == 0
+    assert started("delete", "orders", "--before", "2", "--yes").code == 0
     [told] = [each for each in _lines(started, "log", "orders") if each["kind"] == "delete"]
     assert told["erased_by"] is None
-    assert "seq 2-3 in one object" in started("compact", "orders", "--erase").text
-    assert started("compact", "orders", "--erase").text == "orders: nothing to erase\n"
+    assert "seq 2-3 in one object" in started("compact", "orders", "--erase", "--yes").text
+    assert started("compact", "orders", "--erase", "--yes").text == "orders: nothing to erase\n"
     [told] = [each for each in _lines(started, "log", "orders") if each["kind"] == "delete"]
     assert told["erased_by"] > told["created_at"]
     assert f"erased by {told['erased_by']}" in started("log", "orders").text
@@ -120,11 +120,11 @@ def test_a_topic_may_have_a_window_of_its_own(started: Run) -> None:
 
 def test_status_tells_by_when_deleted_records_are_gone(started: Run) -> None:
     assert "deleted" not in started("status", "orders").text
-    assert started("delete", "orders", "--before", "2").code == 0
+    assert started("delete", "orders", "--before", "2", "--yes").code == 0
     before = rows(started, "status", "orders")
     assert before["unerased_objects"] == 1
     assert "deleted records are still in 1 object of the remote" in started("status", "orders").text
-    assert started("compact", "orders", "--erase").code == 0
+    assert started("compact", "orders", "--erase", "--yes").code == 0
     after = rows(started, "status", "orders")
     assert after["unerased_objects"] == 0
     assert after["erased_by_ms"] > before["erased_by_ms"]
@@ -133,7 +133,7 @@ def test_status_tells_by_when_deleted_records_are_gone(started: Run) -> None:
 
 def test_a_window_of_thousands_of_years_is_told(started: Run) -> None:
     assert started("topic", "set", "orders", "--window", "9999999d").code == 0
-    assert started("delete", "orders", "--before", "3").code == 0
+    assert started("delete", "orders", "--before", "3", "--yes").code == 0
     for command in (["status", "orders"], ["log", "orders"]):
         done = started(*command)
         assert (done.code, done.err) == (0, "")
@@ -151,7 +151,7 @@ def test_a_clock_that_is_not_the_stores_deletes_nothing(
             assert "gc did not begin: this machine's clock is " in done.err
             assert "days ahead of that of file:///" in done.err
             assert "by NTP" in done.err
-        done = started("evict", "orders", "--older-than", "1d")
+        done = started("evict", "orders", "--older-than", "1d", "--yes")
         assert (done.code, "nothing of orders was evicted: this machine's clock" in done.err) == (1, True)
     assert objects(tmp_path / "remote") == before
-    assert started("evict", "orders", "--older-than", "1d").code == 0
+    assert started("evict", "orders", "--older-than", "1d", "--yes").code == 0

@@ -53,7 +53,9 @@ def test_offload_drop_read_delete_restore(started: Run) -> None:
     assert json.loads(sent.out)["released_seq"] == 100
     assert started("read", "t").out == body
 
-    assert started("delete", "t", "--before", "51").text == "deleted 50 records of t (lsn 2)\n"
+    assert started("delete", "t", "--before", "51", "--yes").undated == (
+        "deleted 50 records of t (lsn 2)\n  undo: `seglog restore t --to lsn:1 --as NAME`, until TIME\n"
+    )
     assert started("read", "t").out == body[body.index(b"record 50\n") :]
     log = started("log", "t").text.splitlines()
     assert [line.split()[1] for line in log] == ["2", "1"]
@@ -123,7 +125,7 @@ def test_dry_run_sends_nothing(started: Run) -> None:
 def test_without_a_remote_everything_local_works(run: Run) -> None:
     run("init")
     run("append", "t", stdin=b"a\nb\nc\n")
-    assert run("delete", "t", "--before", "2").text == "deleted 1 record of t\n"
+    assert run("delete", "t", "--before", "2", "--yes").text == "deleted 1 record of t\n"
     assert run("read", "t").out == b"b\nc\n"
     assert "all hot" in run("status").text
     for command in (
@@ -157,10 +159,10 @@ def test_a_delete_holds_while_the_remote_is_away_and_reaches_it_later(started: R
     started("seal", "t")
     started("offload", "t", "--drop-hot")
     started("append", "t", stdin=b"d\n")
-    waits = started("delete", "t", "--before", "3")
+    waits = started("delete", "t", "--before", "3", "--yes")
     assert waits.text == "deleted 2 records of t\n"
     assert "the remote learns of it later" in waits.err
-    assert started("delete", "t", "--before", "4").text == "deleted 1 record of t\n"
+    assert started("delete", "t", "--before", "4", "--yes").text == "deleted 1 record of t\n"
     assert started("read", "t").out == b"d\n"
     assert "2 deletes wait" in started("status", "t").text
     started("seal", "t")

@@ -19,7 +19,7 @@ def started(run: Run, tmp_path: Path) -> Run:
     run("append", "orders", "--tag", "y", stdin=b"two\n")
     _offload(run, b"three\n")
     _offload(run, b"four\n")
-    assert run("delete", "orders", "--tag", "y").code == 0
+    assert run("delete", "orders", "--tag", "y", "--yes").code == 0
     _offload(run, b"five\nsix\n")
     assert run("truncate", "orders", "--from", "6", "--yes").code == 0
     return run

@@ -47,7 +47,7 @@ def test_a_tag_is_a_target_for_good(started: Run) -> None:
 
 def test_a_deleted_branch_can_be_had_back(started: Run) -> None:
     started("branch", "create", "orders", "fix", "--at", "lsn:1", "-m", "try")
-    assert started("branch", "delete", "orders", "fix").text == (
+    assert started("branch", "delete", "orders", "fix", "--yes").text == (
         "orders@fix is deleted; `seglog branch undelete orders fix` brings it back\n"
     )
     assert started("read", "orders@fix").code == 3
@@ -58,14 +58,14 @@ def test_a_deleted_branch_can_be_had_back(started: Run) -> None:
     assert started("read", "orders@fix").out == b"one\ntwo\nthree\n"
     assert started("branch", "rename", "orders", "fix", "mended").text == "orders@fix is orders@mended now\n"
     assert started("read", "orders@mended").out == b"one\ntwo\nthree\n"
-    for refused in (("delete", "orders", "main"), ("rename", "orders", "main", "x")):
+    for refused in (("delete", "orders", "main", "--yes"), ("rename", "orders", "main", "x")):
         assert started("branch", *refused).code == 2
 
 
 def test_a_branch_that_is_open_here_is_not_deleted(started: Run) -> None:
     started("branch", "create", "orders", "fix", "--at", "lsn:1")
     started("append", "orders@fix", stdin=b"more\n")
-    refused = started("branch", "delete", "orders", "fix")
+    refused = started("branch", "delete", "orders", "fix", "--yes")
     assert (refused.code, "open for appends" in refused.err) == (4, True)
 
 
@@ -88,7 +88,7 @@ def test_diff_counts_what_only_one_of_two_branches_has(started: Run) -> None:
     started("append", "orders@fix", stdin=b"x\ny\n")
     started("seal", "orders@fix")
     started("offload", "orders@fix")
-    started("delete", "orders@fix", "--before", "3")
+    started("delete", "orders@fix", "--before", "3", "--yes")
     [main, fix] = rows(started, "branch", "diff", "orders", "orders@fix")
     assert (main["shared_seq"], main["appended"], main["first_seq"], main["deleted"]) == (4, 1, 5, 0)
     assert (fix["appended"], fix["first_seq"], fix["last_seq"], fix["deleted"]) == (2, 5, 6, 2)
@@ -100,7 +100,7 @@ def test_diff_counts_what_only_one_of_two_branches_has(started: Run) -> None:
 
 def test_undo_takes_back_what_the_oplog_shows(started: Run) -> None:
     started("branch", "create", "orders", "fix", "--at", "lsn:1", "-m", "why not")
-    started("branch", "delete", "orders", "fix")
+    started("branch", "delete", "orders", "fix", "--yes")
     shown = rows(started, "oplog")
     assert [row["operation"] for row in shown] == ["branch delete", "branch create", "topic create"]
     assert shown[1]["message"] == "why not"
@@ -112,7 +112,7 @@ def test_undo_takes_back_what_the_oplog_shows(started: Run) -> None:
 
 
 def test_a_bad_delete_is_put_back_by_a_promotion(started: Run) -> None:
-    started("delete", "orders", "--before", "4")
+    started("delete", "orders", "--before", "4", "--yes")
     assert started("restore", "orders", "--to", "head~1", "--as", "good").code == 0
     promoted = started("branch", "promote", "orders", "good", "--keep", "bad", "-m", "the delete was wrong")
     assert (promoted.code, promoted.text) == (

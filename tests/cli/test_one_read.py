@@ -37,7 +37,7 @@ def test_a_command_reads_the_settings_once(tmp_path: Path) -> None:
         ["seal", "t"],
         ["offload", "t"],
         ["read", "t"],
-        ["delete", "t", "--before", "2"],
+        ["delete", "t", "--before", "2", "--yes"],
         ["log", "t"],
         ["gc", "--dry-run"],
         ["restore", "t", "--to", "seq:1", "--as", "first"],

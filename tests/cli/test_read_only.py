@@ -79,7 +79,7 @@ def told(run: Run, filled: Path) -> Path:
     run("tag", "create", "t", "first")
     run("branch", "create", "t", "b")
     run("append", "t", stdin=b"d\n")
-    run("delete", "t", "--before", "4")
+    run("delete", "t", "--before", "4", "--yes")
     run("append", "t", stdin=b"e\n")
     run("append", "new", stdin=b"n\n")
     return filled

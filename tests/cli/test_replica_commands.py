@@ -89,7 +89,9 @@ def test_takeover_fences_and_reset_is_the_way_out(two: Run) -> None:
     assert rows(two, "sync", "t", directory="one")[0]["commits"] == 1
     assert two("read", "t", directory="one").out == b"a\nb\nnew\n"
     two("append", "t@old", stdin=b"x\n", directory="one")
-    assert two("reset", "t@old", "--discard", directory="one").text.endswith("2 records and 0 deletes were dropped\n")
+    assert two("reset", "t@old", "--discard", "--yes", directory="one").text.endswith(
+        "2 records and 0 deletes were dropped\n"
+    )
 
 
 def test_recover_makes_a_directory_from_the_remote_alone(two: Run, remote: str, tmp_path: Path) -> None:

@@ -150,7 +150,14 @@ def test_commands_on_a_served_directory_go_through_the_daemon(start: Start, run:
     assert offloaded.err == ""
     assert json.loads(offloaded.out)["released_seq"] == 4
     assert run("read", "t").out == body
-    assert run("delete", "t", "--before", "2").text == "deleted 1 record of t (lsn 2)\n"
+    assert run("delete", "t", "--before", "2").code == 2
+    assert "would take 1 of about 4 records" in run("delete", "t", "--before", "2", "--dry-run").text
+    refused = run("delete", "t", "--before", "2", stdin=b"no\n", is_terminal=True)
+    assert (refused.code, "not confirmed" in refused.err, run("read", "t").out) == (1, True, body)
+    done = run("delete", "t", "--before", "2", stdin=b"y\n", is_terminal=True)
+    assert (
+        done.undated == "deleted 1 record of t (lsn 2)\n  undo: `seglog restore t --to lsn:1 --as NAME`, until TIME\n"
+    )
     assert len(run("log", "t").text.splitlines()) == 2
     assert "t@half holds 4 records" in run("restore", "t", "--to", "head~1", "--as", "half").text
     assert run("read", "t@half").out == body
@@ -212,7 +219,7 @@ def test_records_over_http(start: Start) -> None:
     assert daemon.json("GET", "/topics") == (200, {"topics": ["t"]})
     truncated = {"topic": "t", "head_seq": 2, "lsn": None, "waits_for": None}
     assert daemon.json("POST", "/topics/t/rpc/truncate", {"seq": 3}) == (200, truncated)
-    assert daemon.json("POST", "/topics/t/rpc/delete", {"before": 2})[1]["deleted"] == 1
+    assert daemon.json("POST", "/topics/t/rpc/delete", {"before": 2, "yes": True})[1]["deleted"] == 1
     assert daemon.ask("GET", "/topics/t/records/1")[0] == 404
     document = daemon.json("GET", "/openapi.json")[1]
     assert {"drop_hot", "up_to", "dry_run"} <= set(
@@ -265,7 +272,7 @@ def test_what_others_append_meanwhile_is_not_counted(start: Start) -> None:
         ("POST", "/topics/t/records?unterminated=2", b"x", BYTES, 400, "InvalidOption"),
         ("POST", "/topics/t/rpc/truncate", b'{"seq": true}', {}, 400, "InvalidOption"),
         ("POST", "/topics/t/rpc/truncate", b'{"seq": -1}', {}, 400, "InvalidArgument"),
-        ("POST", "/topics/t/rpc/delete", b'{"tag": "\\ud800"}', {}, 400, "InvalidArgument"),
+        ("POST", "/topics/t/rpc/delete", b'{"tag": "\\ud800", "yes": true}', {}, 400, "InvalidArgument"),
         ("POST", "/topics/t/rpc/delete", b'{"before": -1}', {}, 400, "InvalidOption"),
         ("POST", "/topics/t/rpc/read", b'{"wait": NaN}', {}, 400, "InvalidOption"),
         ("POST", "/topics/t/rpc/read", b'{"limit": 99999999999999999999}', {}, 400, "InvalidOption"),

@@ -191,7 +191,10 @@ def test_what_is_in_the_remote_is_truncated_by_a_commit(run: Run, remote: str) -
     run("append", "t", stdin=b"c\nd\n")
     assert json.loads(run("--json", "truncate", "t", "--from", "4", "--yes").out)["lsn"] is None
     done = run("truncate", "t", "--from", "2", "--yes")
-    assert done.text == "removed 2 records of t, which ends with seq 1 now (lsn 3)\n"
+    assert done.undated == (
+        "removed 2 records of t, which ends with seq 1 now (lsn 3)\n"
+        "  undo: `seglog restore t --to lsn:2 --as NAME`, until TIME\n"
+    )
     assert "from seq 2 on" in run("log", "t").text
     run("append", "t", stdin=b"B\n")
     assert run("read", "t").out == b"a\nB\n"
@@ -205,9 +208,14 @@ def test_evict_takes_the_oldest_and_tells(run: Run, remote: str) -> None:
     run("seal", "t")
     run("offload", "t", "--drop-hot")
     for arguments in ((), ("--before", "2", "--older-than", "1d"), ("--older-than", "none"), ("--before", "0")):
-        assert run("evict", "t", *arguments).code == 2
-    assert run("evict", "t", "--older-than", "1d").text == "evicted 0 records of t, which begins with seq 1 now\n"
-    assert run("evict", "t", "--before", "3").text == "evicted 2 records of t, which begins with seq 3 now (lsn 2)\n"
+        assert run("evict", "t", *arguments, "--yes").code == 2
+    assert (
+        run("evict", "t", "--older-than", "1d", "--yes").text == "evicted 0 records of t, which begins with seq 1 now\n"
+    )
+    assert run("evict", "t", "--before", "3", "--yes").undated == (
+        "evicted 2 records of t, which begins with seq 3 now (lsn 2)\n"
+        "  undo: `seglog restore t --to lsn:1 --as NAME`, until TIME\n"
+    )
     assert "records below seq 3" in run("log", "t").text
     assert run("read", "t").out == b"c\n"
     told = run("read", "t", "--from", "1")
@@ -217,7 +225,7 @@ def test_evict_takes_the_oldest_and_tells(run: Run, remote: str) -> None:
 
 def test_evict_frees_the_disk_without_a_remote(started: Run) -> None:
     started("append", "t", stdin=b"a\nb\nc\n")
-    done = json.loads(started("--json", "evict", "t", "--before", "2").out)
+    done = json.loads(started("--json", "evict", "t", "--before", "2", "--yes").out)
     assert done == {"topic": "t", "evicted": 1, "earliest_seq": 2, "lsn": None}
 
 
@@ -242,7 +250,7 @@ def test_an_ephemeral_topic_has_nothing_to_offload(run: Run, tmp_path: Path) -> 
     run("seal", "kept")
     done = run("offload", "--all")
     assert (done.code, "kept: offloaded up to seq 1" in done.text, "passing" in done.text) == (0, True, False)
-    assert run("delete", "passing", "--before", "1").code == 0
+    assert run("delete", "passing", "--before", "1", "--yes").code == 0
     assert run("status").code == 0
 
 

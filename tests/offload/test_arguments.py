@@ -18,7 +18,7 @@ import offload
 import seglog
 from catalog import ForkPoint, Vid
 from offload import Archive, ColdSettings, OffloadSettings, attach, recover
-from offload.settings import CatalogSettings, ServeSettings
+from offload.settings import CatalogSettings, CliSettings, ServeSettings
 from seglog import Misuse, SeglogError
 from seglog.engine.upkeep import InCaller
 from seglog.process.ownership import Owned
@@ -106,10 +106,12 @@ CALLS = {
     ),
     "UpkeepService.compact": _of_name("upkeep.compact", {"on_bytes": "callable"}),
     "HistoryService.count": _of("history.count", {"snapshot": "instance"}),
-    "Archive.delete": _of_name("delete", {"before": "whole", "tag": "text"}, "before tag", tag="eu"),
-    "BranchService.delete_branch": _of_topic("branches.delete_branch", {"branch": "text"}, branch="half"),
+    "Archive.delete": _of_name("delete", {"before": "whole", "tag": "text", "message": "text"}, "before tag", tag="eu"),
+    "BranchService.delete_branch": _of_topic(
+        "branches.delete_branch", {"branch": "text", "message": "text"}, branch="half"
+    ),
     "TagService.delete_tag": _of_topic("tags.delete_tag", {"name": "text"}, name="mark"),
-    "Archive.delete_topic": _of_name("delete_topic", {"detach": "bool", "discard": "bool"}),
+    "Archive.delete_topic": _of_name("delete_topic", {"detach": "bool", "discard": "bool", "message": "text"}),
     "HistoryService.diff": _of(
         "history.diff",
         {"left": "text", "right": "text", "left_at": "text", "right_at": "text"},
@@ -119,9 +121,9 @@ CALLS = {
     ),
     "HistoryService.differing_records": _of("history.differing_records", {"found": "instance"}),
     "BranchService.distances": _of("branches.distances", {"branches": "instances"}),
-    "UpkeepService.erase": _of_name("upkeep.erase", {"on_bytes": "callable"}),
+    "UpkeepService.erase": _of_name("upkeep.erase", {"on_bytes": "callable", "message": "text"}),
     "UpkeepService.erasures": _of_name("upkeep.erasures"),
-    "Archive.evict": _of_name("evict", {"before": "whole"}, before=2),
+    "Archive.evict": _of_name("evict", {"before": "whole", "message": "text"}, before=2),
     "ReplicationService.fetch": _of_name("replication.fetch"),
     "ReplicationService.follow": _of_name("replication.follow"),
     "HistoryService.commits": _of_name("history.commits"),
@@ -147,7 +149,9 @@ CALLS = {
     "BranchService.rename_branch": _of_topic(
         "branches.rename_branch", {"branch": "text", "new": "text"}, branch="half", new="other"
     ),
-    "ReplicationService.reset": _of_name("replication.reset", {"as_branch": "text", "discard": "bool"}, "as_branch"),
+    "ReplicationService.reset": _of_name(
+        "replication.reset", {"as_branch": "text", "discard": "bool", "message": "text"}, "as_branch"
+    ),
     "Archive.restore": _of_topic(
         "restore", {"to": "text", "name": "text", "message": "text"}, to="seq:3", name="third"
     ),
@@ -161,6 +165,15 @@ CALLS = {
         "keep",
         branch="half",
     ),
+    "HistoryService.window_ms": _of_name("history.window_ms"),
+    "PreviewService.branch": _of_topic("previews.branch", {"branch": "text"}, branch="half"),
+    "PreviewService.erasure": _of_name("previews.erasure"),
+    "PreviewService.local": _of_name("previews.local"),
+    "PreviewService.removal": _of_name(
+        "previews.removal", {"start": "whole", "before": "whole", "tag": "text"}, "before tag"
+    ),
+    "PreviewService.seq_at": _of_name("previews.seq_at", {"ts_ms": "whole"}, ts_ms=1),
+    "PreviewService.topic": _of_name("previews.topic", {"detach": "bool", "discard": "bool"}, detach=True),
     "HistoryService.snapshot": _of_name("history.snapshot", {"at": "text"}, "at"),
     "StatusService.topic": _of_name("status.topic"),
     "ReplicationService.sync": _of_name("replication.sync", {"on_bytes": "callable"}),
@@ -168,7 +181,7 @@ CALLS = {
     "TagService.tag": _of_topic("tags.tag", {"name": "text", "to": "text", "message": "text"}, name="new", to="seq:3"),
     "TagService.list": _of_topic("tags.list"),
     "ReplicationService.take_over": _of_name("replication.take_over"),
-    "Archive.truncate": _of_name("truncate", {"seq": "whole"}, seq=3),
+    "Archive.truncate": _of_name("truncate", {"seq": "whole", "message": "text"}, seq=3),
     "BranchService.undelete_branch": _of_topic("branches.undelete_branch", {"branch": "text"}, branch="half"),
     "HistoryService.undo": _of("history.undo", {"number": "whole"}, "number"),
     "StatusService.waiting_bytes": _of_name("status.waiting_bytes", {"up_to": "whole"}, "up_to"),
@@ -204,7 +217,9 @@ def _wrong_for(setting: Setting) -> list[object]:
     return ["7", b"7", 1.5, True, -1, None, [7], float("nan")]
 
 
-@pytest.mark.parametrize("kind", [seglog.LogSettings, OffloadSettings, ColdSettings, CatalogSettings, ServeSettings])
+@pytest.mark.parametrize(
+    "kind", [seglog.LogSettings, OffloadSettings, ColdSettings, CatalogSettings, ServeSettings, CliSettings]
+)
 def test_a_wrong_setting_is_refused_by_its_key(kind: type[Any]) -> None:
     for key, setting in settings_of(kind).items():
         for value in _wrong_for(setting):

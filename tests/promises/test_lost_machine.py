@@ -35,7 +35,7 @@ def test_what_was_offloaded_reads_back_elsewhere_and_writing_goes_on(tmp_path: P
         daemon.call("topic/set", topic="t", ttl="7d")
         for number in range(1, 6):
             ship(daemon, b"%d" % number)
-        daemon.call("delete", topic="t", before=2)
+        daemon.call("delete", topic="t", before=2, yes=True)
         daemon.call("offload", topic="t")  # else the daemon may be killed before its background commits the delete
         daemon.call("restore", topic="t", to="seq:3", as_branch="three")
         assert daemon.append("t", b"acked here only") == 6

@@ -1,0 +1,271 @@
+"""`archive.previews`: what a command would take away, and which names would still show it. Changes nothing.
+
+A preview reads the records that are still on this disk. The commits and the heads of the index objects tell the numbers
+of the others. The preview reads the first and the last of them for their times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from catalog import MAIN, SegmentView, Sid, Snapshot
+from catalog.errors import NoSuchTopic
+from offload.context import ArchiveContext
+from offload.errors import TopicAttached
+from offload.handles import split_name
+from offload.read.deletes import count_live, entries_taken
+from offload.replication.replica import Replicas
+from offload.services.diff import State, shared_seq
+from offload.services.remote_states import RemoteStates
+from offload.write.merging import holds_more
+from seglog import DeleteOp, Record, Topic
+from seglog.arguments import checked
+from seglog.process.ownership import Owned
+
+__all__ = ["NOTHING", "Going", "Preview", "PreviewService", "preview_here"]
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """Records that a command would take away. `first` and `last` are a seq and a time in ms, or None for no record.
+
+    `size_bytes` counts values on this disk. In the remote, it is the share of these records in the frames.
+    """
+
+    records: int = 0
+    size_bytes: int = 0
+    first: tuple[int, int] | None = None
+    last: tuple[int, int] | None = None
+
+
+NOTHING = Going()
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """The records that would go, of about `of_records` live ones. `deletes` counts local deletes that would go as well.
+
+    `shown_by` are the branches and tags that would still show some of them: TOPIC@BRANCH and `tag:NAME`.
+    """
+
+    going: Going
+    of_records: int
+    shown_by: tuple[str, ...] = ()
+    deletes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """A branch or a tag, with its state."""
+
+    name: str
+    state: State
+
+    @property
+    def segments(self) -> tuple[SegmentView, ...]:
+        return self.state.snapshot.segments
+
+
+def preview_here(topic: Topic, start: int, before: int | None, tag: str | None) -> Preview:
+    """Return the preview for a topic that has nothing in a remote."""
+    op = DeleteOp(0, topic.head_seq, 0, before, tag)
+    going = _hot(topic, op, start)
+    return Preview(going, max(going.records, _count_hot(topic)))
+
+
+class PreviewService(Owned):
+    """The calls that tell what others would take away."""
+
+    def __init__(self, context: ArchiveContext, states: RemoteStates, replicas: Replicas) -> None:
+        self._log = context.log
+        self._volumes = context.volumes
+        self._branches = context.branches
+        self._tags = context.tags
+        self._handles = context.handles
+        self._reader = context.reader
+        self._states = states
+        self._replicas = replicas
+
+    @checked
+    def removal(self, name: str, *, start: int = 1, before: int | None = None, tag: str | None = None) -> Preview:
+        """Return the live records from seq `start` on, below `before`, with the tag. A condition may be None.
+
+        Raises `NoSuchTopic`, `NoSuchBranch`, and the errors of cold reads.
+        """
+        topic = self._log.topic(name) if self._log.has_topic(name) else None
+        if topic is not None and self._handles.find(name) is None:
+            return preview_here(topic, start, before, tag)
+        snapshot = self._states.newest(name)
+        head_seq = snapshot.bounds.head_seq if topic is None else topic.head_seq
+        op = DeleteOp(0, head_seq, 0, before, tag)
+        if topic is None:
+            going, total = self._cold(op, (), snapshot, start), sum(map(self._live, snapshot.segments))
+        else:
+            below = topic.hot_floor
+            cold = self._cold(replace(op, at_seq=min(head_seq, below - 1)), topic.delete_ops(), snapshot, start)
+            going = _joined([cold, _hot(topic, op, start)])
+            total = _count_hot(topic) + sum(self._live(view) for view in snapshot.segments if view.last < below)
+        return Preview(going, max(total, going.records), self._showing(name, snapshot, going))
+
+    @checked
+    def seq_at(self, name: str, ts_ms: int) -> int:
+        """Return the first seq whose time is `ts_ms` or later, or the seq after the head. Takes nothing over."""
+        if self._log.has_topic(name):
+            return self._log.topic(name).seq_at(ts_ms)
+        snapshot = self._states.newest(name)
+        for view in snapshot.segments:
+            if view.ref.max_ts_ms >= ts_ms:
+                return max(view.first, self._reader.last_seq_at(view.vid, view.ref, ts_ms - 1) + 1)
+        return snapshot.bounds.head_seq + 1
+
+    @checked
+    def local(self, name: str) -> Preview:
+        """Return the records and deletes that only this directory has."""
+        if not self._log.has_topic(name):
+            return Preview(NOTHING, 0)
+        topic, handle = self._log.topic(name), self._handles.find(name)
+        if handle is None:
+            return replace(preview_here(topic, 1, None, None), deletes=len(topic.delete_ops()))
+        start = self._replicas.common_seq(handle) + 1
+        going = _hot(topic, DeleteOp(0, topic.head_seq, 0), start)
+        changes = self._replicas.changes(handle)
+        live = max(going.records, topic.head_seq + 1 - topic.earliest_seq)
+        return Preview(going, live, (), changes.deletes + changes.truncations)
+
+    @checked
+    def topic(self, name: str, *, detach: bool = False, discard: bool = False) -> Preview:
+        """Return the records that `Archive.delete_topic` would drop. Raises `NoSuchTopic`, `TopicAttached`."""
+        if self._replicas.is_replica(name):
+            return Preview(NOTHING, 0)
+        topic = self._log.get_topic(name)
+        if self._handles.find(name) is None:
+            return preview_here(topic, 1, None, None)
+        if not detach:
+            raise TopicAttached(name)
+        return self.local(name) if discard else Preview(NOTHING, topic.head_seq + 1 - topic.earliest_seq)
+
+    @checked
+    def branch(self, topic: str, branch: str) -> Preview:
+        """Return the records that only this branch shows. Raises `NoSuchTopic`, `NoSuchBranch`."""
+        snapshot = self._volumes.snapshot(self._branches.resolve(topic, branch))
+        others = list(self._names(topic, other_than=branch))
+        shared = {sid for each in others for sid in _sids(each.segments)}
+        own = [view for view in snapshot.segments if view.ref.sid not in shared]
+        mine = _sids(snapshot.segments)
+        shown_by = tuple(each.name for each in others if mine & _sids(each.segments))
+        return Preview(self._views(own), sum(map(self._live, snapshot.segments)), shown_by)
+
+    @checked
+    def erasure(self, name: str) -> Preview:
+        """Return the deleted records that are still in objects of the topic's own volume."""
+        if self._log.has_topic(name) and self._handles.find(name) is None:
+            return Preview(NOTHING, 0)
+        snapshot = self._states.newest(name)
+        own = [view for view in snapshot.segments if view.vid == snapshot.vid]
+        holding = {view.ref.sid: view.ref for view in own if holds_more(view)}
+        live = sum(map(self._live, snapshot.segments))
+        shown = sum(self._live(view) for view in own if view.ref.sid in holding)
+        refs = sorted(holding.values(), key=lambda ref: ref.first_seq)
+        if not refs:
+            return Preview(NOTHING, live)
+        hidden = sum(ref.live_records for ref in refs) - shown
+        size_bytes = sum(ref.frame_bytes for ref in refs)
+        first, last = (refs[0].first_seq, refs[0].min_ts_ms), (refs[-1].last_seq, refs[-1].max_ts_ms)
+        topic, branch = split_name(name)
+        others = self._names(topic, other_than=branch)
+        shown_by = tuple(each.name for each in others if holding.keys() & _sids(each.segments))
+        return Preview(Going(hidden, size_bytes, first, last), live + hidden, shown_by)
+
+    def _names(self, topic: str, *, other_than: str) -> Iterator[_Name]:
+        """Yield the branches, without one, and the tags of a topic. A topic without names in the remote has none."""
+        try:
+            branches = self._branches.branches(topic)
+        except NoSuchTopic:
+            return
+        for each in branches:
+            if each.branch != other_than:
+                name = topic if each.branch == MAIN else f"{topic}@{each.branch}"
+                yield _Name(name, State(self._volumes.snapshot(each.vid), self._volumes.history(each.vid)))
+        for tag in self._tags.list(topic):
+            point = tag.tag.point
+            snapshot = self._volumes.snapshot(point.vid, point.lsn, point.seq)
+            yield _Name(f"tag:{tag.name}", State(snapshot, self._volumes.history(point.vid, point.lsn)))
+
+    def _showing(self, name: str, snapshot: Snapshot, going: Going) -> tuple[str, ...]:
+        """Return the other names that show records of the range of `going`, which they share with this topic."""
+        if going.first is None or going.last is None:
+            return ()
+        topic, branch = split_name(name)
+        here = State(snapshot, self._states.history(name))
+        found = []
+        for each in self._names(topic, other_than=branch):
+            last = min(going.last[0], shared_seq(here, each.state))
+            near = [view for view in each.segments if view.first <= last and view.last >= going.first[0]]
+            if any(map(self._live, near)):
+                found.append(each.name)
+        return tuple(found)
+
+    def _cold(self, op: DeleteOp, earlier: Sequence[DeleteOp], snapshot: Snapshot, start: int) -> Going:
+        count = size_bytes = first = last = 0
+        for view, taken in entries_taken(op, earlier, snapshot, self._reader, start=start):
+            first = first or view.ref.first_seq + taken.min()
+            last = view.ref.first_seq + taken.max()
+            count += len(taken)
+            size_bytes += view.ref.frame_bytes * len(taken) // view.ref.live_records
+        if not count:
+            return NOTHING
+        return Going(count, size_bytes, self._place(snapshot, first), self._place(snapshot, last))
+
+    def _place(self, snapshot: Snapshot, seq: int) -> tuple[int, int]:
+        return seq, next(self._reader.records(snapshot, seq, seq)).ts_ms
+
+    def _views(self, views: Sequence[SegmentView]) -> Going:
+        """Return all live records of the views. The times are those of their segments."""
+        counts = [self._live(view) for view in views]
+        if not sum(counts):
+            return NOTHING
+        sizes = (
+            view.ref.frame_bytes * count // view.ref.live_records
+            for view, count in zip(views, counts, strict=True)
+            if count
+        )
+        first, last = views[0], views[-1]
+        places = (first.first, first.ref.min_ts_ms), (last.last, last.ref.max_ts_ms)
+        return Going(sum(counts), sum(sizes), *places)
+
+    def _live(self, view: SegmentView) -> int:
+        return count_live(view, self._reader)
+
+
+def _sids(views: Iterable[SegmentView]) -> set[Sid]:
+    return {view.ref.sid for view in views}
+
+
+def _hot(topic: Topic, op: DeleteOp, start: int) -> Going:
+    begin = max(start, topic.hot_floor, topic.evict_floor)
+    if begin >= op.below:
+        return NOTHING
+    count = size_bytes = 0
+    first = last = None
+    for item in topic.read(begin, op.below - 1, gaps=True):
+        if isinstance(item, Record) and op.matches(item):
+            count, size_bytes = count + 1, size_bytes + len(item.value)
+            last = (item.seq, item.ts_ms)
+            first = first or last
+    return Going(count, size_bytes, first, last)
+
+
+def _count_hot(topic: Topic) -> int:
+    """Return about how many live records are on this disk. Records of deletes since the last checkpoint count."""
+    first = max(topic.hot_floor, topic.earliest_seq)
+    dead = sum(segment.dead_records for segment in topic.segments() if segment.last_seq >= first)
+    return max(0, topic.head_seq + 1 - first - dead)
+
+
+def _joined(parts: Iterable[Going]) -> Going:
+    found = [each for each in parts if each.records]
+    if not found:
+        return NOTHING
+    records, size_bytes = sum(each.records for each in found), sum(each.size_bytes for each in found)
+    return Going(records, size_bytes, found[0].first, found[-1].last)
