@@ -194,6 +194,7 @@ def test_spark_points_runs(options: Options) -> None:
     check(spark_points.run(options), options.directory)
 
 
+@pytest.mark.soak(part=9)
 @pytest.mark.usefixtures("spark")
 def test_spark_write_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_write, "RECORD_SIZES", (1024,))

@@ -62,7 +62,7 @@ def test_whoever_names_a_volume_while_gc_closes_it_has_it_open_or_is_refused(
 ) -> None:
     """The naming continues at one request of GC. It runs one or two steps there, and the rest after the run."""
     named = refused = 0
-    for nth in count(steps_at_once, 2):
+    for nth in count(steps_at_once, 4):
         world = World()
         main = grown(world, 2)
         steps = naming(world, main)

@@ -340,7 +340,7 @@ def test_a_read_that_is_not_answered_in_time_is_repeated_and_then_unreachable() 
         patch.setenv("AWS_ACCESS_KEY_ID", "key")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
         patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        with opened(reads=ReadSettings(timeout_s=0.2, attempts=3)) as store, pytest.raises(StoreUnreachable):
+        with opened(reads=ReadSettings(timeout_s=0.6, attempts=3)) as store, pytest.raises(StoreUnreachable):
             store.get_range(A, 0, 4)
         silent.settimeout(10)
         for _ in range(3):

@@ -15,6 +15,7 @@ from offload.recovery import MARKER, NotRecovered, Recovered, recover
 from seglog import TopicConfig
 from tests.faults.files import CrashingFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.store import Fault, FaultyStore, unreachable
+from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
 from tests.seams.archive import context_of
 
@@ -122,12 +123,15 @@ def test_a_name_that_fails_holds_up_no_other_and_a_repetition_goes_on(tmp_path: 
     check(tmp_path / "new", store)
 
 
+@every(7, part=8)
 @pytest.mark.parametrize("tear", [False, True])
-def test_a_crash_at_any_file_operation_is_gone_on_from(tear: bool, tmp_path: Path, store: MemoryStore) -> None:
-    step = 0
+def test_a_crash_at_any_file_operation_is_gone_on_from(
+    tear: bool, tmp_path: Path, store: MemoryStore, every: int
+) -> None:
+    step = 1 - every
     has_crashed = True
     while has_crashed:
-        step += 1
+        step += every
         path = tmp_path / f"new-{step}"
         files = CrashingFiles(UnsyncedFiles(), step, tear=tear)
         with contextlib.suppress(SimulatedCrash):

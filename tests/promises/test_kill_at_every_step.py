@@ -77,7 +77,7 @@ def test_kill_after_a_local_step(step: str, tmp_path: Path, remote: str) -> None
     _check_after_kill(tmp_path / "data", remote)
 
 
-@every(4, part=2)
+@every(7, part=2)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_kill_before_and_after_each_effect_on_the_store(when: str, tmp_path: Path, remote: str, every: int) -> None:
     """The effects: control, oplog entry, ref, upload begun, three parts, upload completed, index object, commit.

@@ -32,9 +32,9 @@ def _rows(spark: SparkSession, remote: str, reader: str) -> list[tuple[object, .
     return [(row.topic, row.seq, row.ms, bytes(row.value), row.tag, row.node) for row in found]
 
 
-@amounts(2, soak=len(NAMES), part=9)
+@amounts(1, soak=len(NAMES), part=9)
 def test_logs_come_back_whole(spark: SparkSession, remote: str, tmp_path: Path, amount: int) -> None:
-    """Two logs by default. The soak takes all eleven."""
+    """One log by default. The soak takes all eleven."""
     names = NAMES[-amount:]
     with (
         seglog.open(tmp_path / "data", settings=LogSettings(segment_max_events=700)) as log,

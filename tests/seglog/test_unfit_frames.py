@@ -193,7 +193,7 @@ def _is_opened_or_damaged(directory: Path) -> None:
     _open(directory).close()
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(KINDS), st.integers(0, 3), st.integers(0, 12) | st.integers(0, 2**64 - 1), BODY)
 def test_whatever_a_body_says_only_our_errors_come(
     left: Path, tmp_path: Path, kind: FrameType, topic_id: int, seq: int, body: object

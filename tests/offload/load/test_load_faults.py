@@ -20,6 +20,7 @@ from offload.errors import OffloadError
 from offload.load import LoadRequest
 from tests.children import quiet_fork
 from tests.faults.store import Fault, FaultyStore, KillingStore, When, WrappedStore, faults_of, lost
+from tests.faults.stride import every
 from tests.offload.load.loads import begin, finish, load, part, values
 
 BEFORE, ROWS = [b"before"], [[b"a1", b"a2"], [b"b1"]]
@@ -93,14 +94,15 @@ def _plans() -> list[Fault]:
             for fault in faults_of(method, nth)]  # fmt: skip
 
 
+@every(3, part=8)
 @pytest.mark.parametrize("has_topic", [True, False])
 def test_a_store_that_fails_in_any_way_costs_no_record_and_doubles_none(
-    *, has_topic: bool, monkeypatch: pytest.MonkeyPatch
+    *, has_topic: bool, monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
     expected = ALL if has_topic else ALL[1:]
     failed = 0
-    for fault in _plans():
+    for fault in _plans()[has_topic % every :: every]:
         inner = MemoryStore()
         if has_topic:
             load(inner, [BEFORE])
@@ -113,7 +115,7 @@ def test_a_store_that_fails_in_any_way_costs_no_record_and_doubles_none(
         store.land()
         load(store, ROWS, REQUEST)
         assert values(inner) == expected, fault
-    assert failed > 20
+    assert failed * every > 20
 
 
 def test_a_lost_answer_of_the_commit_is_read_back() -> None:

@@ -186,7 +186,7 @@ def test_a_takeover_meanwhile_writes_main_or_is_fenced(tmp_path: Path, store: Me
             assert values(other, "t@rest")[-1:] == [b"more"]
 
 
-@strided(23, part=8)
+@strided(47, part=8)
 def test_a_promotion_that_ends_at_any_step_is_completed_by_the_next(tmp_path: Path, every: int) -> None:
     base = Place(tmp_path / "base")
     with base.opened() as (log, archive):
@@ -235,7 +235,7 @@ def test_records_of_main_are_carried_with_their_labels(tmp_path: Path, store: Me
             archive.branches.promote_branch("t", "good", keep="bad", carry=True)
 
 
-@strided(37, part=8)
+@strided(71, part=8)
 def test_a_promotion_that_carries_may_end_at_any_step(tmp_path: Path, every: int) -> None:
     base = Place(tmp_path / "base")
     with base.opened() as (log, archive):
