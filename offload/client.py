@@ -30,11 +30,15 @@ _EXIT_CODES = {400: 2, 404: 3, 409: 4, 410: 3, 413: 2, 415: 2}
 
 
 class DaemonError(OffloadError):
-    """The daemon's report of a command or a request that failed, with an exit code."""
+    """The daemon's report of a command or a request that failed, with an exit code.
 
-    def __init__(self, message: str, exit_code: int, *, hint: str | None = None) -> None:
+    `daemons_name` is the name of the error there.
+    """
+
+    def __init__(self, message: str, exit_code: int, *, hint: str | None = None, name: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.exit_code = exit_code  # type: ignore[misc]
+        self.daemons_name = name
 
 
 class DaemonClient:
@@ -97,7 +101,8 @@ class DaemonClient:
                 if answer.status >= 400:
                     said = _problem(self._exactly(answer, None))
                     code = _EXIT_CODES.get(answer.status, 1)
-                    raise DaemonError(said.get("detail", f"status {answer.status}"), code, hint=said.get("hint"))
+                    message = said.get("detail", f"status {answer.status}")
+                    raise DaemonError(message, code, hint=said.get("hint"), name=said.get("title"))
                 yield answer
 
     def _message(self, answer: http.client.HTTPResponse) -> tuple[bytes, bytes]:
@@ -171,4 +176,4 @@ def _problem(body: bytes) -> dict[str, Any]:
 def _check_end(said: dict[str, Any]) -> None:
     """Raise `DaemonError` if the command failed."""
     if "message" in said:
-        raise DaemonError(said["message"], said["exit_code"], hint=said.get("hint"))
+        raise DaemonError(said["message"], said["exit_code"], hint=said.get("hint"), name=said.get("error"))

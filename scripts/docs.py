@@ -12,7 +12,8 @@ A part stands between `<!-- include: NAME -->` and `<!-- end -->`. The script re
     commands:options       the options of each command, as a table
 
 It also writes offload/cli/listing.py: the commands with their help and their parameters, from which the front door of
-`seglog` answers without an import of a command. From that list it writes the golden help in tests/golden.
+`seglog` answers without an import of a command. From that list it writes the golden help in tests/golden. It writes
+docs/schema: a JSON Schema for each kind of object that `--json` prints.
 
 So a format is written down once, at the top of the code that reads and writes it, and a setting where its field is.
 `--check` changes nothing and fails when a part is not current.
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import json
 import re
 import sys
 import tomllib
@@ -39,13 +41,16 @@ __all__ = [
     "included",
     "listing",
     "mistakes",
+    "schema_files",
     "settings",
     "table",
     "told",
+    "write",
 ]
 
 ROOT = Path(__file__).resolve().parent.parent
 LISTING = ROOT / "offload" / "cli" / "listing.py"
+SCHEMAS = ROOT / "docs" / "schema"
 HELP = {ROOT / "tests" / "golden" / f"help_{columns}.txt": columns for columns in (80, 200)}
 HEAD = '''"""The commands of `seglog`, with their help and their parameters. Written by `make docs`."""
 
@@ -210,22 +215,41 @@ def literal(value: object) -> str:
     return repr(str(value)) if isinstance(value, str) else repr(value)
 
 
+def schema_files() -> dict[Path, str]:
+    """Return the text of each file in docs/schema, from the code of this checkout."""
+    sys.path.insert(0, str(ROOT))
+    from offload.commands.schemas import schemas
+
+    return {SCHEMAS / f"{kind}.json": json.dumps(schema, indent=2) + "\n" for kind, schema in schemas().items()}
+
+
+def write(page: Path, text: str) -> None:
+    """Write a page. A schema whose kind is gone has no text, and goes."""
+    if text:
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(text)
+    else:
+        page.unlink()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="change nothing, fail if a part is not current")
     check = parser.parse_args().check
     stale = 0
+    made = schema_files()
     pages = sorted((ROOT / "docs").rglob("*.md"))
-    for page in (LISTING, *HELP, *pages):
+    for page in (LISTING, *HELP, *pages, *sorted({*made, *SCHEMAS.glob("*.json")})):
         before = page.read_text() if page.exists() else ""
-        after = listing() if page == LISTING else golden_help(HELP[page]) if page in HELP else filled(before)
+        after = listing() if page == LISTING else golden_help(HELP[page]) if page in HELP else None
+        after = made.get(page, "" if page.parent == SCHEMAS else filled(before)) if after is None else after
         if after == before:
             continue
         if check:
             print(f"{page.relative_to(ROOT)} is not current: run `make docs`", file=sys.stderr)
             stale += 1
         else:
-            page.write_text(after)
+            write(page, after)
     return 1 if stale else 0
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from offload.cli.execution import results_of
 from offload.cli.preview import would_take_text
 from offload.cli.session import Session
+from offload.cli.streams import write_error
 from offload.commands.preview import WouldTake
 from offload.commands.registry import Command
 from offload.errors import NotConfirmed
@@ -40,13 +41,12 @@ def confirmed(session: Session, command: Command, values: Mapping[str, Any]) -> 
 
 
 def _ask(found: WouldTake) -> None:
-    sys.stderr.write(would_take_text(found) + "\n")
+    write_error(would_take_text(found) + "\n")
     if found.is_most:
-        sys.stderr.write(f"This is more than half of {found.topic}. Type its name to go on: ")
+        write_error(f"This is more than half of {found.topic}. Type its name to go on: ")
         answers = {found.topic}
     else:
-        sys.stderr.write("Go on? [y/N] ")
+        write_error("Go on? [y/N] ")
         answers = {"y", "yes", "Y", "Yes"}
-    sys.stderr.flush()
     if sys.stdin.readline().strip() not in answers:
         raise NotConfirmed(found.topic)

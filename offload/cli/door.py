@@ -2,7 +2,8 @@
 
 It needs only the standard library, and little of that: `seglog --help` imports 20 modules. Exit codes: 0 done, 1
 failed, 2 usage, 3 not found, 4 diverged or conflict, 5 corruption found, 130 interrupted. For an error the command
-writes one line to stderr, with a hint what to do. `--debug` adds the traceback.
+writes one line to stderr, with a hint what to do. With `--json` the line is a JSON object. `--debug` adds the
+traceback.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from collections.abc import Mapping
 
 from offload.cli.interrupt import EXIT_INTERRUPTED, end_at_once, raise_in_command
 from offload.cli.shells import script
-from offload.cli.streams import discard_output
+from offload.cli.streams import discard_output, write_error
 from offload.cli.top import COMPLETION
 from offload.cli.words import Request, UsageError, request_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from offload.cli.session import Serve
 
 __all__ = ["run"]
@@ -34,7 +37,8 @@ def run(words: list[str], variables: Mapping[str, str], serve: Serve) -> int:
     try:
         request = request_of(words, variables)
     except UsageError as error:
-        return _refuse(str(error), error.hint, error.exit_code)
+        said = {"error": "UsageError", "message": str(error), "hint": error.hint, "exit_code": error.exit_code}
+        return _refuse(said, as_json=_wants_json(words))
     if request.kind == "run" and request.path == COMPLETION.path:
         return _answer(script(str(request.values["shell"])))
     if request.kind == "run":
@@ -48,7 +52,7 @@ def run(words: list[str], variables: Mapping[str, str], serve: Serve) -> int:
     text = help_text(request.path, _columns(variables))
     if request.kind == "help":
         return _answer(text)
-    sys.stderr.write(text)
+    write_error(text)
     return _EXIT_USAGE
 
 
@@ -72,8 +76,7 @@ def _run_command(request: Request, serve: Serve) -> int:
             import traceback
 
             traceback.print_exc()
-        said = problem(error)
-        return _refuse(said["message"], said.get("hint"), said["exit_code"])
+        return _refuse(problem(error), as_json=bool(request.options["as_json"]))
     finally:
         end_at_once()
     return 0
@@ -110,10 +113,22 @@ def _answer(text: str) -> int:
     return 0
 
 
-def _refuse(message: str, hint: str | None, code: int) -> int:
-    line = f"seglog: {message}" + (f". {hint[0].upper()}{hint[1:]}" if hint else "")
-    sys.stderr.write(" ".join(line.split()) + "\n")
-    return code
+def _refuse(said: Mapping[str, Any], *, as_json: bool) -> int:
+    """Print the report of an error, and return its exit code."""
+    hint = said.get("hint")
+    if as_json:
+        import json
+
+        write_error(json.dumps({"schema": 1, "kind": "error", **said, "hint": hint}) + "\n")
+    else:
+        line = f"seglog: {said['message']}" + (f". {hint[0].upper()}{hint[1:]}" if hint else "")
+        write_error(" ".join(line.split()) + "\n")
+    return int(said["exit_code"])
+
+
+def _wants_json(words: list[str]) -> bool:
+    """Return whether words that are no command ask for JSON."""
+    return "--json" in words[: words.index("--") if "--" in words else None]
 
 
 def _columns(variables: Mapping[str, str]) -> int:

@@ -51,14 +51,14 @@ def _stat(commit: CommitListed) -> str:
 
 def commit_text(commit: CommitListed) -> str:
     return (
-        f"lsn {commit.lsn:<6} {commit.hash[:12]}  {commit.created_at}  {commit.kind:<9} {_what(commit)}"
+        f"lsn {commit.lsn:<6} {commit.hash[:12]}  {commit.created_at}  {commit.commit_kind:<9} {_what(commit)}"
         f"{'' if commit.erased_by is None else f', erased by {commit.erased_by}'}"
     ).rstrip()
 
 
 def _what(commit: CommitListed) -> str:
     segments = ", ".join(map(_segment, commit.segments))
-    match commit.kind:
+    match commit.commit_kind:
         case "offload":
             return segments
         case "compact":

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from offload.cli.streams import discard_output, flush_output
+from offload.cli.streams import discard_output, flush_output, write_error
 from offload.commands.results import json_line
 
 __all__ = ["Output", "Printer", "counted", "format_bytes", "lines", "note"]
@@ -54,7 +54,7 @@ def lines(text: Callable[[Any], str], note_of: Callable[[Any], str] = lambda _: 
 
 def note(text: str) -> None:
     """Print a line on standard error, also with --json."""
-    sys.stderr.write(text + "\n")
+    write_error(text + "\n")
 
 
 def _write(text: str) -> None:

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
 
-__all__ = ["discard_output", "flush_output", "has_reader", "open_closed_streams"]
+__all__ = ["discard_output", "flush_output", "has_reader", "open_closed_streams", "write_error"]
 
 _MODES = {"stdin": "r", "stdout": "w", "stderr": "w"}
 
@@ -50,6 +50,15 @@ def flush_output() -> None:
         sys.stdout.flush()
     except BrokenPipeError:
         discard_output()
+
+
+def write_error(text: str) -> None:
+    """Write to standard error. If its reader has gone, that is no error."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except BrokenPipeError:
+        sys.stderr = _null("w")
 
 
 def _null(mode: str) -> TextIO:

@@ -88,12 +88,12 @@ def _summary(files: Iterable[FileChecked]) -> list[str]:
     """Return one line for the snapshots, one for the WAL and one for each topic."""
     groups: dict[str, list[FileChecked]] = {}
     for file in files:
-        name = {"snapshot": "snapshots", "wal": "WAL"}.get(file.kind) or f"topic {file.topic}"
+        name = {"snapshot": "snapshots", "wal": "WAL"}.get(file.file_kind) or f"topic {file.topic}"
         groups.setdefault(name, []).append(file)
     return [f"{name}: {_counts(group)}" for name, group in groups.items()]
 
 
 def _counts(files: list[FileChecked]) -> str:
     items, size = sum(file.items for file in files), format_bytes(sum(file.bytes for file in files))
-    noun = {"snapshot": "snapshots", "wal": "frames", "segment": "records"}[files[0].kind]
+    noun = {"snapshot": "snapshots", "wal": "frames", "segment": "records"}[files[0].file_kind]
     return f"{items:,} {noun} in {len(files):,} {'file' if len(files) == 1 else 'files'}, {size}"

@@ -30,7 +30,7 @@ class CommitListed:
     volume: str
     lsn: int
     hash: str
-    kind: str
+    commit_kind: str
     created_at: Moment
     at_seq: int
     truncate_from: int | None
@@ -58,7 +58,7 @@ def listed(stored: PastCommit, erased_by_ms: int | None) -> CommitListed:
         volume=str(commit.vid),
         lsn=commit.lsn,
         hash=stored.hash.hex(),
-        kind=commit.kind.name.lower(),
+        commit_kind=commit.kind.name.lower(),
         created_at=Moment(commit.created_at_ms),
         at_seq=commit.at_seq,
         truncate_from=commit.truncate_from,

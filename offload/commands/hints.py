@@ -10,10 +10,10 @@ import functools
 import importlib
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-__all__ = ["hints_of", "result_hint"]
+__all__ = ["hints_of", "result_hint", "result_types"]
 
 _HOMES = {"Archive": "offload.archive", "Directory": "offload.commands.directory", "Log": "seglog.log"}
 
@@ -39,3 +39,12 @@ def result_hint(function: Callable[..., Any]) -> Any:
     """Return the type of a function's result. The types of its parameters are not imported."""
     only = types.SimpleNamespace(__annotations__={"return": function.__annotations__["return"]})
     return typing.get_type_hints(only, function.__globals__, _LATE)["return"]
+
+
+def result_types(function: Callable[..., Any]) -> Mapping[str, type]:
+    """Return the classes of a function's results by their names. A function returns one, or an iterator of them."""
+    hint = result_hint(function)
+    if typing.get_origin(hint) is Iterator:
+        [hint] = typing.get_args(hint)
+    kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    return {kind.__name__: kind for kind in kinds}

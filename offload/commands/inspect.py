@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from catalog.errors import NoSuchObject
 from catalog.format import keys
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
-from offload.commands.results import MERGED
 from offload.errors import NoSuchFile
 from offload.read.inspection import inspect_bytes
 from offload.read.ledger import OffloadedLedgers, open_ledgers
@@ -25,9 +24,9 @@ _INDEX_ENDINGS = ("-index", ".index")  # Pulsar's, and ours
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """The contents of a file or an object. The keys depend on its kind."""
+    """The contents of a file or an object. Their keys depend on what it is."""
 
-    contents: Mapping[str, Any] = field(metadata=MERGED)
+    contents: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,20 @@ from offload.errors import BadParameter, InvalidInput
 from seglog import Gap, Record, RecordTooLarge
 from seglog.values.record import LABEL_MAX_BYTES
 
-__all__ = ["Batch", "RecordBatch", "json_batches", "line_batches", "longest_line", "skip", "to_json", "to_line"]
+__all__ = [
+    "SCHEMA",
+    "Batch",
+    "RecordBatch",
+    "json_batches",
+    "line_batches",
+    "longest_line",
+    "skip",
+    "to_json",
+    "to_line",
+]
+
+SCHEMA = 1
+"""The version of the JSON forms of results (`offload.commands.results`)."""
 
 _READ_BYTES = 4 * 1024 * 1024
 _BATCH_RECORDS = 8192
@@ -118,8 +131,9 @@ def to_line(record: Record) -> bytes:
 def to_json(record: Record | Gap) -> str:
     """Return a record or a gap as one line of JSON. A value that is not UTF-8 becomes base64."""
     if isinstance(record, Gap):
-        return json.dumps({"gap_from": record.gap_from, "gap_to": record.gap_to})
-    body: dict[str, Any] = {"seq": record.seq, "ts_ms": record.ts_ms}
+        gap = {"schema": SCHEMA, "kind": "gap", "gap_from": record.gap_from, "gap_to": record.gap_to}
+        return json.dumps(gap)
+    body: dict[str, Any] = {"schema": SCHEMA, "kind": "record", "seq": record.seq, "ts_ms": record.ts_ms}
     if record.tag is not None:
         body["tag"] = record.tag
     if record.node is not None:

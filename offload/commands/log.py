@@ -66,7 +66,7 @@ def _commits(
     erasures = archive.upkeep.erasures(name)
     for stored in history:
         commit = listed(stored, erasures.date_ms(stored))
-        is_wanted = kinds is None or commit.kind in kinds
+        is_wanted = kinds is None or commit.commit_kind in kinds
         is_wanted &= since_ms is None or commit.created_at >= since_ms
         is_wanted &= until_ms is None or commit.created_at <= until_ms
         if not is_wanted or (touches is not None and not touches.by(stored)):

@@ -198,7 +198,7 @@ def _of_names(archive: Archive, topic: str, history: History) -> Iterator[PointL
 def _point(past: PastCommit, what: str, kept: str, target: str = "", seq: int | None = None) -> PointListed:
     commit = past.commit
     detail = listed(past, None)
-    added = sum(last - ref.first_seq + 1 for ref, last in past.segments()) if detail.kind == "offload" else 0
+    added = sum(last - ref.first_seq + 1 for ref, last in past.segments()) if detail.commit_kind == "offload" else 0
     return PointListed(
         target=target or f"lsn:{commit.lsn}",
         time=Moment(commit.at_ts_ms),

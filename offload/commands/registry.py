@@ -13,13 +13,11 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-import types
-import typing
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from offload.commands.hints import hints_of, result_hint
+from offload.commands.hints import hints_of, result_types
 from offload.commands.parameters import Parameter, parameters_of
 from offload.errors import InvalidOption, UnsupportedOption
 
@@ -78,11 +76,7 @@ class Command:
     @property
     def results(self) -> Mapping[str, type]:
         """Return the types of the results by their names."""
-        hint = result_hint(self.function)
-        if typing.get_origin(hint) is Iterator:
-            [hint] = typing.get_args(hint)
-        kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-        return {kind.__name__: kind for kind in kinds}
+        return result_types(self.function)
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return a value for every parameter. Raises `UnsupportedOption`, `InvalidOption`."""

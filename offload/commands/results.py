@@ -1,5 +1,8 @@
 """The JSON form of a result, as `--json` prints it and as the daemon answers it. The report of an error.
 
+Each object begins with `schema`, the version of all these forms, and `kind`. The kind of a result is the name of its
+class: `records_deleted` for `RecordsDeleted`. `offload.commands.schemas` describes each kind.
+
 A key is the name of a field. The metadata of a field changes that:
 
     HIDDEN      the field is for people only, and has no key. A result whose fields are all hidden has no JSON form
@@ -10,17 +13,19 @@ A key is the name of a field. The metadata of a field changes that:
 from __future__ import annotations
 
 import base64
+import functools
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from offload.commands.lines import RecordBatch
+from offload.commands.lines import SCHEMA, RecordBatch
 from offload.commands.lines import to_json as record_json
 from offload.moment import Moment
 
-__all__ = ["HIDDEN", "MERGED", "OPTIONAL", "json_line", "problem", "to_json"]
+__all__ = ["HIDDEN", "MERGED", "OPTIONAL", "json_line", "kind_of", "problem", "to_json"]
 
 HIDDEN: Final = MappingProxyType({"json": "hidden"})
 OPTIONAL: Final = MappingProxyType({"json": "optional"})
@@ -55,13 +60,24 @@ def json_line(result: Any) -> str:
     if isinstance(result, RecordBatch):
         return "".join(record_json(item) + "\n" for item in result.items)
     found = to_json(result)
-    return json.dumps(found) + "\n" if found else ""
+    return json.dumps({"schema": SCHEMA, "kind": kind_of(type(result)), **found}) + "\n" if found else ""
+
+
+def kind_of(result: type) -> str:
+    """Return the kind of a class of results: `would_take` for `WouldTake`."""
+    return _in_lower_case(result.__name__)
+
+
+@functools.cache
+def _in_lower_case(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
 def problem(error: BaseException) -> dict[str, Any]:
     """Return the report of an error: its name, its message, a hint what to do, and the command's exit code."""
     is_ours = hasattr(error, "exit_code") or isinstance(error, OSError)
     message = str(error) if is_ours else f"{type(error).__name__}: {error}"
-    said = {"error": type(error).__name__, "message": message, "exit_code": getattr(error, "exit_code", 1)}
+    name = getattr(error, "daemons_name", None) or type(error).__name__
+    said = {"error": name, "message": message, "exit_code": getattr(error, "exit_code", 1)}
     hint = getattr(error, "hint", None)
     return {**said, "hint": hint} if hint else said

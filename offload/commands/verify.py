@@ -20,7 +20,7 @@ class FileChecked:
     """A file that the check has read completely. `items` counts frames or records."""
 
     checked: str
-    kind: str
+    file_kind: str
     items: int
     bytes: int
     topic: str = field(metadata=HIDDEN)

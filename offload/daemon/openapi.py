@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from typing import Any
 
 from offload.commands.parameters import Parameter
 from offload.commands.registry import Command
+from offload.commands.schemas import schemas, schemas_of
 
 __all__ = ["openapi"]
 
@@ -18,7 +19,7 @@ _PROBLEM = {"description": "what is wrong, and what to do", "content": {"applica
     "type": "object", "properties": {name: {"type": "string"} for name in ("title", "detail", "hint")},
 }}}}  # fmt: skip
 _JSON_ANSWER = {"description": "done", "content": {"application/json": {"schema": {"type": "object"}}}}
-_LINES_ANSWER = {"description": "one JSON object a line", "content": {"application/x-ndjson": {"schema": {}}}}
+_LINES = "one JSON object a line"
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
 
 
@@ -32,7 +33,7 @@ def openapi(commands: Mapping[str, Command]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "seglog", "version": version("seglog"), "description": "A log, and its archive."},
         "paths": paths,
-        "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+        "components": {"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}, "schemas": schemas()},
         "security": [{}, {"token": []}],
     }
 
@@ -57,7 +58,7 @@ def _records() -> dict[str, Any]:
             "get": _operation("Where a topic begins and ends.", {"200": _JSON_ANSWER}, [_TOPIC])
         },
         "/topics/{topic}/records": {
-            "get": _operation("Live records.", {"200": _LINES_ANSWER}, [_TOPIC, *read_query]),
+            "get": _operation("Live records.", {"200": _lines_answer(["record", "gap"])}, [_TOPIC, *read_query]),
             "post": _operation("Append.", {"201": _JSON_ANSWER}, [_TOPIC, *append_query], body),
         },
         "/topics/{topic}/records/{seq}": {"get": _operation("One value.", {"200": value}, [_TOPIC, seq])},
@@ -77,7 +78,14 @@ def _command(command: Command, *, by_topic: bool) -> dict[str, Any]:
         "properties": {each.name: _schema(each) for each in own},
         "required": [each.name for each in own if each.default is ...],
     }
-    return _operation(command.summary, {"200": _LINES_ANSWER}, [_TOPIC] if by_topic else [], _json_body(schema))
+    answers = {"200": _lines_answer(schemas_of(command.function))}
+    return _operation(command.summary, answers, [_TOPIC] if by_topic else [], _json_body(schema))
+
+
+def _lines_answer(kinds: Iterable[str]) -> dict[str, Any]:
+    """Return the answer of a command with results of these kinds."""
+    schema = {"anyOf": [{"$ref": f"#/components/schemas/{kind}"} for kind in kinds]}
+    return {"description": _LINES, "content": {"application/x-ndjson": {"schema": schema}}}
 
 
 def _operation(

@@ -52,7 +52,7 @@ def test_the_remote_of_the_data_directory_is_the_one_that_is_checked(run: Run, t
     assert done.code == 0
     *checks, clock = values_of(done.text)
     assert [value["outcome"] for value in checks] == ["ok"] * len(NAMES)
-    assert clock == {"clock_ahead_ms": 0}
+    assert clock == {"schema": 1, "kind": "clock_ahead", "clock_ahead_ms": 0}
     assert (tmp_path / "remote").is_dir()
 
 
@@ -68,7 +68,7 @@ def test_s3_keeps_every_promise_tells_its_time_and_is_left_as_it_was(run: Run, s
     *checks, clock = values_of(done.text)
     assert (done.code, done.err) == (0, "")
     assert [(value["check"], value["outcome"]) for value in checks] == [(name, "ok") for name in NAMES]
-    assert clock == {"clock_ahead_ms": 0}
+    assert clock == {"schema": 1, "kind": "clock_ahead", "clock_ahead_ms": 0}
     client = boto3.client("s3")
     bucket = s3_remote.split("/")[2]
     assert client.list_objects_v2(Bucket=bucket)["KeyCount"] == 0

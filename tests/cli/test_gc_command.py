@@ -96,11 +96,11 @@ def test_what_is_no_duration_is_a_wrong_call(started: Run, option: str) -> None:
 
 def test_a_delete_tells_by_when_its_records_are_erased(started: Run) -> None:
     assert started("delete", "orders", "--before", "2", "--yes").code == 0
-    [told] = [each for each in _lines(started, "log", "orders") if each["kind"] == "delete"]
+    [told] = [each for each in _lines(started, "log", "orders") if each["commit_kind"] == "delete"]
     assert told["erased_by"] is None
     assert "seq 2-3 in one object" in started("compact", "orders", "--erase", "--yes").text
     assert started("compact", "orders", "--erase", "--yes").text == "orders: nothing to erase\n"
-    [told] = [each for each in _lines(started, "log", "orders") if each["kind"] == "delete"]
+    [told] = [each for each in _lines(started, "log", "orders") if each["commit_kind"] == "delete"]
     assert told["erased_by"] > told["created_at"]
     assert f"erased by {told['erased_by']}" in started("log", "orders").text
     assert started("read", "orders").out == b"two\nthree\nfour\nfive\nsix\n"

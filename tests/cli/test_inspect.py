@@ -12,14 +12,14 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 
 def test_a_streamed_index_object_of_pulsar_is_told(run: Run):
     done = run("--json", "inspect", str(GOLDEN / "pulsar_v2.index"))
-    found = json.loads(done.out)
+    found = json.loads(done.out)["contents"]
     assert (done.code, found["kind"]) == (0, "streamed index object")
     assert [(ledger["ledger_id"], len(ledger["entries"])) for ledger in found["ledgers"]] == [(8, 3), (9, 1)]
 
 
 def test_data_objects_of_pulsar_are_told_block_by_block(run: Run):
     for name, kind, blocks in (("pulsar_v1", "data object", 5), ("pulsar_v2", "streamed data object", 4)):
-        found = json.loads(run("--json", "inspect", str(GOLDEN / f"{name}.data")).out)
+        found = json.loads(run("--json", "inspect", str(GOLDEN / f"{name}.data")).out)["contents"]
         assert (found["kind"], len(found["blocks"])) == (kind, blocks)
 
 

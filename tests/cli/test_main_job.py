@@ -35,7 +35,8 @@ def test_json_lines_out_are_json_lines_in(started: Run) -> None:
     lines = started("--json", "read", "t")
     assert [json.loads(line)["seq"] for line in lines.out.splitlines()] == list(range(1, 8))
     assert json.loads(lines.out.splitlines()[4]) == {
-        "seq": 5, "ts_ms": json.loads(lines.out.splitlines()[4])["ts_ms"], "value_base64": "//4AIG5vdCB1dGYtOA==",
+        "schema": 1, "kind": "record", "seq": 5, "ts_ms": json.loads(lines.out.splitlines()[4])["ts_ms"],
+        "value_base64": "//4AIG5vdCB1dGYtOA==",
     }  # fmt: skip
     started("append", "u", "--format", "jsonl", stdin=lines.out)
     assert [json.loads(line).get("value") for line in started("--json", "read", "u").out.splitlines()] == [

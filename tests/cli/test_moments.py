@@ -73,7 +73,7 @@ def test_one_commit_is_shown_with_all_that_it_says(started: Run) -> None:
     assert "3 records in" in shown.text
     assert ", epoch 1" in shown.text
     [commit] = _lines(started, "show", "orders", "head")
-    assert (commit["lsn"], commit["kind"], commit["truncate_from"]) == (5, "truncate", 6)
+    assert (commit["lsn"], commit["commit_kind"], commit["truncate_from"]) == (5, "truncate", 6)
     assert ", epoch 1" in started("log", "orders", "-n", "1", "--stat").text
     for target, code in (("lsn:9", 3), ("nonsense", 2), ("tag:none", 3)):
         assert started("show", "orders", target).code == code
@@ -103,7 +103,7 @@ def test_a_target_is_resolved_to_its_record_and_its_neighbours(started: Run) -> 
     [found] = _lines(started, "resolve", "orders", "--to", "lsn:2", "--context", "1", "--pin", "1h")
     assert [record["start"] for record in found["before"]] == ["three", "four"]
     assert [record["start"] for record in found["after"]] == ["five"]
-    assert (found["lsn"], found["seq"], found["next_commit"]["kind"]) == (2, None, "delete")
+    assert (found["lsn"], found["seq"], found["next_commit"]["commit_kind"]) == (2, None, "delete")
     assert found["pin"]
     assert found["pinned_until"]
     text = started("resolve", "orders", "--to", "head").text

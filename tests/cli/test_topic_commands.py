@@ -31,7 +31,10 @@ def test_a_cap_evicts_and_readers_are_told(started: Run) -> None:
     below = started("read", "t", "--from", "3", "--limit", "1")
     assert (below.out, below.err) == (b"record 16\n", "t: seq 3 to 15 were evicted\n")
     lines = [json.loads(line) for line in started("--json", "read", "t", "--from", "3").out.splitlines()]
-    assert (lines[0], lines[1]["seq"]) == ({"gap_from": 3, "gap_to": 15}, 16)
+    assert (lines[0], lines[1]["seq"]) == (
+        {"schema": 1, "kind": "gap", "gap_from": 3, "gap_to": 15},
+        16,
+    )
     assert "evicted below seq 16" in started("status", "t").text
     shown = json.loads(started("--json", "topic", "show", "t").out)
     assert (shown["earliest_seq"], shown["evict_floor"], shown["head_seq"], shown["epoch"]) == (16, 16, 20, 1)
@@ -159,7 +162,9 @@ def test_truncate_removes_the_end_only_when_meant(started: Run) -> None:
     assert (refused.code, "say --yes" in refused.err) == (2, True)
     assert started("read", "t").out == b"a\nb\nc\nd\n"
     done = json.loads(started("--json", "truncate", "t", "--from", "3", "--yes").out)
-    assert done == {"topic": "t", "removed": 2, "head_seq": 2, "epoch": 2, "lsn": None}
+    assert done == {
+        "schema": 1, "kind": "records_removed", "topic": "t", "removed": 2, "head_seq": 2, "epoch": 2, "lsn": None,
+    }  # fmt: skip
     assert started("append", "t", stdin=b"C\n").text.strip()
     assert started("read", "t").out == b"a\nb\nC\n"
     assert (
@@ -226,7 +231,9 @@ def test_evict_takes_the_oldest_and_tells(run: Run, remote: str) -> None:
 def test_evict_frees_the_disk_without_a_remote(started: Run) -> None:
     started("append", "t", stdin=b"a\nb\nc\n")
     done = json.loads(started("--json", "evict", "t", "--before", "2", "--yes").out)
-    assert done == {"topic": "t", "evicted": 1, "earliest_seq": 2, "lsn": None}
+    assert done == {
+        "schema": 1, "kind": "records_evicted", "topic": "t", "evicted": 1, "earliest_seq": 2, "lsn": None,
+    }  # fmt: skip
 
 
 def test_the_command_appends_nothing_that_would_end_with_it(started: Run) -> None:

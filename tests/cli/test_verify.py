@@ -42,13 +42,19 @@ def test_json_has_an_object_a_line(started: Run, tmp_path: Path) -> None:
     done = started("--json", "verify")
     assert done.code == 0
     values = [json.loads(line) for line in done.text.splitlines()]
-    assert {value["kind"] for value in values} == {"snapshot", "wal", "segment"}
+    assert {value["file_kind"] for value in values} == {"snapshot", "wal", "segment"}
     [idx] = (tmp_path / "data" / "topics").rglob("*.idx")
     idx.unlink()
     done = started("--json", "verify")
     assert done.code == 5
     values = [json.loads(line) for line in done.text.splitlines()]
-    assert {"damaged": str(idx), "offset": 0, "reason": "the file is missing"} in values
+    assert {
+        "schema": 1,
+        "kind": "damaged_file",
+        "damaged": str(idx),
+        "offset": 0,
+        "reason": "the file is missing",
+    } in values
 
 
 def test_what_is_no_data_directory_is_not_found(run: Run) -> None:

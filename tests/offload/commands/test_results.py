@@ -53,12 +53,14 @@ def test_the_metadata_of_a_field_changes_its_place_in_json() -> None:
         "at": f"{at}1Z",
         "cap": 2,
     }
-    assert json_line(Inner("ä", Moment(0))) == f'{{"name": "\\u00e4", "at": "{at}0Z"}}\n'
+    assert json_line(Inner("ä", Moment(0))) == (
+        f'{{"schema": 1, "kind": "inner", "name": "\\u00e4", "at": "{at}0Z"}}\n'
+    )
     assert json_line(Remark("for people")) == ""
     assert [json.loads(line) for line in json_line(RECORDS).splitlines()] == [
-        {"gap_from": 1, "gap_to": 4},
-        {"seq": 5, "ts_ms": 0, "value_base64": "/w=="},
-        {"seq": 6, "ts_ms": 1, "tag": "tag", "node": "nöde", "value": ""},
+        {"schema": 1, "kind": "gap", "gap_from": 1, "gap_to": 4},
+        {"schema": 1, "kind": "record", "seq": 5, "ts_ms": 0, "value_base64": "/w=="},
+        {"schema": 1, "kind": "record", "seq": 6, "ts_ms": 1, "tag": "tag", "node": "nöde", "value": ""},
     ]
 
 
