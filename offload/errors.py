@@ -13,6 +13,7 @@
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             the present state is in the way              exit 4
     │   ├── AlreadyInitialised
+    │   ├── CarriedOtherwise     a branch has other records than an earlier promotion carried there
     │   ├── DataLoss             records of a range that Spark reads are gone
     │   ├── ExportOutdated       an export has records that the topic no longer has
     │   ├── OpenBranch           the branch is open for appends in this directory
@@ -23,6 +24,7 @@
     │   ├── LocalChangesLost     a reset would drop what only this directory has
     │   ├── NotOffloaded         the remote has no such state yet
     │   ├── OtherRemote          the remote is not the one that has the history
+    │   ├── RecordsAfterFork     main has records that the branch to promote lacks
     │   ├── RemoteBehind         the remote lacks a commit that this directory knows
     │   ├── RowsChanged          a task of a load got other rows than the driver had counted
     │   ├── TopicAttached        deleting it would leave its history in the remote
@@ -67,6 +69,7 @@ __all__ = [
     "AlreadyInitialised",
     "BadParameter",
     "Busy",
+    "CarriedOtherwise",
     "ChecksFailed",
     "Conflict",
     "Corrupt",
@@ -105,6 +108,7 @@ __all__ = [
     "OpenBranch",
     "OtherRemote",
     "PartlyAppended",
+    "RecordsAfterFork",
     "Refused",
     "RemoteBehind",
     "RowsChanged",

@@ -5,23 +5,12 @@ from __future__ import annotations
 import re
 
 from catalog import errors
-
-
-def drawn() -> list[tuple[str, str]]:
-    """Return (class, parent) for each line of the tree in the docstring."""
-    path: list[str] = []
-    found = []
-    for line in (errors.__doc__ or "").splitlines():
-        if match := re.match(r"    ((?:[│ ]   )*)(?:[├└]── )?([A-Z]\w+)", line):
-            depth = (len(line) - len(line.lstrip(" │├└─")) - 4) // 4
-            path[depth:] = [match[2]]
-            found.append((match[2], path[depth - 1] if depth else "Exception"))
-    return found
+from tests.error_trees import defined, drawn
 
 
 def test_the_docstring_draws_the_tree_of_classes() -> None:
-    tree = {name: getattr(errors, name).__base__.__name__ for name in errors.__all__}
-    assert dict(drawn()) == tree
+    assert drawn(errors) == defined(errors)
+    assert sorted(errors.__all__) == sorted(defined(errors))
 
 
 def test_exit_codes_are_as_the_docstring_says() -> None:
