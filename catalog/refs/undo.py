@@ -17,7 +17,7 @@ from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.refs.tag import Tags
 from catalog.volume import Volumes
 
-__all__ = ["find_operation", "undo"]
+__all__ = ["find_operation", "undo", "undo_found"]
 
 _OF_OPERATION = re.compile(r"of operation ([0-9]+)")
 
@@ -30,7 +30,7 @@ def undo(volumes: Volumes, number: int | None = None, *, writer_id: str = "", no
     Raises `NotUndone` if the subject is no name, or has changed since. Raises `NoSuchOperation` if no entry has
     the number.
     """
-    return _undone(volumes, find_operation(volumes, number), writer_id, now_ms)
+    return undo_found(volumes, find_operation(volumes, number), writer_id=writer_id, now_ms=now_ms)
 
 
 def find_operation(volumes: Volumes, number: int | None = None) -> NumberedEntry:
@@ -51,7 +51,8 @@ def find_operation(volumes: Volumes, number: int | None = None) -> NumberedEntry
     raise NotUndone(0, "no change of a name is left to undo")
 
 
-def _undone(volumes: Volumes, found: NumberedEntry, writer_id: str, now_ms: int) -> NumberedEntry:
+def undo_found(volumes: Volumes, found: NumberedEntry, *, writer_id: str, now_ms: int) -> NumberedEntry:
+    """Undo an operation that `find_operation` returned, and return it. Raises as `undo` does."""
     entry = found.entry
     if not _is_of_a_name(entry):
         raise NotUndone(found.number, f"{entry.operation} changes no name")

@@ -11,7 +11,7 @@ from catalog.history import retry_if_collected
 from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.refs.pin import HeldPin, Pins
 from catalog.refs.promotion import moved_main
-from catalog.refs.undo import find_operation, undo
+from catalog.refs.undo import find_operation, undo_found
 from catalog.retention import window_ms_of
 from offload.context import ArchiveContext
 from offload.errors import NotOffloaded
@@ -178,7 +178,7 @@ class HistoryService(Owned):
         moved = moved_main(found.entry)
 
         def take_back() -> None:
-            undo(self._volumes, found.number, writer_id=self._writer_id, now_ms=self._clock.now_ms())
+            undo_found(self._volumes, found, writer_id=self._writer_id, now_ms=self._clock.now_ms())
 
         if moved is None:
             take_back()
