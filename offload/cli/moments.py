@@ -21,16 +21,16 @@ def point_text(found: Window | PointListed) -> str:
 
 def resolved_text(found: Resolved) -> str:
     cut = "" if found.seq is None else f", cut after seq {found.seq}"
-    lines = [f"{found.target} is lsn {found.lsn} of volume {found.volume}{cut}"]
-    *earlier, last = [_record(each) for each in found.before] or ["  no record"]
-    lines += [f"    {each}" for each in earlier]
-    lines.append(f"  > {last.strip()}")
-    lines += [f"    {_record(each)}" for each in found.after] or ["    no record follows today"]
+    told = [f"{found.target} is lsn {found.lsn} of volume {found.volume}{cut}"]
+    *earlier, last = [_record(each) for each in found.before] or ["no record"]
+    told += [f"    {each}" for each in earlier]
+    told.append(f"  > {last}")
+    told += [f"    {_record(each)}" for each in found.after] or ["    no record follows today"]
     if found.next_commit is not None:
-        lines.append(f"  the next commit: {commit_text(found.next_commit)}")
+        told.append(f"  the next commit: {commit_text(found.next_commit)}")
     if found.pin is not None:
-        lines.append(f"  kept until {found.pinned_until} by the pin {found.pin}")
-    return "\n".join(lines)
+        told.append(f"  kept until {found.pinned_until} by the pin {found.pin}")
+    return "\n".join(told)
 
 
 def _record(record: RecordShown) -> str:

@@ -16,7 +16,7 @@ from offload.moment import Moment
 from seglog.errors import Evicted, SeqOutOfRange
 
 if TYPE_CHECKING:
-    from catalog import ForkPoint, PastCommit
+    from catalog import PastCommit, Snapshot
     from catalog.history import History
     from offload.archive import Archive
     from seglog import Record
@@ -123,6 +123,7 @@ def resolve(
     ttl_s = None if pin is None else parse_span_s("--pin", pin)
     point = archive.history.point(topic, to)
     held = None if ttl_s is None else archive.history.pin(point, ttl_s)
+    snapshot = archive.history.snapshot_at(point)
     following = archive.history.commits(topic).at(point.vid, point.lsn + 1)
     return Resolved(
         topic=topic,
@@ -130,16 +131,16 @@ def resolve(
         volume=str(point.vid),
         lsn=point.lsn,
         seq=point.seq,
-        before=_before(archive, topic, point, neighbours),
-        after=_after(archive, topic, point, neighbours),
+        before=_before(archive, topic, snapshot, neighbours),
+        after=_after(archive, topic, snapshot.bounds.head_seq + 1, neighbours),
         next_commit=None if following is None else listed(following, None),
         pin=None if held is None else held.name,
         pinned_until=None if held is None else Moment(held.pin.expires_at_ms),
     )
 
 
-def _before(archive: Archive, topic: str, point: ForkPoint, count: int) -> tuple[RecordShown, ...]:
-    snapshot = archive.history.snapshot_at(point)
+def _before(archive: Archive, topic: str, snapshot: Snapshot, count: int) -> tuple[RecordShown, ...]:
+    """Return the last live record of a state, and the live ones of the `count` seqs before it."""
     _, last = archive.history.count(snapshot)
     if last is None:
         return ()
@@ -147,10 +148,10 @@ def _before(archive: Archive, topic: str, point: ForkPoint, count: int) -> tuple
     return tuple(map(_shown, archive.history.read_snapshot(topic, snapshot, 0, first, last.seq)))
 
 
-def _after(archive: Archive, topic: str, point: ForkPoint, count: int) -> tuple[RecordShown, ...]:
-    head_seq = archive.history.snapshot_at(point).bounds.head_seq
+def _after(archive: Archive, topic: str, first_seq: int, count: int) -> tuple[RecordShown, ...]:
+    """Return the next `count` live records of today."""
     with suppress(SeqOutOfRange, Evicted):  # the topic ends there today, or those records are gone
-        return tuple(map(_shown, islice(archive.read(topic, head_seq + 1), count)))
+        return tuple(map(_shown, islice(archive.read(topic, first_seq), count)))
     return ()
 
 
