@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from catalog import MAIN, Bounds, Branches, Codec, ForkPoint, Snapshot, Vid, Volumes
 from catalog.errors import BranchExists, NoSuchBranch, NoSuchTopic
@@ -12,7 +12,9 @@ from offload.errors import WrittenByLog
 from offload.format.topic_config import config_of
 from offload.settings import OffloadSettings, codec_named
 
-__all__ = ["Load", "LoadRequest", "is_free", "open_load"]
+__all__ = ["Load", "LoadRequest", "is_free", "is_loaded", "open_load"]
+
+_SETTINGS = OffloadSettings(concurrency=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Load:
     collected_before_ms: int
     codec: Codec
     is_done: bool
-    settings: OffloadSettings = field(default_factory=lambda: OffloadSettings(concurrency=1))
+    settings: OffloadSettings
 
     @property
     def name(self) -> str:
@@ -71,9 +73,7 @@ class Load:
         return self.bounds.head_seq + 1 + sum(count for _, count in rows[:before])
 
 
-def open_load(
-    volumes: Volumes, request: LoadRequest, *, writer_id: str, now_ms: int, settings: OffloadSettings | None = None
-) -> Load:
+def open_load(volumes: Volumes, request: LoadRequest, *, writer_id: str, now_ms: int) -> Load:
     """Find or create the branch, and return the load on its newest state.
 
     A topic without a main branch is created. Another branch that does not exist is forked from the newest state of
@@ -81,7 +81,6 @@ def open_load(
     """
     vid = _volume(Branches(volumes, writer_id), volumes, request, now_ms)
     snapshot = volumes.snapshot(vid)
-    is_done = bool(request.key) and any(each.key == request.key for each in snapshot.loaded)
     load = Load(
         request=request,
         vid=vid,
@@ -92,11 +91,11 @@ def open_load(
         start_ms=max(now_ms, snapshot.max_ts_ms),
         newest_ms=snapshot.max_ts_ms,
         collected_before_ms=snapshot.collected_before_ms,
-        codec=_codec(snapshot, request, settings or OffloadSettings()),
-        is_done=is_done,
-        settings=settings or OffloadSettings(concurrency=1),
+        codec=_codec(snapshot, request),
+        is_done=is_loaded(snapshot, request),
+        settings=_SETTINGS,
     )
-    if not is_done and not request.take_over and not is_free(snapshot):
+    if not load.is_done and not request.take_over and not is_free(snapshot):
         [newest] = volumes.commits(vid, snapshot.lsn, snapshot.lsn)
         raise WrittenByLog(load.name, newest.commit.writer_id, snapshot.lsn)
     return load
@@ -119,6 +118,11 @@ def _volume(branches: Branches, volumes: Volumes, request: LoadRequest, now_ms: 
         return branches.resolve(topic, branch)
 
 
+def is_loaded(snapshot: Snapshot, request: LoadRequest) -> bool:
+    """Return whether a state has the idempotency key of a load (LOAD-3)."""
+    return bool(request.key) and any(each.key == request.key for each in snapshot.loaded)
+
+
 def is_free(snapshot: Snapshot) -> bool:
     """Return whether no log writes the volume, as far as its commits tell (LOAD-4)."""
     return snapshot.epoch == 0 or snapshot.load_epoch == snapshot.epoch
@@ -130,8 +134,8 @@ def _epoch(snapshot: Snapshot) -> int:
     return max(snapshot.epoch, 1) + 1  # above 1: a writer of epoch 1 may not have committed yet
 
 
-def _codec(snapshot: Snapshot, request: LoadRequest, settings: OffloadSettings) -> Codec:
+def _codec(snapshot: Snapshot, request: LoadRequest) -> Codec:
     if request.codec is not None:
         return codec_named(request.codec)
     config = config_of(snapshot.config, keys.commit_key(snapshot.vid, snapshot.lsn or 1))
-    return codec_named(config.attributes.get("codec", settings.codec))
+    return codec_named(config.attributes.get("codec", _SETTINGS.codec))

@@ -15,7 +15,7 @@ from catalog.format.commit import LoadMark
 from catalog.format.encoding import load_nonce
 from catalog.sync import pull
 from offload.errors import InvalidRow, LoadConflict, LoadTooLate, RowsChanged
-from offload.load.opening import Load
+from offload.load.opening import Load, is_loaded
 from offload.load.part import BEFORE_THE_LAST, SORT_BY_TIME, LoadedPart, discard_segments
 from offload.write.publisher import make_due_checkpoint
 
@@ -56,7 +56,7 @@ def publish_load(
         _check_fit(load, parts, segments)
         newest = volumes.snapshot(load.vid, load.lsn)
         for _ in range(_ROUNDS):
-            if _is_loaded(newest, load):
+            if is_loaded(newest, load.request):
                 discard_segments(volumes.store, load, (segment.sid for segment in segments))
                 return _nothing(load)
             if any(segment.sid.created_ms < newest.collected_before_ms for segment in segments):
@@ -79,11 +79,6 @@ def publish_load(
 
 def _nothing(load: Load) -> Loaded:
     return Loaded(None, load.bounds.head_seq + 1, load.bounds.head_seq)
-
-
-def _is_loaded(snapshot: Snapshot, load: Load) -> bool:
-    key = load.request.key
-    return bool(key) and any(each.key == key for each in snapshot.loaded)
 
 
 def _check_fit(load: Load, parts: Sequence[LoadedPart], segments: Iterable[SegmentRef]) -> None:
@@ -129,7 +124,7 @@ def _after(volumes: Volumes, load: Load, base: Snapshot) -> Snapshot:
     """
     updates = pull(volumes, load.vid, base.lsn, base.head_hash)
     newest = volumes.snapshot(load.vid, updates.lsn)
-    if _is_loaded(newest, load):
+    if is_loaded(newest, load.request):
         return newest
     if updates.is_empty or not updates.is_maintenance(load.bounds, load.epoch):
         writer_id = updates.commits[0].commit.writer_id if updates.commits else ""
