@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from catalog import Handle
 from catalog.errors import BranchCollected, Diverged
 from offload.context import ArchiveContext
 from offload.replication.replica import Replicas
@@ -62,8 +63,7 @@ class Sync:
         if handle.epoch:  # the log has no such topic: a reset stopped after step 5
             handle = self._replicas.demote(handle)
         moved = self._replicas.forward(handle)
-        commits = moved.lsn - before.lsn if moved.vid == before.vid else moved.lsn
-        return Synced(name, moved.lsn, commits, (), is_replica=True)
+        return Synced(name, moved.lsn, _new_commits(before, moved), (), is_replica=True)
 
     def write(self, name: str, on_bytes: Callable[[int], None]) -> Synced:
         """Sync a topic that this directory writes, and whose handle is open."""
@@ -75,9 +75,9 @@ class Sync:
         except Diverged:
             if self._replicas.changes(self._handles.of(name)):
                 raise
-            result = self._reset.run(self._handles.of(name))
-            commits = result.lsn - before.lsn if self._handles.of(name).vid == before.vid else result.lsn
-            return Synced(name, result.lsn, commits, (), is_replica=True)
+            self._reset.run(self._handles.of(name))
+            moved = self._handles.of(name)
+            return Synced(name, moved.lsn, _new_commits(before, moved), (), is_replica=True)
         taken = self._handles.of(name).lsn - before.lsn
         published = (
             self._offloader.run(name, on_bytes=on_bytes) if self._replicas.changes(self._handles.of(name)) else []
@@ -94,3 +94,8 @@ class Sync:
             raise divergence(handle)
         self._offloader.settle(name)
         self._publisher.fast_forward(self._handles.of(name))
+
+
+def _new_commits(before: Handle, moved: Handle) -> int:
+    """Return how many commits the handle moved past. All commits of another volume are new here."""
+    return moved.lsn - before.lsn if moved.vid == before.vid else moved.lsn

@@ -93,18 +93,18 @@ class Promotion:
         split_name(side)
         with self._locked(topic, side):
             main, new = self._branches.resolve(topic), self._branches.resolve(topic, branch)
-            kept = [keep]
 
             def change() -> None:
+                nonlocal keep  # the second call for a promotion finds the name that the first one gave
                 now_ms = self._context.clock.now_ms()
-                kept.append(self._branches.promote(topic, branch, keep, now_ms=now_ms, message=message).branch)
+                keep = self._branches.promote(topic, branch, keep, now_ms=now_ms, message=message).branch
 
             if main == new:  # an earlier promotion ended before its last step
                 change()
                 self._follow(topic, side)
-                return Promoted(kept[-1], new, None)
+                return Promoted(keep, new, None)
             after, carried = self._switch(topic, side, (main, new), change, carry=carry, leave=leave)
-            return Promoted(kept[-1], new, after, carried)
+            return Promoted(keep, new, after, carried)
 
     def undo(self, topic: str, keep: str, vids: tuple[Vid, Vid], change: Callable[[], None]) -> None:
         """Take a promotion back by `change`. `vids` are main's volumes, now and afterwards. `keep` names the second."""
