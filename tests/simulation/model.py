@@ -106,6 +106,8 @@ class Volume:
     """The values of all records that any commit showed."""
     writers: dict[int, str] = field(default_factory=dict[int, str])
     """The writer of each epoch."""
+    replaced: set[int] = field(default_factory=set[int])
+    """The LSNs where GC deleted the commit, and another one landed later."""
 
     def state(self, lsn: int) -> State:
         return self.pasts[lsn - 1].state if lsn else self.start_state
@@ -210,6 +212,8 @@ class Model:
         if commit.lsn <= len(volume.pasts):
             is_same = volume.pasts[commit.lsn - 1].stored.hash == stored.hash
             self._hold(is_same or commit.lsn < volume.boundary, f"{key} is another commit than it was")
+            if not is_same:
+                volume.replaced.add(commit.lsn)
             return
         if commit.lsn < volume.boundary:
             return  # every reader rejects a commit below the boundary
@@ -345,6 +349,12 @@ class Model:
         """Return True if a name holds the volume and the point is within the volume's window."""
         since_ms = self._now_ms() - self.window_ms
         return point.vid in self._named(since_ms) and point.lsn in self.volumes[point.vid].promised(since_ms)
+
+    def is_replaced(self, point: ForkPoint) -> bool:
+        """Return True if another commit landed in the place of one that the point stands on."""
+        lsns = self.volumes[point.vid].replaced
+        parent = self.volumes[point.vid].parent
+        return any(lsn <= point.lsn for lsn in lsns) or (parent is not None and self.is_replaced(parent))
 
     def named(self, topic: str, branch: str, vid: Vid) -> None:
         """Record that a directory learned that `vid` is the volume of this name."""

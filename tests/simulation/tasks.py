@@ -158,9 +158,12 @@ class Reader(Member):
             if self.model.is_promised(point):
                 raise Broken(f"{point} cannot be read: {type(error).__name__}: {error}") from error
             return
-        # If the reader slept for longer than the window, it may meet a commit that was put too late (docs/limits.md).
-        if found != self.model.state(point) and self.model.is_promised(point):
+        if found != self.model.state(point) and not self._met_a_late_commit(point):
             raise Broken(f"{point} reads as something else")
+
+    def _met_a_late_commit(self, point: ForkPoint) -> bool:
+        """Return True if this reader slept longer than the window, and may have met a late commit (docs/limits.md)."""
+        return self.model.is_replaced(point) and not self.model.is_promised(point)
 
     def _read_by_time(self, vid: Vid) -> None:
         volume = self.model.volumes[vid]
