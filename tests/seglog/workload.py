@@ -244,8 +244,7 @@ class Journal:
             if any(_reaches(delete, name, seq, tag) for delete in self.deletes_tried[:deletes])
         }
         # An archive passes over ephemeral records in silence (docs/limits.md), and `look` does not read them.
-        first = topic.hot_floor if topic.earliest_seq < topic.hot_floor else 1
-        hot = {seq for seq in self.ephemeral.get(name, set()) if seq >= first}
+        hot = {seq for seq in self.ephemeral.get(name, set()) if seq >= _first_looked_at(topic)}
         return hot - self.gone.get(name, set()) - told - deleted
 
     def phantom(self, found: Found, bounds: Bounds) -> str | None:
@@ -374,14 +373,17 @@ class Journal:
 _NOTHING = FoundTopic(0, 1, (), ())
 
 
+def _first_looked_at(topic: Topic | FoundTopic) -> int:
+    """Return the first seq that `look` reads. It reads nothing below the hot floor: the log may have no archive."""
+    return topic.hot_floor if topic.earliest_seq < topic.hot_floor else 1
+
+
 def look(log: Log) -> dict[str, FoundTopic]:
     """Return the state of all topics. Verify every hot frame."""
     found = {}
     for name in log.topics():
         topic = log.topic(name)
-        # Do not read below the hot floor: the log may have no archive.
-        first = topic.hot_floor if topic.earliest_seq < topic.hot_floor else 1
-        items = list(topic.read(first, gaps=True))
+        items = list(topic.read(_first_looked_at(topic), gaps=True))
         lost = tuple(item for item in items if isinstance(item, Gap))
         live = tuple((item.seq, item.value, item.tag) for item in items if isinstance(item, Record))
         if topic.record_count_hot:
