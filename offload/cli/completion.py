@@ -101,15 +101,14 @@ class _Line:
         return [(name, "") for name in names]
 
     def _known(self, names: str, typed: str) -> list[str]:
-        """Return the names of one kind that the data directory knows."""
-        from offload.cli.known_names import branches, tags, topics
+        """Return the names of one kind: those that the data directory knows, or the plain targets."""
+        if names == "target":
+            return ["head", "head~1"]
+        from offload.cli.known_names import branches, topics
 
         topic = self.arguments[0].partition("@")[0] if self.arguments else ""
         if names == "branch":
             return sorted(branches(self.directory, topic))
-        if names in ("tag", "target"):
-            known = sorted(tags(self.directory, topic))
-            return known if names == "tag" else ["head", "head~1", *(f"tag:{name}" for name in known)]
         found = topics(self.directory)
         if names == "plain topic":
             return sorted({name.partition("@")[0] for name in found})

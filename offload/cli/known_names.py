@@ -1,8 +1,7 @@
-"""The names of topics, branches and tags that a data directory knows. The completion of a shell offers them.
+"""The names of topics and branches that a data directory knows. The completion of a shell offers them.
 
     meta/snapshot.*.json    the topics of the log, as of its newest checkpoint (seglog.wal.manifest)
-    catalog.db              the topics and branches that have a volume here, and the names that commands have shown here
-                            (catalog.local)
+    catalog.db              the topics and branches that have a volume here (catalog.local)
 
 No function asks the remote, and none changes a file. The modules that own these files need longer for their import than
 a completion may take. So this module reads the names itself, and checks nothing else. A file that is damaged, or that
@@ -13,29 +12,19 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["branches", "tags", "topics"]
+__all__ = ["branches", "topics"]
 
 _WAIT_S = 0.05
 
 
 def topics(directory: str) -> set[str]:
     """Return the topics, and the branches that are topics here, each as TOPIC@BRANCH."""
-    return {*_in_manifest(directory), *_in_catalog(directory, "SELECT name FROM handles")}
+    return {*_in_manifest(directory), *_in_catalog(directory)}
 
 
 def branches(directory: str, topic: str) -> set[str]:
     here = {name.partition("@")[2] for name in topics(directory) if name.startswith(f"{topic}@")}
-    return {"main", *here, *_shown(directory, f"refs/{topic}/")}
-
-
-def tags(directory: str, topic: str) -> set[str]:
-    return set(_shown(directory, f"tags/{topic}/"))
-
-
-def _shown(directory: str, prefix: str) -> list[str]:
-    """Return the last parts of the keys with this prefix. The character after "/" is "0"."""
-    query = "SELECT substr(key, ?) FROM objects WHERE key > ? AND key < ?"
-    return _in_catalog(directory, query, len(prefix) + 1, prefix, f"{prefix[:-1]}0")
+    return {"main", *here}
 
 
 def _in_manifest(directory: str) -> list[str]:
@@ -49,8 +38,8 @@ def _in_manifest(directory: str) -> list[str]:
         return []
 
 
-def _in_catalog(directory: str, query: str, *values: object) -> list[str]:
-    """Return the first column. While a process has the database open, its newest changes are in other files.
+def _in_catalog(directory: str) -> list[str]:
+    """Return the names of the handles. While a process has the database open, its newest changes are in other files.
 
     SQLite finds these files through catalog.db-shm. Without that file SQLite must make none, so the database counts as
     immutable.
@@ -63,7 +52,7 @@ def _in_catalog(directory: str, query: str, *values: object) -> list[str]:
     try:
         connection = sqlite3.connect(f"file:{quoted}?mode=ro&immutable={0 if is_open else 1}", _WAIT_S, uri=True)
         try:
-            return [str(name) for (name,) in connection.execute(query, values)]
+            return [str(name) for (name,) in connection.execute("SELECT name FROM handles")]
         finally:
             connection.close()
     except sqlite3.Error:

@@ -526,7 +526,7 @@ COMMANDS = {
         'Delete a tag. GC deletes its state if nothing else holds it; before that, `seglog undo` brings the tag back.',
         (
             ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
-            ListedParameter('name', 'str', 'The tag.', (), is_required=True, names='tag'),
+            ListedParameter('name', 'str', 'The tag.', (), is_required=True),
         ),
     ),
     'topic/create': ListedCommand(
@@ -592,7 +592,7 @@ COMMANDS = {
         'completion',
         'Print the script that completes commands, options and names in a shell.\n'
         '\n'
-        'The names of topics, branches and tags are those that the data directory knows. No completion asks the remote.\n'
+        'The names of topics and branches are those that the data directory knows. No completion asks the remote.\n'
         'Examples: eval "$(seglog completion bash)" in ~/.bashrc; seglog completion fish >\n'
         '~/.config/fish/completions/seglog.fish',
         (

@@ -29,7 +29,7 @@ def words(*typed: str, directory: Path | str = "nowhere") -> list[str]:
 
 @pytest.fixture
 def data(run: Run, tmp_path: Path) -> Path:
-    """A data directory with the topics `notes` and `orders`, the branch `orders@fix`, and the tag v1 of `orders`."""
+    """A data directory with the topics `notes` and `orders`, and the branch `orders@fix`."""
     assert run("init", "--remote", (tmp_path / "remote").as_uri()).code == 0
     assert run("append", "notes", stdin=b"a\n").code == 0
     for step in ("append orders", "seal orders", "offload orders", "branch create orders fix", "append orders@fix"):
