@@ -1,15 +1,15 @@
-"""Branches: the names of volumes, and how a branch is created, renamed, deleted and brought back.
+"""Branches: the names of volumes, and how a branch is created, renamed, promoted, deleted and brought back.
 
 A topic's own history is its branch `main`. A crash may interrupt the creation of a branch at any step:
 
     step                                            what a crash after it leaves
     1 put the Control, in the new volume            a volume without a name, for GC
     2 put the Fork, in the parent (if any)          the same; the parent's commits are held for it
-    3 check that the fork point is kept (BRANCH-3)        the same
+    3 check that the fork point is kept (BRANCH-3)  the same
     4 put the OplogEntry                            the same, and an entry without its change
     5 put the Ref, if none or a deleted one is      the branch
       there
-    6 check that the volume is open (BRANCH-3)            a name that was not acked
+    6 check that the volume is open (BRANCH-3)      a name that was not acked
 
 BRANCH-1  If several callers create a name at the same time, one wins. A caller that wants an empty `main` adopts the
     winner's volume. All other callers get `BranchExists`, because their fork points may differ.
@@ -23,8 +23,8 @@ BRANCH-3  No branch has a collected parent or a collected volume. GC raises a bo
     GC's boundary. A caller reads two boundaries:
       after step 2 the boundary of the parent (catalog.refs.retention_check)
       after step 5 the boundary of the new volume (catalog.refs.volume_deletion)
-    Undelete, rename and undo also read the boundary of the volume, after they put a ref. If `create` finds that the
-    name exists, it reads the boundary, too.
+    Undelete, rename, promote and undo also read the boundary of the volume, after they put a ref. If `create` finds
+    that the name exists, it reads the boundary, too.
 
 BRANCH-4  A deleted branch keeps its ref, with the time of the deletion. Undelete restores it until GC has collected its
     volume. A name whose volume was collected counts as deleted, whatever its ref says.
@@ -36,7 +36,8 @@ BRANCH-6  A rename gives the new name, then takes the old one away, as one opera
     caller takes the new name back. So if several renames race, one wins. A crash may leave both names on one volume. A
     second rename ends that, and so does undo. Undo gives the old name back first.
 
-BRANCH-7  A volume has one live name. Undelete, rename and undo refuse to give it another one (catalog.refs.one_name).
+BRANCH-7  A volume has one live name. Undelete, rename, promote and undo refuse to give it another one
+    (catalog.refs.one_name).
 
 Source: Graft RFC 0001.
 """

@@ -8,7 +8,7 @@
 The entry data starts with the fixed part of a frame (seglog.format.frame), little-endian:
 
     12      1     type             1, an Append
-    13      1     flags            bit 0 tag, bit 1 node, bit 2 durable, bit 3 deleted
+    13      1     flags            the frame's own, with bit 3 for a deleted record
     14      8     topic_id
     22      8     seq
     30      8     ts               ms since the epoch

@@ -1,6 +1,6 @@
 """The offset of a stream: its position in each topic, as Spark writes it to the checkpoint. This module does no I/O.
 
-    {"events@main": {"lsn": 3, "next_seq": 10, "vid": "74gg…"}, "orders@main": {"first_seq": 5, "lsn": 7, …}}
+    {"events@main": {"lsn": 3, "next_seq": 10, "vid": "5rMJ…"}, "orders@main": {"first_seq": 5, "lsn": 7, …}}
 
     next_seq   the seq that the next micro-batch begins with
     lsn        the version that the stream saw: the newest commit of the volume `vid` at that moment
