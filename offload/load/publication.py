@@ -50,7 +50,7 @@ def publish_load(
     `BranchCollected`, and `OutcomeUnknown`. After `OutcomeUnknown`, only a load with the same key can tell.
     """
     segments = [segment for part in sorted(parts, key=lambda part: part.partition) for segment in part.segments]
-    if load.is_done or not segments:
+    if not segments:
         return _nothing(load)
     try:
         _check_fit(load, parts, segments)

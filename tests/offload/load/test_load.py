@@ -140,6 +140,7 @@ def test_a_load_whose_key_is_there_changes_nothing(store: MemoryStore) -> None:
     begun = begin(store, [A], request)
     assert begun.is_done
     assert finish(store, begun, []).lsn is None
+    assert finish(store, begun, [part(store, begun, 0, A)]).lsn is None
     assert set(store.list("")) == before
     assert load(store, [A], LoadRequest("orders", key="day-2")).lsn == 2
 
