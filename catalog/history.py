@@ -32,6 +32,7 @@ __all__ = ["NO_HISTORY", "BranchSpan", "History", "KeptCommits", "PastCommit", "
 
 _FIRST_BATCH, _LARGEST_BATCH = 4, 64
 _TRIES = 5
+H = TypeVar("H")
 T = TypeVar("T")
 
 Load = Callable[[Vid, int, int], Sequence[StoredCommit]]
@@ -250,8 +251,8 @@ class KeptCommits:
             raise InvalidObject(commit_key(vid, lsn + 1), f"it does not continue lsn {lsn}: the parent hash is another")
 
 
-def retry_if_collected(history: Callable[[], History], question: Callable[[History], T]) -> T:
-    """Return the answer of `question` to `history`.
+def retry_if_collected(history: Callable[[], H], question: Callable[[H], T]) -> T:
+    """Return the answer of `question` to `history`, which returns a history or a value that has one.
 
     If GC passes the oldest commits meanwhile, ask again with a new history. Raise `HistoryCollected` after `_TRIES`
     tries.

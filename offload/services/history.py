@@ -52,8 +52,7 @@ class HistoryService(Owned):
         """
         if at is None:
             return self._states.newest(name)
-        point = self.point(name, at)
-        return self._volumes.snapshot(point.vid, point.lsn, point.seq)
+        return self.snapshot_at(self.point(name, at))
 
     @checked
     def commits(self, name: str) -> History:
@@ -99,13 +98,10 @@ class HistoryService(Owned):
 
         Reads commits, and heads of index objects. Raises as `point` does.
         """
-
-        def compared(past: History) -> Difference:
-            state = State(self.snapshot(left, left_at), past)
-            other = State(self.snapshot(right, right_at), self._past(right, right_at))
-            return diff_of(state, other, self._reader)
-
-        return retry_if_collected(lambda: self._past(left, left_at), compared)
+        return retry_if_collected(
+            lambda: self._state(left, left_at),
+            lambda state: diff_of(state, self._state(right, right_at), self._reader),
+        )
 
     @checked
     def differing_records(self, found: Difference) -> Iterator[tuple[bool, Record]]:
@@ -141,11 +137,13 @@ class HistoryService(Owned):
             raise OutOfWindow(target, "what GC has kept of its volume")
         return found
 
-    def _past(self, name: str, at: str | None) -> History:
+    def _state(self, name: str, at: str | None) -> State:
+        """Return a state with its commits. The target is looked up once, because it may move meanwhile."""
         if at is None:
-            return self._states.history(name)
+            past = self._states.history(name)
+            return State(self._states.newest(name), past)
         point = self.point(name, at)
-        return self._volumes.history(point.vid, point.lsn)
+        return State(self.snapshot_at(point), self._volumes.history(point.vid, point.lsn))
 
     @checked
     def pin(self, point: ForkPoint, ttl_s: int) -> HeldPin:
