@@ -26,7 +26,7 @@ def started(run: Run, tmp_path: Path) -> Run:
     _offload(run, "orders@try", b"other\n")
     _offload(run, "orders", b"four\xff\n")
     assert run("tag", "create", "orders", "v1").code == 0
-    assert run("delete", "orders", "--tag", "y").code == 0
+    assert run("delete", "orders", "--tag", "y", "--yes").code == 0
     assert run("offload", "orders").code == 0
     return run
 
