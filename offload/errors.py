@@ -32,6 +32,7 @@
     ├── ChecksFailed         the remote breaks promises that seglog needs  exit 1
     ├── Missing              the caller named what does not exist          exit 3
     │   └── NoSuchFile
+    ├── NotConfirmed         the operator did not say yes                  exit 1
     ├── PartlyAppended       a part of the input is in                     the exit code of the error that ended it
     ├── Unavailable          nothing was changed; try again                exit 1
     │   ├── Busy                 the daemon has as many requests as it takes
@@ -102,6 +103,7 @@ __all__ = [
     "NoDaemon",
     "NoRemote",
     "NoSuchFile",
+    "NotConfirmed",
     "NotOffloaded",
     "ObjectDamaged",
     "OffloadError",
