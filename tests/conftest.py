@@ -57,6 +57,7 @@ _TOGETHER = {
     "tests/promises/test_histories_in_spark.py": "spark",
     "tests/offload/spark/test_writer.py": "spark",
     "tests/offload/spark/test_stream_sink.py": "spark",
+    "tests/offload/spark/test_writer_faults.py": "spark",
 }
 _LONG_DIRECTORIES = {"promises", "seglog"}
 _HANGS_AFTER_S = 3 * 3600

@@ -30,7 +30,7 @@ PARTS = {
     6: "T9: the first half of the histories",
     7: "T9: the second half of the histories",
     8: "T5: the catalog's model; directories that share a topic; crashes of reset, takeover, rebase; fuzzers",
-    9: "Spark: streams and drivers that are killed, histories, logs, a cluster, damaged bytes, benchmarks",
+    9: "Spark: streams, writers and drivers that are killed, histories, logs, a cluster, damaged bytes, benchmarks",
 }
 
 _told: list[str] = []

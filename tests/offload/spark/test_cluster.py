@@ -1,4 +1,7 @@
-"""A standalone cluster with two worker processes, and S3 over HTTP: jobs shipped as docs/spark.md says."""
+"""A standalone cluster with two worker processes, and S3 over HTTP: jobs shipped as docs/spark.md says.
+
+The workers have two addresses, because Spark tries no task twice at a time on one host.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,11 @@ import pyspark
 import pytest
 
 from offload.spark.registration import JAR
+from offload.wiring import open_store
+from tests.offload.load.loads import values
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
+from tests.offload.spark.write_driver import PARTITIONS
 from tests.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
 ROOT = Path(__file__).parents[3]
@@ -126,18 +132,18 @@ def cluster(s3_endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
     bare = {name: text for name, text in environment.items() if not name.startswith("AWS_")}
     with ExitStack() as stack:
 
-        def start(name: str, *arguments: str) -> None:
+        def start(name: str, host: str, *arguments: str) -> None:
             log = stack.enter_context((directory / f"{arguments[-1].rpartition('/')[2]}.log").open("w"))
-            command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1"]
+            command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", host]
             process = subprocess.Popen([*command, "--webui-port", "0", *arguments], env=bare, stdout=log, stderr=log)
             stack.callback(process.wait)
             stack.callback(process.terminate)
 
-        start("master.Master", "--port", str(port))
+        start("master.Master", "127.0.0.1", "--port", str(port))
         await_port(port)
-        for name in ("one", "two"):
-            work = directory / "work" / name
-            start("worker.Worker", "--cores", "1", "--memory", "1g", master, "--work-dir", str(work))
+        for host in ("127.0.0.1", "127.0.0.2"):
+            work = directory / "work" / host
+            start("worker.Worker", host, "--cores", "1", "--memory", "1g", master, "--work-dir", str(work))
         yield Cluster(master, environment, directory)
 
 
@@ -204,3 +210,26 @@ def test_the_doctor_reaches_every_executor_and_names_what_is_wrong(cluster: Clus
     assert {name for name, found in checks.items() if found["outcome"] == "failed"} == {"python"}, checks
     assert BARE_PYTHON in checks["python"]["reason"]
     assert done.returncode == 1
+
+
+@pytest.mark.soak(part=9)
+def test_a_write_has_each_record_once_if_two_attempts_at_a_task_succeed(
+    cluster: Cluster, s3_remote: str, tmp_path: Path
+) -> None:
+    settings = {
+        "spark.executorEnv.PYTHONPATH": str(ROOT),
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.minTaskRuntime": "100ms",
+        "spark.speculation.quantile": "0.5",
+    }
+    confs = [word for name, text in settings.items() for word in ("--conf", f"{name}={text}")]
+    driver = Path(__file__).with_name("write_driver.py")
+    command = [str(SPARK / "bin" / "spark-submit"), "--master", cluster.master, *confs, str(driver)]
+    done = cluster.run(*command, s3_remote, "slow task", str(tmp_path), "day-1", "200", PYTHONPATH=str(ROOT))
+    assert done.stdout.splitlines()[-1:] == ["OK"], done.stderr
+    assert {path.name for path in tmp_path.iterdir()} >= {"attempt 0 began", "attempt 1 ended"}
+    store = open_store(s3_remote)
+    assert values(store) == [b"value %d" % number for number in range(200)]
+    written = [key for key in store.list("") if "/segments/" in key and not key.endswith(".index")]
+    assert len(written) == PARTITIONS + 1  # those of the slow attempt are left for GC
