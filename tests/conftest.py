@@ -43,6 +43,7 @@ _LONG_FILES = [
 _TOGETHER = {
     "tests/promises/test_whole_way_in_spark.py": "spark",
     "tests/offload/spark/test_source.py": "spark",
+    "tests/offload/spark/test_errors.py": "spark",
     "tests/offload/spark/test_both_readers.py": "spark",
     "tests/offload/spark/test_registration.py": "spark",
     "tests/offload/spark/test_notebook.py": "spark",

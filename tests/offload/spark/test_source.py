@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition, LessThan
@@ -207,26 +206,6 @@ def test_a_bad_option_is_refused_at_load_and_says_why(spark: SparkSession, url: 
     TopicArchive(url).add(numbered(3))
     with pytest.raises(Exception, match=message):
         load(spark, url, **options).count()
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"topic": "nope"}, "NoSuchTopic: no topic nope "),
-        ({"startingSeq": "latest"}, "InvalidOption: option startingSeq: 'latest' is not a seq"),
-        ({"subscribePattern": "a.*"}, "UnsupportedOption: option subscribepattern"),
-        ({}, "DataLoss: records 1 to 2 of orders were evicted"),
-        ({"startingSeq": "9"}, "SeqOutOfRange: "),
-    ],
-)
-def test_an_error_of_a_load_or_plan_is_one_line_in_pyspark(spark_session: SparkSession, url: str, options, text: str):
-    archive = TopicArchive(url)
-    archive.add(numbered(3))
-    archive.evict(3)
-    with pytest.raises(AnalysisException) as caught:
-        load(spark_session, url, **options).collect()
-    [line] = str(caught.value).splitlines()
-    assert line.startswith(text)
 
 
 def test_the_source_in_python_refuses_to_stand_in_for_the_jvm_reader(url: str):

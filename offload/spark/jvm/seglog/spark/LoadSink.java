@@ -21,7 +21,7 @@ final class LoadSink implements Sink {
 
     LoadSink(Map<String, String> options) {
         if (options.containsKey(KEY)) {
-            throw DriverErrors.shown(new PlannerFailure(
+            throw SparkErrors.shown(new PlannerFailure(
                     "InvalidOption",
                     "option idempotencyKey: a stream makes a key for each micro-batch",
                     "leave it out"));

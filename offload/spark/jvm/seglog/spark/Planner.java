@@ -67,7 +67,7 @@ final class Planner {
         try {
             return answered(call);
         } catch (SeglogError error) {
-            throw DriverErrors.shown(error);
+            throw SparkErrors.shown(error);
         }
     }
 
@@ -108,7 +108,7 @@ final class Planner {
         try {
             running();
         } catch (SeglogError error) {
-            throw DriverErrors.shown(error);
+            throw SparkErrors.shown(error);
         }
     }
 

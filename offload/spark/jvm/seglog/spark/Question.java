@@ -115,7 +115,7 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
     }
 
     private static RuntimeException invalid(String reason, String hint) {
-        return DriverErrors.shown(new PlannerFailure("InvalidOption", "option schema: " + reason, hint));
+        return SparkErrors.shown(new PlannerFailure("InvalidOption", "option schema: " + reason, hint));
     }
 
     private static String asText(StructField field) {

@@ -67,7 +67,7 @@ public final class SeglogProvider
             scala.collection.immutable.Map<String, String> parameters,
             Dataset<Row> data) {
         if (mode != SaveMode.Append) {
-            throw DriverErrors.shown(new PlannerFailure(
+            throw SparkErrors.shown(new PlannerFailure(
                     "InvalidOption", "option mode: records are only appended", "use mode(\"append\")"));
         }
         Load.run(data, Load.options(parameters));
@@ -81,7 +81,7 @@ public final class SeglogProvider
             scala.collection.immutable.Seq<String> partitionColumns,
             OutputMode outputMode) {
         if (!outputMode.equals(OutputMode.Append()) || !partitionColumns.isEmpty()) {
-            throw DriverErrors.shown(new PlannerFailure(
+            throw SparkErrors.shown(new PlannerFailure(
                     "InvalidOption",
                     "option outputMode: records are only appended, and have no partitions",
                     "use outputMode(\"append\"), without partitionBy"));

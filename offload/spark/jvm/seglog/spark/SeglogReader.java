@@ -20,14 +20,18 @@ final class SeglogReader implements PartitionReader<ColumnarBatch> {
     }
 
     @Override
-    public boolean next() throws IOException {
-        ChunkRows found = scan.next();
-        if (found == null) {
-            return false;
+    public boolean next() {
+        try {
+            ChunkRows found = scan.next();
+            if (found == null) {
+                return false;
+            }
+            chunks += found.records() == null ? 0 : 1;
+            batch = columns.batch(found);
+            return true;
+        } catch (SeglogError | IOException error) {
+            throw SparkErrors.shown(error);
         }
-        chunks += found.records() == null ? 0 : 1;
-        batch = columns.batch(found);
-        return true;
     }
 
     @Override

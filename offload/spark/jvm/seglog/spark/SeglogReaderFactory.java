@@ -1,7 +1,6 @@
 package seglog.spark;
 
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -38,8 +37,8 @@ final class SeglogReaderFactory implements PartitionReaderFactory {
         SeglogPartition task = (SeglogPartition) partition;
         try {
             return new SeglogReader(task, columns, Sources.open(task.url(), hadoop.value()));
-        } catch (IOException failure) {
-            throw new UncheckedIOException(failure);
+        } catch (IOException error) {
+            throw SparkErrors.shown(error);
         }
     }
 
