@@ -23,9 +23,14 @@ __all__ = ["Row", "calls_of", "contents", "refused", "wrong_values"]
 
 NAIVE = dt.datetime(2026, 1, 2, 3, 4, 5)  # noqa: DTZ001 - a naive one is what is tried
 
+_WHOLE = ("7", b"7", 1.5, 7.0, math.nan, math.inf, True, -1, 2**63, 2**64, [7], NAIVE, object())
+
 #: Maps the kind of an argument to values that it never takes.
 WRONG: dict[str, tuple[object, ...]] = {
-    "whole": ("7", b"7", 1.5, 7.0, math.nan, math.inf, True, -1, 2**63, 2**64, [7], NAIVE, object()),
+    "whole": _WHOLE,
+    "positive": (0, *_WHOLE),
+    "several": (0, 1, *_WHOLE),
+    "version": (b"7", 1.5, 7.0, math.nan, True, -1, 2**63, ["7"], "\ud800", NAIVE, object()),
     "u64": ("7", b"7", 1.5, 7.0, math.nan, math.inf, True, -1, 2**64, [7], NAIVE, object()),
     "number": ("7", b"7", math.nan, math.inf, -math.inf, -1, -0.5, True, [7], NAIVE, object()),
     "bool": (1, 0, 2, "yes", "", b"", 1.0, [True], object()),

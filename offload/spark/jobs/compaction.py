@@ -25,24 +25,24 @@ import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from catalog import Commit, CommitKind, SegmentRef, SegmentView, Sid, Snapshot, Volumes, encode_commit
 from catalog.errors import Diverged, Fenced, Outdated
 from catalog.format.commit import Codec
-from offload.errors import InvalidOption, LiveWriter
+from offload.errors import LiveWriter
 from offload.load.opening import is_free
 from offload.settings import CatalogSettings, OffloadSettings
 from offload.spark.jobs.rounds import in_rounds, reader_of, store_of
-from offload.spark.jobs.state import job_state
-from offload.spark.jobs.topics import PinnedRemote, job_options, pinned
+from offload.spark.jobs.state import Directory, job_state
+from offload.spark.jobs.topics import AtLeastOne, PinnedRemote, job_options, pinned
 from offload.spark.pin import PinnedTopic
 from offload.write.merging import of_one_log, ranges_to_merge
 from offload.write.publisher import make_due_checkpoint
 from offload.write.readback import check_segment
 from offload.write.segment_upload import UploadJob, delete_segment, upload_segment
 from offload.write.uploader import remote_frames
+from seglog.arguments import WHOLE_MAX, Within, checked
 from seglog.files.clock import SystemClock
 
 __all__ = ["CompactResult", "MergedRange", "compact"]
@@ -103,16 +103,17 @@ class _Unit:
         return MergedRange(self.topic.topic, self.topic.branch, outcome, *spans, lsn)
 
 
+@checked
 def compact(
     spark: Any,
     remote: str,
     topic: str = "*",
     *,
     branch: str | None = None,
-    below_bytes: int = _BELOW_BYTES,
-    least: int = 16,
+    below_bytes: AtLeastOne = _BELOW_BYTES,
+    least: Annotated[int, Within(2, WHOLE_MAX)] = 16,
     idle_s: int = _IDLE_S,
-    state: Path | str | None = None,
+    state: Directory | None = None,
     dry_run: bool = False,
 ) -> CompactResult:
     """Merge runs of at least `least` adjacent segments with less than `below_bytes` of frames each.
@@ -121,9 +122,6 @@ def compact(
     raises `LiveWriter`. Otherwise the result names the topic. Raises `InvalidOption`, `NoSuchTopic`, and what the
     store raises. After an error, the caller repeats the job.
     """
-    for name, number, least_number in (("below", below_bytes, 1), ("least", least, 2), ("idle_s", idle_s, 0)):
-        if number < least_number:
-            raise InvalidOption(name, f"{number} is less than {least_number}")
     options = job_options(remote, topic, branch)
     facts = {"job": "compact", "remote": remote}
     with pinned(options) as found, job_state(None if dry_run else state, "compact", facts) as known:

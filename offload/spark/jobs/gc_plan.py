@@ -25,7 +25,6 @@ import socket
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from catalog.errors import CatalogError
@@ -37,9 +36,11 @@ from catalog.retention import Holder
 from offload.errors import InvalidOption
 from offload.settings import CatalogSettings
 from offload.spark.jobs.rounds import in_rounds, store_of
-from offload.spark.jobs.state import JobState, job_state
+from offload.spark.jobs.state import Directory, JobState, job_state
+from offload.spark.jobs.topics import AtLeastOne
 from offload.wiring import open_store
 from offload.worker.carried import CarriedError
+from seglog.arguments import checked
 from seglog.files.clock import SystemClock
 
 __all__ = ["GcPlanResult", "PlannedKind", "plan_gc"]
@@ -88,6 +89,7 @@ class _Unit:
         return f"{self.vid} {hashlib.sha256(names).hexdigest()[:16]}"
 
 
+@checked
 def plan_gc(
     spark: Any,
     remote: str,
@@ -95,8 +97,8 @@ def plan_gc(
     window_s: int = _SETTINGS.pitr_window_s,
     grace_s: int = _SETTINGS.gc_grace_s,
     retain_s: int | None = None,
-    state: Path | str | None = None,
-    volumes_of_a_task: int = _VOLUMES_OF_A_TASK,
+    state: Directory | None = None,
+    volumes_of_a_task: AtLeastOne = _VOLUMES_OF_A_TASK,
     dry_run: bool = False,
 ) -> GcPlanResult:
     """Write a plan of the garbage in the remote. `seglog gc` carries it out, a grace later.
@@ -106,9 +108,6 @@ def plan_gc(
 
     Raises `InvalidOption`, `ClocksDisagree`, and what the store raises. The result counts damage.
     """
-    for name, seconds in (("window_s", window_s), ("grace_s", grace_s), ("retain_s", retain_s or 0)):
-        if seconds < 0:
-            raise InvalidOption(name, f"{seconds} is less than 0")
     clock, policy = SystemClock(), GcPolicy(window_s, grace_s, retain_s)
     facts = {"job": "gc", "remote": remote, "window_s": window_s, "grace_s": grace_s, "retain_s": retain_s}
     with closing(open_store(remote)) as store, job_state(state, "gc", facts) as known:

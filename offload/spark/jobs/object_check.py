@@ -18,7 +18,6 @@ import enum
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from catalog import errors as catalog_errors
@@ -29,9 +28,10 @@ from catalog.format.keys import Key
 from offload import errors as offload_errors
 from offload.read.cold_reader import ColdReader
 from offload.spark.jobs.rounds import TASK_BYTES, in_rounds, reader_of, store_of
-from offload.spark.jobs.state import job_state
-from offload.spark.jobs.topics import DryRun, PinnedRemote, dry_run_of, job_options, pinned
+from offload.spark.jobs.state import Directory, job_state
+from offload.spark.jobs.topics import AtLeastOne, DryRun, PinnedRemote, dry_run_of, job_options, pinned
 from offload.write.readback import check_data, check_index
+from seglog.arguments import checked
 
 __all__ = ["CheckedObject", "Condition", "VerifyResult", "verify"]
 
@@ -82,6 +82,7 @@ class VerifyResult:
 _Unit = tuple[str, SegmentView]
 
 
+@checked
 def verify(
     spark: Any,
     remote: str,
@@ -90,8 +91,8 @@ def verify(
     branch: str | None = None,
     version: str | int | None = None,
     as_of: str | None = None,
-    state: Path | str | None = None,
-    task_bytes: int = TASK_BYTES,
+    state: Directory | None = None,
+    task_bytes: AtLeastOne = TASK_BYTES,
     dry_run: bool = False,
 ) -> VerifyResult | DryRun:
     """Check every object of the topics' versions, to the record. Damage raises nothing: the result has it.

@@ -28,10 +28,11 @@ from offload.errors import DataLoss, ExportOutdated, InvalidOption
 from offload.spark.jobs.manifest import Exported, ExportedFile, ExportTarget
 from offload.spark.jobs.parquet_files import COLUMNS, TopicPart, write_part
 from offload.spark.jobs.rounds import in_rounds
-from offload.spark.jobs.topics import PinnedRemote, job_options, pinned
+from offload.spark.jobs.topics import AtLeastOne, PinnedRemote, job_options, pinned
 from offload.spark.options import Positions, ReadOptions, TopicPattern
 from offload.spark.pin import Pin, PinnedTopic
 from offload.spark.plan import Plan, Query, Remote
+from seglog.arguments import checked
 
 __all__ = ["ExportResult", "ExportedDay", "MissingPart", "PlannedExport", "export"]
 
@@ -91,6 +92,7 @@ class _Missing:
     plan: Plan
 
 
+@checked
 def export(
     spark: Any,
     remote: str,
@@ -101,7 +103,7 @@ def export(
     version: str | int | None = None,
     as_of: str | None = None,
     skip_lost: bool = False,
-    task_bytes: int = _TASK_BYTES,
+    task_bytes: AtLeastOne = _TASK_BYTES,
     dry_run: bool = False,
 ) -> ExportResult | PlannedExport:
     """Write the records that `target` does not have yet as Parquet, by day and topic.

@@ -20,11 +20,13 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 from offload.errors import InvalidOption
 
-__all__ = ["JobState", "job_state"]
+__all__ = ["Directory", "JobState", "job_state"]
+
+Directory: TypeAlias = str | os.PathLike[str]
 
 
 class JobState:
@@ -44,7 +46,7 @@ class JobState:
 
 
 @contextmanager
-def job_state(directory: Path | str | None, job: str, facts: Mapping[str, Any]) -> Iterator[JobState]:
+def job_state(directory: Directory | None, job: str, facts: Mapping[str, Any]) -> Iterator[JobState]:
     """Open the state of a job, with the work of earlier runs.
 
     Raises `InvalidOption` if the state has other facts, is damaged, or another run has it open.

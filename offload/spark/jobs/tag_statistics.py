@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from offload.moment import Moment
-from offload.spark.jobs.state import job_state
-from offload.spark.jobs.topics import DryRun, dry_run_of, job_options, pinned
+from offload.spark.jobs.state import Directory, job_state
+from offload.spark.jobs.topics import AtLeastOne, DryRun, dry_run_of, job_options, pinned
 from offload.spark.options import ReadOptions
 from offload.spark.pin import PinnedTopic
 from offload.spark.registration import register
+from seglog.arguments import checked
 
 __all__ = ["StatisticsResult", "TagStatistics", "statistics"]
 
@@ -49,6 +49,7 @@ class StatisticsResult:
     resumed: int
 
 
+@checked
 def statistics(
     spark: Any,
     remote: str,
@@ -57,8 +58,8 @@ def statistics(
     branch: str | None = None,
     version: str | int | None = None,
     as_of: str | None = None,
-    state: Path | str | None = None,
-    topics_at_a_time: int = _TOPICS_AT_A_TIME,
+    state: Directory | None = None,
+    topics_at_a_time: AtLeastOne = _TOPICS_AT_A_TIME,
     dry_run: bool = False,
 ) -> StatisticsResult | DryRun:
     """Count records, bytes, times and seqs of each topic and tag.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
@@ -16,9 +17,12 @@ from offload.read.cold_reader import ColdReader
 from offload.spark.options import ReadOptions, parse_options
 from offload.spark.pin import PinnedTopic, pin_topics
 from offload.wiring import open_store
+from seglog.arguments import WHOLE_MAX, Within
 from seglog.files.clock import SystemClock
 
-__all__ = ["DryRun", "PinnedRemote", "TopicToRead", "dry_run_of", "job_options", "pinned"]
+__all__ = ["AtLeastOne", "DryRun", "PinnedRemote", "TopicToRead", "dry_run_of", "job_options", "pinned"]
+
+AtLeastOne: TypeAlias = Annotated[int, Within(1, WHOLE_MAX)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from offload.errors import InvalidOption
-from offload.spark.jobs import plan_gc
 from offload.spark.jobs.__main__ import main
 from offload.spark.jobs.state import job_state
 from tests.offload.spark.jobs.remotes import records_of
@@ -46,9 +45,11 @@ def test_bad_input_has_an_error_of_one_line(
     assert told in line
 
 
-def test_a_window_below_zero_is_refused(remote_url: str) -> None:
-    with pytest.raises(InvalidOption, match="window_s: -1 is less than 0"):
-        plan_gc(None, remote_url, window_s=-1)
+def test_a_number_that_the_job_does_not_take_is_a_usage_error(
+    remote_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["compact", remote_url, "--least", "1", "--dry-run"]) == 2
+    assert capsys.readouterr().err.startswith("seglog: argument least is 1 (int): it must be a whole number from 2 to ")
 
 
 def test_an_unknown_job_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
