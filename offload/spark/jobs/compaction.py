@@ -129,7 +129,7 @@ def compact(
         units: list[_Unit] = []
         for each in found.topics:
             snapshot = found.snapshot(each)
-            writer = _live_writer(found.volumes, snapshot, idle_s)
+            writer = _live_writer(found.remote.volumes, snapshot, idle_s)
             if writer is None:
                 units += _planned(found, each, snapshot, below_bytes, least)
             elif options.is_one_topic:
@@ -146,7 +146,7 @@ def compact(
             merged.update({unit.key: _unpacked(text) for unit, text in pairs})
         for each in found.topics:
             own = [(unit, merged[unit.key]) for unit in units if unit.topic == each]
-            rows += _published(found.volumes, own) if own else []
+            rows += _published(found.remote.volumes, own) if own else []
         return CompactResult(tuple(rows), len({(row.topic, row.lsn) for row in rows if row.lsn}), resumed)
 
 
@@ -162,13 +162,13 @@ def _live_writer(volumes: Volumes, snapshot: Snapshot, idle_s: int) -> str | Non
 
 
 def _planned(
-    remote: PinnedRemote, topic: PinnedTopic, snapshot: Snapshot, below_bytes: int, least: int
+    found: PinnedRemote, topic: PinnedTopic, snapshot: Snapshot, below_bytes: int, least: int
 ) -> Iterator[_Unit]:
     ranges = ranges_to_merge(
         snapshot.segments, snapshot.vid, below_bytes=below_bytes, max_bytes=_SETTINGS.max_object_bytes, least=least
     )
-    indexed = (list(remote.reader.indexed(views)) for views in ranges)
-    for views in of_one_log(indexed, lambda view: remote.reader.index(view).topic_id, least):
+    indexed = (list(found.remote.reader.indexed(views)) for views in ranges)
+    for views in of_one_log(indexed, lambda view: found.remote.reader.index(view).topic_id, least):
         yield _Unit(topic, tuple(views), views[0].ref.codec, snapshot.collected_before_ms)
 
 

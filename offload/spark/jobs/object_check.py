@@ -117,11 +117,11 @@ def verify(
         return result
 
 
-def _units(remote: PinnedRemote) -> dict[str, _Unit]:
+def _units(pinned_remote: PinnedRemote) -> dict[str, _Unit]:
     """Return the segments of all topics, each once, by id. The check is of whole segments, whatever a version shows."""
     found: dict[str, _Unit] = {}
-    for topic in remote.topics:
-        for view in remote.snapshot(topic).segments:
+    for topic in pinned_remote.topics:
+        for view in pinned_remote.snapshot(topic).segments:
             whole = replace(view, first=view.ref.first_seq, last=view.ref.last_seq, deleted=None)
             found.setdefault(str(view.ref.sid), (topic.topic, whole))
     return found
@@ -142,11 +142,12 @@ def _result(rows: list[CheckedObject], resumed: int) -> VerifyResult:
     )
 
 
-def _check_kept(remote: PinnedRemote) -> None:
-    for topic in remote.topics:
+def _check_kept(found: PinnedRemote) -> None:
+    volumes = found.remote.volumes
+    for topic in found.topics:
         point = topic.point
-        boundary = remote.volumes.boundary(point.vid)
-        is_kept = any(mark.lsn == point.lsn for mark in remote.volumes.checkpoints(point.vid).marks)
+        boundary = volumes.boundary(point.vid)
+        is_kept = any(mark.lsn == point.lsn for mark in volumes.checkpoints(point.vid).marks)
         if point.lsn < boundary and not is_kept:
             raise HistoryCollected(point.vid, point.lsn, boundary)
 

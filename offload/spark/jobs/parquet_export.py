@@ -30,8 +30,8 @@ from offload.spark.jobs.parquet_files import COLUMNS, TopicPart, write_part
 from offload.spark.jobs.rounds import in_rounds
 from offload.spark.jobs.topics import AtLeastOne, PinnedRemote, job_options, pinned
 from offload.spark.options import Positions, ReadOptions, TopicPattern
-from offload.spark.pin import Pin, PinnedTopic
-from offload.spark.plan import Plan, Query, Remote
+from offload.spark.pin import PinnedTopic
+from offload.spark.plan import Plan, Query
 from seglog.arguments import checked
 
 __all__ = ["ExportResult", "ExportedDay", "MissingPart", "PlannedExport", "export"]
@@ -128,33 +128,32 @@ def export(
         return _result(files, len(found.topics))
 
 
-def _missing(remote: PinnedRemote, options: ReadOptions, exported: Exported) -> Iterator[_Missing]:
-    with closing(Remote.open(options.url)) as planner:
-        for topic in remote.topics:
-            name = topic.topic if topic.branch == "main" else f"{topic.topic}@{topic.branch}"
-            head_seq = remote.snapshot(topic).bounds.head_seq
-            known = exported.topics.get(name)
-            if known is not None:
-                _check_same(remote, topic, name, known, head_seq)
-                if known["up_to"] >= head_seq:
-                    continue
-            first_seq = known["up_to"] + 1 if known else 0
-            wanted = replace(options, topics=(TopicPattern(topic.topic, topic.branch),), starting=Positions(first_seq))
-            try:
-                plan = planner.plan(wanted, Pin(remote.made_at_ms, (topic,)), Query(frozenset(COLUMNS)))
-            except DataLoss as loss:
-                loss.hint = "--skip-lost, or skip_lost=True, exports the records after them"
-                raise
-            yield _Missing(name, topic, first_seq, head_seq, plan)
+def _missing(found: PinnedRemote, options: ReadOptions, exported: Exported) -> Iterator[_Missing]:
+    for topic in found.topics:
+        name = topic.topic if topic.branch == "main" else f"{topic.topic}@{topic.branch}"
+        head_seq = found.snapshot(topic).bounds.head_seq
+        known = exported.topics.get(name)
+        if known is not None:
+            _check_same(found, topic, name, known, head_seq)
+            if known["up_to"] >= head_seq:
+                continue
+        first_seq = known["up_to"] + 1 if known else 0
+        wanted = replace(options, topics=(TopicPattern(topic.topic, topic.branch),), starting=Positions(first_seq))
+        try:
+            plan = found.remote.plan(wanted, replace(found.pin, topics=(topic,)), Query(frozenset(COLUMNS)))
+        except DataLoss as loss:
+            loss.hint = "--skip-lost, or skip_lost=True, exports the records after them"
+            raise
+        yield _Missing(name, topic, first_seq, head_seq, plan)
 
 
-def _check_same(remote: PinnedRemote, topic: PinnedTopic, name: str, known: dict[str, Any], head_seq: int) -> None:
+def _check_same(found: PinnedRemote, topic: PinnedTopic, name: str, known: dict[str, Any], head_seq: int) -> None:
     """Raise `ExportOutdated` if the export has records that the topic no longer has (EXPORT-4)."""
-    vid, lsn = topic.point.vid, topic.point.lsn
+    vid, lsn, volumes = topic.point.vid, topic.point.lsn, found.remote.volumes
     if known["vid"] != str(vid):
         raise ExportOutdated(name, f"it has volume {vid} now, and had {known['vid']}")
-    first_lsn = max(known["lsn"], remote.volumes.boundary(vid)) + 1
-    for stored in remote.volumes.commits(vid, first_lsn, lsn) if first_lsn <= lsn else ():
+    first_lsn = max(known["lsn"], volumes.boundary(vid)) + 1
+    for stored in volumes.commits(vid, first_lsn, lsn) if first_lsn <= lsn else ():
         commit = stored.commit
         if commit.kind is CommitKind.TRUNCATE and (commit.truncate_from or 0) <= known["up_to"]:
             raise ExportOutdated(name, f"lsn {commit.lsn} truncated the records from seq {commit.truncate_from} on")

@@ -93,8 +93,8 @@ def statistics(
 
 def _versions(options: ReadOptions) -> tuple[PinnedTopic, ...]:
     """Return the versions that the options mean now. The query holds them, so these take no lease."""
-    with pinned(replace(options, pin_seconds=0)) as remote:
-        return remote.topics
+    with pinned(replace(options, pin_seconds=0)) as found:
+        return found.topics
 
 
 def _only(options: ReadOptions, topics: Sequence[PinnedTopic]) -> ReadOptions:

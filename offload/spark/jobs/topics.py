@@ -12,13 +12,10 @@ from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 from catalog.snapshot import Snapshot
-from catalog.volume import Volumes
-from offload.read.cold_reader import ColdReader
 from offload.spark.options import ReadOptions, parse_options
-from offload.spark.pin import PinnedTopic, pin_topics
-from offload.wiring import open_store
+from offload.spark.pin import Pin, PinnedTopic
+from offload.spark.plan import Remote
 from seglog.arguments import WHOLE_MAX, Within
-from seglog.files.clock import SystemClock
 
 __all__ = ["AtLeastOne", "DryRun", "PinnedRemote", "TopicToRead", "dry_run_of", "job_options", "pinned"]
 
@@ -47,16 +44,20 @@ class DryRun:
 
 @dataclass(frozen=True, slots=True)
 class PinnedRemote:
-    """A remote that is open on the driver. `topics` ascend by name."""
+    """A remote that is open on the driver, and the versions of its topics."""
 
-    volumes: Volumes
-    reader: ColdReader
-    topics: tuple[PinnedTopic, ...]
-    made_at_ms: int
+    remote: Remote
+    pin: Pin
+
+    @property
+    def topics(self) -> tuple[PinnedTopic, ...]:
+        """The pinned topics, ascending by name."""
+        return self.pin.topics
 
     def snapshot(self, topic: PinnedTopic) -> Snapshot:
         """Return the pinned version of a topic."""
-        return self.volumes.snapshot(topic.point.vid, topic.point.lsn, topic.point.seq)
+        [found] = self.remote.snapshots([topic])
+        return found
 
 
 def job_options(
@@ -76,16 +77,14 @@ def job_options(
 @contextmanager
 def pinned(options: ReadOptions) -> Iterator[PinnedRemote]:
     """Open the remote, and pin its topics. Raises as `offload.spark.pin.pin_topics`."""
-    with closing(open_store(options.url)) as store, closing(ColdReader(store)) as reader:
-        volumes = Volumes(store)
-        found = pin_topics(options, volumes, reader, SystemClock().now_ms())
-        yield PinnedRemote(volumes, reader, found.topics, found.made_at_ms)
+    with closing(Remote.open(options.url)) as remote:
+        yield PinnedRemote(remote, remote.pin(options))
 
 
 def dry_run_of(options: ReadOptions) -> DryRun:
     """Return what a job would read."""
-    with pinned(options) as remote:
-        return DryRun(tuple(_to_read(topic, remote.snapshot(topic)) for topic in remote.topics))
+    with pinned(options) as found:
+        return DryRun(tuple(_to_read(topic, found.snapshot(topic)) for topic in found.topics))
 
 
 def _to_read(topic: PinnedTopic, snapshot: Snapshot) -> TopicToRead:

@@ -40,9 +40,10 @@ def make_remote(url: str) -> None:
 
 def records_of(url: str, topic: str = "*", version: str | int | None = None) -> dict[str, list[Record]]:
     """Return the records of each topic, as the archive itself reads them."""
-    with pinned(job_options(url, topic, version=version)) as remote:
-        found = [(each.topic, remote.snapshot(each)) for each in remote.topics]
-        return {name: list(remote.reader.records(snapshot, 1, snapshot.bounds.head_seq)) for name, snapshot in found}
+    with pinned(job_options(url, topic, version=version)) as found:
+        snapshots = {each.topic: found.snapshot(each) for each in found.topics}
+        reader = found.remote.reader
+        return {name: list(reader.records(each, 1, each.bounds.head_seq)) for name, each in snapshots.items()}
 
 
 class Killed(BaseException):
