@@ -61,7 +61,7 @@ from catalog.format.checkpoint_list import (
     decode_newest_checkpoints,
     encode_checkpoint_set,
 )
-from catalog.format.control import DEAD, MAIN, Boundary, CheckpointSet, Control, Fork
+from catalog.format.control import DEAD, Boundary, CheckpointSet, Control, Fork, full_name
 from catalog.format.encoding import StoredCommit, decode_commit_at, decode_views
 from catalog.format.envelope import MessageType, unwrap
 from catalog.format.gid import Vid
@@ -145,7 +145,7 @@ class Volumes:
             control = self.control(vid)
         except NoSuchObject:
             return "a branch"
-        return control.topic if control.branch == MAIN else f"{control.topic}@{control.branch}"
+        return full_name(control.topic, control.branch)
 
     @checked
     def newest_lsn(self, vid: Vid) -> int:

@@ -38,6 +38,7 @@ __all__ = [
     "Pin",
     "Ref",
     "Tag",
+    "full_name",
 ]
 
 MAIN = "main"
@@ -46,6 +47,11 @@ MAIN = "main"
 
 DEAD = 2**64 - 1
 """The boundary of a volume that takes no commit any more. It stays after GC has deleted the rest of the volume."""
+
+
+def full_name(topic: str, branch: str) -> str:
+    """Return `topic@branch`, or the topic alone for its main branch."""
+    return topic if branch == MAIN else f"{topic}@{branch}"
 
 
 @dataclass(frozen=True, slots=True)

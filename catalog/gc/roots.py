@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from catalog.errors import Corrupt, NoSuchObject
-from catalog.format.control import MAIN
+from catalog.format.control import full_name
 from catalog.format.gid import Vid
 from catalog.format.keys import (
     Key,
@@ -71,7 +71,7 @@ class Roots:
     def take_ref(self, key: str, body: bytes, *, only: Vid | None = None) -> None:
         """Add a ref. If `only` is given, add only a ref that names this volume."""
         topic, branch = topic_of(key), branch_of(key)
-        name = topic if branch == MAIN else f"{topic}@{branch}"
+        name = full_name(topic, branch)
         try:
             ref = decode_ref(body, key)
         except Corrupt as damage:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from catalog import MAIN, Bounds, Branches, Codec, ForkPoint, Snapshot, Vid, Volumes
 from catalog.errors import BranchExists, NoSuchBranch, NoSuchTopic
 from catalog.format import keys
+from catalog.format.control import full_name
 from offload.errors import WrittenByLog
 from offload.format.topic_config import config_of
 from offload.settings import OffloadSettings, codec_named
@@ -57,8 +58,7 @@ class Load:
 
     @property
     def name(self) -> str:
-        request = self.request
-        return request.topic if request.branch == MAIN else f"{request.topic}@{request.branch}"
+        return full_name(self.request.topic, self.request.branch)
 
     def rows_of(self, partition: int) -> int | None:
         """Return how many rows a partition has; None if they were not counted."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from catalog import MAIN, Branch
 from catalog.format import keys
+from catalog.format.control import full_name
 from catalog.refs.branch import Distance
 from offload.context import ArchiveContext
 from offload.errors import OpenBranch
@@ -42,7 +43,7 @@ class BranchService(Owned):
 
     def remote_names(self) -> Sequence[str]:
         """Return the names of all topics and branches in the remote, ascending, deleted branches included."""
-        return sorted(topic if branch == MAIN else f"{topic}@{branch}" for topic, branch in self._branches.names())
+        return sorted(full_name(topic, branch) for topic, branch in self._branches.names())
 
     @checked
     def delete_branch(self, topic: str, branch: str, *, message: str = "") -> Branch:

@@ -18,6 +18,7 @@ from typing import Any
 
 from catalog.errors import AccessDenied, Missing, NoSuchTopic
 from catalog.format.commit import ForkPoint
+from catalog.format.control import full_name
 from catalog.format.gid import Vid
 from catalog.history import retry_if_collected
 from catalog.refs.branch import Branches
@@ -42,6 +43,10 @@ class PinnedTopic:
     topic: str
     branch: str
     point: ForkPoint
+
+    @property
+    def full_name(self) -> str:
+        return full_name(self.topic, self.branch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ class Stream:
     def _kept(self, remote: Remote, wanted: list[BatchRange]) -> list[BatchRange]:
         """Return the ranges at the newest version where GC collected the wanted one (MICRO-3)."""
         collected = [each for each in wanted if remote.is_collected(each.topic.point)]
-        self._tell([Loss(_full_name(each.topic), each.first, each.last, _COLLECTED) for each in collected])
+        self._tell([Loss(each.topic.full_name, each.first, each.last, _COLLECTED) for each in collected])
         newest = {each.topic: each for each in self._newest(remote).topics} if collected else {}
         return [
             replace(each, topic=newest[each.topic.topic]) if each in collected and each.topic.topic in newest else each
@@ -146,7 +146,7 @@ class Stream:
             if each.name in start:
                 point = each.topic.point
                 seen = start[each.name]
-                first, lost = continued(_full_name(each.topic), seen, point, each.snapshot, remote.volumes)
+                first, lost = continued(each.topic.full_name, seen, point, each.snapshot, remote.volumes)
                 begins[each.name] = first
                 losses += lost
         self._tell(losses)
@@ -166,7 +166,7 @@ class Stream:
             if read.starting_time is not None:
                 first = max(first or 1, _first_at(each.snapshot, moment_ms(read.starting_time, now_ms), remote))
             elif first != EARLIEST and (first or 1) < bounds.evict_floor:
-                self._tell([Loss(_full_name(each.topic), first or 1, bounds.evict_floor - 1, EVICTED)])
+                self._tell([Loss(each.topic.full_name, first or 1, bounds.evict_floor - 1, EVICTED)])
             first = max(first or 1, bounds.evict_floor)
             first = max(first, expired_before(each.snapshot, now_ms, remote.reader, is_branch=is_branch))
             begins[each.name] = min(first, bounds.head_seq + 1)
@@ -222,7 +222,3 @@ def _first_at(snapshot: Snapshot, ms: int, remote: Remote) -> int:
         if view.ref.max_ts_ms >= ms:
             return max(view.first, remote.reader.last_seq_at(view.vid, view.ref, ms - 1) + 1)
     return snapshot.bounds.head_seq + 1
-
-
-def _full_name(topic: PinnedTopic) -> str:
-    return topic.topic if topic.branch == MAIN else name_of(topic.topic, topic.branch)

@@ -130,7 +130,7 @@ def export(
 
 def _missing(found: PinnedRemote, options: ReadOptions, exported: Exported) -> Iterator[_Missing]:
     for topic in found.topics:
-        name = topic.topic if topic.branch == "main" else f"{topic.topic}@{topic.branch}"
+        name = topic.full_name
         head_seq = found.snapshot(topic).bounds.head_seq
         known = exported.topics.get(name)
         if known is not None:
