@@ -12,7 +12,6 @@ SCAN-5  A piece that needs no data makes its rows from the task alone, without a
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from functools import partial
 
@@ -27,10 +26,10 @@ from offload.format.codec import decode_chunk
 from offload.format.columns import decode_columns
 from offload.format.trailer import decode_directory, decode_lengths, directory_length
 from offload.read.pool import in_order
+from offload.spark.executor_remotes import store_of
 from offload.spark.options import Verify
 from offload.spark.rows import data_batch, hidden_entries, plain_batches, visible
 from offload.spark.task import Needs, Piece, Task
-from offload.wiring import open_store
 
 __all__ = ["scan"]
 
@@ -52,7 +51,7 @@ def scan(task: Task, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def _read(piece: Piece, task: Task, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    store = _store(task.url)
+    store = store_of(task.url)
     hidden = hidden_entries(piece)
     lengths = _entry_lengths(store, piece)
     for chunk, raw in _chunks(store, piece, task.verify):
@@ -68,12 +67,6 @@ def _read(piece: Piece, task: Task, schema: pa.Schema) -> Iterator[pa.RecordBatc
         rows = visible(piece, hidden, columns)
         if len(rows):
             yield data_batch(piece, chunk, columns, rows, schema)
-
-
-@functools.cache
-def _store(url: str) -> ObjectStore:
-    """Return one store for all tasks of a worker process: making an S3 client takes longer than a small task."""
-    return open_store(url)
 
 
 def _chunks(store: ObjectStore, piece: Piece, verify: Verify) -> Iterator[tuple[ChunkRef, bytes | memoryview]]:

@@ -13,14 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from catalog.errors import CatalogError
-from catalog.objects.base import ObjectStore
 from offload.errors import OffloadError
-from offload.read.cold_reader import ColdReader
-from offload.wiring import open_store
 from offload.worker.carried import CarriedError
 from seglog.errors import SeglogError
 
-__all__ = ["TASK_BYTES", "in_rounds", "reader_of", "store_of"]
+__all__ = ["TASK_BYTES", "in_rounds"]
 
 TASK_BYTES = 256 * 1024 * 1024
 _TASKS_A_CORE = 4
@@ -48,18 +45,6 @@ def in_rounds(
             if isinstance(results, CarriedError):
                 raise results.error()
         yield [pair for task, results in zip(some, found, strict=True) for pair in zip(task, results, strict=True)]
-
-
-@functools.cache
-def store_of(url: str) -> ObjectStore:
-    """Return one store for all tasks of a worker process."""
-    return open_store(url)
-
-
-@functools.cache
-def reader_of(url: str) -> ColdReader:
-    """Return one reader for all tasks of a worker process."""
-    return ColdReader(store_of(url))
 
 
 def _tasks(units: Iterable[U], size_bytes: Callable[[U], int], task_bytes: int) -> Iterator[list[U]]:
