@@ -64,7 +64,6 @@ from offload.errors import InvalidOption
 from offload.spark.option_texts import INT64_MAX, NUMBER, OptionTexts, named
 
 __all__ = [
-    "ALIASES",
     "EARLIEST",
     "KNOWN_OPTIONS",
     "STREAM_ONLY",
@@ -82,7 +81,7 @@ KNOWN_OPTIONS = (
     "endingTimestamp", "tag", "columns", "includeMetadata", "failOnDataLoss", "verify", "reader", "maxPartitionBytes",
     "minPartitions", "pinSeconds",
 )  # fmt: skip
-ALIASES = {"subscribe": "topic", "startingOffsets": "startingSeq", "endingOffsets": "endingSeq"}
+_ALIASES = {"subscribe": "topic", "startingOffsets": "startingSeq", "endingOffsets": "endingSeq"}
 STREAM_ONLY = ("maxRecordsPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "headCacheMs")
 
 EARLIEST = 0
@@ -161,7 +160,7 @@ class ReadOptions:
 
 def parse_options(given: Mapping[str, str]) -> ReadOptions:
     """Return the options in `given`. Raises `UnsupportedOption` and `InvalidOption`."""
-    texts = named(given, KNOWN_OPTIONS, ALIASES, dict.fromkeys(STREAM_ONLY, "readStream"))
+    texts = named(given, KNOWN_OPTIONS, _ALIASES, dict.fromkeys(STREAM_ONLY, "readStream"))
     return read_options(OptionTexts(texts), _start)
 
 

@@ -49,7 +49,7 @@ def test_logs_come_back_whole(spark: SparkSession, remote: str, tmp_path: Path, 
             archive.offload(name, drop_hot=True)
             archive.restore(name, to="seq:500", name="first")
             archive.delete(name, before=1001)
-        counts = {name: log.topic(name).head_seq for name in NAMES}
+        counts = {name: log.topic(name).head_seq for name in names}
         records = [(name, *record[:5]) for name in sorted(names) for record in archive.read(name)]
 
     for reader in ("jvm", "python"):
