@@ -5,7 +5,6 @@ import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.List;
-import java.util.concurrent.ExecutionException;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FileRange;
@@ -57,40 +56,21 @@ final class HadoopBytes implements ByteSource {
     }
 
     private FSDataInputStream open(Path path, long end) throws IOException {
-        try {
-            return files.openFile(path)
-                    .opt(POLICY, "random")
-                    .optLong(LENGTH, end)
-                    .build()
-                    .get();
-        } catch (ExecutionException failed) {
-            throw asIoException(failed);
-        } catch (InterruptedException interrupt) {
-            Thread.currentThread().interrupt();
-            throw new IOException("the task was interrupted", interrupt);
-        }
+        return Threads.result(files.openFile(path)
+                .opt(POLICY, "random")
+                .optLong(LENGTH, end)
+                .build());
     }
 
     private static byte[] readVectored(FSDataInputStream stream, long offset, int length) throws IOException {
         FileRange range = FileRange.createFileRange(offset, length);
         stream.readVectored(List.of(range), ByteBuffer::allocate);
-        try {
-            ByteBuffer found = range.getData().get();
-            if (found.hasArray() && found.array().length == length && found.remaining() == length) {
-                return found.array();
-            }
-            byte[] bytes = new byte[length]; // the stream gave a part of a larger buffer
-            found.get(bytes);
-            return bytes;
-        } catch (ExecutionException failed) {
-            throw asIoException(failed);
-        } catch (InterruptedException interrupt) {
-            Thread.currentThread().interrupt();
-            throw new IOException("the task was interrupted", interrupt);
+        ByteBuffer found = Threads.result(range.getData());
+        if (found.hasArray() && found.array().length == length && found.remaining() == length) {
+            return found.array();
         }
-    }
-
-    private static IOException asIoException(ExecutionException failed) {
-        return failed.getCause() instanceof IOException failure ? failure : new IOException(failed.getCause());
+        byte[] bytes = new byte[length]; // the stream gave a part of a larger buffer
+        found.get(bytes);
+        return bytes;
     }
 }

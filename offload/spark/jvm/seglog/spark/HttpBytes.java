@@ -86,8 +86,7 @@ final class HttpBytes implements ByteSource {
             throw new Unanswered("no whole answer within " + answerSeconds + " s", slow);
         } catch (InterruptedException interrupt) {
             answer.cancel(true);
-            Thread.currentThread().interrupt();
-            throw new IOException("the task was interrupted", interrupt);
+            throw Threads.interrupted(interrupt);
         }
     }
 
@@ -129,8 +128,7 @@ final class HttpBytes implements ByteSource {
         try {
             Thread.sleep(ThreadLocalRandom.current().nextLong(longest / 2, longest));
         } catch (InterruptedException interrupt) {
-            Thread.currentThread().interrupt();
-            throw new IOException("the task was interrupted", interrupt);
+            throw Threads.interrupted(interrupt);
         }
     }
 

@@ -68,17 +68,23 @@ record Piece(
         }
     }
 
-    private static JsonNode required(JsonNode found, String name) {
+    /** Return a field of a task or of a piece. */
+    static JsonNode required(JsonNode found, String name) {
         JsonNode value = found.get(name);
         if (value == null) {
-            throw new PlannerError("the planner sent a piece without " + name);
+            throw new PlannerError("the planner sent a task without " + name);
         }
         return value;
     }
 
+    /** Return how many of the segment's chunks the piece has. */
+    int size() {
+        return chunks.length / Chunk.ROW_BYTES;
+    }
+
     List<Chunk> table() {
         List<Chunk> table = new ArrayList<>();
-        for (int row = 0; row < chunks.length / Chunk.ROW_BYTES; row++) {
+        for (int row = 0; row < size(); row++) {
             table.add(Chunk.unpack(chunks, row));
         }
         return table;

@@ -16,7 +16,6 @@ import java.util.List;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
@@ -39,11 +38,7 @@ final class Planner {
     private static final String PATIENCE = "seglog.planner.seconds";
 
     private static final int ANSWER_S = 15 * 60;
-    private static final ExecutorService THREADS = Executors.newCachedThreadPool(run -> {
-        Thread thread = new Thread(run, "seglog-planner");
-        thread.setDaemon(true);
-        return thread;
-    });
+    private static final ExecutorService THREADS = Threads.named("seglog-planner");
 
     private static Planner current;
 

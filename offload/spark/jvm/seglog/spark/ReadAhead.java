@@ -6,10 +6,7 @@ import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.Iterator;
 import java.util.concurrent.Callable;
-import java.util.concurrent.CancellationException;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.FutureTask;
 
@@ -21,11 +18,7 @@ import java.util.concurrent.FutureTask;
 final class ReadAhead<T> implements Closeable {
     static final int DEPTH = 2;
 
-    private static final ExecutorService THREADS = Executors.newCachedThreadPool(run -> {
-        Thread thread = new Thread(run, "seglog-read");
-        thread.setDaemon(true);
-        return thread;
-    });
+    private static final ExecutorService THREADS = Threads.named("seglog-read");
 
     private final Iterator<? extends Callable<T>> reads;
     private final Deque<Future<T>> running = new ArrayDeque<>();
@@ -39,16 +32,7 @@ final class ReadAhead<T> implements Closeable {
         fill();
         Future<T> first = running.remove();
         fill();
-        try {
-            return first.get();
-        } catch (ExecutionException failed) {
-            throw rethrown(failed.getCause());
-        } catch (InterruptedException interrupt) {
-            Thread.currentThread().interrupt();
-            throw new IOException("the task was interrupted", interrupt);
-        } catch (CancellationException cancelled) {
-            throw new IOException("the scan was closed", cancelled);
-        }
+        return Threads.result(first);
     }
 
     /** Drop the reads that have not begun. A read that runs ends by itself, and nobody takes its result. */
@@ -64,18 +48,5 @@ final class ReadAhead<T> implements Closeable {
             running.add(task);
             THREADS.execute(task);
         }
-    }
-
-    private static IOException rethrown(Throwable cause) {
-        if (cause instanceof IOException failure) {
-            return failure;
-        }
-        if (cause instanceof RuntimeException failure) {
-            throw failure;
-        }
-        if (cause instanceof Error failure) {
-            throw failure;
-        }
-        return new IOException(cause);
     }
 }

@@ -16,10 +16,10 @@ record SeglogPartition(String url, Verify verify, List<Piece> pieces) implements
     static SeglogPartition decode(JsonNode task) {
         try {
             List<Piece> pieces = new ArrayList<>();
-            task.get("pieces").forEach(piece -> pieces.add(Piece.decode(piece)));
-            Verify verify = Verify.valueOf(task.get("verify").textValue().toUpperCase(Locale.ROOT));
-            return new SeglogPartition(task.get("url").textValue(), verify, pieces);
-        } catch (NullPointerException | IllegalArgumentException bad) {
+            Piece.required(task, "pieces").forEach(piece -> pieces.add(Piece.decode(piece)));
+            String verify = Piece.required(task, "verify").asText().toUpperCase(Locale.ROOT);
+            return new SeglogPartition(Piece.required(task, "url").asText(), Verify.valueOf(verify), pieces);
+        } catch (IllegalArgumentException bad) {
             throw new PlannerError("the planner sent a task that does not decode: " + bad.getMessage(), bad);
         }
     }

@@ -114,7 +114,7 @@ final class SeglogScan implements Batch, SupportsReportStatistics {
         for (SeglogPartition task : tasks == null ? new SeglogPartition[0] : tasks) {
             for (Piece piece : task.pieces()) {
                 long unread = skipped.getOrDefault(piece.segment(), (long) piece.chunkCount());
-                skipped.put(piece.segment(), piece.needsData() ? unread - piece.table().size() : unread);
+                skipped.put(piece.segment(), piece.needsData() ? unread - piece.size() : unread);
             }
         }
         long sum = skipped.values().stream().mapToLong(Long::longValue).sum();
