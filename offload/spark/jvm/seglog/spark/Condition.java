@@ -6,14 +6,30 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Locale;
 
-/** A condition on the timestamp or the tag of a record. An absent tag meets only {@code isnull}. */
-record Condition(String column, String op, List<Long> times, List<byte[]> texts) implements Serializable {
+/**
+ * A condition on the timestamp or the tag of a record. {@code offload/spark/messages.py} lists those of a piece.
+ *
+ * @param times ascending, in microseconds
+ */
+record Condition(Kind kind, long[] times, byte[][] texts) implements Serializable {
     private static final long MICROSECONDS = 1000;
 
+    /** A column and an operation. */
+    private enum Kind {
+        TIMESTAMP_GE,
+        TIMESTAMP_LE,
+        TIMESTAMP_IN,
+        TAG_IN,
+        TAG_PREFIX,
+        TAG_ISNULL,
+        TAG_NOTNULL
+    }
+
     static Condition decode(JsonNode found) {
-        List<Long> times = new ArrayList<>();
         List<byte[]> texts = new ArrayList<>();
+        List<Long> times = new ArrayList<>();
         for (JsonNode value : found.path("values")) {
             if (value.isTextual()) {
                 texts.add(value.textValue().getBytes(StandardCharsets.UTF_8));
@@ -21,45 +37,37 @@ record Condition(String column, String op, List<Long> times, List<byte[]> texts)
                 times.add(value.longValue());
             }
         }
-        Condition condition =
-                new Condition(found.path("column").asText(), found.path("op").asText(), times, texts);
-        if (!condition.isKnown()) {
-            throw new PlannerError("the planner sent a condition that this reader does not know: " + found);
-        }
-        return condition;
+        return new Condition(
+                kind(found),
+                times.stream().mapToLong(Long::longValue).sorted().toArray(),
+                texts.toArray(byte[][]::new));
     }
 
-    private boolean isKnown() {
-        return switch (column) {
-            case "timestamp" -> List.of("eq", "in", "lt", "le", "gt", "ge").contains(op);
-            case "tag" -> List.of("eq", "in", "prefix", "isnull", "notnull").contains(op);
-            default -> false;
-        };
+    private static Kind kind(JsonNode found) {
+        String name = found.path("column").asText() + "_" + found.path("op").asText();
+        try {
+            return Kind.valueOf(name.toUpperCase(Locale.ROOT));
+        } catch (IllegalArgumentException unknown) {
+            throw new PlannerError("the planner sent a condition that this reader does not know: " + found, unknown);
+        }
     }
 
     boolean isMet(Records records, int row) {
-        return column.equals("tag") ? isTagMet(records, row) : isTimeMet(records.tsMs(row) * MICROSECONDS);
-    }
-
-    private boolean isTimeMet(long time) {
-        return switch (op) {
-            case "lt" -> time < times.get(0);
-            case "le" -> time <= times.get(0);
-            case "gt" -> time > times.get(0);
-            case "ge" -> time >= times.get(0);
-            default -> times.contains(time);
+        return switch (kind) {
+            case TIMESTAMP_GE -> records.tsMs(row) * MICROSECONDS >= times[0];
+            case TIMESTAMP_LE -> records.tsMs(row) * MICROSECONDS <= times[0];
+            case TIMESTAMP_IN -> Arrays.binarySearch(times, records.tsMs(row) * MICROSECONDS) >= 0;
+            case TAG_ISNULL -> !records.has(Part.TAG, row);
+            case TAG_NOTNULL -> records.has(Part.TAG, row);
+            case TAG_IN, TAG_PREFIX -> records.has(Part.TAG, row) && isTagMet(records, row);
         };
     }
 
     private boolean isTagMet(Records records, int row) {
-        boolean isAbsent = !records.has(Part.TAG, row);
-        if (isAbsent || op.endsWith("null")) {
-            return op.equals(isAbsent ? "isnull" : "notnull");
-        }
         int start = records.start(Part.TAG, row);
         int end = start + records.length(Part.TAG, row);
         for (byte[] text : texts) {
-            int compared = op.equals("prefix") ? Math.min(end, start + text.length) : end;
+            int compared = kind == Kind.TAG_PREFIX ? Math.min(end, start + text.length) : end;
             if (Arrays.equals(records.bytes(), start, compared, text, 0, text.length)) {
                 return true;
             }

@@ -38,7 +38,7 @@ final class TaskScan implements Closeable {
         while (advance()) {
             Chunk chunk = run.get(inRun++);
             Records records = piece.needsData() ? decode(chunk) : null;
-            int[] rows = records == null ? visible.of(chunk) : visible.of(records);
+            int[] rows = visible.of(chunk, records);
             if (rows.length > 0) {
                 return new ChunkRows(piece, chunk, records, rows);
             }
