@@ -3,7 +3,9 @@ package seglog.spark;
 /**
  * XXH3-64 of bytes in an array, with seed 0 and the default secret.
  *
- * <p>The length chooses one of five ways: 0, 1 to 3, 4 to 8, 9 to 16, 17 to 128, 129 to 240, and more. A test compares
+ * <p>The loops count stripes and pairs from 0. So the JIT compares the bounds of the arrays once for each loop.
+ *
+ * <p>The length chooses one of these ways: 0, 1 to 3, 4 to 8, 9 to 16, 17 to 128, 129 to 240, and more. A test compares
  * the hash with another implementation for every length from 0 to 2,048.
  */
 final class XxHash3 {
@@ -28,8 +30,11 @@ final class XxHash3 {
                     + "a8fa763fe39c343ff9dcbbc7c70b4f1d8a51e04bcdb45931c89f7ec9d9787364eac5ac8334d3ebc3c581a0fffa1363eb"
                     + "170ddd51b7f0da49d316552629d4689e2b16be587d47a1fc8ff8b8d17ad031ce45cb3a8f95160428afd7fbcabb4b407e");
 
-    /** The secret of each stripe of a block begins 8 bytes after the one before it. */
-    private static final long[] STRIPE_SECRET = longs(0, 24);
+    /** The words of the secret. Those of each stripe of a block begin one word after those of the stripe before it. */
+    private static final long[] WORDS = longs(0, 24);
+
+    /** The words of the secret from its byte 3 on. */
+    private static final long[] WORDS_FROM_3 = longs(3, 14);
 
     private static final long[] LAST_STRIPE_SECRET = longs(SECRET.length - STRIPE_BYTES - 7, 8);
     private static final long[] MERGE_SECRET = longs(11, 8);
@@ -90,21 +95,22 @@ final class XxHash3 {
         long sum = length * PRIME64_1;
         int end = start + length;
         for (int pair = (length - 1) >> 5; pair >= 0; pair--) {
-            sum += mix16(bytes, start + 16 * pair, 32 * pair);
-            sum += mix16(bytes, end - 16 * (pair + 1), 32 * pair + 16);
+            sum += mix16(bytes, start + 16 * pair, WORDS[4 * pair], WORDS[4 * pair + 1]);
+            sum += mix16(bytes, end - 16 * (pair + 1), WORDS[4 * pair + 2], WORDS[4 * pair + 3]);
         }
         return finish(sum);
     }
 
     private static long hash129To240(byte[] bytes, int start, int length) {
         long sum = length * PRIME64_1;
-        for (int at = 0; at < 128; at += 16) {
-            sum += mix16(bytes, start + at, at);
+        for (int pair = 0; pair < 8; pair++) {
+            sum += mix16(bytes, start + 16 * pair, WORDS[2 * pair], WORDS[2 * pair + 1]);
         }
         sum = finish(sum);
-        long rest = mix16(bytes, start + length - 16, 136 - 17);
-        for (int at = 128; at + 16 <= length; at += 16) {
-            rest += mix16(bytes, start + at, at - 128 + 3);
+        long rest = mix16(bytes, start + length - 16, secretLong(136 - 17), secretLong(136 - 9));
+        int pairs = length / 16 - 8;
+        for (int pair = 0; pair < pairs; pair++) {
+            rest += mix16(bytes, start + 128 + 16 * pair, WORDS_FROM_3[2 * pair], WORDS_FROM_3[2 * pair + 1]);
         }
         return finish(sum + rest);
     }
@@ -118,36 +124,33 @@ final class XxHash3 {
         long a5 = PRIME32_2;
         long a6 = PRIME64_5;
         long a7 = PRIME32_1;
-        long[] secret = STRIPE_SECRET;
-        int lastStripe = start + length - STRIPE_BYTES;
         int wholeStripes = (length - 1) / STRIPE_BYTES;
-        int inBlock = 0;
-        for (int number = 0; number <= wholeStripes; number++) {
-            int at = start + number * STRIPE_BYTES;
-            int key = inBlock;
-            if (number == wholeStripes) {
-                at = lastStripe;
-                key = 0;
-                secret = LAST_STRIPE_SECRET;
+        int blocks = (wholeStripes + STRIPES_OF_BLOCK - 1) / STRIPES_OF_BLOCK;
+        for (int block = 0; block <= blocks; block++) { // the last stripe is a block of its own
+            boolean isLast = block == blocks;
+            int blockStart = isLast ? start + length - STRIPE_BYTES : start + block * BLOCK_BYTES;
+            int stripes = isLast ? 1 : Math.min(STRIPES_OF_BLOCK, wholeStripes - block * STRIPES_OF_BLOCK);
+            long[] secret = isLast ? LAST_STRIPE_SECRET : WORDS;
+            for (int stripe = 0; stripe < stripes; stripe++) {
+                int at = blockStart + stripe * STRIPE_BYTES;
+                long w0 = Words.littleLong(bytes, at);
+                long w1 = Words.littleLong(bytes, at + 8);
+                long w2 = Words.littleLong(bytes, at + 16);
+                long w3 = Words.littleLong(bytes, at + 24);
+                long w4 = Words.littleLong(bytes, at + 32);
+                long w5 = Words.littleLong(bytes, at + 40);
+                long w6 = Words.littleLong(bytes, at + 48);
+                long w7 = Words.littleLong(bytes, at + 56);
+                a0 += w1 + product(w0 ^ secret[stripe]);
+                a1 += w0 + product(w1 ^ secret[stripe + 1]);
+                a2 += w3 + product(w2 ^ secret[stripe + 2]);
+                a3 += w2 + product(w3 ^ secret[stripe + 3]);
+                a4 += w5 + product(w4 ^ secret[stripe + 4]);
+                a5 += w4 + product(w5 ^ secret[stripe + 5]);
+                a6 += w7 + product(w6 ^ secret[stripe + 6]);
+                a7 += w6 + product(w7 ^ secret[stripe + 7]);
             }
-            long w0 = Words.littleLong(bytes, at);
-            long w1 = Words.littleLong(bytes, at + 8);
-            long w2 = Words.littleLong(bytes, at + 16);
-            long w3 = Words.littleLong(bytes, at + 24);
-            long w4 = Words.littleLong(bytes, at + 32);
-            long w5 = Words.littleLong(bytes, at + 40);
-            long w6 = Words.littleLong(bytes, at + 48);
-            long w7 = Words.littleLong(bytes, at + 56);
-            a0 += w1 + product(w0 ^ secret[key]);
-            a1 += w0 + product(w1 ^ secret[key + 1]);
-            a2 += w3 + product(w2 ^ secret[key + 2]);
-            a3 += w2 + product(w3 ^ secret[key + 3]);
-            a4 += w5 + product(w4 ^ secret[key + 4]);
-            a5 += w4 + product(w5 ^ secret[key + 5]);
-            a6 += w7 + product(w6 ^ secret[key + 6]);
-            a7 += w6 + product(w7 ^ secret[key + 7]);
-            if (++inBlock == STRIPES_OF_BLOCK && number < wholeStripes) {
-                inBlock = 0;
+            if (stripes == STRIPES_OF_BLOCK) {
                 a0 = scramble(a0, 0);
                 a1 = scramble(a1, 1);
                 a2 = scramble(a2, 2);
@@ -172,13 +175,11 @@ final class XxHash3 {
     }
 
     private static long scramble(long sum, int lane) {
-        return (sum ^ sum >>> 47 ^ STRIPE_SECRET[STRIPES_OF_BLOCK + lane]) * PRIME32_1;
+        return (sum ^ sum >>> 47 ^ WORDS[STRIPES_OF_BLOCK + lane]) * PRIME32_1;
     }
 
-    private static long mix16(byte[] bytes, int at, int secretAt) {
-        return foldedProduct(
-                Words.littleLong(bytes, at) ^ secretLong(secretAt),
-                Words.littleLong(bytes, at + 8) ^ secretLong(secretAt + 8));
+    private static long mix16(byte[] bytes, int at, long low, long high) {
+        return foldedProduct(Words.littleLong(bytes, at) ^ low, Words.littleLong(bytes, at + 8) ^ high);
     }
 
     /** Return the unsigned product of 128 bits, its halves combined by exclusive or. */
