@@ -1,22 +1,29 @@
-"""Spark for the benchmarks: two tasks at a time, both readers registered, and otherwise as Spark comes."""
+"""Spark for the benchmarks: two tasks at a time, both readers registered, and otherwise as Spark comes.
+
+A benchmark of several record sizes runs in one session.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.machine import describe
+from benchmarks.options import Options
 from benchmarks.process_tree import cpu_seconds
+from benchmarks.report import Report, Row
 from benchmarks.runner import Figures
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["cold_frame", "running", "timed"]
+__all__ = ["cold_frame", "report_of_sizes", "running", "timed"]
 
 _ROOT = Path(__file__).resolve().parents[1]
 
@@ -40,6 +47,31 @@ def running(place: Path) -> Iterator[SparkSession]:
     finally:
         if before is None:
             spark.stop()
+
+
+def report_of_sizes(
+    options: Options,
+    name: str,
+    summary: str,
+    sizes: Sequence[int],
+    rows_of: Callable[[Options, SparkSession, Path, int], list[Row]],
+) -> Report:
+    """Return the report of a benchmark that measures each size of records in turn.
+
+    `rows_of` gets the place for its files, which does not exist yet. The files go when it returns.
+    """
+    place = options.directory.resolve() / name
+    if place.exists():
+        shutil.rmtree(place)
+    place.mkdir(parents=True)
+    rows: list[Row] = []
+    with running(place) as spark:
+        for size_bytes in sizes:
+            rows += rows_of(options, spark, place / f"{size_bytes}", size_bytes)
+            shutil.rmtree(place / f"{size_bytes}")
+    shutil.rmtree(place)
+    measured = f"{summary}; {options.bulk_mib:,} MiB of each record size, file://, local[2], zstd and snappy"
+    return Report(name, measured, tuple(rows), describe(options.directory), options.rounds)
 
 
 def _started(builder: Any, place: Path) -> SparkSession:

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 
 from benchmarks import spark_session
 from benchmarks.cold_records import TOPIC, ColdRecords, make_cold
-from benchmarks.machine import describe
 from benchmarks.options import Options
 from benchmarks.report import Report, Row, compare
 from benchmarks.runner import Figures, in_turns, settle_disk
@@ -44,18 +43,7 @@ _PLACES = itertools.count(1)
 
 
 def run(options: Options) -> Report:
-    place = options.directory.resolve() / "spark-write"
-    if place.exists():
-        shutil.rmtree(place)
-    place.mkdir(parents=True)
-    rows: list[Row] = []
-    with spark_session.running(place) as spark:
-        for size_bytes in RECORD_SIZES:
-            rows += _of_size(options, spark, place / f"{size_bytes}", size_bytes)
-            shutil.rmtree(place / f"{size_bytes}")
-    shutil.rmtree(place)
-    measured = f"{SUMMARY}; {options.bulk_mib:,} MiB of each record size, file://, local[2], zstd and snappy"
-    return Report("spark-write", measured, tuple(rows), describe(options.directory), options.rounds)
+    return spark_session.report_of_sizes(options, "spark-write", SUMMARY, RECORD_SIZES, _of_size)
 
 
 def _of_size(options: Options, spark: SparkSession, place: Path, size_bytes: int) -> list[Row]:
