@@ -71,7 +71,7 @@ def append(
 
 @dataclass(frozen=True, slots=True)
 class _Resume:
-    """The words of this command, and the place in the input where it began. An option that nobody gave is None."""
+    """The words of this command, and the place in the input where it began. The value of an absent option is None."""
 
     topic: str
     file: str

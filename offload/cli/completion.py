@@ -101,7 +101,7 @@ class _Line:
         return [(name, "") for name in names]
 
     def _known(self, names: str, typed: str) -> list[str]:
-        """Return the names of one kind: those that the data directory knows, or the plain targets."""
+        """Return the names of one kind that the data directory knows, or the plain targets."""
         if names == "target":
             return ["head", "head~1"]
         from offload.cli.known_names import branches, topics

@@ -3,8 +3,8 @@
     before a command runs, and after it    the process ends at once. It holds nothing open that would need a close
     while it runs                          the command gets a KeyboardInterrupt, so that it closes what it opened
 
-An interrupt in an import may be lost: Python prints an exception in a callback and goes on. So no KeyboardInterrupt is
-raised there.
+An interrupt in an import may be lost: Python prints an exception in a callback, and continues. So no KeyboardInterrupt
+is raised there.
 """
 
 from __future__ import annotations

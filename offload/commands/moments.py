@@ -40,7 +40,7 @@ class PointListed:
     """A point that a restore accepts as `target`.
 
     `time` is the topic's time then, `committed_at` the time of the commit. `what` tells what happened there, and `kept`
-    why GC keeps the point. `records` and `bytes` are those that the commit added, or the number that it took away.
+    why GC keeps the point. `records` and `bytes` count what the commit added, or the records that it took away.
     """
 
     target: str

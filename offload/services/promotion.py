@@ -12,8 +12,9 @@
     6 It looks for commits after the fence of the former main.        the next sync makes step 7
     7 Its replica of main moves to the new volume.
 
-SWITCH-1  No writer of the former main continues unknowing. The fence has a higher epoch, so the next commit of the
-    writer is refused. Its records stay in its directory, and `reset` brings them to a branch.
+SWITCH-1  No writer of the former main continues unknowing.
+    The fence has a higher epoch, so the next commit of the writer is refused. Its records stay in its directory, and
+    `reset` brings them to a branch.
 SWITCH-2  A directory that takes main over puts its commit first, and then reads main's ref. A promotion changes the ref
     first, and then looks for such a commit, which it fences. So at least one of the two sees the other.
 SWITCH-3  A replica reads its ref with each sync (`Handles.relocate`). So it follows the name, not the volume.

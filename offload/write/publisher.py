@@ -12,8 +12,9 @@ PUBLISH-1  A commit is on record, byte for byte, before it is sent (ATTEMPT-2).
 PUBLISH-2  A handle that is on record as diverged or fenced stays so, without a request, until `reset` ends it.
 PUBLISH-3  A truncation cuts the ranges of published attempts. Hot copies of later records with those seqs are not
     theirs.
-PUBLISH-4  GC may have passed the LSN of a pending commit. Then nobody can tell if the commit landed, and later states
-    may show its segment. So the writer drops the attempt from its record, and leaves the objects to GC.
+PUBLISH-4  GC may have passed the LSN of a pending commit.
+    Then the writer cannot tell if the commit landed, and later states may show its segment. So the writer drops the
+    attempt from its record, and leaves the objects to GC.
 
 Source: Graft RFC 0001 (Push Volume, PendingCommit).
 """
