@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from catalog import MAIN, SegmentView, Sid, Snapshot
-from catalog.errors import NoSuchTopic
+from catalog.errors import NoSuchTopic, UnnamableBranch
 from offload.context import ArchiveContext
-from offload.errors import TopicAttached
+from offload.errors import OpenBranch, TopicAttached
 from offload.handles import split_name
 from offload.read.deletes import count_live, entries_taken
 from offload.replication.replica import Replicas
@@ -147,7 +147,11 @@ class PreviewService(Owned):
 
     @checked
     def branch(self, topic: str, branch: str) -> Preview:
-        """Return the records that only this branch shows. Raises `NoSuchTopic`, `NoSuchBranch`."""
+        """Return the records that only this branch shows. Raises the errors of `BranchService.delete_branch`."""
+        if branch == MAIN:
+            raise UnnamableBranch(topic, "be deleted")
+        if self._log.has_topic(f"{topic}@{branch}"):
+            raise OpenBranch(f"{topic}@{branch}")
         snapshot = self._volumes.snapshot(self._branches.resolve(topic, branch))
         others = list(self._names(topic, other_than=branch))
         shared = {sid for each in others for sid in _sids(each.segments)}

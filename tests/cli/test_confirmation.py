@@ -74,6 +74,12 @@ def test_a_preview_counts_what_goes_and_names_what_still_shows_it(started: Run) 
     assert _preview(started, "topic", "delete", "t", "--detach")["records"] == 0
     assert _preview(started, "topic", "delete", "t", "--detach", "--discard")["records"] == 2
     assert started("topic", "delete", "t", "--dry-run").code == 4
+    assert (
+        started("branch", "delete", "t", "main", "--dry-run").code
+        == started("branch", "delete", "t", "main", "--yes").code
+    )
+    assert started("append", "t@b", stdin=b"b\n").code == 0
+    assert started("branch", "delete", "t", "b", "--dry-run").code == 4
 
 
 def test_a_preview_does_not_count_what_is_gone(started: Run) -> None:
