@@ -24,6 +24,7 @@
     │   ├── NoSuchTopic
     │   ├── NoSuchBranch
     │   ├── NoSuchTag
+    │   ├── NoSuchPin
     │   ├── NoSuchOperation
     │   └── OutOfWindow          a target outside what is kept
     ├── Unavailable          back off, try again                         exit 1
@@ -80,6 +81,7 @@ __all__ = [
     "NoSuchBucket",
     "NoSuchObject",
     "NoSuchOperation",
+    "NoSuchPin",
     "NoSuchTag",
     "NoSuchTopic",
     "NotOffered",
@@ -320,6 +322,12 @@ class NoSuchTag(Missing):
         super().__init__(f"{topic} has no tag {tag}", hint=f"`seglog tag list {topic}` lists the tags")
         self.topic = topic
         self.tag = tag
+
+
+class NoSuchPin(Missing):
+    def __init__(self, pin: str) -> None:
+        super().__init__(f"there is no pin {pin}", hint="`seglog pin list` lists the pins")
+        self.pin = pin
 
 
 class NoSuchOperation(Missing):

@@ -29,6 +29,7 @@ from offload.reports import TopicStatus
 from offload.services.branches import BranchService
 from offload.services.history import HistoryService
 from offload.services.offloading import Offloading
+from offload.services.pins import PinService
 from offload.services.previews import PreviewService
 from offload.services.promotion import Promotion
 from offload.services.reading import Reading
@@ -55,13 +56,14 @@ __all__ = ["Archive", "OffloadResult", "OrphanUpload", "Removed", "Restored", "T
 class Archive(Owned):
     """The cold tier of one log. A context manager: closing the archive leaves the log open.
 
-    The everyday calls are here. The others are in `branches`, `tags`, `history`, `previews`, `replication`, `upkeep`
-    and `status`.
+    The everyday calls are here. The others are in `branches`, `tags`, `history`, `pins`, `previews`, `replication`,
+    `upkeep` and `status`.
     """
 
     branches: BranchService
     tags: TagService
     history: HistoryService
+    pins: PinService
     previews: PreviewService
     replication: ReplicationService
     upkeep: UpkeepService
@@ -87,6 +89,7 @@ class Archive(Owned):
         self.branches = BranchService(context, promotion)
         self.tags = TagService(context, self._offloading)
         self.history = HistoryService(context, states, targets, promotion)
+        self.pins = PinService(context)
         self.previews = PreviewService(context, states, replicas)
         self.replication = ReplicationService(context, writers, replicas, sync, reset, takeover)
         self.upkeep = UpkeepService(context, states, writers, offloader)

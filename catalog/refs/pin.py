@@ -8,12 +8,13 @@ store's time, or from the holder's clock if that is ahead. So a holder whose clo
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from catalog.errors import OutOfWindow, PinLost
+from catalog.errors import NoSuchObject, NoSuchPin, OutOfWindow, PinLost
 from catalog.format.commit import ForkPoint
 from catalog.format.control import Pin
-from catalog.format.keys import Key, pin_key
+from catalog.format.keys import Key, pin_key, pins_prefix, volume_in_pin
 from catalog.format.small_objects import decode_pin, encode_pin
 from catalog.objects.change import change
 from catalog.objects.put_once import put_once
@@ -67,6 +68,23 @@ class Pins:
         """End the lease. GC deletes the object later. Idempotent."""
         if held.pin.expires_at_ms > now_ms:
             self._changed(held, now_ms, now_ms)
+
+    def find(self, name: str) -> HeldPin:
+        """Return the pin with that name, expired or not. Raises `NoSuchPin`."""
+        found = next((each for each in self.list() if each.name == name), None)
+        if found is None:
+            raise NoSuchPin(name)
+        return found
+
+    def list(self) -> list[HeldPin]:
+        """Return all pins by name, expired ones included. GC deletes the object of an expired pin later."""
+        found = []
+        for key in self._store.list(pins_prefix()):
+            named = volume_in_pin(key)
+            with suppress(NoSuchObject):  # GC has deleted it since
+                if named is not None:
+                    found.append(HeldPin(named[1], decode_pin(self._store.get(Key(key)), key)))
+        return sorted(found, key=lambda each: each.name)
 
     def _changed(self, held: HeldPin, expires_at_ms: int, now_ms: int) -> HeldPin:
         pin = replace(held.pin, expires_at_ms=expires_at_ms, nonce=os.urandom(16))

@@ -529,6 +529,30 @@ COMMANDS = {
             ListedParameter('name', 'str', 'The tag.', (), is_required=True),
         ),
     ),
+    'pin/list': ListedCommand(
+        'pin/list',
+        'List the pins in the remote: leases on past states, which GC keeps until they expire.\n'
+        '\n'
+        '`resolve --pin` makes a pin, and so does a reader such as a Spark job.',
+        (
+            ListedParameter('topic', 'str', 'Only the pins of this topic.', (), names='plain topic'),
+        ),
+    ),
+    'pin/refresh': ListedCommand(
+        'pin/refresh',
+        'Extend a pin. A pin that has expired does not come back, because its state may be gone.',
+        (
+            ListedParameter('name', 'str', 'The pin, as `pin list` shows it.', (), is_required=True),
+            ListedParameter('time', 'str', 'Hold for so long from now on, such as 12h. No pin gets shorter.', ('--for',), default='1h'),
+        ),
+    ),
+    'pin/release': ListedCommand(
+        'pin/release',
+        'End a pin now. If its holder still reads the state, GC may delete objects under the reader.',
+        (
+            ListedParameter('name', 'str', 'The pin, as `pin list` shows it.', (), is_required=True),
+        ),
+    ),
     'topic/create': ListedCommand(
         'topic/create',
         'Make a topic with a configuration of its own. Without this the first append makes it, with the defaults.',

@@ -9,6 +9,7 @@ from offload.cli.output import Output, counted, lines
 from offload.cli.preview import taking_lines
 from offload.commands.branch import BranchAt, BranchDeleted, BranchListed, BranchMade, BranchPromoted, BranchSide
 from offload.commands.oplog import Operation
+from offload.commands.pin import PinListed
 from offload.commands.tag import TagListed
 
 __all__ = [
@@ -17,6 +18,8 @@ __all__ = [
     "print_branch_deleted",
     "print_branch_made",
     "print_operation",
+    "print_pin",
+    "print_pin_released",
     "print_promoted",
     "print_renamed",
     "print_side",
@@ -78,6 +81,13 @@ def tag_text(listed: TagListed) -> str:
     return f"{listed.tag:<24} {place:<28} {listed.created_at}  {listed.message}".rstrip()
 
 
+def pin_text(found: PinListed) -> str:
+    cut = f" seq {found.seq}" if found.seq else ""
+    place = f"{found.topic or found.volume} lsn {found.lsn}{cut}"
+    until = "expired" if found.is_expired else "until"
+    return f"{found.pin:<16} {place:<28} {until} {found.expires_at}  {found.holder}"
+
+
 def operation_text(found: Operation) -> str:
     return (
         f"{found.number:<6} {found.at}  {found.writer:<16} {found.operation:<16} "
@@ -101,4 +111,6 @@ print_branch_back = lines(lambda back: f"{back.branch} is back")
 print_promoted = lines(promoted_text)
 print_side = lines(side_text)
 print_tag = lines(tag_text)
+print_pin = lines(pin_text)
+print_pin_released = lines(lambda gone: f"pin {gone.pin} is released")
 print_tag_deleted = lines(lambda gone: f"tag {gone.tag} is deleted")

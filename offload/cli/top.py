@@ -16,6 +16,7 @@ ENDING = (
 
 GROUPS = {
     "branch": "Branches of a topic.",
+    "pin": "Leases on points in a topic's history, which GC keeps until they expire.",
     "tag": "Names for points in a topic's history, which GC keeps.",
     "topic": "Topics and their configuration.",
 }

@@ -43,6 +43,7 @@ def test_every_error_but_the_groups_says_what_happened_in_one_line() -> None:
         errors.NoSuchBranch("orders", "half"),
         errors.VolumeHasName("orders", "half", "fix"),
         errors.NoSuchTag("orders", "v1"),
+        errors.NoSuchPin("8f"),
         errors.OutOfWindow("seq:9", "DATE (lsn 1) to DATE (lsn 2)"),
         errors.StoreUnreachable("s3://bucket", "no route"),
         errors.NotOffered("s3://bucket", "NotImplemented: no key service"),

@@ -14,6 +14,7 @@ from catalog.errors import (
     KeyChanged,
     KeyTaken,
     NoSuchBranch,
+    NoSuchPin,
     NoSuchTag,
     NoSuchTopic,
     NotUndone,
@@ -416,6 +417,20 @@ def test_what_is_not_kept_is_never_pinned(store: MemoryStore) -> None:
         pins.hold(ForkPoint(main, 2), "a job", ttl_ms=1_000, now_ms=NOW_MS)
     assert all(each.pin.expires_at_ms <= NOW_MS for each in pins_in(store))
     assert pins.hold(ForkPoint(main, 3), "a job", ttl_ms=1_000, now_ms=NOW_MS)
+
+
+def test_pins_are_listed_and_found_by_name_beside_other_keys(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    pins = Pins(Volumes(store))
+    assert pins.list() == []
+    held = [pins.hold(ForkPoint(main, lsn), "a job", ttl_ms=1_000, now_ms=NOW_MS) for lsn in (1, 2)]
+    store.put_new(Key("pins/README"), b"no pin")
+    assert sorted(held, key=lambda each: each.name) == pins.list()
+    assert pins.find(held[1].name) == held[1]
+    pins.release(held[0], now_ms=NOW_MS + 1)
+    assert pins.find(held[0].name).pin.expires_at_ms == NOW_MS + 1
+    with pytest.raises(NoSuchPin, match="none"):
+        pins.find("none")
 
 
 # ---------------------------------------------------------------- oplog and undo

@@ -28,6 +28,8 @@ OTHERS = (
     "offload t --dry-run",
     "gc --dry-run",
     "status",
+    "log t --graph",
+    "diff t t@former --records",
     "verify",
     "verify --remote",
     "doctor",
@@ -55,7 +57,8 @@ def test_the_output_of_every_command_is_as_its_schema_says(run: Run, tmp_path: P
     kinds = _check(run("--json", "init", "--remote", remote), "init")
     paths = {"append", "init"}
     for words in [*SERVED, *OTHERS]:
-        arguments = words.format(remote=remote).split()
+        pin = "".join(path.name for path in (tmp_path / "remote").glob("pins/*/*"))
+        arguments = words.replace("{remote}", remote).replace("{pin}", pin).split()
         paths.add(request_of(arguments, {}).path)
         done = run("--json", *arguments)
         assert done.code == 0 or words.startswith(("inspect", "retry")), (words, done.err)
@@ -63,7 +66,16 @@ def test_the_output_of_every_command_is_as_its_schema_says(run: Run, tmp_path: P
     assert {each.path for each in listed_commands()} - paths <= SILENT
     assert {
         *("directory_made", "appended", "record", "commit_listed", "would_take", "records_deleted", "resolved"),
-        *("branch_deleted", "topic_gone", "file_checked", "remote_checked", "recovered", "check_done"),
+        *(
+            "branch_deleted",
+            "pin_listed",
+            "graphed_commit",
+            "topic_gone",
+            "file_checked",
+            "remote_checked",
+            "recovered",
+            "check_done",
+        ),
     } <= kinds
 
 

@@ -111,3 +111,23 @@ def test_a_target_is_resolved_to_its_record_and_its_neighbours(started: Run) -> 
     assert "no record follows today" in text
     for options, code in ((("--to", "lsn:9"), 3), (("--to", "head", "--pin", "none"), 2)):
         assert started("resolve", "orders", *options).code == code
+
+
+def test_a_pin_is_listed_extended_and_ended(started: Run) -> None:
+    [made] = _lines(started, "resolve", "orders", "--to", "seq:2", "--pin", "1h")
+    [found] = _lines(started, "pin", "list", "orders")
+    assert (found["pin"], found["topic"], found["lsn"], found["seq"], found["is_expired"]) == (
+        made["pin"], "orders", 1, 2, False,
+    )  # fmt: skip
+    assert found["expires_at"] == made["pinned_until"]
+    [longer] = _lines(started, "pin", "refresh", found["pin"], "--for", "2h")
+    assert longer["expires_at"] > found["expires_at"]
+    [kept] = _lines(started, "pin", "refresh", found["pin"], "--for", "1s")
+    assert kept["expires_at"] >= longer["expires_at"]
+    assert f"{found['pin']} orders lsn 1 seq 2 " in started("pin", "list").text
+    assert started("pin", "list", "other").out == b""
+    assert started("pin", "release", found["pin"]).text == f"pin {found['pin']} is released\n"
+    assert [pin["is_expired"] for pin in _lines(started, "pin", "list")] == [True]
+    assert "orders lsn 1 seq 2           expired " in started("pin", "list", "orders").text
+    for arguments, code in ((("refresh", found["pin"]), 4), (("release", "none"), 3), (("refresh", "none"), 3)):
+        assert started("pin", *arguments).code == code

@@ -2,7 +2,7 @@
 
 A command that the front door answers, or that a daemon serves, is listed with its modules of ours and with the packages
 of others. A command that runs in its own process is listed with the packages of others. Modules of Python itself differ
-between its versions.
+between its versions. `{pin}` in a command stands for the only pin of the remote.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ SERVED = (
     "log t",
     "show t head",
     "points t",
-    "resolve t --to head",
+    "resolve t --to head --pin 1h",
+    "pin list t",
+    "pin refresh {pin} --for 2h",
+    "pin release {pin}",
     "pause t",
     "resume t",
     "retry t",
@@ -72,7 +75,7 @@ SERVED = (
 
 _OURS = {"catalog", "offload", "seglog"}
 _RUN = """
-import json, os, sys
+import glob, json, os, sys
 
 before = set(sys.modules)
 from offload.main import main
@@ -82,7 +85,8 @@ os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 for words in json.load(sys.stdin):
     child = os.fork()
     if not child:
-        sys.argv = ["seglog", *words.split()]
+        pin = "".join(map(os.path.basename, glob.glob("../*-served/pins/*/*")))
+        sys.argv = ["seglog", *words.replace("{pin}", pin).split()]
         try:
             main()
         except SystemExit as end:
