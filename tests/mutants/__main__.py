@@ -5,8 +5,10 @@ A word picks the mutants whose name, file or mistake contains it.
 1. The runner copies the project to a scratch directory for each job.
 2. It runs all tests that mutants name, without a mutant. If one fails, the runner stops: a failure would prove nothing.
 3. For each mutant it changes one module in the copy, runs the mutant's tests, and puts the module back.
+   For a mutant in Java, it also makes the jar of the copy, and puts the former jar back.
 
-Killed: a test failed, or the tests hung. Survived: all tests passed. Broken: pytest ran no test, or ended otherwise.
+Killed: a test failed, or the tests hung. Survived: all tests passed. Broken: pytest ran no test, or ended otherwise, or
+javac refused the mutant.
 The exit code is 0 if every mutant was killed or is explained as equivalent.
 """
 
@@ -29,7 +31,8 @@ from tests.mutants.listing import ROOT, Mutant, all_mutants, mutated
 _COPIED = ("seglog", "catalog", "offload", "tests", "benchmarks", "demo", "docs", "scripts", "localstack")
 _OPTIONS = ("-x", "-q", "-m", "not soak", "-p", "no:cacheprovider", "--timeout=100")
 _LONGEST_S = 900
-_PASSED, _FAILED = 0, 1
+_JAR = "offload/spark/jvm/seglog-spark.jar"
+_PASSED, _FAILED, _UNMADE = 0, 1, -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +75,24 @@ class Copy:
             return None, output
         return process.returncode, output
 
+    def _make_jar(self) -> tuple[int, str]:
+        """Return an exit code that is none of pytest's if javac refuses the sources, and its output."""
+        command = [sys.executable, "-B", "scripts/jar.py"]
+        done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, check=False)
+        return _UNMADE if done.returncode else _PASSED, done.stdout + done.stderr
+
     def judge(self, mutant: Mutant) -> Outcome:
-        path = self._folder / mutant.file
-        sound = path.read_text()
+        path, jar = self._folder / mutant.file, self._folder / _JAR
+        sound, sound_jar = path.read_text(), jar.read_bytes()
         began = time.monotonic()
         path.write_text(mutated(mutant))
         try:
-            code, output = self.test(mutant.tests)
+            code, output = self._make_jar() if mutant.is_java else (_PASSED, "")
+            if code == _PASSED:
+                code, output = self.test(mutant.tests)
         finally:
             path.write_text(sound)
+            jar.write_bytes(sound_jar)
         verdict = {None: "killed", _FAILED: "killed", _PASSED: "survived"}.get(code, "broken")
         if verdict == "survived" and mutant.equivalent:
             verdict = "equivalent"

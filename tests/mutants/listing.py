@@ -11,12 +11,15 @@ A list is a TOML file beside this one. Each `[[mutant]]` has
     tests        arguments to pytest: files, node ids, and `-k` with its words
     mistake      the mistake, in a few words
     equivalent   only for a mutant that no test can notice: the reason
+
+`java.toml` has mistakes in the Java sources.
 """
 
 from __future__ import annotations
 
 import ast
 import functools
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +29,7 @@ from xxhash import xxh3_128_digest
 __all__ = ["ROOT", "Mutant", "all_mutants", "mutated"]
 
 ROOT = Path(__file__).resolve().parents[2]
+_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,10 @@ class Mutant:
     tests: tuple[str, ...]
     equivalent: str = ""
 
+    @property
+    def is_java(self) -> bool:
+        return self.file.endswith(".java")
+
 
 def all_mutants() -> list[Mutant]:
     """Return every mutant of every list. Raises TypeError for a field that a mutant lacks or does not have."""
@@ -51,18 +59,23 @@ def all_mutants() -> list[Mutant]:
 
 
 def mutated(mutant: Mutant, root: Path = ROOT) -> str:
-    """Return the module's text with the mistake in it. Raises ValueError if it does not apply, or is no Python."""
+    """Return the module's text with the mistake in it. Raises ValueError if it does not apply, or changes no code.
+
+    A mistake in Python has to be Python. Only the runner finds out whether javac takes one in Java.
+    """
     text = (root / mutant.file).read_text()
     if text.count(mutant.old) != 1:
         raise ValueError(f"{mutant.name}: its text stands {text.count(mutant.old)} times in {mutant.file}, not once")
     changed = text.replace(mutant.old, mutant.new)
-    if _code(changed) == _known_code(text):
+    if _code(changed, mutant.is_java) == _known_code(text, mutant.is_java):
         raise ValueError(f"{mutant.name}: it changes no code")
     return changed
 
 
-def _code(text: str) -> bytes:
-    """Return a digest of the syntax tree."""
+def _code(text: str, is_java: bool) -> bytes:
+    """Return a digest of the syntax tree; of Java, the text without comments and white space."""
+    if is_java:
+        return xxh3_128_digest(" ".join(_COMMENT.sub(" ", text).split()).encode())
     return xxh3_128_digest(ast.dump(ast.parse(text)).encode(errors="surrogatepass"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ MUTANTS = all_mutants()
 def test_there_are_enough_of_each_package() -> None:
     assert len(MUTANTS) >= 150
     assert {mutant.file.split("/")[0] for mutant in MUTANTS} >= {"seglog", "catalog", "offload"}
+    assert sum(mutant.is_java for mutant in MUTANTS) >= 20
     assert len({(mutant.file, mutant.old, mutant.new) for mutant in MUTANTS}) == len(MUTANTS)
 
 
@@ -25,6 +27,13 @@ def test_it_changes_code_that_is_there_and_names_tests_that_are_there(file: str)
         if mutant.file == file:
             assert mutated(mutant)
             _check_names(mutant)
+
+
+def test_a_mistake_in_a_comment_of_java_changes_no_code() -> None:
+    mutant = next(mutant for mutant in MUTANTS if mutant.is_java)
+    in_comment = replace(mutant, old="/** Return the hash of", new="/** Return another hash of")
+    with pytest.raises(ValueError, match="changes no code"):
+        mutated(in_comment)
 
 
 def _check_names(mutant: Mutant) -> None:

@@ -111,6 +111,24 @@ def page(handler: BaseHTTPRequestHandler) -> None:
     handler.wfile.write(body)
 
 
+def shifted(handler: BaseHTTPRequestHandler) -> None:
+    """Answer a range that begins one byte later."""
+    first, last = _range(handler)
+    handler.send_response(206)
+    handler.send_header("Content-Range", f"bytes {first + 1}-{last + 1}/{len(BODY)}")
+    handler.send_header("Content-Length", str(last + 1 - first))
+    handler.end_headers()
+    handler.wfile.write(BODY[first + 1 : last + 2])
+
+
+def whole(handler: BaseHTTPRequestHandler) -> None:
+    """Answer the whole object, as a server does that knows no ranges."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(BODY)))
+    handler.end_headers()
+    handler.wfile.write(BODY)
+
+
 def slow(handler: BaseHTTPRequestHandler) -> None:
     """Send the head at once, and the body after the reader's patience of two seconds."""
     first, last = _range(handler)
@@ -204,6 +222,13 @@ def test_only_no_such_key_is_an_absence(judge: Judge, store: Store):
     store.faults = [page]
     assert read(judge, store.url)["error"] == ["IOException", f"the store refuses to read {KEY}: status 404"]
     assert len(store.requests) == 4
+
+
+def test_another_range_or_the_whole_object_is_refused(judge: Judge, store: Store):
+    store.faults = [shifted, whole]
+    other = f"the store answered another range of {KEY} than was asked for"
+    for text in (other, f"the store refuses to read {KEY}: status 200"):
+        assert read(judge, store.url)["error"] == ["IOException", text]
 
 
 @pytest.mark.soak(part=9)

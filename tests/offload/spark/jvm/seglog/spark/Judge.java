@@ -71,15 +71,16 @@ final class Judge {
         return answer;
     }
 
-    /** Return the text of each label, which all lie in one array and go through one cache; null for no UTF-8. */
+    /** Return the text of each label, null for no UTF-8. All go through one cache. A byte lies behind each. */
     private static ObjectNode labels(JsonNode question) throws IOException {
         ObjectNode answer = JSON.createObjectNode();
         ArrayNode texts = answer.putArray("texts");
         Labels known = new Labels();
         for (JsonNode label : question.get("labels")) {
             byte[] bytes = label.binaryValue();
-            byte[] moved = Arrays.copyOf(bytes, bytes.length + 1);
+            byte[] moved = new byte[bytes.length + 2];
             System.arraycopy(bytes, 0, moved, 1, bytes.length);
+            moved[bytes.length + 1] = (byte) 0xBC;
             UTF8String text = known.label(moved, 1, bytes.length);
             texts.add(text == null ? null : text.toString());
         }
