@@ -30,6 +30,7 @@
     │   ├── TopicAttached        deleting it would leave its history in the remote
     │   └── WrittenByLog         a load may not write where a log writes
     ├── ChecksFailed         the remote breaks promises that seglog needs  exit 1
+    ├── ProbeFailed          the command of a bisect gave no verdict       exit 1
     ├── Missing              the caller named what does not exist          exit 3
     │   └── NoSuchFile
     ├── NotConfirmed         the operator did not say yes                  exit 1
@@ -110,6 +111,7 @@ __all__ = [
     "OpenBranch",
     "OtherRemote",
     "PartlyAppended",
+    "ProbeFailed",
     "RecordsAfterFork",
     "Refused",
     "RemoteBehind",
@@ -439,6 +441,14 @@ class ChecksFailed(OffloadError):
         checks = "1 check" if count == 1 else f"{count} checks"
         super().__init__(f"{checks} failed at {url}", hint=hint)
         self.count = count
+
+
+class ProbeFailed(OffloadError):
+    def __init__(self, command: str, code: int, state: str) -> None:
+        ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        super().__init__(f"{command} {ended} at {state}", hint="0 says good, 1 to 127 bad, and 125 that it cannot tell")
+        self.code = code
+        self.state = state
 
 
 class Missing(OffloadError):

@@ -95,7 +95,7 @@ class _Line:
     def _values(self, parameter: ListedParameter | None, typed: str) -> Words | None:
         if parameter is None:
             return []
-        if parameter.kind == "path":
+        if parameter.kind in ("list", "path"):
             return None
         names = self._known(parameter.names, typed) if parameter.names else parameter.choices
         return [(name, "") for name in names]

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from offload.cli.progress import progress
 from offload.cli.session import Session
 from offload.commands.directory import Directory, Work
-from offload.commands.registry import Command
+from offload.commands.registry import COMMANDS, Command
 from offload.errors import NoDaemon
 
 if TYPE_CHECKING:
     from offload.archive import Archive
     from seglog import Log
 
-__all__ = ["directory_of", "results_of"]
+__all__ = ["directory_of", "reader_of", "results_of"]
 
 
 def results_of(session: Session, command: Command, values: Mapping[str, Any]) -> Generator[Any, None, None]:
@@ -28,6 +28,28 @@ def results_of(session: Session, command: Command, values: Mapping[str, Any]) ->
         return
     with _opened(session, command, read_only=command.reads(values)) as place:
         yield from command.run(place, values)
+
+
+@contextmanager
+def reader_of(session: Session) -> Iterator[Callable[[str, Mapping[str, Any]], Iterator[Any]]]:
+    """Yield a function that runs commands that only read, by their paths. They share one open data directory."""
+    daemon = session.daemon()
+    if daemon is not None:
+
+        def ask(path: str, values: Mapping[str, Any]) -> Iterator[Any]:
+            return daemon.results(COMMANDS[path], COMMANDS[path].arguments(values), remote=session.remote)
+
+        yield ask
+        return
+    from offload.archive import Archive
+
+    with directory_of(session, read_only=True) as place:
+
+        def run(path: str, values: Mapping[str, Any]) -> Iterator[Any]:
+            command = COMMANDS[path]
+            return command.run(place.archive if command.works_on is Archive else place, command.arguments(values))
+
+        yield run
 
 
 @contextmanager

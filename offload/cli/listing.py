@@ -326,6 +326,22 @@ COMMANDS = {
             ListedParameter('pin', 'str', 'Let GC keep the point for this time, such as 1h.', ('--pin',)),
         ),
     ),
+    'bisect': ListedCommand(
+        'bisect',
+        'Find the first record, or the first delete or truncation, that makes a command fail.\n'
+        '\n'
+        'CMD gets a past state on standard input, as `seglog read` prints it. Exit code 0 says that the state is good, 1 to\n'
+        '127 that it is bad, and 125 that CMD cannot tell. CMD also gets SEGLOG_DIR, SEGLOG_TOPIC, SEGLOG_AT, and\n'
+        'SEGLOG_LAST_SEQ if the state ends within a commit. Its output goes to standard error. Nothing is copied or restored.\n'
+        'Example: seglog bisect orders --good head~20 run ./check.sh',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('good', 'str', 'A point where CMD succeeds: seq:N, lsn:N, head~N, tag:NAME, or a time.', ('--good',), is_required=True, names='target'),
+            ListedParameter('verb', 'choice', 'The word run.', (), is_required=True, metavar='RUN', choices=('run',)),
+            ListedParameter('command', 'list', 'The command, and all words behind it.', (), is_required=True, metavar='CMD...'),
+            ListedParameter('bad', 'str', 'A later point where CMD fails.', ('--bad',), default='head', names='target'),
+        ),
+    ),
     'restore': ListedCommand(
         'restore',
         'Bring a past state back as a branch. Nothing is overwritten and no data is copied.\n'

@@ -52,6 +52,7 @@ _FUNCTIONS: Mapping[str, str] = {
     "diff": "diff.print_diff",
     "points": "moments.print_points",
     "resolve": "moments.print_resolved",
+    "bisect": "bisect.bisect",
     "restore": "names.print_branch_made",
     "oplog": "names.print_operation",
     "undo": "names.print_undone",

@@ -3,6 +3,8 @@
     seglog -C data read orders --from 100 --json      the command `read`, the options of the top, the values of `read`
     seglog branch --help                              help for `branch`
 
+    seglog bisect t --good head~9 run grep -q x       the last argument of `bisect` takes the rest of the line
+
 The options of the top stand before the command, and `--json` also after it. An option takes its value as `--from 100`,
 `--from=100`, `-m text` or `-mtext`. Flags of one letter may stand together. After `--`, each word is an argument. If an
 option is given twice, the last one counts.
@@ -73,10 +75,15 @@ def _command_request(command: ListedCommand, words: list[str], options: dict[str
     values: dict[str, object] = {each.name: each.default for each in command.parameters}
     top: dict[str, object] = {}
     scan = _Scan(command.path, (*command.options, *ANYWHERE, HELP), values, {each.name: top for each in ANYWHERE})
-    arguments = scan.all(words)
+    takes_rest = bool(command.arguments) and command.arguments[-1].kind == "list"
+    arguments = scan.all(words, len(command.arguments) - 1 if takes_rest else None)
     options.update(top)
     if scan.wants_help:
         return Request("help", command.path, options, {})
+    rest = arguments[len(command.arguments) - 1 :] if takes_rest else []
+    if rest:
+        values[command.arguments[-1].name] = rest
+        arguments = arguments[: -len(rest)]
     for parameter, word in zip(command.arguments, arguments, strict=False):
         values[parameter.name] = _value(parameter, word, parameter.word, command.path)
     for parameter in command.parameters:
@@ -111,10 +118,10 @@ class _Scan:
                 return
             self._take(word, words)
 
-    def all(self, words: list[str]) -> list[str]:
-        """Take all options, and return the other words."""
+    def all(self, words: list[str], count: int | None) -> list[str]:
+        """Take all options, and return the other words. No option stands behind `count` of them."""
         others: list[str] = []
-        while words:
+        while words and len(others) != count:
             word = words.pop(0)
             if word == "--":
                 return others + words
@@ -122,7 +129,7 @@ class _Scan:
                 self._take(word, words)
             else:
                 others.append(word)
-        return others
+        return others + words
 
     def _take(self, word: str, words: list[str]) -> None:
         if word.startswith("--"):
@@ -175,7 +182,8 @@ def _value(parameter: ListedParameter, text: str, shown: str, path: str) -> obje
         return _number(parameter, text, shown, path)
     if parameter.choices and text not in parameter.choices:
         *others, last = parameter.choices
-        raise UsageError(f"{shown} takes {', '.join(others)} or {last}, not {text!r}", path)
+        choices = f"{', '.join(others)} or {last}" if others else last
+        raise UsageError(f"{shown} takes {choices}, not {text!r}", path)
     return text.removesuffix("@main") if parameter.is_topic else text
 
 

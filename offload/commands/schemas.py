@@ -34,6 +34,7 @@ _PLAIN: Mapping[type, str] = {str: "string", int: "integer", float: "number", bo
 _UNLISTED = (
     "init.init",
     "append.append",
+    "bisect.bisect",
     "inspect.inspect",
     "inspect.entries",
     "verify.verify",

@@ -36,7 +36,7 @@ OTHERS = (
     "inspect data/seglog.toml",
     "recover {remote} recovered",
 )
-SILENT = {"append", "init", "serve", "completion"}
+SILENT = {"append", "bisect", "init", "serve", "completion"}
 """Commands of the list that the test runs in another way, or that print no results."""
 
 

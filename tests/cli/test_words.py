@@ -29,6 +29,13 @@ def test_options_stand_before_and_after_arguments(line: str) -> None:
     }  # fmt: skip
 
 
+def test_the_last_argument_of_bisect_takes_the_rest_of_the_line() -> None:
+    for line in ("bisect t --good lsn:1 run grep -q --json x", "bisect --json --good lsn:1 t run grep -q --json x"):
+        request = parsed(line)
+        assert request.options["as_json"] is line.startswith("bisect --json")
+        assert (request.values["good"], request.values["command"]) == ("lsn:1", ["grep", "-q", "--json", "x"])
+
+
 def test_every_parameter_has_a_value() -> None:
     for path, command in COMMANDS.items():
         words = [*path.split("/")]

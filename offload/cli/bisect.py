@@ -1,0 +1,137 @@
+"""The command `seglog bisect`."""
+
+from __future__ import annotations
+
+import enum
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+from offload.cli.execution import reader_of
+from offload.cli.log import commit_text
+from offload.cli.session import Session
+from offload.commands import bisect as use
+from offload.commands.bisect import FirstBad, State, Tried, Verdict
+from offload.commands.commits import CommitListed
+from offload.commands.lines import RecordBatch, to_line
+from offload.commands.moments import Resolved
+from offload.commands.parameters import About, TopicName
+from offload.errors import BadParameter, NoSuchFile, ProbeFailed
+from seglog import Record
+
+__all__ = ["bisect"]
+
+_SKIP = 125
+_FAILED = 128
+
+
+class Verb(enum.StrEnum):
+    RUN = "run"
+
+
+def bisect(
+    session: Session,
+    topic: TopicName,
+    good: Annotated[
+        str, About("A point where CMD succeeds: seq:N, lsn:N, head~N, tag:NAME, or a time.", "--good", names="target")
+    ],
+    verb: Annotated[Verb, About("The word run.", metavar="RUN")],  # noqa: ARG001 - the front door checks it
+    command: Annotated[list, About("The command, and all words behind it.", metavar="CMD...")],  # type: ignore[type-arg]
+    bad: Annotated[str, About("A later point where CMD fails.", names="target")] = "head",
+) -> None:
+    """Find the first record, or the first delete or truncation, that makes a command fail.
+
+    CMD gets a past state on standard input, as `seglog read` prints it. Exit code 0 says that the state is good, 1 to
+    127 that it is bad, and 125 that CMD cannot tell. CMD also gets SEGLOG_DIR, SEGLOG_TOPIC, SEGLOG_AT, and
+    SEGLOG_LAST_SEQ if the state ends within a commit. Its output goes to standard error. Nothing is copied or restored.
+    Example: seglog bisect orders --good head~20 run ./check.sh
+    """
+    if not command:
+        raise BadParameter("bisect needs a command: seglog bisect TOPIC --good A --bad B run CMD")
+    with reader_of(session) as call:
+        past = _Past(topic, call)
+        for found in use.bisect(topic, past, _Judge(session, topic, past, command), good, bad):
+            session.output.show(found, _tried_text(found) if isinstance(found, Tried) else _found_text(found))
+            session.output.flush()
+
+
+class _Past:
+    """The history of a topic, through the commands that read it."""
+
+    def __init__(self, topic: str, call: Callable[[str, Mapping[str, Any]], Iterator[Any]]) -> None:
+        self._topic = topic
+        self._call = call
+
+    def resolve(self, target: str) -> Resolved:
+        [found] = self._call("resolve", {"topic": self._topic, "to": target, "neighbours": 0})
+        return found  # type: ignore[no-any-return]
+
+    def commits(self) -> Iterator[CommitListed]:
+        return self._call("log", {"topic": self._topic})
+
+    def records(self, state: State, first_seq: int | None = None) -> Iterator[RecordBatch]:
+        values = {"topic": self._topic, "at": state.at, "start": first_seq, "end": state.last_seq}
+        return self._call("read", values)
+
+
+class _Judge:
+    """Runs a command on each state."""
+
+    def __init__(self, session: Session, topic: str, past: _Past, command: Sequence[str]) -> None:
+        self._past = past
+        self._command = command
+        self._variables = {**os.environ, "SEGLOG_DIR": str(session.directory.resolve()), "SEGLOG_TOPIC": topic}
+        if session.remote is not None:
+            self._variables["SEGLOG_REMOTE"] = session.remote
+
+    def __call__(self, state: State) -> Verdict:
+        last_seq = {} if state.last_seq is None else {"SEGLOG_LAST_SEQ": str(state.last_seq)}
+        variables = {**self._variables, "SEGLOG_AT": state.at, **last_seq}
+        code = _exit_code(self._command, variables, self._past.records(state))
+        if not 0 <= code < _FAILED:
+            raise ProbeFailed(self._command[0], code, str(state))
+        return Verdict.GOOD if code == 0 else Verdict.SKIP if code == _SKIP else Verdict.BAD
+
+
+def _exit_code(command: Sequence[str], variables: Mapping[str, str], batches: Iterator[RecordBatch]) -> int:
+    """Run a command with the records as its standard input, and return its exit code."""
+    try:
+        stdout = sys.stderr.fileno()
+    except OSError:  # a test reads standard error
+        stdout = subprocess.DEVNULL
+    try:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stdout, env=dict(variables))
+    except FileNotFoundError:
+        raise NoSuchFile(Path(command[0])) from None
+    with process:
+        assert process.stdin is not None  # noqa: S101 - it is a pipe
+        try:
+            for batch in batches:
+                process.stdin.write(b"".join(to_line(item) for item in batch.items if isinstance(item, Record)))
+            process.stdin.close()
+        except BrokenPipeError:  # a command may decide without the rest
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+    return process.returncode
+
+
+def _tried_text(found: Tried) -> str:
+    return f"{State(found.at, found.last_seq)}: {found.verdict}, about {found.steps_left} more to try"
+
+
+def _found_text(found: FirstBad) -> str:
+    lines = [f"the last good state: {found.last_good}"]
+    if found.record is not None:
+        record = found.record
+        tag = f" tag {record.tag}" if record.tag else ""
+        value = repr(record.value_base64) if record.value is None else record.value
+        lines += [f"the first bad record: seq {record.seq}  {record.time}{tag}", f"    {value}"]
+    elif found.skipped:
+        lines += [f"the first bad state is one of {', '.join(found.skipped)}, {found.first_bad}"]
+    else:
+        lines += [f"the first bad state: {found.first_bad}"]
+    return "\n".join(lines + ([] if found.commit is None else [f"    {commit_text(found.commit)}"]))
