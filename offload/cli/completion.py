@@ -97,7 +97,8 @@ class _Line:
             return []
         if parameter.kind in ("list", "path"):
             return None
-        names = self._known(parameter.names, typed) if parameter.names else parameter.choices
+        has_names = parameter.names not in ("", "time")
+        names = self._known(parameter.names, typed) if has_names else parameter.choices
         return [(name, "") for name in names]
 
     def _known(self, names: str, typed: str) -> list[str]:

@@ -88,6 +88,7 @@ def _command(request: Request, serve: Serve) -> None:
     from offload.cli.listing import COMMANDS
     from offload.cli.session import Session
     from offload.cli.table import run_command
+    from offload.cli.times import understood_values
 
     options = request.options
     session = Session(
@@ -99,7 +100,12 @@ def _command(request: Request, serve: Serve) -> None:
     )
     paths = [each.name for each in COMMANDS[request.path].parameters if each.kind == "path"]
     given = {name: Path(str(request.values[name])) for name in paths if request.values[name] is not None}
-    command = run_command(session, request.path, {**request.values, **given})
+    timed, notes = understood_values(
+        COMMANDS[request.path].parameters, request.values, is_strict=bool(options["strict_time"])
+    )
+    if not session.as_json:
+        write_error("".join(f"{each}\n" for each in notes))
+    command = run_command(session, request.path, {**timed, **given})
     raise_in_command()
     command()
 

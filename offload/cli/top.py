@@ -37,11 +37,18 @@ OPTIONS = (
     ListedParameter(
         "as_json", "bool", "Results as JSON, one object a line. Also after the command.", ("--json",), default=False
     ),
+    ListedParameter(
+        "strict_time",
+        "bool",
+        "Refuse a time without a zone. Also after the command.",
+        ("--strict-time",),
+        default=False,
+    ),
     ListedParameter("debug", "bool", "Show the traceback of an error.", ("--debug",), default=False),
     ListedParameter("version", "bool", "Show the version.", ("--version",), default=False),
 )
 
-ANYWHERE = tuple(each for each in OPTIONS if each.name == "as_json")
+ANYWHERE = tuple(each for each in OPTIONS if each.name in ("as_json", "strict_time"))
 """The options of the top that a command takes as well."""
 
 COMPLETION = ListedCommand(

@@ -44,12 +44,12 @@ def diff(
     archive: Archive,
     left: Annotated[
         str,
-        About("TOPIC[@BRANCH], or TOPIC[@BRANCH]:TARGET, such as orders:lsn:7.", metavar="LEFT", names="topic"),
+        About("TOPIC[@BRANCH], or TOPIC[@BRANCH]:TARGET, such as orders:lsn:7.", metavar="LEFT", names="point"),
     ],
     right: Annotated[
         str | None,
         About(
-            "The point to compare with; the newest state of LEFT's topic without it.", is_argument=True, names="topic"
+            "The point to compare with; the newest state of LEFT's topic without it.", is_argument=True, names="point"
         ),
     ] = None,
     records: Annotated[bool, About("Also the records: - is only in LEFT, + only in RIGHT.")] = False,

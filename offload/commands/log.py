@@ -27,8 +27,10 @@ def log(
     topic: TopicName,
     branch: Annotated[str | None, About("The branch; the same as TOPIC@BRANCH.", names="branch")] = None,
     limit: Annotated[int | None, About("At most so many commits.", "-n --limit", least=1)] = None,
-    since: Annotated[str | None, About("Only commits of this time or later, such as 2026-11-21T09:30:00Z.")] = None,
-    until: Annotated[str | None, About("Only commits of this time or earlier.")] = None,
+    since: Annotated[
+        str | None, About("Only commits of this time or later, such as 2026-11-21T09:30Z.", names="time")
+    ] = None,
+    until: Annotated[str | None, About("Only commits of this time or earlier.", names="time")] = None,
     kind: Annotated[str | None, About("Only commits of these kinds, such as delete,truncate.")] = None,
     record: Annotated[int | None, About("Only commits that added, removed or rewrote this seq.", least=1)] = None,
     stat: Annotated[bool, About("Also records, bytes, writer, epoch and message of each.")] = False,  # noqa: ARG001 - the output shows it

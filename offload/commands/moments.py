@@ -87,7 +87,9 @@ class Resolved:
 def points(
     archive: Archive,
     topic: TopicName,
-    around: Annotated[str | None, About("The points nearest to this time, such as 2026-11-21T09:30:00Z.")] = None,
+    around: Annotated[
+        str | None, About("The points nearest to this time, such as 2026-11-21T09:30Z.", names="time")
+    ] = None,
     limit: Annotated[int, About("At most so many.", "-n --limit", least=1)] = 20,
 ) -> Iterator[Window | PointListed]:
     """Show the points that a restore accepts and that matter: each commit that took records away, the point right

@@ -29,8 +29,10 @@ def read(
     topic: TopicName,
     start: Annotated[int | None, About("The first seq.", "--from")] = None,
     end: Annotated[int | None, About("The last seq.", "--to")] = None,
-    since: Annotated[str | None, About("Only records of this time or later, such as 2026-11-21T09:30:00Z.")] = None,
-    until: Annotated[str | None, About("Only records of this time or earlier.")] = None,
+    since: Annotated[
+        str | None, About("Only records of this time or later, such as 2026-11-21T09:30Z.", names="time")
+    ] = None,
+    until: Annotated[str | None, About("Only records of this time or earlier.", names="time")] = None,
     tag: Annotated[str | None, About("Only records with this tag.")] = None,
     branch: Annotated[str | None, About("The branch; the same as TOPIC@BRANCH.", names="branch")] = None,
     at: Annotated[str | None, About("As it was then: seq:N, lsn:N, head, head~N, or a time.", names="target")] = None,

@@ -60,7 +60,7 @@ def _refused(done: Done, code: int, *words: str) -> None:
         (("restore", "t", "--to", "lsn:99", "--as", "x"), 3, ("lsn:99", "Restorable: ")),
         (("restore", "t", "--to", "1999-01-01T00:00:00Z", "--as", "x"), 3, ("1999", "Restorable: ")),
         (("restore", "t", "--to", "yesterday-ish", "--as", "x"), 2, ("yesterday-ish", "seq:N")),
-        (("restore", "t", "--to", "2026-01-01T00:00:00", "--as", "x"), 2, ("zone",)),
+        (("--strict-time", "restore", "t", "--to", "2026-01-01T00:00:00", "--as", "x"), 2, ("zone",)),
         (("restore", "t", "--to", "head", "--as", "a/b"), 2, ("not a valid branch name",)),
         (("restore", "t", "--to", "head", "--as", "main"), 4, ("t@main exists already",)),
         (("append", "t", "missing.txt"), 3, ("missing.txt does not exist",)),
