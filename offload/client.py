@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,8 +58,18 @@ class DaemonClient:
             return None
         return client
 
-    def results(self, command: Command, values: Mapping[str, Any], *, remote: str | None) -> Iterator[Any]:
-        """Run a command in the daemon, and yield its results. Raises `DaemonError` for its error, and `DaemonGone`."""
+    def results(
+        self,
+        command: Command,
+        values: Mapping[str, Any],
+        *,
+        remote: str | None,
+        on_progress: Callable[[str, int | None, int], None] = lambda _title, _total, _done: None,
+    ) -> Iterator[Any]:
+        """Run a command in the daemon, and yield its results. Raises `DaemonError` for its error, and `DaemonGone`.
+
+        `on_progress` gets the title of an operation, its bytes or None, and the bytes done so far.
+        """
         headers = {"Accept": STREAM_TYPE, "Content-Type": "application/json"}
         if remote is not None:
             headers["Seglog-Remote"] = remote
@@ -69,6 +79,9 @@ class DaemonClient:
                 if kind == b"x":
                     _check_end(json.loads(body))
                     return
+                if kind == b"p":
+                    on_progress(*json.loads(body))
+                    continue
                 if kind != b"r":
                     raise self._gone(ValueError(f"a message of the kind {kind!r}, as of another version"))
                 yield decode(body, command.results)

@@ -63,7 +63,7 @@ def append(
         other_format = None if input_format == Format.LINES else str(input_format)
         options = {"format": other_format, "tag": tag, "node": node, "durability": durability}
         resume = _Resume(topic, "-" if file is None else str(file), options, skip_lines)
-        with progress(f"append {topic}", size) as advance:
+        with progress(f"append {topic}", size, is_shown=session.shows_progress) as advance:
             done = _append(sink, topic, _advancing(found, advance), durability, resume)
     seqs = f", seq {done.first_seq} to {done.last_seq}" if done.appended else ""
     session.output.show(done, f"appended {counted(done.appended)} to {topic}{seqs}")

@@ -97,6 +97,8 @@ def _command(request: Request, serve: Serve) -> None:
         bool(options["as_json"]),
         bool(options["debug"]),
         serve,
+        is_plain=bool(options["plain"]),
+        no_pager=bool(options["no_pager"]),
     )
     paths = [each.name for each in COMMANDS[request.path].parameters if each.kind == "path"]
     given = {name: Path(str(request.values[name])) for name in paths if request.values[name] is not None}
@@ -107,7 +109,8 @@ def _command(request: Request, serve: Serve) -> None:
         write_error("".join(f"{each}\n" for each in notes))
     command = run_command(session, request.path, {**timed, **given})
     raise_in_command()
-    command()
+    with session.paged(request.path):
+        command()
 
 
 def _answer(text: str) -> int:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from offload.cli.progress import progress
+from offload.cli.progress import ToldBars, progress
 from offload.cli.session import Session
 from offload.commands.directory import Directory, Work
 from offload.commands.registry import COMMANDS, Command
@@ -24,7 +24,10 @@ def results_of(session: Session, command: Command, values: Mapping[str, Any]) ->
     """Run a command, and yield its results as they come. The data directory stays open until the generator ends."""
     daemon = session.daemon()
     if daemon is not None:
-        yield from daemon.results(command, values, remote=session.remote)
+        with closing(ToldBars(is_shown=session.shows_progress)) as bars:
+            for result in daemon.results(command, values, remote=session.remote, on_progress=bars.tell):
+                bars.close()
+                yield result
         return
     with _opened(session, command, read_only=command.reads(values)) as place:
         yield from command.run(place, values)
@@ -82,13 +85,15 @@ class _ThisProcess:
     """The command line as the `Host` of a command."""
 
     is_ending = False
-    progress = staticmethod(progress)
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def check_listener(self) -> None:
         """Do nothing: a write to a closed standard output fails by itself."""
+
+    def progress(self, title: str, total_bytes: int | None) -> AbstractContextManager[Callable[[int], None]]:
+        return progress(title, total_bytes, is_shown=self._session.shows_progress)
 
     def retry(self, _name: str, /) -> None:
         raise NoDaemon(self._session.directory)

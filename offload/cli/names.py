@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from offload.cli.output import Output, counted, lines
+from offload.cli.output import Output, counted, lines, rows
 from offload.cli.preview import taking_lines
 from offload.commands.branch import BranchAt, BranchDeleted, BranchListed, BranchMade, BranchPromoted, BranchSide
 from offload.commands.oplog import Operation
@@ -43,6 +43,27 @@ def branch_text(row: BranchListed) -> str:
         origin = f"from {row.parent_name or parent.volume} lsn {parent.lsn}{cut}, +{row.ahead} -{row.behind}"
     gone = f"deleted {row.deleted_at}" if row.deleted_at is not None else ""
     return f"{name:<24} {row.volume}  {row.created_at}  {origin}  {gone}".rstrip()
+
+
+def _branch_row(row: BranchListed) -> Sequence[str]:
+    parent = row.parent
+    origin = f"{row.parent_name or parent.volume} {_point(parent.lsn, parent.seq)}" if parent else ""
+    moved = (f"+{row.ahead}", f"-{row.behind}") if parent else ("", "")
+    deleted = "" if row.deleted_at is None else str(row.deleted_at)
+    return (f"{'  ' * row.depth}{row.branch}", row.volume, str(row.created_at), origin, *moved, deleted)
+
+
+def _tag_row(listed: TagListed) -> Sequence[str]:
+    seq = "" if listed.seq is None else str(listed.seq)
+    return listed.tag, listed.branch, str(listed.lsn), seq, str(listed.created_at), listed.message
+
+
+def _operation_row(found: Operation) -> Sequence[str]:
+    return str(found.number), str(found.at), found.writer, found.operation, _subject(found.subject), found.message
+
+
+def _point(lsn: int, seq: int | None) -> str:
+    return f"lsn {lsn}" if seq is None else f"lsn {lsn} seq {seq}"
 
 
 def branch_deleted_text(gone: BranchDeleted) -> str:
@@ -103,14 +124,14 @@ def _subject(key: str) -> str:
 
 
 print_branch_made = lines(branch_made_text)
-print_operation = lines(operation_text)
+print_operation = rows(("number", "time", "writer", "operation", "subject", "message"), _operation_row, operation_text)
 print_undone = lines(lambda undone: f"undone: {operation_text(undone)}")
-print_branch = lines(branch_text)
+print_branch = rows(("branch", "volume", "made", "from", "ahead", "behind", "deleted"), _branch_row, branch_text)
 print_branch_deleted = taking_lines(branch_deleted_text)
 print_branch_back = lines(lambda back: f"{back.branch} is back")
 print_promoted = lines(promoted_text)
 print_side = lines(side_text)
-print_tag = lines(tag_text)
+print_tag = rows(("tag", "branch", "lsn", "seq", "made", "message"), _tag_row, tag_text)
 print_pin = lines(pin_text)
 print_pin_released = lines(lambda gone: f"pin {gone.pin} is released")
 print_tag_deleted = lines(lambda gone: f"tag {gone.tag} is deleted")

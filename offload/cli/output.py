@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from offload.cli.streams import discard_output, flush_output, write_error
 from offload.commands.results import json_line
 
-__all__ = ["Output", "Printer", "counted", "format_bytes", "lines", "note"]
+__all__ = ["Output", "Printer", "counted", "format_bytes", "lines", "note", "rows"]
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Standard output, as text or with `is_json` as JSON."""
+    """Standard output, as text or with `is_json` as JSON. If it `is_rich`, the text has colours and tables."""
 
     is_json: bool
+    is_rich: bool = False
 
     def show(self, result: Any, text: str) -> None:
         """Print a result: `text` and a line feed, or its JSON. An empty text prints nothing."""
@@ -29,11 +30,22 @@ class Output:
     def remark(self, text: str) -> None:
         """Print a line for people. With --json print nothing."""
         if text and not self.is_json:
-            _write(text + "\n")
+            _write((self._painted(text) if self.is_rich else text) + "\n")
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        """Print a table for people. Only a terminal gets one."""
+        from offload.cli.render import table
+
+        _write(table(columns, rows))
 
     def flush(self) -> None:
         """Let the reader have what was printed so far."""
         flush_output()
+
+    def _painted(self, text: str) -> str:
+        from offload.cli.render import painted
+
+        return painted(text)
 
 
 Printer = Callable[[Output, Iterator[Any], Mapping[str, Any]], None]
@@ -50,6 +62,19 @@ def lines(text: Callable[[Any], str], note_of: Callable[[Any], str] = lambda _: 
             output.show(result, text(result))
 
     return print_lines
+
+
+def rows(columns: Sequence[str], row: Callable[[Any], Sequence[str]], text: Callable[[Any], str]) -> Printer:
+    """Return a printer that shows the results as a table on a terminal, and elsewhere each as a line with `text`."""
+    print_plain = lines(text)
+
+    def print_rows(output: Output, results: Iterator[Any], values: Mapping[str, Any]) -> None:
+        if output.is_json or not output.is_rich:
+            print_plain(output, results, values)
+        elif found := [row(result) for result in results]:
+            output.table(columns, found)
+
+    return print_rows
 
 
 def note(text: str) -> None:

@@ -6,13 +6,15 @@ A session opens the log and the remote when a command asks for them, and closes 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from offload.cli.output import Output
+from offload.cli.terminal import PAGED, is_rich, paged
 
 if TYPE_CHECKING:
     from catalog.objects import ObjectStore
@@ -41,11 +43,25 @@ class Session:
     as_json: bool
     debug: bool
     serve: Serve
+    is_plain: bool = False
+    no_pager: bool = False
     _sections: dict[str, Any] | None = field(default=None, init=False)
 
     @property
     def output(self) -> Output:
-        return Output(self.as_json)
+        return Output(self.as_json, is_rich=self._is_rich(sys.stdout))
+
+    @property
+    def shows_progress(self) -> bool:
+        return self._is_rich(sys.stderr)
+
+    def paged(self, path: str) -> AbstractContextManager[None]:
+        """Return the context in which a command prints: behind the pager, if its output is long and for people."""
+        is_paged = path in PAGED and not self.no_pager and not self.as_json and self._is_rich(sys.stdout)
+        return paged(os.environ) if is_paged else nullcontext()
+
+    def _is_rich(self, stream: TextIO) -> bool:
+        return not self.is_plain and is_rich(stream, os.environ)
 
     def daemon(self) -> DaemonClient | None:
         """Return a client of the daemon that holds the directory, or None if there is none."""

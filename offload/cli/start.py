@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from offload.cli.output import counted, note
+from offload.cli.progress import while_waiting
 from offload.cli.session import Session
 from offload.commands.parameters import About
 
@@ -44,7 +45,8 @@ def recover(
     from offload.commands import recover as use
     from offload.recovery import NotRecovered
 
-    for found in use.recover(directory, url, topic=topic, writable=writable):
+    results = use.recover(directory, url, topic=topic, writable=writable)
+    for found in while_waiting(results, f"recover {url}", is_shown=session.shows_progress):
         if isinstance(found, NotRecovered):
             note(f"{found.topic}: {found.error}")
             continue

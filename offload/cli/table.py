@@ -17,6 +17,7 @@ from typing import Any
 
 from offload.cli.execution import results_of
 from offload.cli.listed import ListedCommand, ListedParameter
+from offload.cli.progress import while_waiting
 from offload.cli.session import Session
 from offload.cli.streams import has_reader
 from offload.cli.top import COMPLETION
@@ -81,6 +82,9 @@ _FUNCTIONS: Mapping[str, str] = {
     "topic/list": "topic.print_listed",
 }
 
+#: The commands that may take long before they tell a result, and count nothing meanwhile.
+_SLOW = frozenset({"compact", "fetch", "gc", "pull", "push", "reset", "restore", "sync", "takeover"})
+
 
 def run_command(session: Session, path: str, values: Mapping[str, Any]) -> Callable[[], None]:
     """Import all that a command needs, and return the function that runs it."""
@@ -94,7 +98,9 @@ def run_command(session: Session, path: str, values: Mapping[str, Any]) -> Calla
         given = _confirmed(session, command, values) if command.takes(values) else values
         with closing(results_of(session, command, given)) as results:
             ends_early = command.reads(given) or bool(given.get("follow"))
-            function(session.output, _while_read(results) if ends_early else results, given)
+            waits = path in _SLOW and not given.get("follow")
+            shown = while_waiting(results, command.path, is_shown=waits and session.shows_progress)
+            function(session.output, _while_read(shown) if ends_early else shown, given)
 
     return run
 

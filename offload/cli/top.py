@@ -44,11 +44,21 @@ OPTIONS = (
         ("--strict-time",),
         default=False,
     ),
+    ListedParameter(
+        "plain",
+        "bool",
+        "No colours, tables, pager or progress, as in a pipe. Also after the command.",
+        ("--plain",),
+        default=False,
+    ),
+    ListedParameter(
+        "no_pager", "bool", "Print long output at once. Also after the command.", ("--no-pager",), default=False
+    ),
     ListedParameter("debug", "bool", "Show the traceback of an error.", ("--debug",), default=False),
     ListedParameter("version", "bool", "Show the version.", ("--version",), default=False),
 )
 
-ANYWHERE = tuple(each for each in OPTIONS if each.name in ("as_json", "strict_time"))
+ANYWHERE = tuple(each for each in OPTIONS if each.name in ("as_json", "strict_time", "plain", "no_pager"))
 """The options of the top that a command takes as well."""
 
 COMPLETION = ListedCommand(

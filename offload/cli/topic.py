@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from offload.cli.output import counted, lines
+from offload.cli.output import counted, lines, rows
 from offload.cli.preview import taking_lines
 from offload.commands.topic import TopicConfigured, TopicDeleted, TopicDescribed, TopicGone, TopicListed
 
@@ -48,4 +48,4 @@ print_made = lines(lambda made: f"made topic {made.topic}")
 print_configured = lines(configured_text)
 print_shown = lines(shown_text)
 print_gone = taking_lines(gone_text)
-print_listed = lines(listed_text)
+print_listed = rows(("topic", "head seq"), lambda topic: (topic.topic, f"{topic.head_seq:,}"), listed_text)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -32,6 +33,7 @@ __all__ = ["Stream", "encode_end", "start"]
 
 _WAITING_MESSAGES = 64
 _RETRY_AFTER_S = 1
+_PROGRESS_S = 0.2
 
 
 def start(
@@ -48,7 +50,8 @@ def start(
         raise Busy(_RETRY_AFTER_S)
 
     def work() -> None:
-        with closing(command.run(_place(service, command, stream, remote), values)) as results:
+        host = _Daemon(service, stream, tells_progress=is_stream)
+        with closing(command.run(_place(service, command, host, remote), values)) as results:
             for result in results:
                 if is_stream:
                     stream.put(b"r", encode(result))
@@ -68,14 +71,14 @@ def start(
     return stream
 
 
-def _place(service: Service, command: Command, stream: Stream, remote: str | None) -> Log | Archive | Directory:
+def _place(service: Service, command: Command, host: _Daemon, remote: str | None) -> Log | Archive | Directory:
     """Return the part of the daemon's directory that the command works on. Raises `NoRemote`, `OtherRemote`."""
     log, archive = service.sync, service.archive
     if command.works_on is Log:
         return log
     if remote is not None and (archive is None or remote.rstrip("/") != archive.url.rstrip("/")):
         raise OtherRemote("this directory, which a daemon serves,", remote, archive.url if archive else "none")
-    place = Directory(lambda: (log, archive), _Daemon(service, stream))
+    place = Directory(lambda: (log, archive), host)
     return place if command.works_on is Directory else place.archive
 
 
@@ -85,6 +88,7 @@ class _Daemon:
 
     service: Service
     stream: Stream
+    tells_progress: bool
 
     @property
     def is_ending(self) -> bool:
@@ -94,9 +98,14 @@ class _Daemon:
         self.stream.check()
 
     @contextmanager
-    def progress(self, _title: str, _total_bytes: int | None) -> Iterator[Callable[[int], None]]:
-        """Yield a function that does nothing: a client of the daemon sees no progress bar."""
-        yield lambda _: None
+    def progress(self, title: str, total_bytes: int | None) -> Iterator[Callable[[int], None]]:
+        """Yield a function that sends the progress to our own client, a few times a second at most."""
+        if not self.tells_progress:
+            yield lambda _: None
+            return
+        told = _Told(self.stream, title, total_bytes)
+        yield told.advance
+        told.tell()
 
     def retry(self, name: str, /) -> None:
         self.service.retry(name)
@@ -105,6 +114,27 @@ class _Daemon:
         work, now_ms = self.service.work(name), self.service.now_ms()
         retry_in_s = work.wait_ms(now_ms) / 1000 if work.failures else None
         return Work(work.is_running, work.failures, work.last_error, retry_in_s)
+
+
+class _Told:
+    """The progress of one operation, as messages of the kind `p` (offload.wire)."""
+
+    def __init__(self, stream: Stream, title: str, total_bytes: int | None) -> None:
+        self._stream = stream
+        self._title = title
+        self._total = total_bytes
+        self._done = 0
+        self._next_s = 0.0
+
+    def advance(self, count: int) -> None:
+        self._done += count
+        now_s = time.monotonic()
+        if now_s >= self._next_s:
+            self._next_s = now_s + _PROGRESS_S
+            self.tell()
+
+    def tell(self) -> None:
+        self._stream.offer(b"p", json.dumps([self._title, self._total, self._done]).encode())
 
 
 class Stream:
@@ -129,6 +159,11 @@ class Stream:
             self._room.wait_for(lambda: self._is_abandoned or len(self._messages) < _WAITING_MESSAGES)
         self.check()
         self._add(kind, body)
+
+    def offer(self, kind: bytes, body: bytes) -> None:
+        """Add a message, or drop it if the client is slow. Never blocks."""
+        if len(self._messages) < _WAITING_MESSAGES:
+            self._add(kind, body)
 
     def check(self) -> None:
         """Raise `BrokenPipeError` if the stream is abandoned."""

@@ -49,7 +49,15 @@ def test_every_parameter_has_a_value() -> None:
 
 def test_the_options_of_the_top_stand_before_the_command_and_json_after_it_too() -> None:
     request = parsed("-C data --remote file:///r --json read t")
-    top = {"directory": "data", "remote": "file:///r", "as_json": True, "debug": False, "strict_time": False}
+    top = {
+        "directory": "data",
+        "remote": "file:///r",
+        "as_json": True,
+        "debug": False,
+        "strict_time": False,
+        "plain": False,
+        "no_pager": False,
+    }
     assert request.options == top
     assert parsed("-Cdata topic --json list").options["as_json"] is True
     assert parsed("topic list --json").options["as_json"] is True
