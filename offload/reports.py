@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["RunStatus", "Side", "TopicStatus"]
+__all__ = ["Lag", "RunStatus", "Side", "TopicStatus"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +59,18 @@ class RunStatus:
     complete: bool
     hot_deleted: bool
     timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """The part of a topic that only this directory has: its records, bytes of frames, and the age of the oldest record.
+
+    Sealed and unsealed records count. `lag_s` is None if there is no such record.
+    """
+
+    lag_records: int
+    lag_bytes: int
+    lag_s: float | None
 
 
 @dataclass(frozen=True, slots=True)

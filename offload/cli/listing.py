@@ -255,10 +255,12 @@ COMMANDS = {
         'status',
         "Show the places of each topic's records: hot and cold ranges, waiting work, and errors.\n"
         '\n'
-        'The command asks only this directory, never the remote or the warm store, so it answers without a network.',
+        'The lag is what the remote does not have yet: records, bytes, and the age of the oldest. The command asks only this\n'
+        'directory, never the remote or the warm store, so it answers without a network.',
         (
             ListedParameter('topic', 'str', 'One topic; all without it.', (), names='topic'),
             ListedParameter('runs', 'bool', 'Each offloaded range of segments, too.', ('--runs',), default=False),
+            ListedParameter('watch', 'bool', 'Show it again every two seconds, until an interrupt.', ('--watch',), default=False),
         ),
     ),
     'log': ListedCommand(

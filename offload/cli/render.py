@@ -10,10 +10,12 @@ from collections.abc import Iterable, Sequence
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.highlighter import RegexHighlighter
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 from rich.theme import Theme
 
-__all__ = ["painted", "table"]
+__all__ = ["Screen", "painted", "table"]
 
 _STYLES = {
     "added": "green",
@@ -64,6 +66,20 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     with console.capture() as captured:
         console.print(shown)
     return captured.get()
+
+
+class Screen:
+    """A text that changes in its place, on the whole terminal. After `close`, the former text is there again."""
+
+    def __init__(self) -> None:
+        self._live = Live(console=Console(), screen=True, auto_refresh=False)
+        self._live.start()
+
+    def show(self, text: str) -> None:
+        self._live.update(Text.from_ansi(text), refresh=True)
+
+    def close(self) -> None:
+        self._live.stop()
 
 
 @functools.cache

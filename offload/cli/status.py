@@ -1,20 +1,111 @@
-"""The texts of `seglog status`."""
+"""The texts of `seglog status`, and its table for a terminal."""
 
 from __future__ import annotations
 
-from offload.cli.output import counted, format_bytes, lines
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from datetime import timedelta
+from typing import Any
+
+from offload.cli.output import Output, counted, format_bytes, lines
+from offload.cli.streams import has_reader
+from offload.cli.times import ago_text
 from offload.commands.directory import Work
 from offload.commands.status import Ahead, ArchivedTopic, DirectoryShown, LocalTopic
 from offload.moment import format_time
-from offload.reports import RunStatus, TopicStatus
+from offload.reports import Lag, RunStatus, TopicStatus
 
 __all__ = [
+    "extent_bar",
     "print_status",
     "status_text",
+    "watch_status",
 ]
 
+_COLUMNS = ("topic", "cold ░▓█ hot", "hot", "offloaded", "lag", "state", "next step")
+_BAR_CELLS = 12
+_WATCH_S = 2.0
 
-def status_text(found: DirectoryShown | LocalTopic | ArchivedTopic) -> str:
+Shown = DirectoryShown | LocalTopic | ArchivedTopic
+
+
+def print_status(output: Output, results: Iterator[Shown], values: Mapping[str, Any]) -> None:
+    if output.is_json or not output.is_rich:
+        _print_lines(output, results, values)
+        return
+    _show_table(output, list(results))
+
+
+def watch_status(output: Output, ask: Callable[[], Iterator[Shown]], values: Mapping[str, Any]) -> None:
+    """Print the status again and again, on a terminal in the same place, until an interrupt or without a reader."""
+    if output.is_json or not output.is_rich:
+        while has_reader():
+            _print_lines(output, ask(), values)
+            output.flush()
+            time.sleep(_WATCH_S)
+        return
+    from offload.cli.render import Screen, table
+
+    with closing(Screen()) as shown:
+        while True:
+            head, rows, notes = _parts(list(ask()))
+            shown.show("\n".join([head, "", table(_COLUMNS, rows), *notes]))
+            time.sleep(_WATCH_S)
+
+
+def _show_table(output: Output, found: Sequence[Shown]) -> None:
+    head, rows, notes = _parts(found)
+    output.remark(head)
+    if rows:
+        output.table(_COLUMNS, rows)
+    for note in notes:
+        output.remark(note)
+
+
+def _parts(found: Sequence[Shown]) -> tuple[str, list[Sequence[str]], list[str]]:
+    """Return the head line, the rows of the table, and what the rows have no room for."""
+    topics = [each for each in found if not isinstance(each, DirectoryShown)]
+    heads = [status_text(each) for each in found if isinstance(each, DirectoryShown)]
+    notes = []
+    for each in topics:
+        name, (_, *more) = (
+            each.name if isinstance(each, LocalTopic) else each.status.name,
+            status_text(each).split("\n"),
+        )
+        notes += [name, *more] if more else []
+    return "\n".join(heads), [_row(each) for each in topics], notes
+
+
+def _row(found: LocalTopic | ArchivedTopic) -> Sequence[str]:
+    if isinstance(found, LocalTopic):
+        places = found.places
+        size = _bytes(places.hot_bytes, places.relocated_bytes)
+        return found.name, extent_bar(places.earliest_seq, 1, places.head_seq, 0), size, "", "", "no remote", ""
+    state, lag = found.status, found.lag
+    bar = extent_bar(state.earliest_seq, state.hot_first_seq, state.head_seq, state.offloaded_seq)
+    offloaded = f"seq {state.offloaded_seq} (lsn {state.lsn})" if state.lsn else "nothing"
+    hot = _bytes(state.hot_bytes, state.relocated_bytes) if state.head_seq >= state.hot_first_seq else "nothing"
+    return state.name, bar, hot, offloaded, _lag(lag), state.state, found.next_step or ""
+
+
+def _lag(lag: Lag | None) -> str:
+    if lag is None or not lag.lag_records:
+        return "none"
+    age = "" if lag.lag_s is None else f", {ago_text(timedelta(seconds=lag.lag_s)).removesuffix(' ago')}"
+    return f"{counted(lag.lag_records)}, {format_bytes(lag.lag_bytes)}{age}"
+
+
+def extent_bar(first_seq: int, hot_first_seq: int, head_seq: int, offloaded_seq: int) -> str:
+    """Return the extent of a topic: ░ only in the remote, ▓ in both places, █ only here."""
+    count = head_seq - first_seq + 1
+    if count <= 0:
+        return ""
+    seqs: Iterable[int] = (first_seq + (2 * cell + 1) * count // (2 * _BAR_CELLS) for cell in range(_BAR_CELLS))
+    return "".join("░" if seq < hot_first_seq else "▓" if seq <= offloaded_seq else "█" for seq in seqs)
+
+
+def status_text(found: Shown) -> str:
     match found:
         case DirectoryShown(path, remote):
             return f"{path}, remote {remote or 'none'}"
@@ -116,4 +207,4 @@ def _describe(state: TopicStatus, work: Work | None) -> str:
     return "\n".join(lines)
 
 
-print_status = lines(status_text)
+_print_lines = lines(status_text)

@@ -95,6 +95,9 @@ def run_command(session: Session, path: str, values: Mapping[str, Any]) -> Calla
     command.function  # noqa: B018 - the import
 
     def run() -> None:
+        if values.get("watch"):
+            _watch(session, command, values)
+            return
         given = _confirmed(session, command, values) if command.takes(values) else values
         with closing(results_of(session, command, given)) as results:
             ends_early = command.reads(given) or bool(given.get("follow"))
@@ -103,6 +106,13 @@ def run_command(session: Session, path: str, values: Mapping[str, Any]) -> Calla
             function(session.output, _while_read(shown) if ends_early else shown, given)
 
     return run
+
+
+def _watch(session: Session, command: Command, values: Mapping[str, Any]) -> None:
+    """Print the status again and again. Each look opens the directory for itself, so it blocks no writer for long."""
+    from offload.cli.status import watch_status
+
+    watch_status(session.output, lambda: results_of(session, command, values), values)
 
 
 def described(path: str) -> Callable[..., Any]:

@@ -11,7 +11,7 @@ from offload.commands.parameters import About
 from offload.commands.results import HIDDEN, MERGED, OPTIONAL
 from offload.commands.topic import TopicPlaces, places_of
 from offload.moment import Moment
-from offload.reports import RunStatus, TopicStatus
+from offload.reports import Lag, RunStatus, TopicStatus
 from seglog import SystemClock
 
 if TYPE_CHECKING:
@@ -49,9 +49,14 @@ class LocalTopic:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedTopic:
-    """A topic of a directory with a remote. `work` is None without a daemon, `runs` if the caller did not ask."""
+    """A topic of a directory with a remote. `work` is None without a daemon, `runs` if the caller did not ask.
+
+    `lag` is None for a replica. `next_step` is the command that the operator may want next.
+    """
 
     status: TopicStatus = field(metadata=MERGED)
+    lag: Lag | None = field(metadata=MERGED)
+    next_step: str | None
     work: Work | None = field(metadata=MERGED)
     runs: tuple[RunStatus, ...] | None = field(metadata=OPTIONAL)
     ahead: Ahead | None = field(metadata=MERGED)
@@ -61,10 +66,12 @@ def status(
     place: Directory,
     topic: Annotated[str | None, About("One topic; all without it.", is_argument=True, names="topic")] = None,
     runs: Annotated[bool, About("Each offloaded range of segments, too.")] = False,
+    watch: Annotated[bool, About("Show it again every two seconds, until an interrupt.")] = False,  # noqa: ARG001 - the command line asks again
 ) -> Iterator[DirectoryShown | LocalTopic | ArchivedTopic]:
     """Show the places of each topic's records: hot and cold ranges, waiting work, and errors.
 
-    The command asks only this directory, never the remote or the warm store, so it answers without a network.
+    The lag is what the remote does not have yet: records, bytes, and the age of the oldest. The command asks only this
+    directory, never the remote or the warm store, so it answers without a network.
     """
     log, archive = place.log, place.maybe_archive
     names = _names(place, topic)
@@ -74,12 +81,33 @@ def status(
             local = log.topic(name)
             yield LocalTopic(name, places_of(local), _ahead(local))
             continue
+        state, work = archive.status.topic(name), place.host.work(name)
         yield ArchivedTopic(
-            status=archive.status.topic(name),
-            work=place.host.work(name),
+            status=state,
+            lag=archive.status.lag(name) if log.has_topic(name) else None,
+            next_step=_next_step(state, work),
+            work=work,
             runs=tuple(archive.status.runs(name)) if runs else None,
             ahead=_ahead(log.topic(name)) if log.has_topic(name) else None,
         )
+
+
+def _next_step(state: TopicStatus, work: Work | None) -> str | None:
+    """Return the command that brings the topic on, or None. A daemon seals and offloads by itself."""
+    name = state.name
+    if state.is_replica:
+        return None if state.diverged_lsn is None else f"seglog reset {name}"
+    if state.diverged_lsn is not None:
+        return f"seglog reset {name} --as NAME"
+    if state.is_paused:
+        return f"seglog resume {name}"
+    if work is not None:
+        return f"seglog retry {name}" if work.failures else None
+    if state.pending_lsn is not None or state.unfinished_attempts or state.sealed_seq > state.offloaded_seq:
+        return f"seglog offload {name}"
+    if state.head_seq > state.sealed_seq:
+        return f"seglog seal {name}"
+    return f"seglog compact {name} --erase" if state.unerased_objects else None
 
 
 def _names(place: Directory, topic: str | None) -> list[str]:

@@ -10,7 +10,7 @@ from catalog.format.encoding import decode_commit_at
 from offload.context import ArchiveContext
 from offload.format.topic_config import PAUSED
 from offload.replication.replica import Replicas
-from offload.reports import RunStatus, TopicStatus
+from offload.reports import Lag, RunStatus, TopicStatus
 from offload.services.erasures import ErasureState, collected_after_ms, erasure_state
 from offload.services.topic_status import status_of, status_of_replica
 from offload.write.attempt import AttemptState
@@ -136,6 +136,23 @@ class StatusService(Owned):
             for segment in self._log.get_topic(name).segments()
             if segment.sealed and segment.last_seq > offloaded and (up_to is None or segment.last_seq <= up_to)
         )
+
+    @checked
+    def lag(self, name: str) -> Lag:
+        """Return what the remote does not have yet of a topic of the log. Asks no warm store. Raises `NoSuchTopic`."""
+        topic, offloaded = self._log.get_topic(name), self._handles.offloaded_seq(name)
+        if topic.head_seq <= offloaded:
+            return Lag(0, 0, None)
+        waiting = [segment for segment in topic.segments() if segment.last_seq > offloaded]
+        sent = sum(segment.data_bytes for segment in topic.segments() if segment.last_seq <= offloaded)
+        if waiting:
+            oldest_ms = waiting[0].min_ts_ms
+        else:
+            newest = next(topic.read(max(offloaded + 1, topic.earliest_seq, topic.hot_floor)), None)
+            oldest_ms = topic.last_ts_ms if newest is None else newest.ts_ms
+        size = topic.bytes_hot + topic.bytes_relocated - sent
+        age_s = max(0, self._clock.now_ms() - oldest_ms) / 1000
+        return Lag(topic.head_seq - max(offloaded, topic.first_seq - 1), size, age_s)
 
     def with_hot_copies(self) -> set[str]:
         """Return the names of the topics that have published ranges with a hot copy."""

@@ -139,6 +139,7 @@ CALLS = {
         floor=1,
     ),
     "Archive.offload": _of_name("offload", {"up_to": "whole", "drop_hot": "bool", "on_bytes": "callable"}, "up_to"),
+    "StatusService.lag": _of_name("status.lag"),
     "StatusService.offloaded_seq": _of_name("status.offloaded_seq"),
     "UpkeepService.orphan_uploads": _of("upkeep.orphan_uploads", {"min_age_ms": "whole"}),
     "UpkeepService.pause": _of_name("upkeep.pause", {"paused": "bool"}),

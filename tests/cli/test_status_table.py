@@ -1,0 +1,82 @@
+"""Test `seglog status`: the lag and the next step of a topic, its table on a terminal, and --watch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offload.cli.status import extent_bar
+from tests.cli.conftest import Run
+from tests.cli.terminals import Shown, on_terminal, without_styles
+
+__all__ = ["on_terminal"]
+
+
+def _topic(run: Run, name: str = "t") -> dict[str, Any]:
+    done = run("--json", "status", name)
+    assert done.code == 0, done.err
+    [found] = [json.loads(line) for line in done.out.splitlines()]
+    return found  # type: ignore[no-any-return]
+
+
+def test_the_lag_and_the_next_step_follow_the_records(run: Run, tmp_path: Path) -> None:
+    run("init", "--remote", (tmp_path / "remote").as_uri())
+    run("append", "t", stdin=b"one\ntwo\n")
+    told = []
+    for words in (("seal", "t"), ("offload", "t"), None):
+        found = _topic(run)
+        told.append((found["lag_records"], found["next_step"]))
+        assert (found["lag_bytes"] > 0, found["lag_s"] is not None) == (words is not None, words is not None)
+        if words is not None:
+            assert run(*words).code == 0
+    assert told == [(2, "seglog seal t"), (2, "seglog offload t"), (0, None)]
+    run("append", "t", stdin=b"three\n")
+    assert _topic(run)["lag_records"] == 1
+    run("seal", "t")
+    run("offload", "t")
+    run("pause", "t")
+    assert _topic(run)["next_step"] == "seglog resume t"
+
+
+def test_a_terminal_gets_a_table_with_the_extent_the_lag_and_the_next_step(
+    run: Run, tmp_path: Path, on_terminal: Shown
+) -> None:
+    run("init", "--remote", (tmp_path / "remote").as_uri())
+    run("append", "t", stdin=b"1\n2\n3\n")
+    run("seal", "t")
+    run("offload", "t", "--drop-hot")
+    run("append", "t", stdin=b"4\n5\n6\n")
+    head, header, _, row, *_ = without_styles(on_terminal("status")).splitlines()
+    assert head.endswith(str(tmp_path / "remote"))
+    assert header.split()[:2] == ["topic", "cold"]
+    for part in ("t ", "░░░░░░██████", "3 records", "seq 3 (lsn 1)", "seglog"):
+        assert part in row
+    assert on_terminal("status", "--plain") == run("status").text
+
+
+def test_a_watch_asks_again_and_shows_the_status_in_its_place(
+    run: Run, tmp_path: Path, on_terminal: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("init", "--remote", (tmp_path / "remote").as_uri())
+    run("append", "t", stdin=b"1\n")
+    looks: Iterator[None] = iter([None, None])
+
+    def pause(_seconds: float) -> None:
+        if next(looks, False) is False:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("offload.cli.status.time.sleep", pause)
+    done = run("status", "--watch")
+    assert done.code == 130
+    assert done.text.count("t: hot 1-1") == 3
+    looks = iter([None])
+    assert "next step" in without_styles(on_terminal("status", "--watch", code=130))
+
+
+def test_a_bar_shows_what_is_hot_cold_and_both() -> None:
+    bars = {(1, 1, 0, 0): "", (1, 1, 6, 6): "▓" * 12, (1, 7, 6, 6): "░" * 12, (1, 3, 4, 3): "░" * 6 + "▓" * 3 + "█" * 3}
+    assert {places: extent_bar(*places) for places in bars} == bars
