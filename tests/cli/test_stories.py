@@ -1,0 +1,87 @@
+"""The stories of docs/stories happen as they are written: each block of commands, and the output below it.
+
+```sh      the commands. `seglog` runs in this process, the other stages of a pipe in a shell
+```text    the output of the block before, on standard output. `…` stands for anything within a line, and a line
+           with nothing else for any lines
+<!-- clock: yesterday 14:00 -->    the time of the commands below, in the local zone; `now` ends that
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from seglog import SystemClock
+from tests.cli.conftest import Run
+
+STORIES = sorted(
+    path for path in (Path(__file__).resolve().parents[2] / "docs" / "stories").glob("*.md") if path.stem != "README"
+)
+_PART = re.compile(r"^```(sh|text)\n(.*?)^```$|^<!-- (clock): (.*?) -->$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
+def test_a_story_happens_as_it_is_written(
+    story: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = b""
+    with monkeypatch.context() as patch:
+        for kind, text in _parts(story.read_text()):
+            if kind == "sh":
+                said = b"".join(
+                    _output(line.replace("$PWD", str(tmp_path)), run, tmp_path) for line in text.splitlines()
+                )
+            elif kind == "text":
+                assert re.fullmatch(_pattern(text), said.decode()), f"{text}\n---\n{said.decode()}"
+            else:
+                patch.undo()
+                if text != "now":
+                    time_ms = _time_ms(text)
+                    patch.setattr(SystemClock, "now_ms", lambda _, time_ms=time_ms: time_ms)
+
+
+def test_the_index_names_every_story() -> None:
+    index = (STORIES[0].parent / "README.md").read_text()
+    assert sorted(re.findall(r"\]\(([\w-]+)\.md\)", index)) == [path.stem for path in STORIES]
+    for path in STORIES:
+        [title] = re.findall(r"^# (.*)$", path.read_text(), re.MULTILINE)
+        assert f"[{title}]({path.name})" in index
+
+
+def _parts(text: str) -> Iterator[tuple[str, str]]:
+    for found in _PART.finditer(text):
+        yield found[1] or found[3], found[2] or found[4]
+
+
+def _output(line: str, run: Run, directory: Path) -> bytes:
+    """Run one line, a pipe of stages, and return its standard output. Every stage succeeds."""
+    data = b""
+    for stage in line.split(" | "):
+        name, *words = shlex.split(stage)
+        if name == "seglog":
+            done = run(*words, stdin=data)
+            assert done.code == 0, f"{line}: {done.err}"
+            data = done.out
+        else:
+            data = subprocess.run(
+                ["sh", "-c", stage], cwd=directory, input=data, capture_output=True, check=True
+            ).stdout
+    return data
+
+
+def _pattern(text: str) -> str:
+    lines = ("(.*\n)*" if line == "…" else re.escape(line).replace("…", ".*") + "\n" for line in text.splitlines())
+    return "".join(lines)
+
+
+def _time_ms(text: str) -> int:
+    """Return a time of yesterday, such as `yesterday 14:00`."""
+    hour, minute = map(int, text.removeprefix("yesterday ").split(":"))
+    yesterday = datetime.now().astimezone() - timedelta(days=1)
+    return int(yesterday.replace(hour=hour, minute=minute, second=0, microsecond=0).timestamp() * 1000)
