@@ -7,6 +7,7 @@ nothing is counted      the time passed
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -33,12 +34,12 @@ def progress(title: str, total_bytes: int | None, *, is_shown: bool) -> Iterator
 
 
 def while_waiting(results: Iterator[_T], title: str, *, is_shown: bool) -> Iterator[_T]:
-    """Yield the results. While the caller waits for one, show the time that passes."""
+    """Yield the results. While the caller waits for one, show the time that passes and the number of results."""
     if not is_shown:
         yield from results
         return
-    while True:
-        with closing(Bar(title, None, counts_bytes=False)):
+    for count in itertools.count():
+        with closing(Bar(f"{title}, {count} done" if count else title, None, counts_bytes=False)):
             try:
                 result = next(results)
             except StopIteration:

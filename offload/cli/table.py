@@ -83,7 +83,7 @@ _FUNCTIONS: Mapping[str, str] = {
 }
 
 #: The commands that may take long before they tell a result, and count nothing meanwhile.
-_SLOW = frozenset({"compact", "fetch", "gc", "pull", "push", "reset", "restore", "sync", "takeover"})
+_SLOW = frozenset({"fetch", "gc", "pull", "reset", "restore", "takeover"})
 
 
 def run_command(session: Session, path: str, values: Mapping[str, Any]) -> Callable[[], None]:

@@ -59,7 +59,12 @@ def compact(
         if dry_run:
             yield would("compact --erase", name, archive.previews.erasure(name))
             continue
-        published = archive.upkeep.erase(name, message=message) if erase else archive.upkeep.compact(name)
+        with place.host.progress(f"compact {name}", None) as advance:
+            published = (
+                archive.upkeep.erase(name, message=message, on_bytes=advance)
+                if erase
+                else archive.upkeep.compact(name, on_bytes=advance)
+            )
         for each in published:
             segment = each.segment
             assert segment is not None  # noqa: S101 - a merge has one

@@ -85,9 +85,11 @@ class TakenOver:
     next_seq: int
 
 
-def push(archive: Archive, topic: TopicName) -> Pushed:
+def push(place: Directory, topic: TopicName) -> Pushed:
     """Send the sealed segments of a topic to its volume, and the deletes after them. The same as `offload`."""
-    result = archive.offload(topic)
+    archive = place.archive
+    with place.host.progress(f"push {topic}", archive.status.waiting_bytes(topic)) as advance:
+        result = archive.offload(topic, on_bytes=advance)
     return Pushed(_position(topic, archive.replication.sync_state(topic)), tuple(each.lsn for each in result.published))
 
 
@@ -119,7 +121,9 @@ def sync(
     directory becomes a replica of it, which reads the records of other writers.
     """
     archive = place.archive
-    yield _synced(archive, archive.replication.sync(topic))
+    with place.host.progress(f"sync {topic}", None) as advance:
+        synced = archive.replication.sync(topic, on_bytes=advance)
+    yield _synced(archive, synced)
     while follow and _wait(place.host, interval):
         synced = archive.replication.sync(topic)
         if synced.commits or synced.published:

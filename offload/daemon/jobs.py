@@ -104,6 +104,7 @@ class _Daemon:
             yield lambda _: None
             return
         told = _Told(self.stream, title, total_bytes)
+        told.tell()
         yield told.advance
         told.tell()
 

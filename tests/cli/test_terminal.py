@@ -103,19 +103,30 @@ def test_progress_appears_after_a_while_and_goes_away(monkeypatch: pytest.Monkey
 
 
 def test_a_daemon_tells_its_progress(started: Run, tmp_path: Path) -> None:
-    told: list[tuple[str, int | None, int]] = []
     with served(tmp_path / "data", (tmp_path / "remote").as_uri()) as daemon:
-        daemon.append("t", b"three")
         client = DaemonClient.of(tmp_path / "data")
         assert client is not None
-        list(client.results(COMMANDS["seal"], COMMANDS["seal"].arguments({"topic": "t"}), remote=None))
-        values = COMMANDS["offload"].arguments({"topic": "t"})
-        [done] = client.results(COMMANDS["offload"], values, remote=None, on_progress=lambda *each: told.append(each))
-    assert done.offloaded_seq == 3
-    title, total, count = told[-1]
-    assert (title, total) == ("offload t", count)
-    assert count > 0
+        for path, is_total_known in (("offload", True), ("push", True), ("sync", False), ("compact", False)):
+            daemon.append("t", path.encode())
+            _told(client, "seal")
+            first, *_, last = _told(client, path)
+            title, total, count = last
+            assert first == (f"{path} t", total, 0)
+            assert (title, total) == (f"{path} t", count if is_total_known else None)
+            assert count > 0 or path == "compact"  # the objects are too few to be merged
     shown = ToldBars(is_shown=True)
-    for each in told:
+    for each in (first, last):
         shown.tell(*each)
     shown.close()
+
+
+def _told(client: DaemonClient, path: str) -> list[tuple[str, int | None, int]]:
+    """Run a command on the topic `t`, and return the progress that the daemon told."""
+    told: list[tuple[str, int | None, int]] = []
+    command = COMMANDS[path]
+    list(
+        client.results(
+            command, command.arguments({"topic": "t"}), remote=None, on_progress=lambda *each: told.append(each)
+        )
+    )
+    return told
