@@ -2,164 +2,28 @@
 
 from __future__ import annotations
 
-import base64
-import re
-import struct
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 import zstandard
 from xxhash import xxh3_64_intdigest
 
-from catalog.errors import InvalidObject
 from catalog.format.commit import Codec
-from offload.errors import FormatUnsupported, ObjectDamaged
-from offload.format.block import ChunkRef
-from offload.format.codec import decode_chunk
-from offload.format.columns import decode_columns
 from offload.format.index import decode_head
 from offload.format.trailer import decode_directory, decode_lengths, encode_trailer
 from offload.spark.options import Verify
-from seglog.format.frame import DELETED
-from tests.offload.samples import TOPIC_ID, EncodedObject, Sample, encode_object, frames_of_samples
+from tests.offload.samples import Sample, encode_object, frames_of_samples
+from tests.offload.spark.decoder_cases import DATA, INDEX, Case, are_same, b64, case_of
 from tests.offload.spark.judge import Judge
 from tests.work import amounts
-
-DATA, INDEX = "v/segments/sid", "v/segments/sid.index"
-FIRST_SEQ = 7
-_ZSTD = re.compile("decompression error|unused data|content size")
-_CHUNK = struct.Struct(">IQIIQIqqQ")
-SAMPLES = [
-    Sample(b"value 0", "eu", "n1"),
-    Sample(b""),
-    Sample(b"", deleted=True),
-    Sample(b"\x00\xff" * 20, "gr\u00fc\u00df", ""),
-    Sample(b"v" * 90, "", "\U0001f600"),
-    Sample(b"value 5", None, "n"),
-    Sample(b"x" * 30, "us"),
-]
-
-
-def _b64(body: bytes) -> str:
-    return base64.b64encode(body).decode()
-
-
-def _made(codec: Codec) -> EncodedObject:
-    frames = frames_of_samples(SAMPLES, first_seq=FIRST_SEQ)
-    return encode_object(frames, codec, block_size=700, chunk_bytes=200)
-
-
-class Case:
-    """The bytes of both objects, and the chunk table that a plan would have. The trailer is all of the index."""
-
-    def __init__(self, data: bytes, trailer: bytes, chunks: tuple[ChunkRef, ...], codec: Codec) -> None:
-        self.data = data
-        self.trailer = trailer
-        self.chunks = chunks
-        self.codec = codec
-
-    def question(self) -> dict[str, Any]:
-        packed = b"".join(
-            _CHUNK.pack(
-                number,
-                chunk.offset,
-                chunk.stored_length,
-                chunk.raw_length,
-                chunk.first_seq,
-                chunk.count,
-                chunk.min_ts_ms,
-                chunk.max_ts_ms,
-                chunk.xxh3,
-            )
-            for number, chunk in enumerate(self.chunks)
-        )
-        piece = {
-            "topic": "orders",
-            "topic_id": TOPIC_ID,
-            "lsn": 1,
-            "segment": "sid",
-            "data": DATA,
-            "index": INDEX,
-            "codec": self.codec.name.lower(),
-            "block_size": 700,
-            "segment_first_seq": FIRST_SEQ,
-            "first": FIRST_SEQ,
-            "last": self.chunks[-1].last_seq,
-            "rows": 0,
-            "chunks": _b64(packed),
-            "chunk_count": len(self.chunks),
-            "trailer_offset": 0,
-            "trailer_length": len(self.trailer),
-            "hidden": None,
-            "filters": [],
-            "needs": "data",
-        }
-        return {"op": "objects", "piece": piece, "data": _b64(self.data), "index": _b64(self.trailer)}
-
-    def body(self, name: str) -> bytes:
-        return self.data if name == DATA else self.trailer
-
-    def expected(
-        self, data: bytes | None = None, trailer: bytes | None = None, verify: Verify = Verify.RECORD
-    ) -> dict[str, Any]:
-        """Return what the Python decoders make of these bytes, as the judge would say it."""
-        data = self.data if data is None else data
-        trailer = self.trailer if trailer is None else trailer
-        try:
-            return {"rows": self._rows(data, trailer, verify)}
-        except (FormatUnsupported, InvalidObject, ObjectDamaged) as error:
-            return {"error": [type(error).__name__, str(error)]}
-
-    def _rows(self, data: bytes, trailer: bytes, verify: Verify) -> list[list[Any]]:
-        if len(trailer) < len(self.trailer):
-            raise InvalidObject(INDEX, f"it ends at byte {len(trailer)}, {len(self.trailer)} were expected")
-        refs = decode_directory(trailer, len(self.chunks), INDEX, 0)
-        for chunk in self.chunks:
-            end = chunk.offset + chunk.stored_length
-            if end > len(data):
-                run = [one for one in self.chunks if one.offset // 700 == chunk.offset // 700]
-                ends = max(run[0].offset, len(data))
-                expected = run[-1].offset + run[-1].stored_length
-                raise InvalidObject(DATA, f"it ends at byte {ends}, {expected} were expected")
-        rows: list[list[Any]] = []
-        for chunk, ref in zip(self.chunks, refs, strict=True):
-            stored = data[chunk.offset : chunk.offset + chunk.stored_length]
-            raw = decode_chunk(stored, chunk, self.codec, DATA, check=verify is not Verify.NONE)
-            lengths = decode_lengths(trailer[ref.offset : ref.offset + ref.stored_length], ref, chunk, INDEX, 0)
-            are_checked = verify is Verify.RECORD
-            columns = decode_columns(raw, lengths, chunk, FIRST_SEQ, TOPIC_ID, DATA, check_records=are_checked)
-            wanted = np.flatnonzero(columns.flags & DELETED == 0)
-            labels = (columns.node(wanted).to_pylist(), columns.tag(wanted).to_pylist())
-            values = columns.value(wanted).to_pylist()
-            for number, row in enumerate(wanted.tolist()):
-                texts = [None if label[number] is None else _b64(label[number].encode()) for label in labels]
-                rows.append([int(columns.seq[row]), int(columns.ts_ms[row]), *texts, _b64(values[number])])
-        return rows
-
-
-def _case(codec: Codec) -> Case:
-    made = _made(codec)
-    index = decode_head(made.index.body, INDEX)
-    return Case(made.data, made.index.body[made.index.head_length :], index.chunks, codec)
-
-
-def _same(found: dict[str, Any], expected: dict[str, Any]) -> bool:
-    """Compare two answers. If zstd refuses a frame, both sides choose their own words."""
-    if "error" in found and "error" in expected:
-        (kind, text), (other_kind, other_text) = found["error"], expected["error"]
-        if _ZSTD.search(text) and _ZSTD.search(other_text):
-            text, other_text = (one.partition(": ")[0] for one in (text, other_text))
-        return (kind, text) == (other_kind, other_text)
-    return found == expected
 
 
 def test_xxh3_is_the_same_for_every_length(judge: Judge):
     data = np.random.default_rng(14).bytes(3_000_001)
     lengths = [*range(2_049), 4_095, 4_096, 4_097, 65_536, 1_000_003, len(data)]
     expected = [str(xxh3_64_intdigest(data[:length])) for length in lengths]
-    assert judge.ask(op="xxh3", data=_b64(data), lengths=lengths)["hashes"] == expected
+    assert judge.ask(op="xxh3", data=b64(data), lengths=lengths)["hashes"] == expected
 
 
 def test_labels_that_repeat_and_push_each_other_out_keep_their_text(judge: Judge):
@@ -167,12 +31,12 @@ def test_labels_that_repeat_and_push_each_other_out_keep_their_text(judge: Judge
     labels = [("\u00fc" * (n % 9) + str(n % 6000)).encode() for n in range(9000)] + [b"", b"\x00", b"\x00\x00"]
     labels += [labels[7], b"\xff", b"\xff", labels[8] + b"\xc3", labels[8]]
     expected = [None if label.endswith((b"\xff", b"\xc3")) else label.decode() for label in labels]
-    assert judge.ask(op="labels", labels=[_b64(label) for label in labels])["texts"] == expected
+    assert judge.ask(op="labels", labels=[b64(label) for label in labels])["texts"] == expected
 
 
 @pytest.mark.parametrize("codec", Codec)
 def test_the_rows_are_those_of_the_python_reader(judge: Judge, codec: Codec):
-    case = _case(codec)
+    case = case_of(codec)
     assert len(case.chunks) > 2
     found = judge.ask(**case.question())
     assert found == case.expected()
@@ -181,7 +45,7 @@ def test_the_rows_are_those_of_the_python_reader(judge: Judge, codec: Codec):
 
 @pytest.mark.parametrize("codec", Codec)
 def test_every_flipped_byte_and_every_cut_of_a_data_object_gives_the_same(judge: Judge, codec: Codec):
-    case = _case(codec)
+    case = case_of(codec)
     judge.ask(**case.question())
     refused = 0
     for at in range(len(case.data)):
@@ -189,16 +53,16 @@ def test_every_flipped_byte_and_every_cut_of_a_data_object_gives_the_same(judge:
         damaged[at] ^= 1 << at % 8
         expected = case.expected(data=bytes(damaged))
         found = judge.ask(op="damage", key=DATA, at=at, flip=1 << at % 8)
-        assert _same(found, expected), (at, found, expected)
+        assert are_same(found, expected), (at, found, expected)
         refused += "error" in found
         cut = judge.ask(op="damage", key=DATA, at=at)
-        assert _same(cut, expected := case.expected(data=case.data[:at])), (at, cut, expected)
+        assert are_same(cut, expected := case.expected(data=case.data[:at])), (at, cut, expected)
     assert refused == sum(chunk.stored_length for chunk in case.chunks)
 
 
 @pytest.mark.parametrize("codec", Codec)
 def test_every_flipped_byte_and_every_cut_of_a_trailer_gives_the_same(judge: Judge, codec: Codec):
-    case = _case(codec)
+    case = case_of(codec)
     judge.ask(**case.question())
     for at in range(len(case.trailer)):
         damaged = bytearray(case.trailer)
@@ -206,9 +70,9 @@ def test_every_flipped_byte_and_every_cut_of_a_trailer_gives_the_same(judge: Jud
         expected = case.expected(trailer=bytes(damaged))
         found = judge.ask(op="damage", key=INDEX, at=at, flip=1 << at % 8)
         assert "error" in found
-        assert _same(found, expected), (at, found, expected)
+        assert are_same(found, expected), (at, found, expected)
         cut = judge.ask(op="damage", key=INDEX, at=at)
-        assert _same(cut, expected := case.expected(trailer=case.trailer[:at])), (at, cut, expected)
+        assert are_same(cut, expected := case.expected(trailer=case.trailer[:at])), (at, cut, expected)
 
 
 @amounts(200, soak=1 << 16, part=9)
@@ -216,7 +80,7 @@ def test_every_flipped_byte_and_every_cut_of_a_trailer_gives_the_same(judge: Jud
 @pytest.mark.parametrize("codec", Codec)
 def test_fewer_checks_let_the_same_damage_through(judge: Judge, codec: Codec, verify: Verify, amount: int):
     """Bits of both objects are changed, spread over all places. The objects are also cut there."""
-    case = _case(codec)
+    case = case_of(codec)
     judge.ask(**case.question())
     shown, whole = 0, case.expected()["rows"]
     places = [(name, at, bit) for name in (DATA, INDEX) for at in range(len(case.body(name))) for bit in range(8)]
@@ -227,7 +91,7 @@ def test_fewer_checks_let_the_same_damage_through(judge: Judge, codec: Codec, ve
             part = {"data": body} if name == DATA else {"trailer": body}
             found = judge.ask(op="damage", key=name, at=at, verify=verify.name, **asked)
             expected = case.expected(**part, verify=verify)
-            assert _same(found, expected), (name, at, bit, found, expected)
+            assert are_same(found, expected), (name, at, bit, found, expected)
             shown += "rows" in found and found["rows"] != whole
     assert (shown > 0) == (verify is Verify.NONE and codec is Codec.NONE)
 
@@ -256,7 +120,7 @@ def _stored(case: Case, number: int) -> bytes:
 @pytest.mark.parametrize("codec", Codec)
 def test_damage_behind_a_chunks_checksum_gives_the_same(judge: Judge, codec: Codec):
     """Each byte of each chunk is changed in three ways. The chunk's checksum then fits, so later checks decide."""
-    case = _case(codec)
+    case = case_of(codec)
     reasons = set()
     for number in range(len(case.chunks)):
         stored = _stored(case, number)
@@ -266,7 +130,7 @@ def test_damage_behind_a_chunks_checksum_gives_the_same(judge: Judge, codec: Cod
                 damaged[at] ^= flip
                 changed = _with_chunk(case, number, bytes(damaged))
                 found, expected = judge.ask(**changed.question()), changed.expected()
-                assert _same(found, expected), (number, at, flip, found, expected)
+                assert are_same(found, expected), (number, at, flip, found, expected)
                 if "error" in found:
                     reasons.add(found["error"][1].rpartition(" has ")[2])
     if codec is Codec.NONE:
@@ -275,7 +139,7 @@ def test_damage_behind_a_chunks_checksum_gives_the_same(judge: Judge, codec: Cod
 
 def test_damage_behind_a_records_checksum_gives_the_same(judge: Judge):
     """Each byte of a record is changed, and its checksum and the chunk's fit. So only places and texts decide."""
-    case = _case(Codec.NONE)
+    case = case_of(Codec.NONE)
     [lengths] = [_lengths(case, 0)]
     stored = _stored(case, 0)
     end = 12 + int(lengths[0])
@@ -286,7 +150,7 @@ def test_damage_behind_a_records_checksum_gives_the_same(judge: Judge):
             damaged[end - 8 : end] = xxh3_64_intdigest(bytes(damaged[12 : end - 8])).to_bytes(8, "little")
             changed = _with_chunk(case, 0, bytes(damaged))
             found, expected = judge.ask(**changed.question()), changed.expected()
-            assert _same(found, expected), (at, flip, found, expected)
+            assert are_same(found, expected), (at, flip, found, expected)
 
 
 def _lengths(case: Case, number: int) -> np.ndarray:
@@ -296,7 +160,7 @@ def _lengths(case: Case, number: int) -> np.ndarray:
 
 
 def test_odd_frames_of_zstd_give_the_same(judge: Judge):
-    case = _case(Codec.ZSTD)
+    case = case_of(Codec.ZSTD)
     stored = _stored(case, 0)
     raw = zstandard.ZstdDecompressor().decompress(stored)
     empty = zstandard.ZstdCompressor().compress(b"")
@@ -319,11 +183,11 @@ def test_odd_frames_of_zstd_give_the_same(judge: Judge):
     ):
         changed = _with_chunk(case, 0, odd)
         found, expected = judge.ask(**changed.question()), changed.expected()
-        assert _same(found, expected), (odd, found, expected)
+        assert are_same(found, expected), (odd, found, expected)
 
 
 def test_odd_entry_lengths_give_the_same(judge: Judge):
-    case = _case(Codec.NONE)
+    case = case_of(Codec.NONE)
     chunk = case.chunks[0]
     lengths = _lengths(case, 0).tolist()
     assert len(lengths) > 2
@@ -339,7 +203,7 @@ def test_odd_entry_lengths_give_the_same(judge: Judge):
         changed = Case(_stored(case, 0), trailer, (replace(chunk, offset=0),), Codec.NONE)
         found, expected = judge.ask(**changed.question()), changed.expected()
         assert "error" in found
-        assert _same(found, expected), (odd, found, expected)
+        assert are_same(found, expected), (odd, found, expected)
 
 
 @pytest.mark.parametrize(
