@@ -21,6 +21,7 @@ from typing import Any
 import pyspark
 import pytest
 
+from catalog.format.keys import Key
 from offload.spark.registration import JAR
 from offload.wiring import open_store
 from tests.offload.load.loads import values
@@ -177,6 +178,19 @@ ROW = [RECORDS, 90 * RECORDS, RECORDS]
 def test_the_jvm_reader_needs_no_python_on_executors(cluster: Cluster, url: str) -> None:
     found = cluster.submit("jvm", url, PYSPARK_PYTHON=BARE_PYTHON)
     assert (found["row"], found["executors"]) == (ROW, 2)
+
+
+@pytest.mark.soak(part=9)
+def test_damage_that_an_executor_finds_is_one_line_on_the_driver(cluster: Cluster, url: str) -> None:
+    store = open_store(url)
+    [key] = [Key(key) for key in store.list("") if "/segments/" in key and not key.endswith(".index")]
+    body = bytearray(store.get(key))
+    body[140] ^= 1
+    store.put(key, bytes(body), {})
+    (cluster.directory / "job.py").write_text(JOB)
+    done = cluster.run(str(SPARK / "bin" / "spark-submit"), "--master", cluster.master, "job.py", "jvm", url)
+    line = f"AnalysisException: InvalidChunk: {key} is damaged at offset 128: its checksum does not match"
+    assert done.stdout.splitlines()[-1].endswith(line), f"{done.stdout}\n{done.stderr}"
 
 
 @pytest.mark.soak(part=9)
