@@ -32,8 +32,7 @@ def status_store(spark: SparkSession) -> Any:
 
 def planners(spark: SparkSession) -> list[int]:
     """Return the process ids of the driver's planners."""
-    children = driver_jvm(spark).java.lang.ProcessHandle.current().children().toArray()
-    found = [child.pid() for child in children if child.isAlive()]
+    found = [child.pid() for child in _children(spark) if child.isAlive()]
     return [pid for pid in found if b"offload.spark.planner" in _command_line(pid)]
 
 
@@ -46,11 +45,18 @@ def _command_line(pid: int) -> bytes:
 
 
 def end_planners(spark: SparkSession) -> None:
-    """Kill the planners. The next call starts another."""
-    for pid in planners(spark):
+    """Kill the planners, and wait until the JVM knows of their end. The next call starts another."""
+    ended = set(planners(spark))
+    for pid in ended:
         os.kill(pid, signal.SIGKILL)
-    while planners(spark):
+    # A process that ended stays among the children until the JVM asks for its exit code.
+    while ended & {child.pid() for child in _children(spark)}:
         time.sleep(0.05)
+
+
+def _children(spark: SparkSession) -> Any:
+    """Return the processes that the driver's JVM started."""
+    return driver_jvm(spark).java.lang.ProcessHandle.current().children().toArray()
 
 
 @contextmanager
