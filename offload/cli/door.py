@@ -37,8 +37,7 @@ def run(words: list[str], variables: Mapping[str, str], serve: Serve) -> int:
     try:
         request = request_of(words, variables)
     except UsageError as error:
-        said = {"error": "UsageError", "message": str(error), "hint": error.hint, "exit_code": error.exit_code}
-        return _refuse(said, as_json=_wants_json(words))
+        return _refuse_words(error, as_json=_wants_json(words))
     if request.kind == "run" and request.path == COMPLETION.path:
         return _answer(script(str(request.values["shell"])))
     if request.kind == "run":
@@ -52,6 +51,8 @@ def run(words: list[str], variables: Mapping[str, str], serve: Serve) -> int:
     text = help_text(request.path, _columns(variables))
     if request.kind == "help":
         return _answer(text)
+    if request.options["as_json"]:
+        return _refuse_words(UsageError("there is no command", request.path), as_json=True)
     write_error(text)
     return _EXIT_USAGE
 
@@ -120,6 +121,11 @@ def _answer(text: str) -> int:
     except BrokenPipeError:
         discard_output()
     return 0
+
+
+def _refuse_words(error: UsageError, *, as_json: bool) -> int:
+    said = {"error": "UsageError", "message": str(error), "hint": error.hint, "exit_code": error.exit_code}
+    return _refuse(said, as_json=as_json)
 
 
 def _refuse(said: Mapping[str, Any], *, as_json: bool) -> int:

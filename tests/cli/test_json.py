@@ -86,6 +86,8 @@ def test_the_output_of_every_command_is_as_its_schema_says(run: Run, tmp_path: P
         ("read nope --json", "NoSuchTopic", 3),
         ("delete t --before 2 --json", "BadParameter", 2),
         ("frobnicate --json", "UsageError", 2),
+        ("--json", "UsageError", 2),
+        ("branch --json", "UsageError", 2),
         ("read --nope --json", "UsageError", 2),
         ("append t missing --json", "NoSuchFile", 3),
         ("inspect missing --json", "NoSuchFile", 3),
