@@ -298,8 +298,9 @@ class Model:
                 self.sent[ref.sid] = added or {}
             return Intent(writer, topic, added=self.sent[ref.sid])
         is_cut = commit.kind is CommitKind.TRUNCATE
-        # A later truncation lowers a delete. The writer may still commit the delete as it was made.
-        as_made = [op for op in journal.untold if replace(op, at_seq=op.made_at).is_due(state, head_seq)]
+        # A later truncation lowers a delete. The writer may still commit the delete as it was made, but need not.
+        own = [op for op in journal.untold if op.at_seq <= commit.at_seq <= op.made_at]
+        as_made = [op for op in own if replace(op, at_seq=op.made_at).is_due(state, head_seq)]
         may = due if is_cut else [op for op in journal.untold if op in due or op in as_made]
         op = next((op for op in may if (op.cut is not None) == is_cut and op.cut == commit.truncate_from), None)
         self._hold(
@@ -307,8 +308,7 @@ class Model:
         )
         if op is None or is_cut:
             return Intent(writer, topic, op)
-        is_its_own = op.at_seq <= commit.at_seq <= op.made_at
-        self._hold(is_its_own, f"{writer} tells of a delete of {topic} at seq {commit.at_seq}, which is {op}")
+        self._hold(op in own, f"{writer} tells of a delete of {topic} at seq {commit.at_seq}, which is {op}")
         return Intent(writer, topic, replace(op, at_seq=commit.at_seq))
 
     def author(self, past: Past) -> str | None:
