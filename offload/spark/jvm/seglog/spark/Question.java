@@ -41,6 +41,11 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
         };
     }
 
+    /** Return the source and its topics, as plans and the progress of a stream show them. */
+    String description() {
+        return SeglogProvider.NAME + " " + options.getOrDefault("topic", options.getOrDefault("subscribe", ""));
+    }
+
     /** Return the plan for these columns and filters: first its summary, then its tasks. */
     List<JsonNode> plan(String[] columns, ArrayNode filters, Integer limit, int parallelism) {
         ObjectNode call = call("plan", filters);

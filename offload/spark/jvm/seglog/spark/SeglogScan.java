@@ -124,8 +124,7 @@ final class SeglogScan implements Batch, SupportsReportStatistics {
     @Override
     public String description() {
         String narrowed = filters.isEmpty() ? "" : ", filters " + filters;
-        return "seglog " + question.options().getOrDefault("topic", "") + narrowed
-                + (limit == null ? "" : ", limit " + limit);
+        return question.description() + narrowed + (limit == null ? "" : ", limit " + limit);
     }
 
     /** Two scans of the same rows are equal, so that Spark may run one of them for both. */

@@ -77,6 +77,12 @@ final class SeglogStream implements MicroBatchStream, SupportsTriggerAvailableNo
     @Override
     public void stop() {}
 
+    /** Return the text that Spark shows in the progress and in the errors of a stream. */
+    @Override
+    public String toString() {
+        return question.description();
+    }
+
     /** The limits of the options, which only the planner reads. */
     private static final class OptionLimits implements ReadLimit {}
 }
