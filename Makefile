@@ -9,9 +9,9 @@
 
 SHELL := /bin/sh
 RUN := scripts/isolated.sh
-# Two processes, a file of tests in one of them, in the order of tests/conftest.py; `make test WORKERS=` is one process,
-# as a debugger wants it.
-WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
+# Three processes, a file of tests in one of them, in the order of tests/conftest.py. On two cores the third works while
+# the others wait for a server, a daemon or Spark. `make test WORKERS=` is one process, as a debugger wants it.
+WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-pulsar test-minio soak mutants demo bench bench-cli lock proto jar docs clean

@@ -75,6 +75,7 @@ class PlainSource(SeglogDataSource):
         return "seglog_plain_sink"
 
 
+@pytest.mark.soak(part=9)
 def test_a_session_without_the_provider_writes_a_stream_from_one_partition(
     spark_session: SparkSession, tmp_path: Path, url: str
 ) -> None:
