@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from tests.s3_server import s3_endpoint, s3_environment, s3_remote
 from tests.seams.log import end_work_at
 from tests.seams.syncs import spare_syncs, use_real_syncs
 
-__all__ = ["no_pauses", "real_syncs", "remote", "s3_endpoint", "s3_environment", "s3_remote"]
+__all__ = ["no_pauses", "own_ctrl_c", "real_syncs", "remote", "s3_endpoint", "s3_environment", "s3_remote"]
 
 #: Files that take longest, then directories. If two processes share the files, neither is idle at the end.
 _LONG_FILES = [
@@ -65,8 +66,13 @@ _HANGS_AFTER_S = 3 * 3600
 
 
 def pytest_configure() -> None:
-    """Draw the seed before the processes of a run begin, because they inherit it."""
+    """Draw the seed before the processes of a run begin, because they inherit it.
+
+    They also inherit that Ctrl-C is ignored, if a script runs the tests in its background.
+    """
     work.run_seed()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> str:
@@ -147,6 +153,14 @@ def _no_syncs() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         spare_syncs(patch)
         yield
+
+
+@pytest.fixture
+def own_ctrl_c() -> Iterator[None]:
+    """Give Ctrl-C to Python again: a Spark session of an earlier test has taken it."""
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, former)
 
 
 @pytest.fixture

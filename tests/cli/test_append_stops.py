@@ -41,14 +41,6 @@ def _after_a_batch(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None], *, 
     monkeypatch.setattr(use, "append", watched)
 
 
-@pytest.fixture
-def own_ctrl_c() -> Iterator[None]:
-    """Give Ctrl-C to Python again: a Spark session of an earlier test has taken it."""
-    former = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, former)
-
-
 @pytest.mark.usefixtures("own_ctrl_c")
 def test_an_interrupt_tells_what_is_in_and_how_to_continue(started: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
