@@ -13,6 +13,7 @@ from itertools import count, dropwhile, pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from offload.commands.commits import CommitListed, listed
+from offload.commands.parameters import with_branch
 from offload.commands.results import HIDDEN, MERGED
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def graph(archive: Archive, topic: str) -> Iterator[GraphedCommit]:
     if not archive.history.commits(base):
         return iter(())
     names = sorted((branch.branch for branch in archive.branches.list(base)), key=lambda name: (name != "main", name))
-    topics = {name: base if name == "main" else f"{base}@{name}" for name in names}
+    topics = {name: with_branch(base, name) for name in names}
     pasts = {name: archive.history.commits(topic) for name, topic in topics.items()}
     longest: dict[str, tuple[int, str]] = {}
     parents: dict[str, _Place] = {}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from catalog import MAIN, SegmentView, Sid, Snapshot
 from catalog.errors import NoSuchTopic, UnnamableBranch
+from catalog.format.control import full_name
 from offload.context import ArchiveContext
 from offload.errors import OpenBranch, TopicAttached
 from offload.handles import split_name
@@ -189,8 +190,10 @@ class PreviewService(Owned):
             return
         for each in branches:
             if each.branch != other_than:
-                name = topic if each.branch == MAIN else f"{topic}@{each.branch}"
-                yield _Name(name, State(self._volumes.snapshot(each.vid), self._volumes.history(each.vid)))
+                yield _Name(
+                    full_name(topic, each.branch),
+                    State(self._volumes.snapshot(each.vid), self._volumes.history(each.vid)),
+                )
         for tag in self._tags.list(topic):
             point = tag.tag.point
             snapshot = self._volumes.snapshot(point.vid, point.lsn, point.seq)
