@@ -15,7 +15,7 @@ __all__ = ["Output", "Printer", "counted", "format_bytes", "lines", "note", "row
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Standard output, as text or with `is_json` as JSON. If it `is_rich`, the text has colours and tables."""
+    """Standard output: JSON with `is_json`, text with colours and tables with `is_rich`, else plain text."""
 
     is_json: bool
     is_rich: bool = False
@@ -69,7 +69,7 @@ def rows(columns: Sequence[str], row: Callable[[Any], Sequence[str]], text: Call
     print_plain = lines(text)
 
     def print_rows(output: Output, results: Iterator[Any], values: Mapping[str, Any]) -> None:
-        if output.is_json or not output.is_rich:
+        if not output.is_rich:
             print_plain(output, results, values)
         elif found := [row(result) for result in results]:
             output.table(columns, found)

@@ -49,7 +49,7 @@ class Session:
 
     @property
     def output(self) -> Output:
-        return Output(self.as_json, is_rich=self._is_rich(sys.stdout))
+        return Output(self.as_json, is_rich=not self.as_json and self._is_rich(sys.stdout))
 
     @property
     def shows_progress(self) -> bool:
@@ -57,7 +57,7 @@ class Session:
 
     def paged(self, path: str) -> AbstractContextManager[None]:
         """Return the context in which a command prints: behind the pager, if its output is long and for people."""
-        is_paged = path in PAGED and not self.no_pager and not self.as_json and self._is_rich(sys.stdout)
+        is_paged = path in PAGED and not self.no_pager and self.output.is_rich
         return paged(os.environ) if is_paged else nullcontext()
 
     def _is_rich(self, stream: TextIO) -> bool:

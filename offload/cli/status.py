@@ -31,7 +31,7 @@ Shown = DirectoryShown | LocalTopic | ArchivedTopic
 
 
 def print_status(output: Output, results: Iterator[Shown], values: Mapping[str, Any]) -> None:
-    if output.is_json or not output.is_rich:
+    if not output.is_rich:
         _print_lines(output, results, values)
         return
     _show_table(output, list(results))
@@ -39,7 +39,7 @@ def print_status(output: Output, results: Iterator[Shown], values: Mapping[str, 
 
 def watch_status(output: Output, ask: Callable[[], Iterator[Shown]], values: Mapping[str, Any]) -> None:
     """Print the status again and again, on a terminal in the same place, until an interrupt or without a reader."""
-    if output.is_json or not output.is_rich:
+    if not output.is_rich:
         while has_reader():
             _print_lines(output, ask(), values)
             output.flush()
