@@ -126,10 +126,7 @@ def _tried_text(found: Tried) -> str:
 def _found_text(found: FirstBad) -> str:
     lines = [f"the last good state: {found.last_good}"]
     if found.record is not None:
-        record = found.record
-        tag = f" tag {record.tag}" if record.tag else ""
-        value = repr(record.value_base64) if record.value is None else record.value
-        lines += [f"the first bad record: seq {record.seq}  {record.time}{tag}", f"    {value}"]
+        lines += [f"the first bad record: {found.record.heading}", f"    {found.record.content}"]
     elif found.skipped:
         lines += [f"the first bad state is one of {', '.join(found.skipped)}, {found.first_bad}"]
     else:

@@ -11,9 +11,7 @@ __all__ = ["print_diff"]
 def diff_text(found: PointSide | DifferingRecord) -> str:
     if isinstance(found, DifferingRecord):
         mark = "-" if found.only_in == "left" else "+"
-        tag = f" tag {found.tag}" if found.tag else ""
-        value = repr(found.value_base64) if found.value is None else found.value
-        return f"{mark} seq {found.seq}  {found.time}{tag}  {value}"
+        return f"{mark} {found.record.heading}  {found.record.content}"
     side = found.side
     seqs = f", seq {side.first_seq} to {side.last_seq}" if side.appended else ""
     told = f"{counted(side.appended)} appended{seqs}, {counted(side.deleted)} deleted"

@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from typing import Protocol
 
 from offload.commands.commits import CommitListed
 from offload.commands.lines import RecordBatch
 from offload.commands.moments import Resolved
-from offload.commands.results import OPTIONAL
+from offload.commands.shown import RecordShown
 from offload.errors import BadParameter
-from offload.moment import Moment
 from seglog import Record
 
-__all__ = ["BadRecord", "FirstBad", "Judge", "Past", "State", "Tried", "Verdict", "bisect"]
+__all__ = ["FirstBad", "Judge", "Past", "State", "Tried", "Verdict", "bisect"]
 
 
 class Verdict(enum.StrEnum):
@@ -54,17 +53,6 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True)
-class BadRecord:
-    """A record with its content. A value that is not UTF-8 is `value_base64`."""
-
-    seq: int
-    time: Moment
-    tag: str | None
-    value: str | None = field(metadata=OPTIONAL)
-    value_base64: bytes | None = field(metadata=OPTIONAL)
-
-
-@dataclass(frozen=True, slots=True)
 class FirstBad:
     """The result: `found` is record, commit or unsettled. `first_bad` and `last_good` are states.
 
@@ -76,7 +64,7 @@ class FirstBad:
     first_bad: str
     last_good: str
     commit: CommitListed | None
-    record: BadRecord | None
+    record: RecordShown | None
     skipped: tuple[str, ...]
 
 
@@ -206,17 +194,10 @@ def _middle(low: int, high: int, skipped: set[int]) -> int | None:
     return None
 
 
-def _record(past: Past, state: State) -> BadRecord | None:
+def _record(past: Past, state: State) -> RecordShown | None:
     """Return the last record that the state got, or None if a delete has taken it."""
     batches = past.records(state, state.last_seq)
     for record in chain.from_iterable(batch.items for batch in batches):
         if isinstance(record, Record):
-            return _listed(record)
+            return RecordShown.of(record)
     return None
-
-
-def _listed(record: Record) -> BadRecord:
-    try:
-        return BadRecord(record.seq, Moment(record.ts_ms), record.tag, record.value.decode(), None)
-    except UnicodeDecodeError:
-        return BadRecord(record.seq, Moment(record.ts_ms), record.tag, None, record.value)

@@ -8,13 +8,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 from offload.commands.parameters import About, without_main
-from offload.commands.results import MERGED, OPTIONAL
-from offload.moment import Moment
+from offload.commands.results import MERGED
+from offload.commands.shown import RecordShown
 from offload.reports import Side
 
 if TYPE_CHECKING:
     from offload.archive import Archive
-    from seglog import Record
 
 __all__ = ["DifferingRecord", "PointSide", "diff"]
 
@@ -30,14 +29,10 @@ class PointSide:
 
 @dataclass(frozen=True, slots=True)
 class DifferingRecord:
-    """A record that only one point shows. `only_in` is left or right. A value that is not UTF-8 is `value_base64`."""
+    """A record that only one point shows. `only_in` is left or right."""
 
     only_in: str
-    seq: int
-    time: Moment
-    tag: str | None
-    value: str | None = field(metadata=OPTIONAL)
-    value_base64: bytes | None = field(metadata=OPTIONAL)
+    record: RecordShown = field(metadata=MERGED)
 
 
 def diff(
@@ -68,18 +63,10 @@ def diff(
     yield PointSide(right or right_name, found.shared_seq, found.right)
     if records:
         for is_left, record in islice(archive.history.differing_records(found), limit):
-            yield _listed(record, "left" if is_left else "right")
+            yield DifferingRecord("left" if is_left else "right", RecordShown.of(record))
 
 
 def _point(text: str) -> tuple[str, str | None]:
     """Return the name and the target of a point. A topic's name has no colon."""
     name, _, target = text.partition(":")
     return without_main(name) or "", target or None
-
-
-def _listed(record: Record, side: str) -> DifferingRecord:
-    try:
-        value, raw = record.value.decode(), None
-    except UnicodeDecodeError:
-        value, raw = None, record.value
-    return DifferingRecord(side, record.seq, Moment(record.ts_ms), record.tag, value, raw)
