@@ -13,11 +13,20 @@ from xdist.scheduler import LoadFileScheduling
 
 from tests import work
 from tests.faults.files import SimulatedCrash
-from tests.s3_server import s3_endpoint, s3_environment, s3_remote
+from tests.s3_server import moto_endpoint, s3_endpoint, s3_environment, s3_remote
 from tests.seams.log import end_work_at
 from tests.seams.syncs import spare_syncs, use_real_syncs
 
-__all__ = ["no_pauses", "own_ctrl_c", "real_syncs", "remote", "s3_endpoint", "s3_environment", "s3_remote"]
+__all__ = [
+    "moto_endpoint",
+    "no_pauses",
+    "own_ctrl_c",
+    "real_syncs",
+    "remote",
+    "s3_endpoint",
+    "s3_environment",
+    "s3_remote",
+]
 
 #: Files that take longest, then directories. If two processes share the files, neither is idle at the end.
 _LONG_FILES = [
@@ -40,8 +49,11 @@ _LONG_FILES = [
     "test_topic_crashes",
     "test_repository",
 ]
-#: Files that share an expensive start, here the JVM of Spark. One process of the run takes all of them.
+#: Files that share an expensive start, here a JVM. One process of the run takes all of them.
 _TOGETHER = {
+    "tests/offload/spark/test_jvm_bytes.py": "judge",
+    "tests/offload/spark/test_jvm_decoders.py": "judge",
+    "tests/offload/spark/test_jvm_golden.py": "judge",
     "tests/promises/test_whole_way_in_spark.py": "spark",
     "tests/offload/spark/test_source.py": "spark",
     "tests/offload/spark/test_errors.py": "spark",

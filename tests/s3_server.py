@@ -44,9 +44,12 @@ not_of_minio = pytest.mark.skipif(bool(MINIO), reason="MinIO, as it starts, does
 
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
-    """The URL of a running server: moto's, or MinIO's if TESTS_MINIO names that program (`make test-minio`)."""
+    """The URL of a running server: moto's, or MinIO's if TESTS_MINIO names that program (`make test-minio`).
+
+    moto takes parts of any size. So tests may offload in small blocks.
+    """
     if not MINIO:
-        with running_s3() as endpoint:
+        with _running_moto() as endpoint:
             yield endpoint
         return
     with (
@@ -56,9 +59,18 @@ def s3_endpoint() -> Iterator[str]:
         yield endpoint
 
 
+@pytest.fixture(scope="session")
+def moto_endpoint(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The URL of moto's server, also in a run with MinIO, which takes no small parts."""
+    if not MINIO:
+        yield request.getfixturevalue("s3_endpoint")
+        return
+    with _running_moto() as endpoint:
+        yield endpoint
+
+
 @contextmanager
-def running_s3(**environment: str) -> Iterator[str]:
-    """The URL of a separate server. `environment` goes to moto."""
+def _running_moto() -> Iterator[str]:
     with tempfile.TemporaryFile("w+") as log:
         server = subprocess.Popen(
             [sys.executable, str(Path(__file__))],
@@ -68,7 +80,7 @@ def running_s3(**environment: str) -> Iterator[str]:
             text=True,
             env={name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SEGLOG_"))}
             | {"PYTHONPATH": str(Path(__file__).parents[1])}
-            | environment,
+            | {"S3_UPLOAD_PART_MIN_SIZE": "1", "MOTO_S3_DEFAULT_KEY_BUFFER_SIZE": str(5 << 20)},
         )
         with server:
             assert server.stdout is not None

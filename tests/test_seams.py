@@ -31,31 +31,46 @@ def is_private(name: str) -> bool:
     return _PRIVATE.fullmatch(name) is not None and name not in _PUBLIC
 
 
-def own_names(tree: ast.AST) -> set[str]:
+def is_named(node: ast.AST, *names: str) -> bool:
+    return isinstance(node, ast.Name) and node.id in names
+
+
+def is_own(node: ast.AST) -> bool:
+    """Return whether a value is `self`, `cls` or `super()`."""
+    return is_named(node, "self", "cls") or (isinstance(node, ast.Call) and is_named(node.func, "super"))
+
+
+def own_names(nodes: list[ast.AST]) -> set[str]:
     """Return the private names that the classes and functions of a file define for themselves."""
     names = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self":
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and is_named(node.value, "self"):
             names.add(node.attr)
     return names
 
 
 def private_uses(source: str) -> Iterator[tuple[int, str]]:
     """Yield the line and the name of each private attribute, import or patch of another's code."""
-    tree = ast.parse(source)
-    own = own_names(tree)
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(source)))
+    own = own_names(nodes)
+    for node in nodes:
         if isinstance(node, ast.Attribute):
-            is_mine = ast.unparse(node.value) in ("self", "cls", "super()")
-            if is_private(node.attr) and not is_mine and node.attr not in own:
+            if is_private(node.attr) and not is_own(node.value) and node.attr not in own:
                 yield node.lineno, node.attr
         elif isinstance(node, ast.ImportFrom):
             yield from ((node.lineno, each.name) for each in node.names if is_private(each.name))
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in _PATCHES:
+        elif isinstance(node, ast.Call) and called(node.func) in _PATCHES:
             texts = [each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
             yield from ((node.lineno, text) for text in texts if is_private(text.rpartition(".")[2]))
+
+
+def called(function: ast.AST) -> str:
+    """Return the last name of a function that is called: `object` for `mock.patch.object`."""
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 @pytest.mark.parametrize(

@@ -48,15 +48,16 @@ Run = Callable[..., Done]
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """`run("append", "t", stdin=b"...")` is `seglog -C <a fresh directory> append t`.
 
-    With `is_terminal`, standard input and standard error are a terminal.
+    With `directory=None`, the command gets no -C. With `is_terminal`, standard input and standard error are a terminal.
     """
     monkeypatch.chdir(tmp_path)
 
-    def call(*arguments: str, stdin: bytes = b"", directory: str = "data", is_terminal: bool = False) -> Done:
+    def call(*arguments: str, stdin: bytes = b"", directory: str | None = "data", is_terminal: bool = False) -> Done:
         out, err = io.BytesIO(), _TerminalOut() if is_terminal else io.StringIO()
         stdout = io.TextIOWrapper(out, encoding="utf-8", write_through=True, newline="")
         with monkeypatch.context() as patch:
-            patch.setattr(sys, "argv", ["seglog", "-C", directory, *arguments])
+            place = [] if directory is None else ["-C", directory]
+            patch.setattr(sys, "argv", ["seglog", *place, *arguments])
             patch.setattr(sys, "stdin", (_TerminalIn if is_terminal else io.TextIOWrapper)(io.BytesIO(stdin)))
             patch.setattr(sys, "stdout", stdout)
             patch.setattr(sys, "stderr", err)

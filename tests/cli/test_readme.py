@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
+import shlex
 from pathlib import Path
 
 import pytest
+
+from tests.cli.conftest import Run
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
 
@@ -19,18 +20,24 @@ def example(heading: str, kind: str = "") -> str:
     return found[1]
 
 
-def test_the_example_of_the_command_restores_what_it_deletes(tmp_path: Path) -> None:
+def test_the_example_of_the_command_restores_what_it_deletes(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines = "".join(f"line {number}\n" for number in range(1, 6001))
     (tmp_path / "access.log").write_text(lines)
     block = example("The command").replace("s3://my-bucket/acme", f"{tmp_path.as_uri()}/remote")
-    block = block.replace("/var/log/nginx/access.log", "access.log").replace(
-        "access@rescued", "access@rescued >rescued"
-    )
-    script = f'set -e\nseglog() {{ "{sys.executable}" -m offload "$@"; }}\n{block}seglog read access >left\n'
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "rescued").read_text() == lines
-    assert (tmp_path / "left").read_text() == lines[lines.index("line 5000\n") :]
+    block = block.replace("/var/log/nginx/access.log", "access.log")
+    for line in block.splitlines():
+        for command in line.split(" && "):
+            name, *words = shlex.split(command, comments=True)
+            if name == "export":
+                monkeypatch.setenv(*words[0].split("="))
+                continue
+            assert name == "seglog"
+            done = run(*words, directory=None)
+            assert done.code == 0, f"{command}: {done.err}"
+    assert done.text == lines
+    assert run("read", "access").text == lines[lines.index("line 5000\n") :]
 
 
 def test_the_example_in_python_reads_half_of_the_topic_on_the_branch(

@@ -24,8 +24,6 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-from xxhash import xxh3_128_digest
-
 __all__ = ["ROOT", "Mutant", "all_mutants", "mutated"]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,16 +65,32 @@ def mutated(mutant: Mutant, root: Path = ROOT) -> str:
     if text.count(mutant.old) != 1:
         raise ValueError(f"{mutant.name}: its text stands {text.count(mutant.old)} times in {mutant.file}, not once")
     changed = text.replace(mutant.old, mutant.new)
-    if _code(changed, mutant.is_java) == _known_code(text, mutant.is_java):
+    is_same = _java(changed) == _java(text) if mutant.is_java else _is_same_python(text, changed)
+    if is_same:
         raise ValueError(f"{mutant.name}: it changes no code")
     return changed
 
 
-def _code(text: str, is_java: bool) -> bytes:
-    """Return a digest of the syntax tree; of Java, the text without comments and white space."""
-    if is_java:
-        return xxh3_128_digest(" ".join(_COMMENT.sub(" ", text).split()).encode())
-    return xxh3_128_digest(ast.dump(ast.parse(text)).encode(errors="surrogatepass"))
+def _is_same_python(text: str, changed: str) -> bool:
+    """Return whether two texts have the same syntax tree. Statements with the same text have the same tree."""
+    before, after = _known_statements(text), _statements(changed)
+    return len(before) == len(after) and all(
+        old == new or ast.dump(one) == ast.dump(other) for (old, one), (new, other) in zip(before, after, strict=True)
+    )
 
 
-_known_code = functools.cache(_code)
+def _statements(text: str) -> list[tuple[str, ast.stmt]]:
+    """Return the statements of a module, each with its text, which begins at its first decorator."""
+    lines, found = text.split("\n"), []
+    for node in ast.parse(text).body:
+        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+        found.append(("\n".join(lines[first - 1 : node.end_lineno]), node))
+    return found
+
+
+def _java(text: str) -> str:
+    """Return a Java text without comments and white space."""
+    return " ".join(_COMMENT.sub(" ", text).split())
+
+
+_known_statements = functools.cache(_statements)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,11 +25,10 @@ from offload import Archive
 from offload.wiring import open_store
 from tests.faults.busy_way import TOPIC, value
 from tests.faults.front import Front
-from tests.faults.offloads import BLOCK_BYTES, SMALL_BLOCKS, SMALL_LOG
-from tests.s3_server import running_s3
+from tests.faults.offloads import SMALL_BLOCKS, SMALL_LOG
 from tests.work import tell
 
-KILLS, SOAK_KILLS = 4, 150
+KILLS, SOAK_KILLS = 3, 150
 KILLS_A_DIRECTORY = 10
 MOST_EFFECTS = 40
 _ROOT = Path(__file__).parents[2]
@@ -52,13 +52,15 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     if request.param == "file":
         yield Place((tmp_path / "remote").as_uri(), None)
         return
+    endpoint = request.getfixturevalue("moto_endpoint")
     request.getfixturevalue("s3_environment")
-    with running_s3(S3_UPLOAD_PART_MIN_SIZE=str(BLOCK_BYTES // 2)) as endpoint, Front(endpoint) as front:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
-        client = boto3.client("s3")
-        client.create_bucket(Bucket="busy")
-        client.close()
-        yield Place("s3://busy/acme", front)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    bucket = f"busy-{uuid.uuid4().hex[:12]}"
+    client = boto3.client("s3")
+    client.create_bucket(Bucket=bucket)
+    client.close()
+    with Front(endpoint) as front:
+        yield Place(f"s3://{bucket}/acme", front)
 
 
 def _shot(directory: Path, place: Place, remote: str, step: str, after_s: float) -> int:

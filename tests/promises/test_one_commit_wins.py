@@ -68,9 +68,12 @@ def test_a_topic_whose_name_is_taken_by_another_history_is_told(tmp_path: Path, 
             assert [record.value for record in log.topic("t").read()] == [b"two"]
 
 
-def test_eight_processes_that_race_commits_to_one_volume(tmp_path: Path, remote: str) -> None:
-    """No LSN appears twice, no LSN is missing, every acked commit is there, and the chain is whole."""
-    racers, commits = 8, 6
+def test_processes_that_race_commits_to_one_volume(tmp_path: Path, remote: str) -> None:
+    """No LSN appears twice, no LSN is missing, every acked commit is there, and the chain is whole.
+
+    Eight processes race. Over S3 there are four, because each imports its client.
+    """
+    racers, commits = 4 if remote.startswith("s3:") else 8, 6
     with seglog.open(tmp_path / "data") as log, offload.attach(log, remote) as archive:
         vid = Branches(context_of(archive).volumes).create("race", now_ms=0)
     command = [sys.executable, "-m", "tests.faults.racer", remote, str(vid), str(commits)]

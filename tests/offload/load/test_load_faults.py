@@ -94,7 +94,7 @@ def _plans() -> list[Fault]:
             for fault in faults_of(method, nth)]  # fmt: skip
 
 
-@every(3, part=8)
+@every(7, part=8)
 @pytest.mark.parametrize("has_topic", [True, False])
 def test_a_store_that_fails_in_any_way_costs_no_record_and_doubles_none(
     *, has_topic: bool, monkeypatch: pytest.MonkeyPatch, every: int
