@@ -309,9 +309,10 @@ class LocalChangesLost(Conflict):
     """This directory has so many `records`, `deletes` and `truncations` that are in no commit of the volume."""
 
     def __init__(self, name: str, records: int, deletes: int, truncations: int = 0) -> None:
-        cuts = f", and {truncations} truncations," if truncations else ""
+        changes = f"{_counted(records, 'record')} and {_counted(deletes, 'delete')}"
+        cuts = f", and {_counted(truncations, 'truncation')}," if truncations else ""
         super().__init__(
-            f"{name} has {records} records and {deletes} deletes{cuts} that the remote lacks; nothing was changed",
+            f"{name} has {changes}{cuts} that the remote lacks; nothing was changed",
             hint=f"`seglog reset {name} --as NAME` saves them as a branch, `--discard` drops them",
         )
         self.name = name
@@ -649,3 +650,7 @@ class UnsupportedOption(Misuse):
         reason = "is unknown" if only_for is None else f"is only for {only_for}"
         super().__init__(f"option {option} {reason}; the options are {', '.join(sorted(known))}")
         self.option = option
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

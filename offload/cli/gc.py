@@ -54,7 +54,12 @@ def _kept(kept: KeptStates) -> str:
 
 
 def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {kind}" for kind, count in counts.items() if count) or "nothing"
+    named = {kind: kind if count != 1 else _singular(kind) for kind, count in counts.items() if count}
+    return ", ".join(f"{counts[kind]:,} {noun}" for kind, noun in named.items()) or "nothing"
+
+
+def _singular(kind: str) -> str:
+    return "boundary" if kind == "boundaries" else kind.removesuffix("s")
 
 
 print_outcome = lines(outcome_text)

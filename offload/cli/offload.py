@@ -25,7 +25,8 @@ __all__ = [
 
 
 def sealed_text(sealed: Sealed) -> str:
-    return f"{sealed.topic} is sealed up to seq {sealed.sealed_seq}: {sealed.segments} sealed segments on this disk"
+    segments = counted(sealed.segments, "sealed segment")
+    return f"{sealed.topic} is sealed up to seq {sealed.sealed_seq}: {segments} on this disk"
 
 
 def failure_note(done: Offloaded | WouldSend | TopicFailed) -> str:

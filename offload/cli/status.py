@@ -13,17 +13,19 @@ from offload.cli.streams import has_reader
 from offload.cli.times import ago_text
 from offload.commands.directory import Work
 from offload.commands.status import Ahead, ArchivedTopic, DirectoryShown, LocalTopic
-from offload.moment import format_time
+from offload.moment import Moment, format_time
 from offload.reports import Lag, RunStatus, TopicStatus
+from seglog import SystemClock
 
 __all__ = [
+    "attempts_text",
     "extent_bar",
     "print_status",
     "status_text",
     "watch_status",
 ]
 
-_COLUMNS = ("topic", "cold ░▓█ hot", "hot", "offloaded", "lag", "state", "next step")
+_COLUMNS = ("topic", "cold ░▓█ hot", "hot", "offloaded", "lag", "attempts", "restore from", "state", "next step")
 _BAR_CELLS = 12
 _WATCH_S = 2.0
 
@@ -50,7 +52,7 @@ def watch_status(output: Output, ask: Callable[[], Iterator[Shown]], values: Map
     with closing(Screen()) as shown:
         while True:
             head, rows, notes = _parts(list(ask()))
-            shown.show("\n".join([head, "", table(_COLUMNS, rows), *notes]))
+            shown.show("\n".join([head, "", table(*_filled(rows)), *notes]))
             time.sleep(_WATCH_S)
 
 
@@ -58,9 +60,15 @@ def _show_table(output: Output, found: Sequence[Shown]) -> None:
     head, rows, notes = _parts(found)
     output.remark(head)
     if rows:
-        output.table(_COLUMNS, rows)
+        output.table(*_filled(rows))
     for note in notes:
         output.remark(note)
+
+
+def _filled(rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """Return the columns that are not empty in all rows, and their cells: a terminal has little room."""
+    kept = [number for number in range(len(_COLUMNS)) if any(row[number] for row in rows)]
+    return [_COLUMNS[number] for number in kept], [[row[number] for number in kept] for row in rows]
 
 
 def _parts(found: Sequence[Shown]) -> tuple[str, list[Sequence[str]], list[str]]:
@@ -81,12 +89,27 @@ def _row(found: LocalTopic | ArchivedTopic) -> Sequence[str]:
     if isinstance(found, LocalTopic):
         places = found.places
         size = _bytes(places.hot_bytes, places.relocated_bytes)
-        return found.name, extent_bar(places.earliest_seq, 1, places.head_seq, 0), size, "", "", "no remote", ""
+        return found.name, extent_bar(places.earliest_seq, 1, places.head_seq, 0), size, *[""] * 4, "no remote", ""
     state, lag = found.status, found.lag
     bar = extent_bar(state.earliest_seq, state.hot_first_seq, state.head_seq, state.offloaded_seq)
     offloaded = f"seq {state.offloaded_seq} (lsn {state.lsn})" if state.lsn else "nothing"
     hot = _bytes(state.hot_bytes, state.relocated_bytes) if state.head_seq >= state.hot_first_seq else "nothing"
-    return state.name, bar, hot, offloaded, _lag(lag), state.state, found.next_step or ""
+    parts = attempts_text(state, found.work), _horizon(found.kept_from), state.state, found.next_step or ""
+    return state.name, bar, hot, offloaded, _lag(lag), *parts
+
+
+def attempts_text(state: TopicStatus, work: Work | None) -> str:
+    parts = [f"{state.unfinished_attempts} unfinished"] if state.unfinished_attempts else []
+    parts += ["running"] if work is not None and work.is_offloading else []
+    parts += [f"{work.failures} failed"] if work is not None and work.failures else []
+    return ", ".join(parts)
+
+
+def _horizon(kept_from: Moment | None) -> str:
+    """Return how far back a restore can go."""
+    if kept_from is None:
+        return ""
+    return ago_text(timedelta(milliseconds=SystemClock().now_ms() - kept_from))
 
 
 def _lag(lag: Lag | None) -> str:
@@ -191,18 +214,21 @@ def _describe(state: TopicStatus, work: Work | None) -> str:
     elif state.pending_lsn is not None:
         lines.append(f"  lsn {state.pending_lsn} is sent but not confirmed: `seglog offload {state.name}` settles it")
     if state.unfinished_attempts:
-        lines.append(
-            f"  {state.unfinished_attempts} unfinished attempt: `seglog offload {state.name}` takes it up again"
-        )
+        them = "it" if state.unfinished_attempts == 1 else "them"
+        attempts = counted(state.unfinished_attempts, "unfinished attempt")
+        lines.append(f"  {attempts}: `seglog offload {state.name}` takes {them} up again")
     if state.waiting_deletes:
-        lines.append(f"  {state.waiting_deletes} deletes wait for the records before them to be offloaded")
+        wait, them = ("waits", "it") if state.waiting_deletes == 1 else ("wait", "them")
+        deletes = counted(state.waiting_deletes, "delete")
+        lines.append(f"  {deletes} {wait} for the records before {them} to be offloaded")
     lines += _erasure(state)
     if state.sealed_seq > state.offloaded_seq:
         lines.append(f"  seq {state.offloaded_seq + 1}-{state.sealed_seq} is sealed and not offloaded yet")
     if state.is_paused:
         lines.append(f"  paused: `seglog resume {state.name}` lets the daemon offload it again")
     if work is not None and work.last_error:
-        lines.append(f"  offload failed {work.failures} times in a row, next try in {work.retry_in_s} s:")
+        times = "once" if work.failures == 1 else f"{work.failures} times in a row"
+        lines.append(f"  offload failed {times}, next try in {work.retry_in_s} s:")
         lines.append(f"    {work.last_error}")
     return "\n".join(lines)
 

@@ -98,5 +98,5 @@ def _summary(files: Iterable[FileChecked]) -> list[str]:
 
 def _counts(files: list[FileChecked]) -> str:
     items, size = sum(file.items for file in files), format_bytes(sum(file.bytes for file in files))
-    noun = {"snapshot": "snapshots", "wal": "frames", "segment": "records"}[files[0].file_kind]
-    return f"{items:,} {noun} in {len(files):,} {'file' if len(files) == 1 else 'files'}, {size}"
+    noun = {"snapshot": "snapshot", "wal": "frame", "segment": "record"}[files[0].file_kind]
+    return f"{counted(items, noun)} in {counted(len(files), 'file')}, {size}"

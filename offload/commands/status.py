@@ -51,11 +51,13 @@ class LocalTopic:
 class ArchivedTopic:
     """A topic of a directory with a remote. `work` is None without a daemon, `runs` if the caller did not ask.
 
-    `lag` is None for a replica. `next_step` is the command that the operator may want next.
+    `lag` is None for a replica. `kept_from` is the time from which GC keeps each state, None without a volume.
+    `next_step` is the command that the operator may want next.
     """
 
     status: TopicStatus = field(metadata=MERGED)
     lag: Lag | None = field(metadata=MERGED)
+    kept_from: Moment | None
     next_step: str | None
     work: Work | None = field(metadata=MERGED)
     runs: tuple[RunStatus, ...] | None = field(metadata=OPTIONAL)
@@ -70,8 +72,9 @@ def status(
 ) -> Iterator[DirectoryShown | LocalTopic | ArchivedTopic]:
     """Show the places of each topic's records: hot and cold ranges, waiting work, and errors.
 
-    The lag is what the remote does not have yet: records, bytes, and the age of the oldest. The command asks only this
-    directory, never the remote or the warm store, so it answers without a network.
+    The lag is what the remote does not have yet: records, bytes, and the age of the oldest. On a terminal, a table also
+    shows open attempts, how far back a restore can go, and the next step. The command asks only this directory, never
+    the remote or the warm store, so it answers without a network.
     """
     log, archive = place.log, place.maybe_archive
     names = _names(place, topic)
@@ -82,9 +85,11 @@ def status(
             yield LocalTopic(name, places_of(local), _ahead(local))
             continue
         state, work = archive.status.topic(name), place.host.work(name)
+        kept_from_ms = archive.status.kept_from_ms(name)
         yield ArchivedTopic(
             status=state,
             lag=archive.status.lag(name) if log.has_topic(name) else None,
+            kept_from=None if kept_from_ms is None else Moment(kept_from_ms),
             next_step=_next_step(state, work),
             work=work,
             runs=tuple(archive.status.runs(name)) if runs else None,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
 
 from catalog import Handle
 from catalog.errors import CatalogError
 from catalog.format.encoding import decode_commit_at
+from catalog.retention import window_ms_of
 from offload.context import ArchiveContext
 from offload.format.topic_config import PAUSED
 from offload.replication.replica import Replicas
@@ -18,6 +20,7 @@ from offload.write.runs import run_statuses
 from seglog import TruncateOp
 from seglog.arguments import checked
 from seglog.process.ownership import Owned
+from seglog.values.names import BRANCH_MARK
 
 __all__ = ["StatusService"]
 
@@ -153,6 +156,19 @@ class StatusService(Owned):
         size = topic.bytes_hot + topic.bytes_relocated - sent
         age_s = max(0, self._clock.now_ms() - oldest_ms) / 1000
         return Lag(topic.head_seq - max(offloaded, topic.first_seq - 1), size, age_s)
+
+    @checked
+    def kept_from_ms(self, name: str) -> int | None:
+        """Return the time from which GC keeps each state of the topic, as far as this directory knows; None without a
+        volume. Tags and pins may keep older states. Reads the local disk only.
+        """
+        handle = self._handles.find(name)
+        if handle is None or handle.is_collected:
+            return None
+        config = json.dumps(self._log.topic(name).config.to_json()) if self._log.has_topic(name) else handle.config
+        since_ms = self._clock.now_ms() - window_ms_of(config, self._context.settings.pitr_window_s * 1000)
+        begins_here = BRANCH_MARK not in name  # a branch also has the states of its parent
+        return max(since_ms, handle.vid.created_ms) if begins_here else since_ms
 
     def with_hot_copies(self) -> set[str]:
         """Return the names of the topics that have published ranges with a hot copy."""

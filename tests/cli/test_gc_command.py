@@ -41,7 +41,7 @@ def test_without_a_window_only_the_newest_state_and_what_is_tagged_stays(started
     assert planned["waiting"] == 2
     found = started("gc", "--grace", "0", "--retain", "0")
     assert found.code == 0
-    assert "deleted  1 commits, 0 B of segments" in found.text
+    assert "deleted  1 commit, 0 B of segments" in found.text
     assert "kept     orders@main: lsn 1 by tag orders/v1; lsn 3 to 3 by branch orders" in found.text
     assert started("read", "orders").out == b"one\ntwo\nthree\nfour\nfive\nsix\n"
     assert started("read", "orders", "--at", "tag:v1").out == b"one\ntwo\nthree\n"

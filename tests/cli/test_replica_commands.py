@@ -77,7 +77,7 @@ def test_takeover_fences_and_reset_is_the_way_out(two: Run) -> None:
     assert "FENCED at lsn 2" in two("status", directory="one").text
     refused = two("reset", "t", directory="one")
     assert refused.code == 4
-    assert "1 records and 0 deletes that the remote lacks" in refused.err
+    assert "1 record and 0 deletes that the remote lacks" in refused.err
     assert two("reset", "t", "--as", "old", "--discard", directory="one").code == 2
     done = two("reset", "t", "--as", "old", directory="one")
     assert done.text == (

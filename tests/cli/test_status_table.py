@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from offload.cli.status import extent_bar
+from offload.cli.status import attempts_text, extent_bar, status_text
+from offload.commands.directory import Work
+from offload.commands.status import ArchivedTopic
+from offload.reports import TopicStatus
+from seglog import SystemClock
 from tests.cli.conftest import Run
 from tests.cli.terminals import Shown, on_terminal, without_styles
 
@@ -42,6 +47,49 @@ def test_the_lag_and_the_next_step_follow_the_records(run: Run, tmp_path: Path) 
     assert _topic(run)["next_step"] == "seglog resume t"
 
 
+def test_a_topic_says_how_far_back_a_restore_can_go(run: Run, tmp_path: Path) -> None:
+    run("init", "--remote", (tmp_path / "remote").as_uri())
+    before_ms = SystemClock().now_ms()
+    run("append", "t", stdin=b"one\n")
+    assert _topic(run)["kept_from"] is None
+    run("seal", "t")
+    run("offload", "t")
+    run("branch", "create", "t", "b")
+    run("append", "t@b", stdin=b"two\n")
+    kept_ms = {name: _ms(_topic(run, name)["kept_from"]) for name in ("t", "t@b")}
+    assert before_ms <= kept_ms["t"] <= SystemClock().now_ms()  # the topic is younger than its window
+    assert kept_ms["t@b"] < before_ms  # a branch has the states of its parent
+
+
+def test_one_is_not_written_as_many(run: Run, tmp_path: Path) -> None:
+    run("init", "--remote", (tmp_path / "remote").as_uri())
+    run("append", "t", stdin=b"one\ntwo\n")
+    run("seal", "t")
+    run("offload", "t")
+    run("append", "t", stdin=b"three\nfour\nfive\n")
+    run("delete", "t", "--before", "4", "--yes")
+    assert "  1 delete waits for the records before it to be offloaded\n" in run("status", "t").text
+    run("delete", "t", "--before", "5", "--yes")
+    assert "  2 deletes wait for the records before them to be offloaded\n" in run("status", "t").text
+
+
+def test_attempts_say_what_runs_and_what_failed() -> None:
+    state = TopicStatus(
+        name="t", head_seq=2, hot_first_seq=1, sealed_seq=2, offloaded_seq=0, earliest_seq=1, evict_floor=1, state="0+2",
+        unfinished_attempts=1,
+    )  # fmt: skip
+    work = Work(is_offloading=True, failures=1, last_error="no network", retry_in_s=3.0)
+    text = status_text(ArchivedTopic(state, None, None, None, work, None, None))
+    assert "  1 unfinished attempt: `seglog offload t` takes it up again\n" in text
+    assert "  offload failed once, next try in 3.0 s:\n    no network" in text
+    assert attempts_text(state, work) == "1 unfinished, running, 1 failed"
+    assert attempts_text(state, None) == "1 unfinished"
+
+
+def _ms(time: str) -> int:
+    return int(datetime.fromisoformat(time).timestamp() * 1000)
+
+
 def test_a_terminal_gets_a_table_with_the_extent_the_lag_and_the_next_step(
     run: Run, tmp_path: Path, on_terminal: Shown
 ) -> None:
@@ -53,8 +101,10 @@ def test_a_terminal_gets_a_table_with_the_extent_the_lag_and_the_next_step(
     head, header, _, row, *_ = without_styles(on_terminal("status")).splitlines()
     assert head.endswith(str(tmp_path / "remote"))
     assert header.split()[:2] == ["topic", "cold"]
-    for part in ("t ", "░░░░░░██████", "3 records", "seq 3 (lsn 1)", "seglog"):
+    assert "restore from" in header
+    for part in ("t ", "░░░░░░██████", "3 records", "seq 3 (lsn 1)", " s ago", "seglog"):
         assert part in row
+    assert "attempts" not in header  # no topic has one
     assert on_terminal("status", "--plain") == run("status").text
 
 

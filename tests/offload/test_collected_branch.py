@@ -212,7 +212,7 @@ def told_in(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_what_is_still_here_becomes_a_branch_that_begins_with_nothing(world: World, *, is_running: bool) -> None:
     def save(log: Log, archive: Archive) -> None:
         log.topic(BRANCH).delete(tag="eu")
-        with pytest.raises(LocalChangesLost, match="4 records and 1 deletes"):
+        with pytest.raises(LocalChangesLost, match="4 records and 1 delete "):
             archive.replication.reset(BRANCH)
         result = archive.replication.reset(BRANCH, as_branch="saved")
         assert (result.changes.records, result.branch, result.is_followed) == (4, "saved", False)

@@ -183,7 +183,7 @@ def test_a_copy_of_a_directory_that_both_write_diverges_and_is_saved_as_a_branch
         assert "--as NAME" in (caught.value.hint or "")
         assert archive.status.topic("t").diverged_lsn == 2
         assert str(archive.replication.pull("t")) == "2+5 r1+1"
-        with pytest.raises(LocalChangesLost, match="4 records and 1 deletes"):
+        with pytest.raises(LocalChangesLost, match="4 records and 1 delete "):
             archive.replication.reset("t")
         assert values(archive, "t") == [b"a", b"b", b"e", b"f"]
         result = archive.replication.reset("t", as_branch="mine")

@@ -175,7 +175,7 @@ def test_an_older_backup_is_restored_and_reset_without_a_word(tmp_path: Path) ->
     in_place_of(path, backup)
     with attached(path, remote) as (log, archive):
         log.topic("orders").append([b"after"])
-        with pytest.raises(LocalChangesLost, match="1 records"):
+        with pytest.raises(LocalChangesLost, match="1 record "):
             archive.replication.reset("orders")
     assert shown(path, remote) == [*numbered(5), b"after"]
 
