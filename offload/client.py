@@ -64,11 +64,12 @@ class DaemonClient:
         values: Mapping[str, Any],
         *,
         remote: str | None,
-        on_progress: Callable[[str, int | None, int], None] = lambda _title, _total, _done: None,
+        on_progress: Callable[[str, int | None, int, str], None] = lambda _title, _total, _done, _unit: None,
     ) -> Iterator[Any]:
         """Run a command in the daemon, and yield its results. Raises `DaemonError` for its error, and `DaemonGone`.
 
-        `on_progress` gets the title of an operation, its bytes or None, and the bytes done so far.
+        `on_progress` gets the title of an operation or of a phase, the total or None, the part done so far, and the
+        unit: `bytes`, or a noun.
         """
         headers = {"Accept": STREAM_TYPE, "Content-Type": "application/json"}
         if remote is not None:

@@ -32,7 +32,8 @@
     ├── ChecksFailed         the remote breaks promises that seglog needs  exit 1
     ├── ProbeFailed          the command of a bisect gave no verdict       exit 1
     ├── Missing              the caller named what does not exist          exit 3
-    │   └── NoSuchFile
+    │   ├── NoSuchFile
+    │   └── RemoteEmpty          the remote has no topic
     ├── NotConfirmed         the operator did not say yes                  exit 1
     ├── PartlyAppended       a part of the input is in                     the exit code of the error that ended it
     ├── Unavailable          nothing was changed; try again                exit 1
@@ -115,6 +116,7 @@ __all__ = [
     "RecordsAfterFork",
     "Refused",
     "RemoteBehind",
+    "RemoteEmpty",
     "RowsChanged",
     "Stopping",
     "TopicAttached",
@@ -276,7 +278,7 @@ class DirectoryNotEmpty(Conflict):
     def __init__(self, path: Path) -> None:
         super().__init__(
             f"{path} is not empty; nothing was changed",
-            hint="recover into a new directory, or repeat an unfinished `seglog recover` of the same URL",
+            hint="take a new directory, or repeat the unfinished command with the same URL",
         )
         self.path = path
 
@@ -463,6 +465,15 @@ class NoSuchFile(Missing):
         reason = "is a directory, not a file" if path.is_dir() else "does not exist"
         super().__init__(f"{path} {reason}", hint="name a file that exists")
         self.path = path
+
+
+class RemoteEmpty(Missing):
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            f"there is no topic at all in {url}",
+            hint="correct the URL, or begin a new remote there: `seglog init --remote URL`",
+        )
+        self.url = url
 
 
 class PartlyAppended(OffloadError):

@@ -1,6 +1,7 @@
 """Recovery of a data directory from a bucket alone: every topic and branch as a replica, ready for a takeover.
 
     step                                            what a crash after it leaves
+    0 the directory is empty, the remote has names  nothing
     1 the file RECOVERING, which names the remote   a directory that recovers only from that remote
     2 seglog.toml with that remote; the log, empty  the same
     3 a replica's handle for each live name         the same, with some of the names; a repetition adds the others
@@ -12,36 +13,48 @@ REBUILD-1  Recovery writes nothing to the remote; only a takeover does (`writabl
 REBUILD-2  If the directory holds anything else, recovery refuses it.
     If an earlier recovery of the same remote began there, this one continues it.
 REBUILD-3  A name that cannot be recovered holds up no other name. The directory is complete only with all of them.
+REBUILD-4  No remote tells what its writer had not offloaded. So each report ends with the seq and the time after which
+    nothing is known.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import seglog
+from catalog import Branches, Volumes
 from catalog.errors import CatalogError, NoSuchBranch, NoSuchTopic
+from catalog.format.control import full_name
 from catalog.objects.base import ObjectStore
 from offload.archive import Archive
 from offload.attachment import attach
-from offload.errors import DirectoryNotEmpty, OffloadError
+from offload.errors import DirectoryNotEmpty, OffloadError, RemoteEmpty
 from offload.moment import Moment
 from offload.settings_file import default_file, read_settings
+from offload.wiring import check_remote_apart, open_store
 from seglog.arguments import checked
 from seglog.files.clock import Clock
 from seglog.files.port import Files
 
-__all__ = ["MARKER", "NotRecovered", "Recovered", "recover"]
+__all__ = ["MARKER", "NotRecovered", "Recovered", "complete", "prepare", "recover", "recovered", "set_up"]
 
 MARKER = "RECOVERING"
 _READ_BYTES = 65_536
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The remote's state of one topic or branch. Without records, `last_seq` and `last_time` are None."""
+    """The remote's state of one topic or branch. Without records, `last_seq` and `last_time` are None.
+
+    The tail after the seq and the time of the newest offloaded record was not shipped, so `tail` says `unknown`. The
+    time is None if there was no record ever.
+    """
 
     topic: str
     volume: str
@@ -51,12 +64,19 @@ class Recovered:
     last_seq: int | None
     last_time: Moment | None
     is_writable: bool
+    tail_after_seq: int
+    tail_after_time: Moment | None
+    tail: str = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class NotRecovered:
     topic: str
     error: Exception
+
+
+def _ignore(_done: int, _total: int) -> None:
+    """Ignore the progress."""
 
 
 @checked
@@ -69,26 +89,92 @@ def recover(
     store: ObjectStore | None = None,
     clock: Clock | None = None,
     files: Files | None = None,
+    on_progress: Callable[[int, int], None] = _ignore,
 ) -> Iterator[Recovered | NotRecovered]:
     """Yield each name when it is done. `only` is a topic, with its branches, or a branch.
 
     `writable` takes all of them over. `store` may replace the store that `url` names. If the iteration
-    ends without a `NotRecovered`, the directory is complete. Otherwise, repeat the call. Raises `DirectoryNotEmpty`,
-    `NoSuchTopic`, and the errors of the store.
+    ends without a `NotRecovered`, the directory is complete. Otherwise, repeat the call. `on_progress` gets the number
+    of names done, and of all. Raises `DirectoryNotEmpty`, `RemoteEmpty`, `NoSuchTopic`, and the errors of the store.
+    """
+
+    def work(archive: Archive, name: str) -> Recovered:
+        return recovered(archive, name, writable=writable)
+
+    yield from _each(directory, url, work, only, on_progress, store=store, clock=clock, files=files)
+
+
+def set_up(
+    directory: Path, url: str, *, store: ObjectStore | None = None, on_progress: Callable[[int, int], None] = _ignore
+) -> Iterator[str | NotRecovered]:
+    """Do the same as `recover`, and yield names only. The call looks at no record. Raises as `recover` does."""
+
+    def work(archive: Archive, name: str) -> str:
+        archive.replication.sync(name)
+        return name
+
+    yield from _each(directory, url, work, None, on_progress, store=store)
+
+
+def prepare(
+    directory: Path,
+    url: str,
+    only: str | None = None,
+    *,
+    store: ObjectStore | None = None,
+    files: Files | None = None,
+) -> list[str]:
+    """Do steps 0 to 2, and return the names to recover, deleted ones included.
+
+    All that can be refused is refused before anything is written. Raises as `recover` does.
     """
     port = seglog.OsFiles() if files is None else files
-    _begin(port, directory, url)
+    found = _found(port, directory, url)
+    if store is None:
+        check_remote_apart(url, directory)
+        with closing(open_store(url)) as opened:
+            names = _names(opened)
+    else:
+        names = _names(store)
+    if not names:
+        raise RemoteEmpty(url)
+    wanted = [name for name in names if only in {None, name, name.partition("@")[0]}]
+    if not wanted:
+        raise NoSuchTopic(only or "", url)
+    _begin(port, directory, url, found)
+    return wanted
+
+
+def complete(directory: Path, *, files: Files | None = None) -> None:
+    """Do step 4."""
+    port = seglog.OsFiles() if files is None else files
+    port.unlink(directory / MARKER)
+    port.sync_dir(directory)
+
+
+def _each(
+    directory: Path,
+    url: str,
+    work: Callable[[Archive, str], _T],
+    only: str | None,
+    on_progress: Callable[[int, int], None],
+    *,
+    store: ObjectStore | None,
+    clock: Clock | None = None,
+    files: Files | None = None,
+) -> Iterator[_T | NotRecovered]:
+    port = seglog.OsFiles() if files is None else files
+    names = prepare(directory, url, only, store=store, files=port)
     settings = read_settings(directory / seglog.SETTINGS_FILE)
     failed, found = False, False
     with (
         seglog.open(directory, settings=settings.log, clock=clock, files=port) as log,
         attach(log, url, store=store, settings=settings, clock=clock) as archive,
     ):
-        for name in archive.branches.remote_names():
-            if only not in {None, name, name.partition("@")[0]}:
-                continue
+        for done, name in enumerate(names):
+            on_progress(done, len(names))
             try:
-                yield _recovered(archive, name, writable=writable)
+                yield work(archive, name)
                 found = True
             except (NoSuchTopic, NoSuchBranch):
                 continue  # deleted meanwhile
@@ -96,13 +182,13 @@ def recover(
                 failed = found = True
                 yield NotRecovered(name, error)
     if not found:
-        raise NoSuchTopic(only or "at all", url)
+        raise RemoteEmpty(url) if only is None else NoSuchTopic(only, url)
     if not failed:
-        port.unlink(directory / MARKER)
-        port.sync_dir(directory)
+        complete(directory, files=port)
 
 
-def _recovered(archive: Archive, name: str, *, writable: bool) -> Recovered:
+def recovered(archive: Archive, name: str, *, writable: bool = False) -> Recovered:
+    """Do step 3 for one name, and return the state that readers see now. Raises the errors of `sync`."""
     archive.replication.sync(name)
     snapshot = archive.history.snapshot(name)
     records, last = archive.history.count(snapshot)
@@ -117,18 +203,32 @@ def _recovered(archive: Archive, name: str, *, writable: bool) -> Recovered:
         last_seq=last.seq if last else None,
         last_time=Moment(last.ts_ms) if last else None,
         is_writable=not archive.replication.is_replica(name),
+        tail_after_seq=snapshot.bounds.head_seq,
+        tail_after_time=Moment(snapshot.max_ts_ms) if snapshot.bounds.head_seq else None,
     )
 
 
-def _begin(files: Files, directory: Path, url: str) -> None:
-    """Do steps 1 and 2. A half-written file of step 1 counts as nothing."""
+def _names(store: ObjectStore) -> list[str]:
+    return sorted(full_name(topic, branch) for topic, branch in Branches(Volumes(store)).names())
+
+
+def _found(files: Files, directory: Path, url: str) -> set[str]:
+    """Return the names in the directory, of which a half-written file of step 1 counts as nothing.
+
+    Raises `DirectoryNotEmpty` unless an earlier recovery of the same remote made them.
+    """
+    found = set(files.list_dir(directory)) - {f"{MARKER}.tmp"} if files.is_dir(directory) else set[str]()
+    if found and (MARKER not in found or _read(files, directory / MARKER) != url):
+        raise DirectoryNotEmpty(directory)
+    return found
+
+
+def _begin(files: Files, directory: Path, url: str, found: set[str]) -> None:
+    """Do steps 1 and 2. `found` are the names in the directory."""
     for path in reversed([directory, *directory.absolute().parents]):
         if not files.is_dir(path):
             files.make_dir(path)
             files.sync_dir(path.parent)
-    found = set(files.list_dir(directory)) - {f"{MARKER}.tmp"}
-    if found and (MARKER not in found or _read(files, directory / MARKER) != url):
-        raise DirectoryNotEmpty(directory)
     if not found:
         seglog.replace_atomically(files, directory / MARKER, url.encode())
     if seglog.SETTINGS_FILE not in found:

@@ -4,8 +4,8 @@ application/vnd.seglog.values    many values: each is its length (u32, little-en
 application/vnd.seglog.stream    the results of a command, as messages of
                                  kind (1 byte) · length (u32, big-endian) · body (`length` bytes), where kind is
                                  r  a result (offload.commands.codec)
-                                 p  progress, as JSON: a title, the bytes in all or null, the bytes done so far. A slow
-                                    client misses some of them
+                                 p  progress, as JSON: a title, the total or null, the part done so far, and the unit,
+                                    `bytes` or a noun such as `volumes`. A slow client misses some of them
                                  x  the end, as JSON: `exit_code`, and for an error its name, message and hint
 """
 

@@ -97,7 +97,7 @@ from catalog.gc.execution import Execution, Note
 from catalog.gc.garbage_search import GarbageSearch
 from catalog.gc.mark import Kept, Marker
 from catalog.gc.plan import Plan, PlanWriter, plans, remove_plan
-from catalog.gc.report import GcPolicy, GcReport, KeptVolume, PendingPlan
+from catalog.gc.report import GcPolicy, GcReport, KeptVolume, PendingPlan, Watch, unwatched
 from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore
 from catalog.objects.store_time import check_clock
@@ -115,7 +115,8 @@ class Collector:
     """GC of one prefix. Runs may overlap, on this machine and on others.
 
     `attempts` returns the segments that are being uploaded. GC calls `note` with (operation, key, message) before it
-    raises a boundary and before it carries out a plan. `clock` returns ms since the epoch.
+    raises a boundary and before it carries out a plan. `clock` returns ms since the epoch. `watch` gets the progress of
+    each phase.
     """
 
     def __init__(
@@ -128,6 +129,7 @@ class Collector:
         cache: LocalCatalog | None = None,
         attempts: Callable[[], Collection[Sid]] = tuple,
         note: Note = _ignore,
+        watch: Watch = unwatched,
     ) -> None:
         self._store = store
         self._policy = policy
@@ -136,6 +138,7 @@ class Collector:
         self._cache = cache
         self._attempts = attempts
         self._note = note
+        self._watch = watch
 
     def run(
         self, *, dry_run: bool = False, plans_only: bool = False, mark: Callable[[Marker], None] = Marker.mark
@@ -161,7 +164,7 @@ class Collector:
             waiting = self._carry_out(waiting, marker, report, now_ms)
         writer = PlanWriter(None if dry_run else self._store, now_ms)
         search = GarbageSearch(self._store, marker, writer, report, self._attempts(), now_ms=now_ms, grace_ms=grace_ms)
-        search.run(waiting)
+        search.run(waiting, self._watch)
         if writer.objects and not dry_run:
             self._check_clock("gc planned nothing")
         written = writer.close(max(now_ms, self._clock()))
@@ -186,6 +189,7 @@ class Collector:
             grace_ms=policy.grace_s * 1000,
             retain_ms=None if policy.retain_s is None else policy.retain_s * 1000,
             skew_ms=policy.skew_s * 1000,
+            watch=self._watch,
         )
 
     def _take_back(self, marker: Marker, now_ms: int) -> None:
@@ -205,7 +209,9 @@ class Collector:
         """
         waiting: list[Plan] = []
         grace_ms, latest_ms = self._policy.grace_s * 1000, now_ms + self._policy.skew_s * 1000
-        execution = Execution(self._store, marker, report, self._attempts, self._note, self._writer_id, now_ms)
+        execution = Execution(
+            self._store, marker, report, self._attempts, self._note, self._writer_id, now_ms, self._watch
+        )
         for plan in reversed(found):
             if plan.written_at_ms > latest_ms:
                 remove_plan(self._store, plan.number)

@@ -30,7 +30,7 @@ from catalog.format.keys import (
 from catalog.format.small_objects import decode_boundary, encode_boundary
 from catalog.gc.mark import Kept, Marker
 from catalog.gc.plan import Garbage, Plan, pages_of, remove_plan
-from catalog.gc.report import GcReport
+from catalog.gc.report import GcReport, Watch, unwatched
 from catalog.objects.base import ObjectStore
 from catalog.objects.change import change
 from catalog.refs.volume_deletion import begin_closing, close, keep_open
@@ -54,6 +54,7 @@ class Execution:
     note: Note
     writer_id: str
     now_ms: int
+    watch: Watch = unwatched
     _pruned: dict[Vid, bytes] = field(default_factory=dict[Vid, bytes])
     _planned: dict[Vid, int] = field(default_factory=dict[Vid, int])
     """For each volume, the first LSN that was kept when this plan was written. 0 if no range was kept."""
@@ -63,6 +64,7 @@ class Execution:
     def run(self, plan: Plan) -> None:
         """Carry out `plan`. A crash may interrupt this anywhere, and a later run may repeat it."""
         newest_orphans: dict[Vid, int] = {}
+        done = 0
         self._planned.clear()
         closing: set[Vid] = set()
         try:
@@ -87,7 +89,9 @@ class Execution:
             self._settle(newest_orphans if number == 0 else {})
             attempts = frozenset(self.attempts())
             for garbage in page:
+                self.watch("deleting", done, plan.objects, "objects")
                 self._delete(garbage, attempts)
+                done += len(garbage)
         remove_plan(self.store, plan.number)
 
     # ------------------------------------------------------------ before anything goes

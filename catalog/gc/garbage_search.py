@@ -17,7 +17,7 @@ from catalog.format.gid import Sid, Vid
 from catalog.format.keys import list_of, lsn_of
 from catalog.gc.mark import Kept, Marker
 from catalog.gc.plan import Garbage, Plan, PlanWriter, pages_of
-from catalog.gc.report import GcReport
+from catalog.gc.report import GcReport, Watch, unwatched
 from catalog.gc.roots import volumes_of
 from catalog.gc.sid_set import SidSet
 from catalog.objects.base import ObjectStore
@@ -60,11 +60,13 @@ class GarbageSearch:
         self._grace_ms = grace_ms
         self._planned: dict[Vid, _Planned] = defaultdict(_Planned)
 
-    def run(self, waiting: Iterable[Plan]) -> None:
+    def run(self, waiting: Iterable[Plan], watch: Watch = unwatched) -> None:
         for plan in waiting:
             for garbage in _readable(self._store, plan):
                 _take(self._planned[garbage.vid], garbage)
-        for vid in volumes_of(self._store):
+        known = len(self._marker.kept)
+        for done, vid in enumerate(volumes_of(self._store)):
+            watch("searching", min(done, known), known, "volumes")
             if vid not in self._marker.blocked:
                 self._search(self._marker.look(vid))
         for vid, name, until_ms in self._marker.roots.expired_pins:

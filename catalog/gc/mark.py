@@ -19,11 +19,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from catalog.errors import CatalogError, Corrupt, InvalidKey, NoSuchObject
-from catalog.format.commit import Commit, ForkPoint
+from catalog.format.commit import Commit, ForkPoint, SegmentRef
 from catalog.format.control import DEAD, CheckpointSet, Control
 from catalog.format.gid import Vid
 from catalog.format.keys import Key, commit_key, commits_prefix, control_key, fork_key, forks_prefix, lsn_of, ref_key
 from catalog.format.small_objects import decode_fork
+from catalog.gc.report import Watch, unwatched
 from catalog.gc.roots import Roots, read_roots, volumes_of
 from catalog.gc.sid_set import SidSet
 from catalog.local import LocalCatalog
@@ -99,6 +100,7 @@ class Marker:
         grace_ms: int,
         retain_ms: int | None = None,
         skew_ms: int = 0,
+        watch: Watch = unwatched,
     ) -> None:
         self._store = store
         self._cache = cache
@@ -107,6 +109,7 @@ class Marker:
         self._grace_ms = grace_ms
         self._retain_ms = retain_ms
         self._skew_ms = skew_ms
+        self._watch = watch
         self._needed: deque[tuple[ForkPoint, Holder]] = deque()
         self.kept: dict[Vid, Kept] = {}
         self.sids: dict[Vid, SidSet] = defaultdict(SidSet)
@@ -114,6 +117,8 @@ class Marker:
         self.refused: list[str] = []
         """Holders that came too late. What they name was deleted or on its way, and GC or `check_kept` refused them."""
         self.roots = Roots()
+        self.kept_bytes = 0
+        """The bytes of all kept segments that a hash covers."""
 
     @property
     def now_ms(self) -> int:
@@ -131,7 +136,9 @@ class Marker:
 
     def mark_volumes(self, vids: Iterable[Vid]) -> None:
         """Mark some volumes, with the names in `roots`."""
-        for vid in vids:
+        vids = list(vids)
+        for done, vid in enumerate(vids):
+            self._watch("reading commits", done, len(vids), "volumes")
             self._mark_volume(vid, self.roots)
 
     def marks(self, vids: Iterable[Vid]) -> Marks:
@@ -275,14 +282,20 @@ class Marker:
         if first > 1:
             for view in volumes.snapshot(vid, first).segments:
                 if is_held or view.vid != vid:
-                    self.sids[view.vid].add(view.ref.sid)
+                    self._keep(view.vid, view.ref)
         if is_held:
             for commit in self.commits(volumes, vid, first + 1 if first > 1 else 1, tip.lsn):
                 for ref in commit.segments:
-                    self.sids[vid].add(ref.sid)
+                    self._keep(vid, ref)
             kept.first_lsn = first
         if lowest <= 1:
             self._need_parent(kept)
+
+    def _keep(self, vid: Vid, ref: SegmentRef) -> None:
+        sids = self.sids[vid]
+        if ref.sid not in sids:
+            sids.add(ref.sid)
+            self.kept_bytes += ref.data_length + ref.index_head_length
 
     def _need_parent(self, kept: Kept) -> None:
         control = kept.control
@@ -336,7 +349,7 @@ class Marker:
             _check_control(kept)
             if lsn:
                 for view in self.volumes().snapshot(kept.vid, lsn).segments:
-                    self.sids[view.vid].add(view.ref.sid)
+                    self._keep(view.vid, view.ref)
         except (Corrupt, NoSuchObject) as damage:
             if self._came_too_late(kept, lsn) and self._is_absent(commit_key(kept.vid, lsn)):
                 self.refused += [f"{holder} at lsn {lsn} of volume {kept.vid}" for holder in kept.points.pop(lsn)]

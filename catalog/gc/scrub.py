@@ -28,6 +28,7 @@ from catalog.format.commit import SegmentRef
 from catalog.format.gid import Sid, Vid
 from catalog.format.keys import Key, commit_key, data_key, fork_key, index_key, segments_prefix
 from catalog.gc.mark import Kept, Marker
+from catalog.gc.report import Watch, unwatched
 from catalog.gc.sid_set import SidSet
 from catalog.objects.base import ObjectStore
 from catalog.snapshot import fold
@@ -62,21 +63,36 @@ class ScrubReport:
 class Scrub:
     """The scrub of one prefix. Raises the errors of the store."""
 
-    def __init__(self, store: ObjectStore, *, now_ms: int) -> None:
+    def __init__(self, store: ObjectStore, *, now_ms: int, watch: Watch = unwatched) -> None:
+        """`watch` gets the progress of each phase. A deep scrub tells bytes."""
         self._store = store
         self._now_ms = now_ms
+        self._watch = watch
+        self._again = ""
+        self._read_bytes = 0
+        self._all_bytes = 0
 
     def run(self, *, deep: bool = False) -> ScrubReport:
         report = ScrubReport()
         suspected = set(self._look(report, deep=deep))
         if suspected:
+            self._again = "again, "
             again = set(self._look(ScrubReport(), deep=deep))
             report.findings = sorted(suspected & again, key=lambda each: (each.place, each.reason))
         return report
 
     def _look(self, report: ScrubReport, *, deep: bool) -> Iterator[Finding]:
-        marker = Marker(self._store, None, now_ms=self._now_ms, window_ms=0, grace_ms=0, retain_ms=_FOR_EVER_MS)
+        marker = Marker(
+            self._store,
+            None,
+            now_ms=self._now_ms,
+            window_ms=0,
+            grace_ms=0,
+            retain_ms=_FOR_EVER_MS,
+            watch=lambda phase, *progress: self._watch(self._again + phase, *progress),
+        )
         marker.mark()
+        self._read_bytes, self._all_bytes = 0, marker.kept_bytes
         for trouble in dict.fromkeys(marker.blocked.values()):
             concerned = [vid for vid, reason in marker.blocked.items() if reason is trouble]
             if not any(self._has_moved(marker.look(vid)) for vid in concerned):
@@ -92,8 +108,11 @@ class Scrub:
             yield from self._look_at_fork(kept)
             if deep:
                 yield from self._read_all(marker, kept, seen, report)
+        looked, segments = 0, sum(len(sids) for sids in marker.sids.values())
         for vid in sorted(marker.sids):
+            self._watch(f"{self._again}looking for objects", looked, segments, "segments")
             yield from self._look_at_objects(vid, marker.sids[vid], report)
+            looked += len(marker.sids[vid])
 
     def _look_at_fork(self, kept: Kept) -> Iterator[Finding]:
         control = kept.control
@@ -208,6 +227,8 @@ class Scrub:
             piece = self._store.get_range(key, at, min(_PIECE_BYTES, length - at))
             hasher.update(piece)
             report.size_bytes += len(piece)
+            self._read_bytes += len(piece)
+            self._watch(f"{self._again}reading objects", self._read_bytes, self._all_bytes, "bytes")
         return hasher.digest()
 
     def _fold_again(self, marker: Marker, kept: Kept) -> Iterator[Finding]:

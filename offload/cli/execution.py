@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from offload.cli.progress import ToldBars, progress
 from offload.cli.session import Session
-from offload.commands.directory import Directory, Work
+from offload.commands.directory import Directory, Tell, Work
 from offload.commands.registry import COMMANDS, Command
 from offload.errors import NoDaemon
 
@@ -26,7 +26,7 @@ def results_of(session: Session, command: Command, values: Mapping[str, Any]) ->
     if daemon is not None:
         with closing(ToldBars(is_shown=session.shows_progress)) as bars:
             for result in daemon.results(command, values, remote=session.remote, on_progress=bars.tell):
-                bars.close()
+                bars.hide()
                 yield result
         return
     with _opened(session, command, read_only=command.reads(values)) as place:
@@ -94,6 +94,11 @@ class _ThisProcess:
 
     def progress(self, title: str, total_bytes: int | None) -> AbstractContextManager[Callable[[int], None]]:
         return progress(title, total_bytes, is_shown=self._session.shows_progress)
+
+    @contextmanager
+    def phases(self) -> Iterator[Tell]:
+        with closing(ToldBars(is_shown=self._session.shows_progress)) as bars:
+            yield bars.tell
 
     def retry(self, _name: str, /) -> None:
         raise NoDaemon(self._session.directory)

@@ -14,9 +14,14 @@ COMMANDS = {
         'Make a data directory and its seglog.toml.\n'
         '\n'
         'The command sends nothing to the remote. The first offload checks the remote.\n'
-        'Example: seglog -C data init --remote s3://my-bucket/acme',
+        'Example: seglog -C data init --remote s3://my-bucket/acme\n'
+        '\n'
+        'With --from, the new directory follows each topic and branch of the remote, with its configuration. The first append\n'
+        'to a topic, or `takeover`, makes this directory its writer. A remote without topics is refused, and so is a\n'
+        'directory that is not empty. After a failure, repeat the command: it continues.',
         (
             ListedParameter('remote', 'str', 'Where sealed segments go: s3://bucket/prefix or file:///path.', ('--remote',)),
+            ListedParameter('source', 'str', 'Follow this remote, which has topics already.', ('--from',), metavar='URL'),
         ),
     ),
     'append': ListedCommand(
@@ -178,7 +183,7 @@ COMMANDS = {
         'fetch',
         'Fetch new commits as `pull` does, and every commit that a read of the newest state needs.\n'
         '\n'
-        '`log` and `status` then need no remote.',
+        '`log` and `status` then need no remote, and a shell completes the tags of the topic.',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
@@ -255,8 +260,9 @@ COMMANDS = {
         'status',
         "Show the places of each topic's records: hot and cold ranges, waiting work, and errors.\n"
         '\n'
-        'The lag is what the remote does not have yet: records, bytes, and the age of the oldest. The command asks only this\n'
-        'directory, never the remote or the warm store, so it answers without a network.',
+        'The lag is what the remote does not have yet: records, bytes, and the age of the oldest. On a terminal, a table also\n'
+        'shows open attempts, how far back a restore can go, and the next step. The command asks only this directory, never\n'
+        'the remote or the warm store, so it answers without a network.',
         (
             ListedParameter('topic', 'str', 'One topic; all without it.', (), names='topic'),
             ListedParameter('runs', 'bool', 'Each offloaded range of segments, too.', ('--runs',), default=False),
@@ -410,13 +416,31 @@ COMMANDS = {
         'Make a data directory from a remote alone: every topic and branch, with its bounds and configuration.\n'
         '\n'
         'The command copies no records: reads go to the remote. The first append to a topic, or `takeover`, makes this\n'
-        'directory its writer. After a failure, repeat the command: it continues. Example: seglog recover s3://my-bucket/acme\n'
-        'new-data',
+        'directory its writer. Records that the lost machine had not offloaded are unknown, and the command prints for each\n'
+        'topic where they begin. After a failure, repeat the command: it continues. Example: seglog recover\n'
+        's3://my-bucket/acme new-data',
         (
             ListedParameter('url', 'str', 'The remote: s3://bucket/prefix or file:///path.', (), is_required=True, metavar='URL'),
             ListedParameter('directory', 'path', 'The new data directory.', (), is_required=True, metavar='DIR'),
             ListedParameter('topic', 'str', 'Only this topic, with its branches, or TOPIC@BRANCH.', ('--topic',)),
             ListedParameter('writable', 'bool', 'Take over every topic at once: former writers are fenced.', ('--writable',), default=False),
+        ),
+    ),
+    'follow': ListedCommand(
+        'follow',
+        'Keep a data directory that follows every topic and branch of a remote: a standby for the machine that writes.\n'
+        '\n'
+        'The first time, the command makes the directory, as `recover` does. Then it looks for new commits again and again,\n'
+        'until an interrupt. New topics come along. Each line tells how far readers here were behind, in records and\n'
+        'seconds. The command shows a failure of the store, and tries again after a pause that grows.\n'
+        '\n'
+        'Other commands may read the directory meanwhile. If the writer is lost, stop this command: the first append to a\n'
+        'topic, or `takeover`, makes this directory its writer. Example: seglog follow s3://my-bucket/acme standby',
+        (
+            ListedParameter('url', 'str', 'The remote: s3://bucket/prefix or file:///path.', (), is_required=True, metavar='URL'),
+            ListedParameter('directory', 'path', 'The data directory, new or made from this remote.', (), is_required=True, metavar='DIR'),
+            ListedParameter('interval', 'float', 'Seconds between looks.', ('--interval',), default=5.0, least=0.05),
+            ListedParameter('once', 'bool', 'Look once, and end: for scripts.', ('--once',), default=False),
         ),
     ),
     'doctor': ListedCommand(
@@ -544,7 +568,7 @@ COMMANDS = {
         'Delete a tag. GC deletes its state if nothing else holds it; before that, `seglog undo` brings the tag back.',
         (
             ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
-            ListedParameter('name', 'str', 'The tag.', (), is_required=True),
+            ListedParameter('name', 'str', 'The tag.', (), is_required=True, names='tag'),
         ),
     ),
     'pin/list': ListedCommand(
@@ -634,7 +658,7 @@ COMMANDS = {
         'completion',
         'Print the script that completes commands, options and names in a shell.\n'
         '\n'
-        'The names of topics and branches are those that the data directory knows. No completion asks the remote.\n'
+        'The names of topics, branches and tags are those that the data directory knows. No completion asks the remote.\n'
         'Examples: eval "$(seglog completion bash)" in ~/.bashrc; seglog completion fish >\n'
         '~/.config/fish/completions/seglog.fish',
         (

@@ -1,22 +1,26 @@
 """Progress on standard error, for work of over a second, and only on a terminal.
 
-the total is known      a bar with bytes, rate and time left
-the total is unknown    bytes, rate and time passed
+the total is known      a bar with the count (bytes, topics, ...), rate and time left
+the total is unknown    the count, rate and time passed
 nothing is counted      the time passed
+
+A bar of one operation hides while the command prints a result, and comes back with the next progress.
 """
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, ProgressColumn
+    from rich.progress import Progress
 
-__all__ = ["Bar", "ToldBars", "progress", "while_waiting"]
+    from offload.commands.directory import Tell
+
+__all__ = ["Bar", "ToldBars", "progress", "while_waiting", "with_bars"]
 
 _AFTER_S = 1.0
 
@@ -39,7 +43,7 @@ def while_waiting(results: Iterator[_T], title: str, *, is_shown: bool) -> Itera
         yield from results
         return
     for count in itertools.count():
-        with closing(Bar(f"{title}, {count} done" if count else title, None, counts_bytes=False)):
+        with closing(Bar(f"{title}, {count} done" if count else title, None, unit=None)):
             try:
                 result = next(results)
             except StopIteration:
@@ -47,21 +51,32 @@ def while_waiting(results: Iterator[_T], title: str, *, is_shown: bool) -> Itera
         yield result
 
 
+def with_bars(run: Callable[[Tell], Iterator[_T]], *, is_shown: bool) -> Generator[_T, None, None]:
+    """Yield the results of an operation that tells its progress, and show the progress between them."""
+    with closing(ToldBars(is_shown=is_shown)) as bars:
+        for result in run(bars.tell):
+            bars.hide()
+            yield result
+
+
 class Bar:
     """The progress of one operation. It appears after a second, and goes away with `close`.
 
-    A thread shows it. So it lives on while the operation waits.
+    `unit` is `bytes`, a noun such as `topics`, or None if nothing is counted. A thread shows the bar. So it lives on
+    while the operation waits.
     """
 
-    def __init__(self, title: str, total_bytes: int | None, *, counts_bytes: bool = True) -> None:
+    def __init__(self, title: str, total: int | None, *, unit: str | None = "bytes") -> None:
         self._title = title
-        self._total = total_bytes
-        self._counts_bytes = counts_bytes
+        self._total = total
+        self._unit = unit
         self._done = 0
         self._lock = threading.Lock()
+        self._is_due = False
+        self._is_hidden = False
         self._is_closed = False
         self._shown: Progress | None = None
-        self._timer = threading.Timer(_AFTER_S, self._show)
+        self._timer = threading.Timer(_AFTER_S, self._appear_late)
         self._timer.daemon = True
         self._timer.start()
 
@@ -69,11 +84,19 @@ class Bar:
         self.tell(self._done + count)
 
     def tell(self, done: int) -> None:
-        """Take the number of bytes done so far."""
-        self._done = done
+        """Take the part that is done so far."""
         with self._lock:
+            self._done, self._is_hidden = done, False
+            self._appear()
             if self._shown is not None:
                 self._shown.update(self._shown.task_ids[0], completed=done)
+
+    def hide(self) -> None:
+        """Leave the terminal to a result, until the next progress."""
+        with self._lock:
+            self._is_hidden = True
+            if self._shown is not None:
+                self._shown.stop()
 
     def close(self) -> None:
         self._timer.cancel()
@@ -83,44 +106,47 @@ class Bar:
                 self._shown.stop()
                 self._shown = None
 
-    def _show(self) -> None:
-        from rich.console import Console
-        from rich.progress import Progress
-
+    def _appear_late(self) -> None:
         with self._lock:
-            if self._is_closed:
-                return
-            self._shown = Progress(*self._columns(), console=Console(stderr=True), transient=True)
+            self._is_due = True
+            self._appear()
+
+    def _appear(self) -> None:
+        """Show the bar, or do nothing if it is shown already. The caller holds the lock."""
+        if self._is_closed or self._is_hidden or not self._is_due:
+            return
+        if self._shown is None:
+            from rich.console import Console
+            from rich.progress import Progress
+
+            from offload.cli.columns import progress_columns
+
+            columns = progress_columns(self._total, self._unit)
+            self._shown = Progress(*columns, console=Console(stderr=True), transient=True)
             self._shown.add_task(self._title, total=self._total, completed=self._done)
-            self._shown.start()
-
-    def _columns(self) -> list[ProgressColumn]:
-        from rich import progress as rich
-
-        title = rich.TextColumn("{task.description}", markup=False)
-        if not self._counts_bytes:
-            return [rich.SpinnerColumn(), title, rich.TimeElapsedColumn()]
-        counts = [rich.DownloadColumn(), rich.TransferSpeedColumn()]
-        if self._total is None:
-            return [rich.SpinnerColumn(), title, *counts, rich.TimeElapsedColumn()]
-        return [title, rich.BarColumn(), *counts, rich.TimeRemainingColumn()]
+        self._shown.start()
 
 
 class ToldBars:
-    """The bars of a daemon that tells its progress: one at a time, each with its own title."""
+    """The bars of an operation that tells its progress: one at a time, each with its own title."""
 
     def __init__(self, *, is_shown: bool) -> None:
         self._is_shown = is_shown
-        self._title = ""
+        self._phase: tuple[str, int | None, str] | None = None
         self._bar: Bar | None = None
 
-    def tell(self, title: str, total_bytes: int | None, done_bytes: int) -> None:
+    def tell(self, title: str, total: int | None, done: int, unit: str = "bytes") -> None:
         if not self._is_shown:
             return
-        if self._bar is None or title != self._title:
+        if self._bar is None or self._phase != (title, total, unit):
             self.close()
-            self._title, self._bar = title, Bar(title, total_bytes)
-        self._bar.tell(done_bytes)
+            self._phase, self._bar = (title, total, unit), Bar(title, total, unit=unit)
+        self._bar.tell(done)
+
+    def hide(self) -> None:
+        """Leave the terminal to a result, until the next progress."""
+        if self._bar is not None:
+            self._bar.hide()
 
     def close(self) -> None:
         if self._bar is not None:

@@ -2,28 +2,50 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from offload.cli.output import counted, note
-from offload.cli.progress import while_waiting
+from offload.cli.progress import ToldBars, with_bars
 from offload.cli.session import Session
 from offload.commands.parameters import About
+from offload.errors import BadParameter
 
-__all__ = ["init", "recover", "serve"]
+if TYPE_CHECKING:
+    from offload.recovery import Recovered
+
+__all__ = ["init", "recover", "recovered_text", "serve"]
 
 
 def init(
     session: Session,
     remote: Annotated[str | None, About("Where sealed segments go: s3://bucket/prefix or file:///path.")] = None,
+    source: Annotated[
+        str | None, About("Follow this remote, which has topics already.", "--from", metavar="URL")
+    ] = None,
 ) -> None:
     """Make a data directory and its seglog.toml.
 
     The command sends nothing to the remote. The first offload checks the remote.
     Example: seglog -C data init --remote s3://my-bucket/acme
+
+    With --from, the new directory follows each topic and branch of the remote, with its configuration. The first append
+    to a topic, or `takeover`, makes this directory its writer. A remote without topics is refused, and so is a
+    directory that is not empty. After a failure, repeat the command: it continues.
     """
     from offload.commands import init as use
 
+    if source is not None:
+        if remote or session.remote:
+            raise BadParameter("--from names the remote: leave out --remote and SEGLOG_REMOTE")
+        with closing(ToldBars(is_shown=session.shows_progress)) as bars:
+            made = use.init_from(session.directory, source, bars.tell)
+        branches = sum("@" in name for name in made.topics or ())
+        topics = counted(len(made.topics or ()) - branches, "topic")
+        others = f" and {branches:,} {'branch' if branches == 1 else 'branches'}" if branches else ""
+        session.output.show(made, f"made {made.directory}, which follows {topics}{others} of {source}")
+        return
     made = use.init(session.directory, remote or session.remote, session.log_settings)
     place = f"remote {made.remote}" if made.remote else "without a remote (add one in seglog.toml)"
     session.output.show(made, f"made {made.directory}, {place}")
@@ -39,20 +61,34 @@ def recover(
     """Make a data directory from a remote alone: every topic and branch, with its bounds and configuration.
 
     The command copies no records: reads go to the remote. The first append to a topic, or `takeover`, makes this
-    directory its writer. After a failure, repeat the command: it continues. Example: seglog recover s3://my-bucket/acme
-    new-data
+    directory its writer. Records that the lost machine had not offloaded are unknown, and the command prints for each
+    topic where they begin. After a failure, repeat the command: it continues. Example: seglog recover
+    s3://my-bucket/acme new-data
     """
     from offload.commands import recover as use
     from offload.recovery import NotRecovered
 
-    results = use.recover(directory, url, topic=topic, writable=writable)
-    for found in while_waiting(results, f"recover {url}", is_shown=session.shows_progress):
-        if isinstance(found, NotRecovered):
-            note(f"{found.topic}: {found.error}")
-            continue
-        last = f", the last one seq {found.last_seq} of {found.last_time}" if found.last_seq else ""
-        text = f"{found.topic}: head {found.head_seq} (lsn {found.lsn}), {counted(found.records)}{last}"
-        session.output.show(found, text)
+    results = with_bars(
+        lambda tell: use.recover(directory, url, tell, topic=topic, writable=writable), is_shown=session.shows_progress
+    )
+    try:
+        for found in results:
+            if isinstance(found, NotRecovered):
+                note(f"{found.topic}: {found.error}")
+            else:
+                session.output.show(found, recovered_text(found))
+    except KeyboardInterrupt:
+        note("interrupted: repeat the command, and it continues")
+        raise
+
+
+def recovered_text(found: Recovered) -> str:
+    last = f", the last one seq {found.last_seq} of {found.last_time}" if found.last_seq else ""
+    time = f", time {found.tail_after_time}" if found.tail_after_time else ""
+    return (
+        f"{found.topic}: head {found.head_seq} (lsn {found.lsn}), {counted(found.records)}{last}\n"
+        f"  the tail after seq {found.tail_after_seq}{time}, was not shipped: {found.tail}"
+    )
 
 
 def serve(session: Session) -> None:

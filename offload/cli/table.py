@@ -60,6 +60,7 @@ _FUNCTIONS: Mapping[str, str] = {
     "inspect": "inspect.inspect",
     "verify": "verify.verify",
     "recover": "start.recover",
+    "follow": "follow.follow",
     "doctor": "doctor.doctor",
     "serve": "start.serve",
     "branch/create": "names.print_branch_made",
@@ -83,7 +84,7 @@ _FUNCTIONS: Mapping[str, str] = {
 }
 
 #: The commands that may take long before they tell a result, and count nothing meanwhile.
-_SLOW = frozenset({"fetch", "gc", "pull", "reset", "restore", "takeover"})
+_SLOW = frozenset({"fetch", "pull", "reset", "restore", "takeover"})
 
 
 def run_command(session: Session, path: str, values: Mapping[str, Any]) -> Callable[[], None]:

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, cast
 
 from offload.cli.output import counted, format_bytes
-from offload.cli.progress import while_waiting
+from offload.cli.progress import with_bars
 from offload.cli.session import Session
 from offload.commands.parameters import About
 from offload.errors import BadParameter
@@ -45,8 +45,8 @@ def verify(
 def _show_directory(session: Session) -> None:
     from offload.commands import verify as use
 
-    checked = use.verify(session.directory, session.settings().log)
-    results = while_waiting(checked, "verify", is_shown=session.shows_progress)
+    settings = session.settings().log
+    results = with_bars(lambda tell: use.verify(session.directory, settings, tell), is_shown=session.shows_progress)
     for is_file, group in groupby(results, lambda found: isinstance(found, use.FileChecked)):
         if is_file and not session.as_json:
             session.output.remark("\n".join(_summary(cast("Iterable[FileChecked]", group))))
@@ -60,8 +60,11 @@ def _show_remote(session: Session, *, deep: bool) -> None:
     from seglog import SystemClock
 
     with session.remote_store() as store:
-        results = use.verify_remote(store, SystemClock().now_ms(), deep=deep)
-        for found in while_waiting(results, f"verify {store.url}", is_shown=session.shows_progress):
+        now_ms = SystemClock().now_ms()
+        results = with_bars(
+            lambda tell: use.verify_remote(store, now_ms, tell, deep=deep), is_shown=session.shows_progress
+        )
+        for found in results:
             if isinstance(found, use.RemoteChecked):
                 session.output.show(found, _counted(found, deep=deep))
             else:

@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from offload.archive import Archive
     from seglog import Log
 
-__all__ = ["Directory", "Host", "Work"]
+__all__ = ["Directory", "Host", "Tell", "Work"]
+
+Tell = Callable[[str, int | None, int, str], None]
+"""Takes the progress of a phase: its title, the total or None, the part that is done, and the unit.
+
+The unit is `bytes`, or a noun such as `volumes`. A new title begins a new phase.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,10 @@ class Host(Protocol):
 
     def progress(self, title: str, total_bytes: int | None) -> AbstractContextManager[Callable[[int], None]]:
         """Yield a function that takes the number of bytes done since its last call."""
+        ...
+
+    def phases(self) -> AbstractContextManager[Tell]:
+        """Yield a function that takes the progress of an operation with several phases, or without bytes."""
         ...
 
     def retry(self, name: str, /) -> None:

@@ -115,7 +115,13 @@ def gc(
     If this machine's clock is more than a minute off the store's, the run changes nothing and ends with exit code 1.
     """
     retain_s, grace_s = _seconds("--retain", retain), _seconds("--grace", grace)
-    report = place.archive.upkeep.collect(dry_run=dry_run, retain_s=retain_s, grace_s=grace_s)
+    upkeep = place.archive.upkeep
+    with place.host.phases() as tell:
+
+        def watch(phase: str, done: int, total: int | None, unit: str) -> None:
+            tell(f"gc, {phase}", total, done, unit)
+
+        report = upkeep.collect(dry_run=dry_run, retain_s=retain_s, grace_s=grace_s, watch=watch)
     yield from map(_kept, report.kept)
     yield from _outcomes(report, dry_run=dry_run)
     if report.blocked:

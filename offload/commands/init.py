@@ -1,23 +1,28 @@
-"""Make a data directory: `seglog init`."""
+"""Make a data directory, alone or from a remote that has topics: `seglog init`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import seglog
+from offload.commands.directory import Tell
+from offload.commands.results import OPTIONAL
 from offload.errors import AlreadyInitialised
 from offload.settings_file import default_file
 from offload.wiring import check_remote_apart, open_store
 
-__all__ = ["DirectoryMade", "init"]
+__all__ = ["DirectoryMade", "init", "init_from"]
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryMade:
+    """A new data directory. If it was made from a remote, `topics` are its topics and branches."""
+
     directory: str
     remote: str | None
+    topics: tuple[str, ...] | None = field(default=None, metadata=OPTIONAL)
 
 
 def init(directory: Path, url: str | None, settings: Callable[[], seglog.LogSettings]) -> DirectoryMade:
@@ -34,3 +39,26 @@ def init(directory: Path, url: str | None, settings: Callable[[], seglog.LogSett
     with seglog.open(directory, settings=settings()):
         seglog.replace_atomically(seglog.OsFiles(), path, default_file(url).encode())
     return DirectoryMade(str(directory.resolve()), url)
+
+
+def init_from(directory: Path, url: str, tell: Tell) -> DirectoryMade:
+    """Make a data directory from a remote: its topics and branches with their configuration, each as a replica.
+
+    Raises `DirectoryNotEmpty` and `RemoteEmpty` before anything is written. After another error, the caller repeats
+    the call.
+    """
+    from offload import recovery
+
+    def on_progress(done: int, total: int) -> None:
+        tell("init", total, done, "topics")
+
+    topics: list[str] = []
+    failed: Exception | None = None
+    for found in recovery.set_up(directory, url, on_progress=on_progress):
+        if isinstance(found, recovery.NotRecovered):
+            failed = found.error
+        else:
+            topics.append(found)
+    if failed is not None:
+        raise failed
+    return DirectoryMade(str(directory.resolve()), url, tuple(topics))

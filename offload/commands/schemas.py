@@ -35,6 +35,7 @@ _UNLISTED = (
     "init.init",
     "append.append",
     "bisect.bisect",
+    "follow.follow",
     "inspect.inspect",
     "inspect.entries",
     "verify.verify",
@@ -94,9 +95,7 @@ def schemas() -> dict[str, Any]:
     for place in _UNLISTED:
         module, _, name = place.rpartition(".")
         found |= schemas_of(getattr(importlib.import_module(f"offload.commands.{module}"), name))
-    from offload.recovery import Recovered
-
-    return dict(sorted({**found, "recovered": schema_of(Recovered)}.items()))
+    return dict(sorted(found.items()))
 
 
 def schemas_of(function: Callable[..., Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import Any
 
 from offload.archive import Archive
 from offload.commands.codec import encode
-from offload.commands.directory import Directory, Work
+from offload.commands.directory import Directory, Tell, Work
 from offload.commands.registry import Command
 from offload.commands.results import json_line, problem
 from offload.daemon.service import Service
@@ -103,10 +103,27 @@ class _Daemon:
         if not self.tells_progress:
             yield lambda _: None
             return
-        told = _Told(self.stream, title, total_bytes)
-        told.tell()
-        yield told.advance
-        told.tell()
+        told = _Told(self.stream)
+        done = 0
+
+        def advance(count: int) -> None:
+            nonlocal done
+            done += count
+            told.tell(title, total_bytes, done, "bytes")
+
+        advance(0)
+        yield advance
+        told.send()
+
+    @contextmanager
+    def phases(self) -> Iterator[Tell]:
+        """Yield a function that sends the progress as `progress` does. Each phase is sent at its first progress."""
+        if not self.tells_progress:
+            yield lambda _title, _total, _done, _unit: None
+            return
+        told = _Told(self.stream)
+        yield told.tell
+        told.send()
 
     def retry(self, name: str, /) -> None:
         self.service.retry(name)
@@ -120,22 +137,23 @@ class _Daemon:
 class _Told:
     """The progress of one operation, as messages of the kind `p` (offload.wire)."""
 
-    def __init__(self, stream: Stream, title: str, total_bytes: int | None) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._title = title
-        self._total = total_bytes
-        self._done = 0
+        self._newest: tuple[str, int | None, int, str] | None = None
         self._next_s = 0.0
 
-    def advance(self, count: int) -> None:
-        self._done += count
+    def tell(self, title: str, total: int | None, done: int, unit: str) -> None:
+        is_new = self._newest is None or self._newest[0] != title
+        self._newest = (title, total, done, unit)
         now_s = time.monotonic()
-        if now_s >= self._next_s:
+        if is_new or now_s >= self._next_s:
             self._next_s = now_s + _PROGRESS_S
-            self.tell()
+            self.send()
 
-    def tell(self) -> None:
-        self._stream.offer(b"p", json.dumps([self._title, self._total, self._done]).encode())
+    def send(self) -> None:
+        """Send the newest progress, if there is any."""
+        if self._newest is not None:
+            self._stream.offer(b"p", json.dumps(self._newest).encode())
 
 
 class Stream:

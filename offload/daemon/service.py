@@ -34,10 +34,11 @@ import offload
 from catalog.errors import Diverged
 from catalog.objects.base import ObjectStore
 from offload.archive import Archive
+from offload.backoff import Backoff
 from offload.daemon.disk import DiskState, disk_state
 from offload.daemon.gate import Gate, GatedStore, Rate
 from offload.daemon.metrics import MeteredFiles, Metrics, TopicFigures
-from offload.daemon.triggers import Backlog, Backoff, Due, due, is_over, policy_of
+from offload.daemon.triggers import Backlog, Due, due, is_over, policy_of
 from offload.errors import Stopping
 from offload.settings import PROCESS, CatalogSettings, OffloadSettings, ServeSettings
 from offload.settings_file import Settings, read_settings

@@ -8,7 +8,7 @@
     unfinished           A commit, an attempt, a truncation or a delete waits that needs no new records.
 
 TRIGGER-1  The oldest segments go first: an offload of a due segment takes every segment below it.
-TRIGGER-2  A topic that is paused or has diverged is never due. After a failure a topic waits (`Backoff`).
+TRIGGER-2  A topic that is paused or has diverged is never due. After a failure a topic waits (offload.backoff).
 TRIGGER-3  `never` is a word, not a number. No number of a bound has a special meaning.
 TRIGGER-4  If the clock goes back, no task stalls: a task whose last run lies in the future is due again (`is_over`).
     Only the trigger `age` relies on the times of records.
@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from offload.settings import OffloadSettings, trigger_overrides
 from seglog import SegmentInfo
 
-__all__ = ["Backlog", "Backoff", "Due", "Policy", "due", "is_over", "policy_of"]
+__all__ = ["Backlog", "Due", "Policy", "due", "is_over", "policy_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +106,3 @@ def _by_bytes(backlog: Backlog, policy: Policy) -> int:
 def is_over(since_ms: int, interval_ms: int, now_ms: int) -> bool:
     """Return whether the interval has passed, or the clock has gone back to before `since_ms` (TRIGGER-4)."""
     return not 0 <= now_ms - since_ms < interval_ms
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """The wait of a topic after failures in a row. It doubles with each failure, from `min_ms` to `max_ms`."""
-
-    min_ms: int
-    max_ms: int
-
-    def delay_ms(self, failures: int, chance: float) -> int:
-        """Return the wait after so many failures in a row. `chance`, from 0 to 1, shortens it by up to half."""
-        longest = min(self.max_ms, self.min_ms * 2 ** min(failures - 1, 40))
-        return max(self.min_ms, int(longest * (1 - chance / 2)))

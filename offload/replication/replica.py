@@ -83,7 +83,10 @@ class Replicas:
 
     def forward(self, handle: Handle) -> Handle:
         """Pull, move the handle to the newest commit, and save the handle."""
-        updates = self.pull(handle)
+        return self.move(handle, self.pull(handle))
+
+    def move(self, handle: Handle, updates: Updates) -> Handle:
+        """Move the handle past `updates`, which `pull` gave, and save the handle."""
         if updates.is_empty:
             return handle
         moved = self._handles.advanced(handle, updates)

@@ -21,20 +21,34 @@ from dataclasses import dataclass
 
 from catalog import Handle
 from catalog.errors import BranchCollected, Diverged
+from catalog.sync import Updates
 from offload.context import ArchiveContext
 from offload.replication.replica import Replicas
 from offload.replication.reset import Reset
 from offload.write.offloader import Offloader
 from offload.write.publisher import Published, Publisher, divergence
 
-__all__ = ["Sync", "Synced"]
+__all__ = ["Brought", "Sync", "Synced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """The commits of others that a sync brought: the newest record with them, and the time of the first of them.
+
+    The time is None if not every commit was fetched.
+    """
+
+    head_seq: int
+    last_ms: int
+    first_commit_ms: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Synced:
     """The result of a sync. `commits` counts the commits of others, and `published` are this directory's own commits.
 
-    `is_replica` says whether this directory follows the topic.
+    `is_replica` says whether this directory follows the topic. `brought` is None if there was nothing new, or if the
+    name moved to another volume.
     """
 
     name: str
@@ -42,6 +56,7 @@ class Synced:
     commits: int
     published: tuple[Published, ...]
     is_replica: bool
+    brought: Brought | None = None
 
 
 class Sync:
@@ -62,8 +77,9 @@ class Sync:
         handle = self._handles.relocate(before)
         if handle.epoch:  # the log has no such topic: a reset stopped after step 5
             handle = self._replicas.demote(handle)
-        moved = self._replicas.forward(handle)
-        return Synced(name, moved.lsn, _new_commits(before, moved), (), is_replica=True)
+        updates = self._replicas.pull(handle)
+        moved = self._replicas.move(handle, updates)
+        return Synced(name, moved.lsn, _new_commits(before, moved), (), is_replica=True, brought=_brought(updates))
 
     def write(self, name: str, on_bytes: Callable[[int], None]) -> Synced:
         """Sync a topic that this directory writes, and whose handle is open."""
@@ -94,6 +110,15 @@ class Sync:
             raise divergence(handle)
         self._offloader.settle(name)
         self._publisher.fast_forward(self._handles.of(name))
+
+
+def _brought(updates: Updates) -> Brought | None:
+    if updates.newest is not None:
+        return Brought(updates.newest.bounds.head_seq, updates.newest.max_ts_ms, None)
+    if not updates.commits:
+        return None
+    first, last = updates.commits[0].commit, updates.commits[-1].commit
+    return Brought(last.bounds.head_seq, last.at_ts_ms, first.created_at_ms)
 
 
 def _new_commits(before: Handle, moved: Handle) -> int:

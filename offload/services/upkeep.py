@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from catalog.errors import AccessDenied, StoreUnreachable
 from catalog.format import keys
 from catalog.gc.collector import Collector
-from catalog.gc.report import GcPolicy, GcReport
+from catalog.gc.report import GcPolicy, GcReport, unwatched
 from catalog.objects.store_time import check_clock, earliest_ms
 from catalog.refs.oplog import Oplog
 from offload.context import ArchiveContext
@@ -90,12 +90,19 @@ class UpkeepService(Owned):
         return Erasures(snapshot.segments, collected_after_ms(self._context, name, snapshot))
 
     @checked
-    def collect(self, *, dry_run: bool = False, retain_s: int | None = None, grace_s: int | None = None) -> GcReport:
+    def collect(
+        self,
+        *,
+        dry_run: bool = False,
+        retain_s: int | None = None,
+        grace_s: int | None = None,
+        watch: Callable[[str, int, int | None, str], None] = unwatched,
+    ) -> GcReport:
         """Run GC once over everything under the remote's prefix (`catalog.gc.collector`).
 
         `retain_s` overrides every topic's own window. `grace_s` overrides the setting. The report lists damage. Raises
         `ClocksDisagree` if the clocks of this machine and of the store differ, and what the store raises. After an
-        error, the next run continues.
+        error, the next run continues. `watch` gets the progress: the phase, the part done, the total or None, the unit.
         """
         if not dry_run:
             self._log.check_writable()
@@ -113,6 +120,7 @@ class UpkeepService(Owned):
             cache=self._local,
             attempts=lambda: {attempt.sid for attempt in self._local.attempts()},
             note=note,
+            watch=watch,
         )
         return collector.run(dry_run=dry_run)
 

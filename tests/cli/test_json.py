@@ -35,6 +35,9 @@ OTHERS = (
     "doctor",
     "inspect data/seglog.toml",
     "recover {remote} recovered",
+    "follow {remote} standby --once",
+    "follow {remote} standby --once",
+    "-C third init --from {remote}",
 )
 SILENT = {"append", "bisect", "init", "serve", "completion"}
 """Commands of the list that the test runs in another way, or that print no results."""
@@ -74,6 +77,8 @@ def test_the_output_of_every_command_is_as_its_schema_says(run: Run, tmp_path: P
             "file_checked",
             "remote_checked",
             "recovered",
+            "topic_followed",
+            "looked",
             "check_done",
         ),
     } <= kinds

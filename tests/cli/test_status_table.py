@@ -75,8 +75,8 @@ def test_one_is_not_written_as_many(run: Run, tmp_path: Path) -> None:
 
 def test_attempts_say_what_runs_and_what_failed() -> None:
     state = TopicStatus(
-        name="t", head_seq=2, hot_first_seq=1, sealed_seq=2, offloaded_seq=0, earliest_seq=1, evict_floor=1, state="0+2",
-        unfinished_attempts=1,
+        name="t", head_seq=2, hot_first_seq=1, sealed_seq=2, offloaded_seq=0, earliest_seq=1, evict_floor=1,
+        state="0+2", unfinished_attempts=1,
     )  # fmt: skip
     work = Work(is_offloading=True, failures=1, last_error="no network", retry_in_s=3.0)
     text = status_text(ArchivedTopic(state, None, None, None, work, None, None))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from offload.cli.progress import Bar, ToldBars, progress, while_waiting
+from offload.cli.progress import Bar, ToldBars, progress, while_waiting, with_bars
 from offload.cli.terminal import is_rich
 from offload.client import DaemonClient
+from offload.commands.directory import Tell
 from offload.commands.registry import COMMANDS
 from tests.cli.conftest import Run
 from tests.cli.terminals import Shown, on_terminal, without_styles
@@ -96,37 +98,58 @@ def test_progress_appears_after_a_while_and_goes_away(monkeypatch: pytest.Monkey
             wait_until(lambda told=told: told in stderr.getvalue() and "append [t]" in stderr.getvalue())
         stderr.truncate(0)
     assert list(while_waiting(iter([1, 2]), "gc", is_shown=True)) == [1, 2]
-    bar = Bar("gc", None, counts_bytes=False)
+    bar = Bar("gc", None, unit=None)
     wait_until(lambda: "gc" in stderr.getvalue())
     bar.close()
     bar.close()
+
+
+def test_a_bar_of_a_counter_hides_while_a_result_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = _Terminal()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    monkeypatch.setenv("TERM", "xterm")
+    set_limit(monkeypatch, Limit.PROGRESS_AFTER_S, 0.0)
+
+    def run(tell: Tell) -> Iterator[str]:
+        for done in (1, 2):
+            tell("recover", 3, done, "topics")
+            wait_until(lambda done=done: f"{done}/3" in stderr.getvalue() and "topics" in stderr.getvalue())
+            yield f"topic {done}"
+            assert stderr.getvalue() == shown[done]  # nothing was drawn while the caller had the result
+
+    shown: dict[int, str] = {}
+    for done, found in enumerate(with_bars(run, is_shown=True), 1):
+        assert found == f"topic {done}"
+        shown[done] = stderr.getvalue()
+    assert list(with_bars(lambda _: iter([1, 2]), is_shown=False)) == [1, 2]
 
 
 def test_a_daemon_tells_its_progress(started: Run, tmp_path: Path) -> None:
     with served(tmp_path / "data", (tmp_path / "remote").as_uri()) as daemon:
         client = DaemonClient.of(tmp_path / "data")
         assert client is not None
-        for path, is_total_known in (("offload", True), ("push", True), ("sync", False), ("compact", False)):
+        for path, is_total_known in (("offload", True), ("push", True), ("sync", True), ("compact", False)):
             daemon.append("t", path.encode())
             _told(client, "seal")
             first, *_, last = _told(client, path)
-            title, total, count = last
-            assert first == (f"{path} t", total, 0)
+            title, total, count, _ = last
+            assert first == (f"{path} t", total, 0, "bytes")
             assert (title, total) == (f"{path} t", count if is_total_known else None)
             assert count > 0 or path == "compact"  # the objects are too few to be merged
+        assert {(title, unit) for title, _, _, unit in _told(client, "gc", grace="0")} == {
+            ("gc, reading commits", "volumes"),
+            ("gc, searching", "volumes"),
+        }
     shown = ToldBars(is_shown=True)
     for each in (first, last):
         shown.tell(*each)
     shown.close()
 
 
-def _told(client: DaemonClient, path: str) -> list[tuple[str, int | None, int]]:
-    """Run a command on the topic `t`, and return the progress that the daemon told."""
-    told: list[tuple[str, int | None, int]] = []
+def _told(client: DaemonClient, path: str, **values: str) -> list[tuple[str, int | None, int, str]]:
+    """Run a command, by default on the topic `t`, and return the progress that the daemon told."""
+    told: list[tuple[str, int | None, int, str]] = []
     command = COMMANDS[path]
-    list(
-        client.results(
-            command, command.arguments({"topic": "t"}), remote=None, on_progress=lambda *each: told.append(each)
-        )
-    )
+    given = command.arguments(values or {"topic": "t"})
+    list(client.results(command, given, remote=None, on_progress=lambda *each: told.append(each)))
     return told

@@ -93,7 +93,7 @@ CALLS = {
     ),
     "recover": Row(
         lambda _, **given: list(recover(**given)),
-        {**RECOVER, "files": "instance", "clock": "instance"},
+        {**RECOVER, "files": "instance", "clock": "instance", "on_progress": "callable"},
         {"directory": Path("never"), "url": "file:///never"},
         frozenset({"store", "only", "files", "clock"}),
     ),
@@ -102,7 +102,10 @@ CALLS = {
     "Archive.change_settings": _of("change_settings", {"settings": "instance"}),
     "UpkeepService.check_clock": _of("upkeep.check_clock", {"what": "text"}),
     "UpkeepService.collect": _of(
-        "upkeep.collect", {"dry_run": "bool", "retain_s": "whole", "grace_s": "whole"}, "retain_s grace_s", dry_run=True
+        "upkeep.collect",
+        {"dry_run": "bool", "retain_s": "whole", "grace_s": "whole", "watch": "callable"},
+        "retain_s grace_s",
+        dry_run=True,
     ),
     "UpkeepService.compact": _of_name("upkeep.compact", {"on_bytes": "callable"}),
     "HistoryService.count": _of("history.count", {"snapshot": "instance"}),
@@ -139,6 +142,7 @@ CALLS = {
         floor=1,
     ),
     "Archive.offload": _of_name("offload", {"up_to": "whole", "drop_hot": "bool", "on_bytes": "callable"}, "up_to"),
+    "StatusService.kept_from_ms": _of_name("status.kept_from_ms"),
     "StatusService.lag": _of_name("status.lag"),
     "StatusService.offloaded_seq": _of_name("status.offloaded_seq"),
     "UpkeepService.orphan_uploads": _of("upkeep.orphan_uploads", {"min_age_ms": "whole"}),

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from offload.daemon.triggers import Backlog, Backoff, Due, Policy, due, is_over, policy_of
+from offload.backoff import Backoff
+from offload.daemon.triggers import Backlog, Due, Policy, due, is_over, policy_of
 from offload.settings import OffloadSettings
 from seglog import InvalidSetting, SegmentInfo
 
