@@ -4,7 +4,8 @@
                 the LSN at which it diverged, the epoch that it writes with, the configuration that the volume knows
     volumes     vid -> its Control, as stored remotely (immutable, so a cache that never is stale)
     log         vid, lsn -> its Commit, likewise
-    objects     key -> a boundary or a set of checkpoints, as last read; a list of segments, which never changes
+    objects     key -> a boundary or a set of checkpoints, as last read; a list of segments, which never changes; a tag
+                that was made or read here, for the completion of names
     attempts    sid -> how far an offload has come
 
 LOCAL-1  A call that changes something is one transaction, and durable when it returns (WAL, synchronous=FULL).
@@ -21,7 +22,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
@@ -269,6 +270,25 @@ class LocalCatalog(Connected):
     def object(self, key: Key) -> bytes | None:
         rows = self._rows("SELECT body FROM objects WHERE key = ?", key)
         return rows[0][0] if rows else None
+
+    @checked
+    def drop_object(self, key: Key) -> None:
+        with self._transaction() as run:
+            run.execute("DELETE FROM objects WHERE key = ?", (key,))
+
+    @checked
+    def replace_objects(self, prefix: str, bodies: Mapping[str, bytes]) -> None:
+        """Let `bodies` take the place of all saved objects whose key begins with `prefix`, which ends with a slash.
+
+        If nothing changes, nothing is written.
+        """
+        query = "SELECT key, body FROM objects WHERE key >= ? AND key < ?"
+        bounds = (prefix, f"{prefix[:-1]}0")  # "0" follows "/"
+        if dict(self._rows(query, *bounds)) == bodies:
+            return
+        with self._transaction() as run:
+            run.execute("DELETE FROM objects WHERE key >= ? AND key < ?", bounds)
+            run.executemany("INSERT INTO objects (key, body) VALUES (?, ?)", list(bodies.items()))
 
     def volumes(self) -> tuple[Vid, ...]:
         """Return the volumes of which a control or a commit is saved."""

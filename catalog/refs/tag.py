@@ -2,6 +2,8 @@
 
 A tag never moves: a name means one state until the tag is deleted. The object of a deleted tag stays, with the time of
 the deletion, and the name is free. The next tag of this name replaces the object by compare-and-swap.
+
+The local catalog keeps the tags that were made or listed here, for the completion of names. Nothing else reads them.
 """
 
 from __future__ import annotations
@@ -68,7 +70,11 @@ class Tags:
         """Return the tags of the topic that are not deleted, ascending by name."""
         keys = [key for key in self._store.list(tags_prefix(topic)) if named_by(key)]
         found = [(key, decode_tag(self._store.get(Key(key)), key)) for key in keys]
-        return [NamedTag(branch_of(key), tag) for key, tag in found if tag.deleted_at_ms is None]
+        alive = {key: tag for key, tag in found if tag.deleted_at_ms is None}
+        if self._volumes.cache is not None:
+            bodies = {key: encode_tag(tag) for key, tag in alive.items()}
+            self._volumes.cache.replace_objects(tags_prefix(topic), bodies)
+        return [NamedTag(branch_of(key), tag) for key, tag in alive.items()]
 
     @checked
     def delete(self, topic: str, name: str, *, now_ms: int) -> Tag:
@@ -121,6 +127,8 @@ class Tags:
             if found.value == tag:
                 self._delete("tag delete", key, found, now_ms=now_ms)
             raise
+        if self._volumes.cache is not None:
+            self._volumes.cache.put_object(key, encode_tag(tag))
         return tag
 
     def _delete(self, operation: str, key: Key, found: Found[Tag], *, now_ms: int, message: str = "") -> None:
@@ -130,3 +138,5 @@ class Tags:
             return tag if tag.deleted_at_ms is not None else replace(tag, deleted_at_ms=now_ms)
 
         self._tags.change(operation, key, deleted, now_ms=now_ms, message=message, found=found)
+        if self._volumes.cache is not None:
+            self._volumes.cache.drop_object(key)

@@ -102,12 +102,17 @@ class _Line:
         return [(name, "") for name in names]
 
     def _known(self, names: str, typed: str) -> list[str]:
-        """Return the names of one kind that the data directory knows, or the plain targets."""
-        if names == "target":
-            return ["head", "head~1"]
-        from offload.cli.known_names import branches, topics
+        """Return the names of one kind that the data directory knows, or the plain targets and the tags."""
+        from offload.cli.known_names import branches, tags, topics
 
         topic = self.arguments[0].partition("@")[0] if self.arguments else ""
+        if names == "tag":
+            return sorted(tags(self.directory, topic))
+        if names == "target":
+            return _targets(self.directory, topic)
+        place, colon, _ = typed.partition(":")
+        if names == "point" and colon:
+            return [f"{place}:{target}" for target in _targets(self.directory, place.partition("@")[0])]
         if names == "branch":
             return sorted(branches(self.directory, topic))
         found = topics(self.directory)
@@ -115,6 +120,13 @@ class _Line:
             return sorted({name.partition("@")[0] for name in found})
         topic, is_branch, _ = typed.partition("@")
         return sorted({*found, *(f"{topic}@{name}" for name in branches(self.directory, topic) if is_branch)})
+
+
+def _targets(directory: str, topic: str) -> list[str]:
+    """Return the plain targets, and the tags of the topic as targets."""
+    from offload.cli.known_names import tags
+
+    return ["head", "head~1", *(f"tag:{name}" for name in sorted(tags(directory, topic)))]
 
 
 def _names(path: str) -> Iterator[tuple[str, str]]:

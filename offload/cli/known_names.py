@@ -1,7 +1,8 @@
-"""The names of topics and branches that a data directory knows. The completion of a shell offers them.
+"""The names of topics, branches and tags that a data directory knows. The completion of a shell offers them.
 
     meta/snapshot.*.json    the topics of the log, as of its newest checkpoint (seglog.wal.manifest)
-    catalog.db              the topics and branches that have a volume here (catalog.local)
+    catalog.db              the topics and branches that have a volume here, and the tags that were made or listed here
+                            (catalog.local)
 
 No function asks the remote, and none changes a file. The modules that own these files need longer for their import than
 a completion may take. So this module reads the names itself, and checks nothing else. A file that is damaged, or that
@@ -12,19 +13,25 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["branches", "topics"]
+__all__ = ["branches", "tags", "topics"]
 
 _WAIT_S = 0.05
 
 
 def topics(directory: str) -> set[str]:
     """Return the topics, and the branches that are topics here, each as TOPIC@BRANCH."""
-    return {*_in_manifest(directory), *_in_catalog(directory)}
+    return {*_in_manifest(directory), *_in_catalog(directory, "SELECT name FROM handles")}
 
 
 def branches(directory: str, topic: str) -> set[str]:
     here = {name.partition("@")[2] for name in topics(directory) if name.startswith(f"{topic}@")}
     return {"main", *here}
+
+
+def tags(directory: str, topic: str) -> set[str]:
+    query = "SELECT substr(key, ?) FROM objects WHERE key >= ? AND key < ?"
+    prefix = f"tags/{topic}"
+    return set(_in_catalog(directory, query, len(prefix) + 2, f"{prefix}/", f"{prefix}0"))  # "0" follows "/"
 
 
 def _in_manifest(directory: str) -> list[str]:
@@ -38,11 +45,11 @@ def _in_manifest(directory: str) -> list[str]:
         return []
 
 
-def _in_catalog(directory: str) -> list[str]:
-    """Return the names of the handles. While a process has the database open, its newest changes are in other files.
+def _in_catalog(directory: str, query: str, *values: str | int) -> list[str]:
+    """Return the names that a query gives.
 
-    SQLite finds these files through catalog.db-shm. Without that file SQLite must make none, so the database counts as
-    immutable.
+    While a process has the database open, its newest changes are in other files. SQLite finds these files through
+    catalog.db-shm. Without that file SQLite must make none, so the database counts as immutable.
     """
     import sqlite3
 
@@ -52,7 +59,7 @@ def _in_catalog(directory: str) -> list[str]:
     try:
         connection = sqlite3.connect(f"file:{quoted}?mode=ro&immutable={0 if is_open else 1}", _WAIT_S, uri=True)
         try:
-            return [str(name) for (name,) in connection.execute("SELECT name FROM handles")]
+            return [str(name) for (name,) in connection.execute(query, values)]
         finally:
             connection.close()
     except sqlite3.Error:

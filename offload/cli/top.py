@@ -65,7 +65,7 @@ COMPLETION = ListedCommand(
     "completion",
     "Print the script that completes commands, options and names in a shell.\n"
     "\n"
-    "The names of topics and branches are those that the data directory knows. No completion asks the remote.\n"
+    "The names of topics, branches and tags are those that the data directory knows. No completion asks the remote.\n"
     'Examples: eval "$(seglog completion bash)" in ~/.bashrc; seglog completion fish >\n'
     "~/.config/fish/completions/seglog.fish",
     (ListedParameter("shell", "choice", "The shell.", is_required=True, metavar="SHELL", choices=SHELLS),),

@@ -34,7 +34,7 @@ class About:
     On the command line, a parameter without a default is an argument. A parameter with a default is an option, which
     has the parameter's name. `option` makes it an option with other names, such as `-m --message`. `metavar` names the
     value in the help, and `shown_default` stands there for the default. `clean` maps a client's value to the value that
-    the command gets. `names` says what the value names: branch, plain topic, point, target, time or topic. A shell
+    the command gets. `names` says what the value names: branch, plain topic, point, tag, target, time or topic. A shell
     offers these names. The command line understands more forms of a time than the command.
     """
 

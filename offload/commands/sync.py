@@ -104,7 +104,7 @@ def pull(archive: Archive, topic: TopicName) -> SyncPosition:
 def fetch(archive: Archive, topic: TopicName) -> SyncPosition:
     """Fetch new commits as `pull` does, and every commit that a read of the newest state needs.
 
-    `log` and `status` then need no remote.
+    `log` and `status` then need no remote, and a shell completes the tags of the topic.
     """
     return _position(topic, archive.replication.fetch(topic))
 
@@ -121,7 +121,8 @@ def sync(
     directory becomes a replica of it, which reads the records of other writers.
     """
     archive = place.archive
-    with place.host.progress(f"sync {topic}", None) as advance:
+    waiting_bytes = archive.status.waiting_bytes(topic) if place.log.has_topic(topic) else None
+    with place.host.progress(f"sync {topic}", waiting_bytes) as advance:
         synced = archive.replication.sync(topic, on_bytes=advance)
     yield _synced(archive, synced)
     while follow and _wait(place.host, interval):

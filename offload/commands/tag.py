@@ -48,7 +48,7 @@ def list_tags(archive: Archive, topic: PlainTopicName) -> Iterator[TagListed]:
     return (_listed(topic, each.name, each.tag) for each in archive.tags.list(topic))
 
 
-def delete(archive: Archive, topic: PlainTopicName, name: Annotated[str, About("The tag.")]) -> TagListed:
+def delete(archive: Archive, topic: PlainTopicName, name: Annotated[str, About("The tag.", names="tag")]) -> TagListed:
     """Delete a tag. GC deletes its state if nothing else holds it; before that, `seglog undo` brings the tag back."""
     return _listed(topic, name, archive.tags.delete_tag(topic, name))
 

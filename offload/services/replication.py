@@ -7,6 +7,7 @@ from collections.abc import Callable
 from catalog import Handle
 from catalog.format import keys
 from offload.context import ArchiveContext
+from offload.handles import split_name
 from offload.replication.replica import Replicas, SyncState
 from offload.replication.reset import Reset, ResetResult
 from offload.replication.sync import Sync, Synced
@@ -35,6 +36,7 @@ class ReplicationService(Owned):
         self._log = context.log
         self._handles = context.handles
         self._locks = context.locks
+        self._tags = context.tags
         self._writers = writers
         self._replicas = replicas
         self._sync = sync
@@ -53,9 +55,10 @@ class ReplicationService(Owned):
 
     @checked
     def fetch(self, name: str) -> SyncState:
-        """Pull, and fetch every commit that a snapshot needs. Raises as `pull` does."""
+        """Pull, and fetch every commit that a snapshot needs, and the names of tags. Raises as `pull` does."""
         with self._locks.of(name):
             self._replicas.fetch(self._followed(name))
+            self._tags.list(split_name(name)[0])
         return self._replicas.sync_state(name)
 
     @checked

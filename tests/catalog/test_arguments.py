@@ -61,6 +61,7 @@ KINDS = {
     "now_ms": "whole",
     "parent": "instance",
     "policy": "instance",
+    "prefix": "text",
     "pruned": "bytes",
     "seq": "whole",
     "sid": "instance",
@@ -72,7 +73,7 @@ KINDS = {
     "volumes": "instance",
 }
 #: Parameters that need more than a kind. The test of wrong arguments skips them.
-OTHERS = {"done", "truncated", "enough", "former"}
+OTHERS = {"bodies", "done", "truncated", "enough", "former"}
 
 
 def _call(name: str) -> Any:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from catalog.errors import FormatUnsupported, InvalidArgument, InvalidObject, LocalCatalogUnavailable
+from catalog.format.keys import Key
 from catalog.local import Attempt, Handle, LocalCatalog
 from tests.catalog.samples import sid, vid
 from tests.seams.catalog import connection_of
@@ -79,6 +80,17 @@ def test_controls_are_kept(local: LocalCatalog) -> None:
     local.put_control(vid(1), b"control")
     assert local.control(vid(1)) == b"control"
     assert local.control(vid(2)) is None
+
+
+def test_objects_below_a_prefix_are_replaced_together(local: LocalCatalog) -> None:
+    for key in ("tags/a/1", "tags/a/2", "tags/ab/1"):
+        local.put_object(Key(key), key.encode())
+    local.replace_objects("tags/a/", {"tags/a/2": b"new", "tags/a/3": b"three"})
+    kept = {key: local.object(Key(key)) for key in ("tags/a/1", "tags/a/2", "tags/a/3", "tags/ab/1")}
+    assert kept == {"tags/a/1": None, "tags/a/2": b"new", "tags/a/3": b"three", "tags/ab/1": b"tags/ab/1"}
+    local.drop_object(Key("tags/a/2"))
+    local.drop_object(Key("tags/a/2"))
+    assert local.object(Key("tags/a/2")) is None
 
 
 def test_everything_is_there_after_reopening(path: Path) -> None:

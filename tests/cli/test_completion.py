@@ -96,6 +96,30 @@ def test_branches_complete(data: Path) -> None:
     assert words("branch", "create", "orders", "", directory=data) == []
 
 
+def test_tags_complete(data: Path, run: Run) -> None:
+    for name in ("v1", "v2", "w"):
+        assert run("tag", "create", "orders", name, "--at", "seq:1").code == 0
+    assert run("tag", "delete", "orders", "w").code == 0
+    assert words("tag", "delete", "orders", "", directory=data) == ["v1", "v2"]
+    assert words("tag", "delete", "notes", "", directory=data) == []
+    assert words("restore", "orders", "--to", "", directory=data) == ["head", "head~1", "tag:v1", "tag:v2"]
+    assert words("restore", "orders@fix", "--to=tag:", directory=data) == ["--to=tag:v1", "--to=tag:v2"]
+    assert words("diff", "orders:tag:v2", directory=data) == ["orders:tag:v2"]
+    assert words("diff", "orders@fix:h", directory=data) == ["orders@fix:head", "orders@fix:head~1"]
+    assert run("undo").code == 0  # of the last change, which is the deletion
+    assert words("tag", "delete", "orders", "w", directory=data) == ["w"]
+
+
+def test_a_replica_knows_the_tags_of_others_after_a_fetch(data: Path, run: Run, tmp_path: Path) -> None:
+    assert run("tag", "create", "orders", "v1").code == 0
+    assert run("init", "--remote", (tmp_path / "remote").as_uri(), directory="other").code == 0
+    assert run("fetch", "orders", directory="other").code == 0
+    assert words("tag", "delete", "orders", "", directory=tmp_path / "other") == ["v1"]
+    assert run("tag", "delete", "orders", "v1").code == 0
+    assert run("fetch", "orders", directory="other").code == 0
+    assert words("tag", "delete", "orders", "", directory=tmp_path / "other") == []
+
+
 def test_names_complete_beside_a_daemon(data: Path, tmp_path: Path) -> None:
     with served(data, (tmp_path / "remote").as_uri()) as daemon:
         assert daemon.call("branch/create", topic="orders", name="new")[0]["branch"] == "orders@new"
