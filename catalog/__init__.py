@@ -39,7 +39,7 @@ from catalog.local import Attempt, Handle, LocalCatalog
 from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore, PartTag, WithETag
 from catalog.refs.branch import Branch, Branches
 from catalog.snapshot import Snapshot
-from catalog.timeline import Head, Lsn, Named, Seq, Target, Time, parse_target, resolve, window
+from catalog.timeline import Head, Lsn, Named, Pinned, Seq, Target, Time, parse_target, resolve, window
 from catalog.volume import Volumes
 
 __all__ = [
@@ -71,6 +71,7 @@ __all__ = [
     "ObjectStore",
     "PartTag",
     "PastCommit",
+    "Pinned",
     "Ref",
     "SegmentRef",
     "SegmentView",

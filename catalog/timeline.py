@@ -13,6 +13,7 @@ A point in it is a prefix of the history (the topic's own order, COMMIT-3), cut 
     head      the newest commit; head~N the one N before it, across fork points. Records that
               the log has not offloaded count as one commit
     tag:NAME  the point that has this name; the caller looks it up
+    pin:NAME  the point that this lease holds; the caller looks it up
 
 LINE-1  Deletes, evictions and truncations after the point take no part: the prefix ends before the first of them.
 LINE-2  A delete, eviction or truncation before the point takes part. This holds even if an offload of later records was
@@ -47,6 +48,7 @@ __all__ = [
     "LastSeqAt",
     "Lsn",
     "Named",
+    "Pinned",
     "Seq",
     "Span",
     "Target",
@@ -120,12 +122,23 @@ class Named:
         return f"tag:{self.name}"
 
 
-Target = Seq | Lsn | Head | Time | Named
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A lease on a point of the topic."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"pin:{self.name}"
+
+
+Target = Seq | Lsn | Head | Time | Named | Pinned
 
 
 @checked
 def parse_target(text: str, *, now_ms: int) -> Target:
-    """Parse `seq:N`, `lsn:N`, `head`, `head~N`, `tag:NAME`, `15 minutes ago`, or an ISO 8601 time with its zone.
+    """Parse `seq:N`, `lsn:N`, `head`, `head~N`, `tag:NAME`, `pin:NAME`, `15 minutes ago`, or an ISO 8601 time with its
+    zone.
 
     Raise `InvalidTarget`, and `InvalidName` for a text that cannot be a tag.
     """
@@ -133,6 +146,8 @@ def parse_target(text: str, *, now_ms: int) -> Target:
         return Head()
     if text.startswith("tag:"):
         return Named(check_name("tag", text.removeprefix("tag:")))
+    if text.startswith("pin:"):
+        return Pinned(text.removeprefix("pin:"))
     if numbered := _NUMBERED.fullmatch(text):
         kind, number = numbered[1], int(numbered[2])
         if number >= _U64_END:
@@ -167,8 +182,8 @@ def resolve(target: Target, history: History, last_seq_at: LastSeqAt) -> ForkPoi
             found = _after_seq(seq, history)
         case Time(ms):
             found = _at_time(ms, history, last_seq_at)
-        case Named(name):
-            raise AssertionError(f"tag {name} is not found by looking at the past")
+        case Named() | Pinned():
+            raise AssertionError(f"{target} is not found by looking at the past")
         case _:
             assert_never(target)
     if found is None:

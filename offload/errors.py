@@ -9,6 +9,7 @@
     │   ├── FrameMismatch        a frame handed over for offload is not the next one
     │   ├── HistoryBehind        records left this disk, and the catalog here does not know where they are
     │   ├── DamageFound          a check found damage
+    │   ├── ExportDamaged        a file of an export differs from its manifest
     │   ├── VolumesBlocked       GC left volumes alone because of damage
     │   └── FormatUnsupported    written by another format version         exit 1
     ├── Conflict             the present state is in the way              exit 4
@@ -16,7 +17,9 @@
     │   ├── CarriedOtherwise     a branch has other records than an earlier promotion carried there
     │   ├── DataLoss             records of a range that Spark reads are gone
     │   ├── ExportOutdated       an export has records that the topic no longer has
+    │   ├── ExportRunning        another run writes the same export
     │   ├── OpenBranch           the branch is open for appends in this directory
+    │   ├── OtherExport          the directory has an export of another state, or in another form
     │   ├── DirectoryNotEmpty    the directory to recover into holds something else
     │   ├── LiveWriter           a job of Spark leaves a volume alone that a log writes
     │   ├── LoadConflict         another writer committed during a load
@@ -36,6 +39,7 @@
     │   └── RemoteEmpty          the remote has no topic
     ├── NotConfirmed         the operator did not say yes                  exit 1
     ├── PartlyAppended       a part of the input is in                     the exit code of the error that ended it
+    ├── PartlyExported       a part of the files is whole                  the exit code of the error that ended it
     ├── Unavailable          nothing was changed; try again                exit 1
     │   ├── Busy                 the daemon has as many requests as it takes
     │   ├── DaemonGone           the daemon ended, or closed the connection, before it answered
@@ -55,6 +59,7 @@
         ├── NeverWritten         an ephemeral topic has nothing to offload
         ├── NoDaemon             no daemon serves this directory
         ├── NoRemote
+        ├── NotInstalled         an optional package is missing
         ├── Refused              the daemon's rules forbid it: host, origin, token, size, pace
         ├── UnknownObject        no file or object that `inspect` knows
         └── UnsupportedOption
@@ -81,7 +86,9 @@ __all__ = [
     "DataLoss",
     "DirectoryNotEmpty",
     "EntryTooLarge",
+    "ExportDamaged",
     "ExportOutdated",
+    "ExportRunning",
     "FormatUnsupported",
     "FrameMismatch",
     "HistoryBehind",
@@ -106,12 +113,15 @@ __all__ = [
     "NoRemote",
     "NoSuchFile",
     "NotConfirmed",
+    "NotInstalled",
     "NotOffloaded",
     "ObjectDamaged",
     "OffloadError",
     "OpenBranch",
+    "OtherExport",
     "OtherRemote",
     "PartlyAppended",
+    "PartlyExported",
     "ProbeFailed",
     "RecordsAfterFork",
     "Refused",
@@ -198,6 +208,12 @@ class DamageFound(Corrupt):
         self.count = count
 
 
+class ExportDamaged(Corrupt):
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path} {reason}", hint="export to another directory")
+        self.path = path
+
+
 class VolumesBlocked(Corrupt):
     def __init__(self, count: int) -> None:
         told = "1 volume was" if count == 1 else f"{count} volumes were"
@@ -261,6 +277,24 @@ class ExportOutdated(Conflict):
         self.reason = reason
 
 
+class ExportRunning(Conflict):
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"another run exports to {path}", hint="wait until it has ended, then repeat the command")
+        self.path = path
+
+
+class OtherExport(Conflict):
+    """The directory has an export of `found`, and the command asks for `wanted`."""
+
+    def __init__(self, found: str, wanted: str) -> None:
+        super().__init__(
+            f"the directory has an export of {found}, and this command asks for {wanted}; nothing was changed",
+            hint="name another directory, or repeat the former command to continue",
+        )
+        self.found = found
+        self.wanted = wanted
+
+
 class LiveWriter(Conflict):
     """A log has committed to the volume not long ago, so it is probably about to commit again."""
 
@@ -275,10 +309,10 @@ class LiveWriter(Conflict):
 
 
 class DirectoryNotEmpty(Conflict):
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, hint: str | None = None) -> None:
         super().__init__(
             f"{path} is not empty; nothing was changed",
-            hint="take a new directory, or repeat the unfinished command with the same URL",
+            hint=hint or "take a new directory, or repeat the unfinished command with the same URL",
         )
         self.path = path
 
@@ -484,6 +518,15 @@ class PartlyAppended(OffloadError):
         self.exit_code = exit_code  # type: ignore[misc]
 
 
+class PartlyExported(OffloadError):
+    """An error ended an export, and so many files of it are whole."""
+
+    def __init__(self, message: str, exit_code: int, parts: int, *, hint: str) -> None:
+        whole = "1 file is whole" if parts == 1 else f"{parts} files are whole"
+        super().__init__(f"{message}; {whole}", hint=hint)
+        self.exit_code = exit_code  # type: ignore[misc]
+
+
 class Unavailable(OffloadError):
     exit_code = 1
 
@@ -643,6 +686,16 @@ class NoRemote(Misuse):
             hint=f"set url in the [remote] section of {path}/seglog.toml, or give --remote URL",
         )
         self.path = path
+
+
+class NotInstalled(Misuse):
+    """The package is not installed. The extra of seglog installs it."""
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(
+            f"{what} needs {package}, which is not installed", hint=f"install it: `pip install 'seglog[{extra}]'`"
+        )
+        self.package = package
 
 
 class UnknownObject(Misuse):

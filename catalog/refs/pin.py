@@ -71,10 +71,12 @@ class Pins:
 
     def find(self, name: str) -> HeldPin:
         """Return the pin with that name, expired or not. Raises `NoSuchPin`."""
-        found = next((each for each in self.list() if each.name == name), None)
-        if found is None:
-            raise NoSuchPin(name)
-        return found
+        for key in self._store.list(pins_prefix()):
+            named = volume_in_pin(key)
+            if named is not None and named[1] == name:
+                with suppress(NoSuchObject):  # GC has deleted it since
+                    return HeldPin(name, decode_pin(self._store.get(Key(key)), key))
+        raise NoSuchPin(name)
 
     def list(self) -> list[HeldPin]:
         """Return all pins by name, expired ones included. GC deletes the object of an expired pin later."""

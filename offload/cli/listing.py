@@ -309,6 +309,16 @@ COMMANDS = {
             ListedParameter('limit', 'int', 'At most so many records.', ('-n', '--limit'), least=1),
         ),
     ),
+    'segments': ListedCommand(
+        'segments',
+        'List the segments of a topic in the remote, or of a past state of it, by seq.\n'
+        '\n'
+        'Example: seglog segments orders --at head~1',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('at', 'str', 'As it was then: seq:N, lsn:N, head, head~N, tag:NAME, or a time. Now without it.', ('--at',), names='target'),
+        ),
+    ),
     'points': ListedCommand(
         'points',
         'Show the points that a restore accepts and that matter: each commit that took records away, the point right\n'
@@ -348,6 +358,24 @@ COMMANDS = {
             ListedParameter('verb', 'choice', 'The word run.', (), is_required=True, metavar='RUN', choices=('run',)),
             ListedParameter('command', 'list', 'The command, and all words behind it.', (), is_required=True, metavar='CMD...'),
             ListedParameter('bad', 'str', 'A later point where CMD fails.', ('--bad',), default='head', names='target'),
+        ),
+    ),
+    'export': ListedCommand(
+        'export',
+        'Copy a topic, or a past state of it, to files with a manifest of their seqs and checksums.\n'
+        '\n'
+        'After an error or a kill, repeat the command: it continues behind its last whole file, with the same state. A state\n'
+        'in the remote is pinned meanwhile, so GC keeps it, and no delete or eviction changes it. `seglog append TOPIC FILE\n'
+        '--format jsonl` takes a file of jsonl again.\n'
+        '\n'
+        'Examples: seglog export orders backup --at tag:audit; seglog export orders - --format raw | gzip > orders.gz',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('directory', 'path', 'The directory of the files, or - for standard output.', (), is_required=True, metavar='DIR'),
+            ListedParameter('at', 'str', 'As it was then: seq:N, lsn:N, head, head~N, tag:NAME, or a time. Now without it.', ('--at',), names='target'),
+            ListedParameter('form', 'choice', 'jsonl: with seqs, times and tags. raw: the bytes of `read`. parquet: needs pyarrow.', ('--format',), default='jsonl', choices=('raw', 'jsonl', 'parquet')),
+            ListedParameter('part_bytes', 'int', 'A file ends with the record that brings it to so many bytes.', ('--part-bytes',), default=134217728, least=1),
+            ListedParameter('verify', 'bool', 'Write nothing: read the files again, and compare them with the manifest.', ('--verify',), default=False),
         ),
     ),
     'restore': ListedCommand(

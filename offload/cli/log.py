@@ -6,12 +6,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from offload.cli.graph import graphed
-from offload.cli.output import Output, counted, format_bytes, lines, note
+from offload.cli.output import Output, counted, format_bytes, lines, note, rows
 from offload.commands.commits import CommitListed, SegmentListed
 from offload.commands.graph import GraphedCommit
 from offload.commands.parameters import with_branch
+from offload.commands.segments import SegmentShown
 
-__all__ = ["commit_text", "print_commits", "print_shown"]
+__all__ = ["commit_text", "print_commits", "print_segments", "print_shown"]
 
 
 def print_commits(output: Output, results: Iterator[CommitListed | GraphedCommit], values: Mapping[str, Any]) -> None:
@@ -78,4 +79,14 @@ def _segment(segment: SegmentListed) -> str:
     return f"seq {segment.first_seq}-{segment.last_seq} ({format_bytes(segment.data_bytes)} {segment.codec})"
 
 
+def _segment_text(found: SegmentShown) -> str:
+    seqs = f"seq {found.first_seq}-{found.last_seq}"
+    return f"{seqs:<24} lsn {found.lsn:<8} {found.sid}  {format_bytes(found.data_bytes)}"
+
+
+def _segment_row(found: SegmentShown) -> tuple[str, ...]:
+    return str(found.first_seq), str(found.last_seq), str(found.lsn), found.sid, format_bytes(found.data_bytes)
+
+
 print_shown = lines(shown_text)
+print_segments = rows(("first seq", "last seq", "lsn", "segment", "size"), _segment_row, _segment_text)

@@ -1,6 +1,6 @@
 """Times as operators write them: `yesterday 14:05`, or `2026-11-20 14:05` in the zone of this machine.
 
-    head, head~N, seq:N, lsn:N, tag:NAME    no time, so the command gets the text as it is
+    head, seq:N, lsn:N, tag:NAME, pin:NAME  no time, so the command gets the text as it is
     2026-11-21T09:30:00Z, +02:00            exact, so the command gets it as it is
     2026-11-20 14:05                        ISO 8601 without a zone: the local zone
     15 minutes ago                          counted from now
@@ -22,7 +22,7 @@ from offload.cli.listed import ListedParameter
 
 __all__ = ["TimeNeedsZone", "Understood", "ago_text", "understand", "understood_values"]
 
-_NO_TIME = re.compile(r"head(~[0-9]*)?|(seq|lsn|tag):.*|[0-9]*", re.ASCII | re.DOTALL)
+_NO_TIME = re.compile(r"head(~[0-9]*)?|(seq|lsn|tag|pin):.*|[0-9]*", re.ASCII | re.DOTALL)
 _AGO = re.compile(r"([0-9]{1,9}) ?(s|m|h|d|w|seconds?|minutes?|hours?|days?|weeks?) ago", re.ASCII)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _TIMED = ("point", "target", "time")

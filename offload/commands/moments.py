@@ -67,7 +67,7 @@ class RecordShown:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The point that a target means. `before` ends with the last live record of the point.
+    """The point that a target means. `before` ends with its last live record. `hash` is of the commit `lsn`.
 
     `after` are the next live records of today. `next_commit` follows the point. `pin` names the lease on it.
     """
@@ -82,6 +82,7 @@ class Resolved:
     next_commit: CommitListed | None
     pin: str | None
     pinned_until: Moment | None
+    hash: str = ""
 
 
 def points(
@@ -138,6 +139,7 @@ def resolve(
         next_commit=None if following is None else listed(following, None),
         pin=None if held is None else held.name,
         pinned_until=None if held is None else Moment(held.pin.expires_at_ms),
+        hash=archive.history.commit_at(point).hash.hex(),
     )
 
 

@@ -130,6 +130,7 @@ COMMANDS: Mapping[str, Command] = {
         Command("log", "log.log", reads=_always),
         Command("show", "log.show", reads=_always),
         Command("diff", "diff.diff", reads=_always),
+        Command("segments", "segments.segments", reads=_always),
         Command("points", "moments.points", reads=_always),
         Command("resolve", "moments.resolve", reads=lambda values: values["pin"] is None),
         Command("restore", "branch.restore"),

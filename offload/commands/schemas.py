@@ -35,6 +35,8 @@ _UNLISTED = (
     "init.init",
     "append.append",
     "bisect.bisect",
+    "export.export",
+    "export.verify",
     "follow.follow",
     "inspect.inspect",
     "inspect.entries",

@@ -131,10 +131,14 @@ class HistoryService(Owned):
     @checked
     def commit(self, name: str, target: str) -> PastCommit:
         """Return the newest commit that takes part in the point of `target`. Raises as `point` does."""
-        point = self.point(name, target)
+        return self.commit_at(self.point(name, target))
+
+    @checked
+    def commit_at(self, point: ForkPoint) -> PastCommit:
+        """Return the newest commit that takes part in a point that `point` gave. Raises `OutOfWindow`."""
         found = self._volumes.history(point.vid, point.lsn).at(point.vid, point.lsn)
         if found is None:
-            raise OutOfWindow(target, "what GC has kept of its volume")
+            raise OutOfWindow(f"lsn:{point.lsn}", "what GC has kept of its volume")
         return found
 
     def _state(self, name: str, at: str | None) -> State:

@@ -12,8 +12,9 @@ from __future__ import annotations
 from math import inf
 
 from catalog import ForkPoint, Handle, History, timeline
-from catalog.errors import HistoryCollected, OutOfWindow
+from catalog.errors import HistoryCollected, NoSuchPin, OutOfWindow, PinLost
 from catalog.history import NO_HISTORY, retry_if_collected
+from catalog.refs.pin import Pins
 from offload.context import ArchiveContext
 from offload.errors import HistoryBehind, NotOffloaded
 from offload.handles import split_name
@@ -31,6 +32,7 @@ class Targets:
         self._log = context.log
         self._volumes = context.volumes
         self._tags = context.tags
+        self._pins = Pins(context.volumes)
         self._handles = context.handles
         self._reader = context.reader
         self._clock = context.clock
@@ -50,6 +52,8 @@ class Targets:
         """
         if isinstance(wanted, timeline.Named):
             return None, self._tags.get(split_name(name)[0], wanted.name).point
+        if isinstance(wanted, timeline.Pinned):
+            return None, self._pinned(name, wanted.name)
         for _ in range(_ROUNDS - 1):
             before = self.places(name)
             try:
@@ -93,6 +97,15 @@ class Targets:
         is_passed = published.is_passed and not isinstance(wanted, timeline.Lsn)
         moved = self._states.behind_gc(handle) if handle is not None and is_passed else None
         return (handle, published) if moved is None else (moved, self._volumes.history(moved.vid, moved.lsn))
+
+    def _pinned(self, name: str, pin: str) -> ForkPoint:
+        """Return the point of a lease on a volume of the topic. Raises `NoSuchPin`, and `PinLost` if it has ended."""
+        held = self._pins.find(pin)
+        if self._volumes.control(held.pin.point.vid).topic != split_name(name)[0]:
+            raise NoSuchPin(pin)
+        if held.pin.expires_at_ms <= self._clock.now_ms():
+            raise PinLost(held.key)
+        return held.pin.point
 
     def _pending(self, name: str, handle: Handle | None) -> PendingCommits:
         """Return the part of the topic that no commit has yet.

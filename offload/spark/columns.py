@@ -19,11 +19,23 @@ With `includeMetadata`:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from offload.errors import InvalidOption
 from offload.spark.options import ReadOptions
 
-__all__ = ["ALL_COLUMNS", "NEVER_NULL", "WITHOUT_DATA", "Column", "columns_of"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "ALL_COLUMNS",
+    "EXPORT_COLUMNS",
+    "NEVER_NULL",
+    "WITHOUT_DATA",
+    "Column",
+    "columns_of",
+    "export_schema",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,23 @@ _METADATA = (Column("segment", "string"), Column("block", "int"), Column("offset
 ALL_COLUMNS = _COLUMNS + _METADATA
 NEVER_NULL = frozenset(column.name for column in ALL_COLUMNS) - {"node", "tag"}
 WITHOUT_DATA = frozenset({"topic", "seq", "lsn", "segment", "block", "offset"})
+EXPORT_COLUMNS = ("seq", "timestamp", "node", "tag", "value", "lsn")
+"""The columns of a Parquet file of an export, by Spark and by the command line."""
+
+
+def export_schema() -> pa.Schema:
+    """Return the Arrow schema of `EXPORT_COLUMNS`."""
+    import pyarrow as pa
+
+    types = {
+        "seq": pa.int64(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "node": pa.string(),
+        "tag": pa.string(),
+        "value": pa.binary(),
+        "lsn": pa.int64(),
+    }
+    return pa.schema([pa.field(name, types[name]) for name in EXPORT_COLUMNS])
 
 
 def columns_of(options: ReadOptions) -> tuple[Column, ...]:

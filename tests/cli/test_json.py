@@ -32,6 +32,8 @@ OTHERS = (
     "diff t t@former --records",
     "verify",
     "verify --remote",
+    "export t exported",
+    "export t exported --verify",
     "doctor",
     "inspect data/seglog.toml",
     "recover {remote} recovered",

@@ -37,6 +37,7 @@ SERVED = (
     "read t",
     "log t",
     "show t head",
+    "segments t",
     "points t",
     "resolve t --to head --pin 1h",
     "pin list t",

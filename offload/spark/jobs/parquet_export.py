@@ -25,8 +25,9 @@ from typing import Any
 
 from catalog.format.commit import CommitKind
 from offload.errors import DataLoss, ExportOutdated, InvalidOption
+from offload.spark.columns import EXPORT_COLUMNS
 from offload.spark.jobs.manifest import Exported, ExportedFile, ExportTarget
-from offload.spark.jobs.parquet_files import COLUMNS, TopicPart, write_part
+from offload.spark.jobs.parquet_files import TopicPart, write_part
 from offload.spark.jobs.rounds import in_rounds
 from offload.spark.jobs.topics import AtLeastOne, PinnedRemote, job_options, pinned
 from offload.spark.options import Positions, ReadOptions, TopicPattern
@@ -140,7 +141,7 @@ def _missing(found: PinnedRemote, options: ReadOptions, exported: Exported) -> I
         first_seq = known["up_to"] + 1 if known else 0
         wanted = replace(options, topics=(TopicPattern(topic.topic, topic.branch),), starting=Positions(first_seq))
         try:
-            plan = found.remote.plan(wanted, replace(found.pin, topics=(topic,)), Query(frozenset(COLUMNS)))
+            plan = found.remote.plan(wanted, replace(found.pin, topics=(topic,)), Query(frozenset(EXPORT_COLUMNS)))
         except DataLoss as loss:
             loss.hint = "--skip-lost, or skip_lost=True, exports the records after them"
             raise

@@ -11,15 +11,15 @@ from datetime import date, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
+from offload.spark.columns import export_schema
 from offload.spark.jobs.manifest import ExportedFile, ExportTarget, target_of
 from offload.spark.task import Task
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COLUMNS", "TopicPart", "write_part"]
+__all__ = ["TopicPart", "write_part"]
 
-COLUMNS = ("seq", "timestamp", "node", "tag", "value", "lsn")
 _EPOCH = date(1970, 1, 1)
 _DAY_US = 24 * 3600 * 1_000_000
 
@@ -43,25 +43,11 @@ def write_part(target: str, part: TopicPart) -> list[ExportedFile]:
     from offload.spark.scan import scan
 
     days: dict[int, list[pa.RecordBatch]] = {}
-    for batch in scan(part.task, _schema()):
+    for batch in scan(part.task, export_schema()):
         for day, records in _by_day(batch):
             days.setdefault(day, []).append(records)
     place = target_of(target)
     return [_write(place, part, day, batches) for day, batches in sorted(days.items())]
-
-
-def _schema() -> pa.Schema:
-    import pyarrow as pa
-
-    types = {
-        "seq": pa.int64(),
-        "timestamp": pa.timestamp("us", tz="UTC"),
-        "node": pa.string(),
-        "tag": pa.string(),
-        "value": pa.binary(),
-        "lsn": pa.int64(),
-    }
-    return pa.schema([pa.field(name, types[name]) for name in COLUMNS])
 
 
 def _by_day(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -1,0 +1,137 @@
+"""The command `seglog export`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+from offload.cli.execution import results_of
+from offload.cli.output import counted, format_bytes, note
+from offload.cli.progress import Bar
+from offload.cli.session import Session
+from offload.cli.streams import discard_output
+from offload.commands import export as use
+from offload.commands.export import ExportVerified, Wanted, WrongPart
+from offload.commands.export_directory import Exported, PartExported
+from offload.commands.export_forms import Form
+from offload.commands.export_state import ExportBegun, Source
+from offload.commands.parameters import About, TopicName
+from offload.commands.registry import COMMANDS
+from offload.errors import BadParameter
+
+__all__ = ["export"]
+
+_PART_BYTES = 128 * 1024 * 1024
+
+
+def export(
+    session: Session,
+    topic: TopicName,
+    directory: Annotated[Path, About("The directory of the files, or - for standard output.", metavar="DIR")],
+    at: Annotated[
+        str | None,
+        About("As it was then: seq:N, lsn:N, head, head~N, tag:NAME, or a time. Now without it.", names="target"),
+    ] = None,
+    form: Annotated[
+        Form,
+        About("jsonl: with seqs, times and tags. raw: the bytes of `read`. parquet: needs pyarrow.", "--format"),
+    ] = Form.JSONL,
+    part_bytes: Annotated[int, About("A file ends with the record that brings it to so many bytes.", least=1)] = (
+        _PART_BYTES
+    ),
+    verify: Annotated[bool, About("Write nothing: read the files again, and compare them with the manifest.")] = False,
+) -> None:
+    """Copy a topic, or a past state of it, to files with a manifest of their seqs and checksums.
+
+    After an error or a kill, repeat the command: it continues behind its last whole file, with the same state. A state
+    in the remote is pinned meanwhile, so GC keeps it, and no delete or eviction changes it. `seglog append TOPIC FILE
+    --format jsonl` takes a file of jsonl again.
+
+    Examples: seglog export orders backup --at tag:audit; seglog export orders - --format raw | gzip > orders.gz
+    """
+    from seglog import OsFiles
+
+    if str(directory) == "-":
+        if session.as_json or verify:
+            raise BadParameter("with -, the output is the records: leave out --json and --verify")
+        _print(session, Wanted(topic, at, Form(form), part_bytes))
+        return
+    if verify:
+        if at is not None:
+            raise BadParameter("--verify takes no --at")
+        for found in use.verify(OsFiles(), directory, topic):
+            session.output.show(found, _verified_text(found))
+        return
+    with closing(_Seen(session, topic)) as seen:
+        wanted = Wanted(topic, at, Form(form), part_bytes)
+        results = use.export(_source(session, topic), OsFiles(), directory, wanted, seen.passed)
+        try:
+            for result in results:
+                if isinstance(result, Exported):
+                    seen.close()
+                seen.count += isinstance(result, PartExported)
+                session.output.show(result, _text(result))
+        except KeyboardInterrupt:
+            whole = counted(seen.count, "file")
+            note(f"interrupted: this run ended {whole}; repeat the command to continue")
+            raise
+
+
+class _Seen:
+    """The progress of one run: the files that it ended, and a bar."""
+
+    def __init__(self, session: Session, topic: str) -> None:
+        self.count = 0
+        self._is_shown = session.shows_progress
+        self._title = f"export {topic}"
+        self._bar: Bar | None = None
+        self._first_seq: int | None = None
+
+    def passed(self, seq: int, last_seq: int) -> None:
+        if not self._is_shown:
+            return
+        if self._bar is None or self._first_seq is None:
+            self._first_seq = seq
+            self._bar = Bar(self._title, last_seq - seq, unit="seqs")
+        self._bar.tell(seq - self._first_seq)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+def _print(session: Session, wanted: Wanted) -> None:
+    with closing(_Seen(session, wanted.name)) as seen:
+        try:
+            use.export_to(_source(session, wanted.name), sys.stdout.buffer, wanted, seen.passed)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            discard_output()
+
+
+def _source(session: Session, topic: str) -> Source:
+    return Source(partial(_call, session), topic, note)
+
+
+def _call(session: Session, path: str, values: Mapping[str, Any]) -> Iterator[Any]:
+    return results_of(session, COMMANDS[path], COMMANDS[path].arguments(values))
+
+
+def _text(found: ExportBegun | PartExported | Exported) -> str:
+    if not isinstance(found, Exported):
+        return ""
+    seqs = f", seq {found.first_seq} to {found.last_seq}," if found.records else ""
+    state = "" if found.lsn is None else f" at lsn {found.lsn}"
+    files = f"{counted(found.parts, 'file')}, {format_bytes(found.bytes)}"
+    return f"exported {counted(found.records)} of {found.topic}{state}{seqs} to {found.directory}: {files}"
+
+
+def _verified_text(found: WrongPart | ExportVerified) -> str:
+    if isinstance(found, WrongPart):
+        return f"{found.file} {found.problem}"
+    whole = "" if found.is_whole else "; the export is not whole yet: run it again without --verify"
+    return f"{counted(found.parts, 'file')} of {found.topic} in {found.directory} as written{whole}"
