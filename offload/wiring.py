@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from catalog.objects.base import ObjectStore
 from offload.errors import InvalidRemote
 from offload.settings import DEFAULT, ColdSettings, OffloadSettings
 
-__all__ = ["check_remote_apart", "open_store"]
+if TYPE_CHECKING:
+    from catalog.objects.s3_credentials import FoundCredentials
+
+__all__ = ["check_remote_apart", "credential_finder", "open_store"]
 
 _SEGMENT = re.compile(r"[A-Za-z0-9!_.*'()-]+")
 
@@ -36,6 +41,13 @@ def open_store(url: str, settings: ColdSettings | None = None, offload: OffloadS
     if parts.scheme == "s3":
         return _s3(url, parts.netloc, parts.path.strip("/"), settings or ColdSettings(), offload or OffloadSettings())
     raise InvalidRemote(url, "the scheme is neither s3 nor file")
+
+
+def credential_finder() -> Callable[[], FoundCredentials]:
+    """Return a function that finds the AWS credentials of this process, as the stores do."""
+    from catalog.objects.s3_credentials import CredentialFinder
+
+    return CredentialFinder().find
 
 
 def check_remote_apart(url: str, directory: Path) -> None:

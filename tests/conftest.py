@@ -52,8 +52,10 @@ _LONG_FILES = [
 #: Files that share an expensive start, here a JVM. One process of the run takes all of them.
 _TOGETHER = {
     "tests/offload/spark/test_jvm_bytes.py": "judge",
+    "tests/offload/spark/test_jvm_credentials.py": "judge",
     "tests/offload/spark/test_jvm_decoders.py": "judge",
     "tests/offload/spark/test_jvm_golden.py": "judge",
+    "tests/offload/spark/test_jvm_ranges.py": "judge",
     "tests/promises/test_whole_way_in_spark.py": "spark",
     "tests/offload/spark/test_source.py": "spark",
     "tests/offload/spark/test_errors.py": "spark",

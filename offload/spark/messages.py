@@ -21,6 +21,9 @@ spaces, and its names ascend. A reader passes over names that it does not know.
              "filters": […], "limit": null, "parallelism": 8 or null}; the answer is that of a plan
     driver   {"id": 6, "call": "groups", "by": ["topic", "tag"], …}; the rest as in the call "aggregate"
     planner  {"id": 6, "rows": [["orders", null, 3, 1, 7], ["orders", "eu", 6, 2, 9]]}; or null in place of the list
+    driver   {"id": 7, "call": "credentials", "options": {}}
+    planner  {"id": 7, "credentials": {"access_key": "…", "expires_at_ms": 1700000000000 or null, "secret_key": "…",
+             "session_token": "…" or null}}
     planner  {"id": 3, "error": {"type": "NoSuchTopic", "message": "…", "hint": "…" or null}}
 
 `options` are the user's, unparsed. PIN is an object of the planner's own, which the driver hands back unchanged.
@@ -69,7 +72,8 @@ MSG-3  A piece whose `needs` is "nothing" has no filters. The reader makes its r
 MSG-4  If `values` or `rows` is null, the planner cannot answer without data objects: the driver scans.
 MSG-5  Each side refuses another protocol number. The planner then answers {"id": null, "error": …} and ends.
 MSG-6  An error can come in place of any answer, also after some of the tasks. Then the call has no result.
-MSG-7  No message carries credentials. Both sides take them from their own environment.
+MSG-7  Only the answer to `credentials` carries credentials: those that boto3 finds for the driver.
+    The driver keeps them in memory, and asks again shortly before they expire.
 
 A wrong call gets an error, and the planner reads the next one. A message that is cut or too long ends the planner,
 because nothing tells where the next one begins. Golden files in tests/golden/spark hold the bytes.

@@ -20,6 +20,7 @@ import sys
 import traceback
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from typing import Any, BinaryIO, TypeVar
 
 from catalog.errors import CatalogError
@@ -42,6 +43,7 @@ from offload.spark.pin import decode_pin, encode_pin
 from offload.spark.plan import Plan, Query, Remote
 from offload.spark.stream import Stream
 from offload.spark.stream_options import StreamOptions, parse_any_options, parse_stream_options
+from offload.wiring import credential_finder
 from seglog.errors import SeglogError
 
 __all__ = ["Planner", "main", "serve"]
@@ -58,6 +60,7 @@ class Planner:
     def __init__(self) -> None:
         self._remotes: OrderedDict[str, Remote] = OrderedDict()
         self._streams: OrderedDict[tuple[tuple[str, str], ...], Stream] = OrderedDict()
+        self._find_credentials: Callable[[], Any] | None = None
 
     def close(self) -> None:
         for remote in self._remotes.values():
@@ -73,6 +76,7 @@ class Planner:
             "groups": self._groups,
             "stream_latest": self._stream_latest,
             "stream_plan": self._stream_plan,
+            "credentials": self._credentials,
         }.get(name)
         if answer is None:
             raise InvalidMessage(f"there is no call {name!r}")
@@ -114,6 +118,10 @@ class Planner:
         options, query = parse_stream_options(given), _query(call)
         start, end = (decode_offset(_field(call, name, str)) for name in ("start", "end"))
         yield from _planned(self._stream(given, options).plan(self._remote(options.read), start, end, query))
+
+    def _credentials(self, _call: Mapping[str, Any], _options: Mapping[str, str]) -> Iterator[_Json]:
+        self._find_credentials = self._find_credentials or credential_finder()
+        yield {"credentials": asdict(self._find_credentials())}
 
     def _stream(self, given: Mapping[str, str], options: StreamOptions) -> Stream:
         """Return the stream of these options. Queries with the same options share it."""

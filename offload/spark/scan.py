@@ -5,7 +5,8 @@ SCAN-1  With `verify=record`, no record leaves unverified. The directory has an 
     the shape of each record, so that a damaged length never reaches beyond its chunk.
 SCAN-2  Deleted records, and records that the version does not show, are left out before any of their bytes is copied.
 SCAN-3  Memory: two GETs of at most 8 MiB (or one chunk, if that is larger), one chunk decompressed, one batch.
-    The second GET runs ahead. The scan keeps nothing on the executor's disk.
+    The second GET runs ahead. Up to 16 small GETs take the place of these two. The scan keeps nothing on the
+    executor's disk.
 SCAN-4  Every batch has exactly the requested schema. Spark checks only the first, and fails in silence on a later one.
 SCAN-5  A piece that needs no data makes its rows from the task alone, without a request.
 """
@@ -35,6 +36,7 @@ __all__ = ["scan"]
 
 _READ_BYTES = 8 * 1024 * 1024
 _READS_AT_A_TIME = 2
+_SMALL_READS_AT_A_TIME = 16
 _SMALL_TRAILER_BYTES = 64 * 1024  # up to this, one GET for all of it is cheaper than two for its parts
 
 
@@ -71,16 +73,11 @@ def _read(piece: Piece, task: Task, schema: pa.Schema) -> Iterator[pa.RecordBatc
 
 def _chunks(store: ObjectStore, piece: Piece, verify: Verify) -> Iterator[tuple[ChunkRef, bytes | memoryview]]:
     groups = list(adjacent((chunk.ref for chunk in piece.chunks), _READ_BYTES))
-    reads = [
-        partial(
-            store.get_range,
-            check_key(piece.data),
-            group[0].offset,
-            group[-1].offset + group[-1].stored_length - group[0].offset,
-        )
-        for group in groups
-    ]
-    bodies = in_order(reads, _READS_AT_A_TIME, "seglog-scan") if len(reads) > 1 else (read() for read in reads)
+    ranges = [(group[0].offset, group[-1].offset + group[-1].stored_length - group[0].offset) for group in groups]
+    reads = [partial(store.get_range, check_key(piece.data), offset, length) for offset, length in ranges]
+    fitting = _READS_AT_A_TIME * _READ_BYTES // max(length for _, length in ranges)
+    at_a_time = max(_READS_AT_A_TIME, min(fitting, _SMALL_READS_AT_A_TIME))
+    bodies = in_order(reads, at_a_time, "seglog-scan") if len(reads) > 1 else (read() for read in reads)
     for group, body in zip(groups, bodies, strict=True):
         view = memoryview(body)
         for chunk in group:

@@ -31,6 +31,12 @@ PIN = {
     "topics": [{"branch": "main", "lsn": 7, "seq": None, "topic": "orders", "vid": "74ggYyz7JdDoDHW5FRqmYc"}],
 }
 OFFSET = '{"orders@main": {"first_seq": 1001, "lsn": 7, "next_seq": 1046, "vid": "5rMH4TvfXM-3sm2JuJW2wogZ"}}'
+CREDENTIALS = {
+    "access_key": "key of an example",
+    "expires_at_ms": 1_700_000_000_000,
+    "secret_key": "secret of an example",
+    "session_token": None,
+}
 COLUMNS = [{"name": "seq", "type": "bigint"}, {"name": "value", "type": "binary"}]
 FILTERS = [
     Filter("seq", Op.GE, (1001,)),
@@ -162,9 +168,15 @@ def messages() -> dict[str, list[dict[str, Any]]]:
         ],
         "stream_latest_answer": [{"id": 4, "offset": OFFSET}],
         "stream_plan_call": [stream_plan],
+        "stream_plan_answer": [
+            {"id": 5, "plan": counts | {"tasks": 1, "rows": TASKS[2].rows, "bytes": TASKS[2].raw_bytes}},
+            {"id": 5, "task": encode_task(TASKS[2])},
+        ],
         "groups_call": [call | {"id": 6, "call": "groups", "by": ["topic", "tag"], "aggregates": aggregates}],
         "groups_answer": [{"id": 6, "rows": [["orders", None, 3, 1, 7], ["orders", "eu", 6, 2, 9]]}],
         "groups_unknown": [{"id": 6, "rows": None}],
+        "credentials_call": [{"id": 7, "call": "credentials", "options": {}}],
+        "credentials_answer": [{"id": 7, "credentials": CREDENTIALS}],
         "error": [{"id": 2, "error": error}],
     }
 

@@ -12,7 +12,15 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["driver_jvm", "end_planners", "executor_environment", "planners", "query_execution", "status_store"]
+__all__ = [
+    "driver_jvm",
+    "end_planners",
+    "executor_environment",
+    "planners",
+    "query_execution",
+    "settings_text",
+    "status_store",
+]
 
 
 def driver_jvm(spark: SparkSession) -> Any:
@@ -23,6 +31,11 @@ def driver_jvm(spark: SparkSession) -> Any:
 def query_execution(frame: DataFrame) -> Any:
     """Return Spark's plans of the query."""
     return frame._jdf.queryExecution()
+
+
+def settings_text(spark: SparkSession) -> str:
+    """Return the settings of the driver as they are now, also those that changed since the start."""
+    return str(spark.sparkContext._jsc.sc().conf().toDebugString())
 
 
 def status_store(spark: SparkSession) -> Any:
@@ -64,9 +77,9 @@ def executor_environment(spark: SparkSession, name: str, text: str) -> Iterator[
     """Set a variable of a planner that starts now, and of the JVM reader's tasks. Spark fixes it for other purposes."""
     conf = spark.sparkContext._jsc.sc().conf()
     key = f"spark.executorEnv.{name}"
-    before = conf.get(key)
+    before = conf.get(key) if conf.contains(key) else None
     conf.set(key, text)
     try:
         yield
     finally:
-        conf.set(key, before)
+        conf.remove(key) if before is None else conf.set(key, before)

@@ -1,6 +1,7 @@
 """A standalone cluster with two worker processes, and S3 over HTTP: jobs shipped as docs/spark.md says.
 
-The workers have two addresses, because Spark tries no task twice at a time on one host.
+The workers have two addresses, because Spark tries no task twice at a time on one host. Spark protects its RPC, as a
+driver wants it that hands its credentials to the executors.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +108,10 @@ def cluster(s3_endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
         "spark.ui.enabled": "false",
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": "a secret of the cluster",
+        "spark.network.crypto.enabled": "true",
+        "spark.master.rest.enabled": "false",  # it knows no authentication
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.executorEnv.AWS_ENDPOINT_URL": s3_endpoint,
@@ -178,6 +184,25 @@ ROW = [RECORDS, 90 * RECORDS, RECORDS]
 def test_the_jvm_reader_needs_no_python_on_executors(cluster: Cluster, url: str) -> None:
     found = cluster.submit("jvm", url, PYSPARK_PYTHON=BARE_PYTHON)
     assert (found["row"], found["executors"]) == (ROW, 2)
+
+
+@pytest.mark.soak(part=9)
+def test_executors_without_credentials_take_those_of_the_driver_if_the_rpc_is_protected(
+    cluster: Cluster, url: str, tmp_path: Path
+) -> None:
+    expires = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    handed = {"Version": 1, "AccessKeyId": ACCESS_KEY, "SecretAccessKey": SECRET_KEY, "Expiration": expires}
+    (tmp_path / "answer").write_text(json.dumps(handed))
+    (tmp_path / "config").write_text(f"[default]\ncredential_process = cat {tmp_path / 'answer'}\n")
+    bare = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
+    confs = [word for name in bare for word in ("--conf", f"spark.executorEnv.{name}=")]
+    driver = {**bare, "AWS_CONFIG_FILE": str(tmp_path / "config"), "PYSPARK_PYTHON": BARE_PYTHON}
+    found = cluster.submit("jvm", url, *confs, **driver)
+    assert (found["row"], found["executors"]) == (ROW, 2)
+    (cluster.directory / "job.py").write_text(JOB)
+    submit = [str(SPARK / "bin" / "spark-submit"), "--master", cluster.master, *confs]
+    done = cluster.run(*submit, "--conf", "spark.network.crypto.enabled=false", "job.py", "jvm", url, **driver)
+    assert "there are no AWS credentials for the JVM reader" in done.stdout, f"{done.stdout}\n{done.stderr}"
 
 
 @pytest.mark.soak(part=9)

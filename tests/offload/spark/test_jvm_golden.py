@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 
 from offload.spark.messages import PROTOCOL, decode_message, encode_filter, read_message
-from tests.golden.make_spark import COLUMNS, DIRECTORY, FILTERS, OPTIONS, messages
+from tests.golden.make_spark import (
+    COLUMNS,
+    CREDENTIALS,
+    DIRECTORY,
+    FILTERS,
+    OFFSET,
+    OPTIONS,
+    TASKS,
+    messages,
+    rows,
+)
 from tests.offload.spark.judge import Judge
 
 #: A planner that hears one message before each of its answers. The driver hears the hello first.
@@ -33,7 +43,7 @@ for number in range(len(answers)):
 """
 
 
-def drive(judge: Judge, directory: Path, *answers: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def drive(judge: Judge, directory: Path, *answers: str, **more: object) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Let the driver meet a planner that gives these answers. Return what the driver found, and what it sent."""
     names = [str(DIRECTORY / f"{name}.bin") for name in ("planner_hello", *answers)]
     planner, heard = directory / "planner", directory / "heard"
@@ -48,6 +58,7 @@ def drive(judge: Judge, directory: Path, *answers: str) -> tuple[dict[str, Any],
         filters=[encode_filter(condition) for condition in FILTERS],
         parallelism=8,
         aggregates=messages()["aggregate_call"][0]["aggregates"],
+        **more,
     )
     stream = io.BytesIO(heard.read_bytes())
     return found, [decode_message(body) for body in iter(lambda: read_message(stream), None)]
@@ -64,6 +75,25 @@ def test_the_driver_reads_the_golden_answers_and_sends_the_golden_calls(judge: J
     hello, *calls = sent
     assert hello["hello"]["protocol"] == PROTOCOL
     assert calls == [messages()[name][0] for name in ("pin_call", "plan_call", "aggregate_call")]
+
+
+def test_the_driver_reads_and_sends_the_golden_messages_of_streams_groups_and_credentials(judge: Judge, tmp_path: Path):
+    by = ["topic", "tag"]
+    begin = ("pin_answer", "plan_answer", "aggregate_answer")
+    more = ("stream_latest", "stream_plan", "groups", "credentials")
+    found, sent = drive(judge, tmp_path, *begin, *(f"{name}_answer" for name in more), by=by)
+    assert found["offset"] == OFFSET
+    assert found["stream"] == list(rows(TASKS[2]))
+    assert found["groups"] == messages()["groups_answer"][0]["rows"]
+    assert found["handed"] == [CREDENTIALS[name] for name in ("access_key", "secret_key", "session_token")] + [
+        CREDENTIALS["expires_at_ms"]
+    ]
+    assert found["shown"] == "Credentials[]"
+    expected = [messages()[f"{name}_call"][0] for name in more]
+    expected[1]["filters"] = []  # Spark hands a stream no filters
+    assert sent[4:] == expected
+    unknown, _ = drive(judge, tmp_path, *begin, "stream_latest_answer", "stream_plan_answer", "groups_unknown", by=by)
+    assert unknown["groups"] is None
 
 
 @pytest.mark.parametrize(

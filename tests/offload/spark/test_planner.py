@@ -246,7 +246,7 @@ def test_a_driver_sees_the_end_of_a_killed_planner(start: Callable[..., Driver])
     assert read_message(driver.process.stdout) is None  # type: ignore[arg-type]
 
 
-def test_no_credential_is_in_a_message(start: Callable[..., Driver]):
+def test_only_the_answer_to_the_call_for_credentials_has_any(start: Callable[..., Driver]):
     """Every answer is searched: a wrong endpoint, a URL with a secret, an option's value of another option."""
     driver = start(
         AWS_ACCESS_KEY_ID="key-" + SECRET,
@@ -265,4 +265,11 @@ def test_no_credential_is_in_a_message(start: Callable[..., Driver]):
     ]
     assert [answer["error"]["type"] for answer in answers] == ["InvalidRemote", "StoreUnreachable", "UnsupportedOption"]
     assert SECRET not in str(answers)
+    handed = driver.ask({"id": 4, "call": "credentials", "options": {}})["credentials"]
+    assert handed == {
+        "access_key": "key-" + SECRET,
+        "expires_at_ms": None,
+        "secret_key": SECRET,
+        "session_token": SECRET,
+    }
     assert SECRET not in driver.end()[2].decode()

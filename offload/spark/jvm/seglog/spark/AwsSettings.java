@@ -4,20 +4,17 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
+import java.util.Locale;
 import java.util.Map;
 import java.util.function.UnaryOperator;
 
 /**
  * Endpoint, region and credentials, as every AWS tool reads them: from the environment, else from a profile's files.
  *
- * <p>Roles of machines, web identities and programs that give credentials are not read here. The text of this value has
- * no secret.
+ * <p>This class does not read roles of machines, single sign-ons and programs that give credentials: the planner finds
+ * these for the driver, and {@link HandedCredentials} brings them here.
  */
-record AwsSettings(String endpoint, String region, String accessKey, String secretKey, String sessionToken) {
-    private static final String NO_CREDENTIALS = "there are no AWS credentials for the JVM reader. Set AWS_ACCESS_KEY_ID"
-            + " and AWS_SECRET_ACCESS_KEY for the executors, or a profile; for other sources of credentials add"
-            + " hadoop-aws to Spark, or use option(\"reader\", \"python\")";
-
+record AwsSettings(String endpoint, String region, CredentialSource credentials) {
     static AwsSettings read(UnaryOperator<String> environment) throws IOException {
         Map<String, String> profile = profile(environment);
         String endpoint = first(
@@ -29,20 +26,33 @@ record AwsSettings(String endpoint, String region, String accessKey, String secr
                 environment.apply("AWS_DEFAULT_REGION"),
                 profile.get("region"),
                 "us-east-1");
-        boolean isInEnvironment = environment.apply("AWS_ACCESS_KEY_ID") != null;
-        UnaryOperator<String> source = isInEnvironment
-                ? name -> environment.apply("AWS_" + name)
-                : name -> profile.get("aws_" + name.toLowerCase(java.util.Locale.ROOT));
-        AwsSettings found = new AwsSettings(
-                endpoint,
-                region,
-                source.apply("ACCESS_KEY_ID"),
-                source.apply("SECRET_ACCESS_KEY"),
-                source.apply("SESSION_TOKEN"));
-        if (found.accessKey == null || found.secretKey == null) {
-            throw new IOException(NO_CREDENTIALS);
+        boolean hasOwn = own(environment) != null;
+        CredentialSource credentials =
+                hasOwn ? new CredentialSource(() -> stillOwn(environment)) : HandedCredentials.SOURCE;
+        return new AwsSettings(endpoint, region, credentials);
+    }
+
+    /** Return what the environment or the profile has now. A program may write a profile again. */
+    private static Credentials stillOwn(UnaryOperator<String> environment) throws IOException {
+        Credentials found = own(environment);
+        if (found == null) {
+            throw new IOException("the AWS profile has no credentials any more");
         }
         return found;
+    }
+
+    /** Return the credentials of the environment, else of the profile; null if neither has any. */
+    private static Credentials own(UnaryOperator<String> environment) throws IOException {
+        boolean isInEnvironment = first(environment.apply("AWS_ACCESS_KEY_ID")) != null;
+        Map<String, String> profile = isInEnvironment ? Map.of() : profile(environment);
+        UnaryOperator<String> source = isInEnvironment
+                ? name -> environment.apply("AWS_" + name)
+                : name -> profile.get("aws_" + name.toLowerCase(Locale.ROOT));
+        String accessKey = first(source.apply("ACCESS_KEY_ID"));
+        String secretKey = first(source.apply("SECRET_ACCESS_KEY"));
+        boolean isWhole = accessKey != null && secretKey != null;
+        String sessionToken = first(source.apply("SESSION_TOKEN"));
+        return isWhole ? new Credentials(accessKey, secretKey, sessionToken, Credentials.NEVER) : null;
     }
 
     private static Map<String, String> profile(UnaryOperator<String> environment) throws IOException {
@@ -80,10 +90,5 @@ record AwsSettings(String endpoint, String region, String accessKey, String secr
             }
         }
         return null;
-    }
-
-    @Override
-    public String toString() {
-        return "AwsSettings[" + endpoint + ", " + region + "]";
     }
 }

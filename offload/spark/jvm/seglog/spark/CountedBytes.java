@@ -1,6 +1,7 @@
 package seglog.spark;
 
 import java.io.IOException;
+import java.util.List;
 import java.util.concurrent.atomic.AtomicLong;
 
 /** A source that counts its reads and their bytes, for the metrics of a task. */
@@ -19,6 +20,19 @@ final class CountedBytes implements ByteSource {
         reads.incrementAndGet();
         bytes.addAndGet(found.length);
         return found;
+    }
+
+    @Override
+    public byte[][] readAll(String key, List<ByteRange> ranges) throws IOException {
+        byte[][] found = source.readAll(key, ranges);
+        reads.addAndGet(found.length);
+        bytes.addAndGet(ByteRange.lengthOf(ranges));
+        return found;
+    }
+
+    @Override
+    public int rangesAtATime() {
+        return source.rangesAtATime();
     }
 
     long reads() {

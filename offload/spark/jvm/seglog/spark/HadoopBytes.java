@@ -4,6 +4,7 @@ import java.io.EOFException;
 import java.io.FileNotFoundException;
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
 import java.util.List;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
@@ -11,17 +12,17 @@ import org.apache.hadoop.fs.FileRange;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
-import org.apache.hadoop.fs.StreamCapabilities;
 
 /**
  * Objects through Hadoop's FileSystem, as the cluster configures it.
  *
- * <p>Each read opens the object and states the length up to which it reads. So a store needs no HEAD request before the
- * GET, and reads of one object run beside each other.
+ * <p>Each call opens the object and states the length up to which it reads. So a store needs no HEAD request before the
+ * GET, and calls for one object run side by side.
  */
 final class HadoopBytes implements ByteSource {
     private static final String LENGTH = "fs.option.openfile.length";
     private static final String POLICY = "fs.option.openfile.read.policy";
+    private static final int RANGES = 16;
 
     private final FileSystem files;
     private final Path root;
@@ -36,23 +37,25 @@ final class HadoopBytes implements ByteSource {
 
     @Override
     public byte[] read(String key, long offset, int length) throws IOException {
-        if (length == 0) {
-            return new byte[0];
-        }
+        return length == 0 ? new byte[0] : readAll(key, List.of(new ByteRange(offset, length)))[0];
+    }
+
+    @Override
+    public byte[][] readAll(String key, List<ByteRange> ranges) throws IOException {
         Path path = new Path(root, key);
-        try (FSDataInputStream stream = open(path, offset + length)) {
-            if (stream.hasCapability(StreamCapabilities.VECTOREDIO)) {
-                return readVectored(stream, offset, length);
-            }
-            byte[] bytes = new byte[length];
-            stream.readFully(offset, bytes);
-            return bytes;
+        try (FSDataInputStream stream = open(path, ranges.get(ranges.size() - 1).end())) {
+            return readVectored(stream, ranges);
         } catch (FileNotFoundException absent) {
             throw new NoSuchObject(key);
         } catch (EOFException cut) {
-            long end = Math.max(offset, files.getFileStatus(path).getLen());
-            throw InvalidObject.ended(key, end, offset + length);
+            throw ended(key, files.getFileStatus(path).getLen(), ranges);
         }
+    }
+
+    /** A stream of Hadoop's S3 client reads ranges side by side, and joins those that are near to each other. */
+    @Override
+    public int rangesAtATime() {
+        return RANGES;
     }
 
     private FSDataInputStream open(Path path, long end) throws IOException {
@@ -62,15 +65,33 @@ final class HadoopBytes implements ByteSource {
                 .build());
     }
 
-    private static byte[] readVectored(FSDataInputStream stream, long offset, int length) throws IOException {
-        FileRange range = FileRange.createFileRange(offset, length);
-        stream.readVectored(List.of(range), ByteBuffer::allocate);
-        ByteBuffer found = Threads.result(range.getData());
-        if (found.hasArray() && found.array().length == length && found.remaining() == length) {
+    private static byte[][] readVectored(FSDataInputStream stream, List<ByteRange> ranges) throws IOException {
+        List<FileRange> asked = new ArrayList<>();
+        ranges.forEach(range -> asked.add(FileRange.createFileRange(range.offset(), range.length())));
+        stream.readVectored(asked, ByteBuffer::allocate);
+        byte[][] found = new byte[asked.size()][];
+        for (int number = 0; number < found.length; number++) {
+            found[number] = whole(Threads.result(asked.get(number).getData()));
+        }
+        return found;
+    }
+
+    /** Return the bytes of a buffer. A stream that joined ranges gives parts of a larger array. */
+    private static byte[] whole(ByteBuffer found) {
+        if (found.hasArray() && found.array().length == found.remaining()) {
             return found.array();
         }
-        byte[] bytes = new byte[length]; // the stream gave a part of a larger buffer
+        byte[] bytes = new byte[found.remaining()];
         found.get(bytes);
         return bytes;
+    }
+
+    /** Return the error of the first range that reaches beyond the end of the object. */
+    private static InvalidObject ended(String key, long size, List<ByteRange> ranges) {
+        ByteRange cut = ranges.get(ranges.size() - 1);
+        for (int number = ranges.size() - 1; number >= 0 && ranges.get(number).end() > size; number--) {
+            cut = ranges.get(number);
+        }
+        return InvalidObject.ended(key, Math.max(cut.offset(), size), cut.end());
     }
 }

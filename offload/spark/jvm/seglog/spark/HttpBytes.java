@@ -8,6 +8,7 @@ import java.net.http.HttpResponse;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ThreadLocalRandom;
@@ -19,8 +20,8 @@ import java.util.regex.Pattern;
 /**
  * Objects of an S3 bucket through ranged GETs over HTTP, for a Spark without Hadoop's S3 client.
  *
- * <p>A store that is busy or does not answer is asked again, with a pause that grows. Only the answer NoSuchKey means
- * that an object is absent.
+ * <p>A store that is busy or does not answer is asked again, with a pause that grows. A store that refuses credentials as
+ * old is asked again if there are others. Only the answer NoSuchKey means that an object is absent.
  */
 final class HttpBytes implements ByteSource {
     private static final int ATTEMPTS = 6;
@@ -28,6 +29,8 @@ final class HttpBytes implements ByteSource {
     private static final int CONNECT_S = 10;
     private static final int ANSWER_S = 60;
     private static final int ERROR_TEXT = 2_000;
+    private static final Set<String> OLD_CREDENTIALS =
+            Set.of("ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "TokenRefreshRequired");
     private static final Pattern CODE = Pattern.compile("<Code>([A-Za-z]+)</Code>");
     private static final Pattern CONTENT_RANGE = Pattern.compile("bytes (\\d+)-(\\d+)/(\\d+)");
     private static final HttpClient CLIENT = HttpClient.newBuilder()
@@ -58,8 +61,14 @@ final class HttpBytes implements ByteSource {
         }
         URI uri = URI.create(base + path("/" + key));
         for (int attempt = 1; ; attempt++) {
+            Credentials credentials = settings.credentials().current();
             try {
-                return body(get(uri, offset, length), key, offset, length);
+                return body(get(uri, credentials, offset, length), key, offset, length);
+            } catch (Refused refusal) {
+                boolean isOld = OLD_CREDENTIALS.contains(refusal.code);
+                if (!isOld || attempt == ATTEMPTS || !settings.credentials().replaced(credentials)) {
+                    throw new IOException(refusal.getMessage(), refusal);
+                }
             } catch (Unanswered busy) {
                 if (attempt == ATTEMPTS) {
                     throw new IOException("cannot read " + uri + " after " + ATTEMPTS + " attempts: "
@@ -70,11 +79,11 @@ final class HttpBytes implements ByteSource {
         }
     }
 
-    private HttpResponse<byte[]> get(URI uri, long offset, int length) throws IOException {
+    private HttpResponse<byte[]> get(URI uri, Credentials credentials, long offset, int length) throws IOException {
         HttpRequest.Builder request = HttpRequest.newBuilder(uri)
                 .GET()
                 .header("range", "bytes=" + offset + "-" + (offset + length - 1));
-        SignatureV4.headers(uri, settings, Instant.now()).forEach(request::header);
+        SignatureV4.headers(uri, settings.region(), credentials, Instant.now()).forEach(request::header);
         CompletableFuture<HttpResponse<byte[]>> answer =
                 CLIENT.sendAsync(request.build(), HttpResponse.BodyHandlers.ofByteArray());
         try {
@@ -120,7 +129,7 @@ final class HttpBytes implements ByteSource {
         if (status >= 500 || status == 429 || status == 408) {
             throw new Unanswered(code, null);
         }
-        throw new IOException("the store refuses to read " + key + ": " + code);
+        throw new Refused(key, code);
     }
 
     private static void pause(int attempt) throws IOException {
@@ -152,6 +161,18 @@ final class HttpBytes implements ByteSource {
             encoded.append(isPlain ? String.valueOf(letter) : String.format("%%%02X", (int) letter));
         }
         return encoded.toString();
+    }
+
+    /** The store does not allow the read. */
+    private static final class Refused extends IOException {
+        private static final long serialVersionUID = 1;
+
+        private final String code;
+
+        Refused(String key, String code) {
+            super("the store refuses to read " + key + ": " + code);
+            this.code = code;
+        }
     }
 
     /** The store gave no answer, or asked for patience. Another attempt may succeed. */

@@ -33,8 +33,6 @@ record Piece(
         List<Condition> filters,
         boolean needsData)
         implements Serializable {
-    private static final long READ_BYTES = 8 << 20;
-
     static Piece decode(JsonNode found) {
         try {
             byte[] chunks = required(found, "chunks").binaryValue();
@@ -97,7 +95,7 @@ record Piece(
         for (Chunk chunk : table()) {
             if (!run.isEmpty()) {
                 long end = run.get(run.size() - 1).end();
-                if (chunk.offset() != end || chunk.end() - run.get(0).offset() > READ_BYTES) {
+                if (chunk.offset() != end || chunk.end() - run.get(0).offset() > ByteRange.GROUP_BYTES) {
                     runs.add(run);
                     run = new ArrayList<>();
                 }
@@ -106,5 +104,15 @@ record Piece(
         }
         runs.add(run);
         return runs;
+    }
+
+    /** Return the place of each run in the data object. */
+    List<ByteRange> ranges() {
+        List<ByteRange> ranges = new ArrayList<>();
+        for (List<Chunk> run : runs()) {
+            long start = run.get(0).offset();
+            ranges.add(new ByteRange(start, (int) (run.get(run.size() - 1).end() - start)));
+        }
+        return ranges;
     }
 }

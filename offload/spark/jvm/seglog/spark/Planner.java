@@ -66,6 +66,13 @@ final class Planner {
         }
     }
 
+    /** Return the AWS credentials that the planner has found. Throws {@link SeglogError}. */
+    static JsonNode credentials() {
+        ObjectNode call = JSON.createObjectNode().put("call", "credentials");
+        call.putObject("options");
+        return answered(call).get(0).path("credentials");
+    }
+
     private static synchronized List<JsonNode> answered(ObjectNode call) {
         List<JsonNode> answers = answers(call);
         JsonNode error = answers.get(answers.size() - 1).get("error");

@@ -88,7 +88,7 @@ record Question(Map<String, String> options, JsonNode pin, StructType offered) {
         ObjectNode call = call("stream_plan", options).put("start", start).put("end", end);
         call.set("columns", Planner.JSON.valueToTree(columns));
         call.set("filters", Planner.JSON.createArrayNode());
-        call.put("parallelism", parallelism);
+        call.putNull("limit").put("parallelism", parallelism);
         return Planner.call(call);
     }
 

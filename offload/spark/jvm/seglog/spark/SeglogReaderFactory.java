@@ -24,6 +24,7 @@ final class SeglogReaderFactory implements PartitionReaderFactory {
     /** Return the factory for these columns, with the Hadoop settings of the driver. */
     static SeglogReaderFactory of(String[] columns) {
         SparkContext context = SparkContext.getOrCreate();
+        HandedCredentials.offer();
         return new SeglogReaderFactory(columns, new SerializableConfiguration(context.hadoopConfiguration()));
     }
 

@@ -23,13 +23,13 @@ final class SignatureV4 {
     private SignatureV4() {}
 
     /** Return the headers that a GET of {@code uri} needs. Its path is encoded, and it has no query. */
-    static Map<String, String> headers(URI uri, AwsSettings settings, Instant now) {
+    static Map<String, String> headers(URI uri, String region, Credentials credentials, Instant now) {
         String time = TIME.format(now);
         Map<String, String> headers = new TreeMap<>();
         headers.put("x-amz-content-sha256", EMPTY_BODY);
         headers.put("x-amz-date", time);
-        if (settings.sessionToken() != null) {
-            headers.put("x-amz-security-token", settings.sessionToken());
+        if (credentials.sessionToken() != null) {
+            headers.put("x-amz-security-token", credentials.sessionToken());
         }
         Map<String, String> signed = new TreeMap<>(headers);
         signed.put("host", uri.getRawAuthority());
@@ -38,15 +38,15 @@ final class SignatureV4 {
         String names = String.join(";", signed.keySet());
         canonical.append('\n').append(names).append('\n').append(EMPTY_BODY);
 
-        String scope = time.substring(0, 8) + "/" + settings.region() + "/s3/aws4_request";
+        String scope = time.substring(0, 8) + "/" + region + "/s3/aws4_request";
         String text = String.join("\n", ALGORITHM, time, scope, hex(digest(canonical.toString())));
-        byte[] key = ("AWS4" + settings.secretKey()).getBytes(StandardCharsets.UTF_8);
+        byte[] key = ("AWS4" + credentials.secretKey()).getBytes(StandardCharsets.UTF_8);
         for (String part : scope.split("/")) {
             key = keyed(key, part);
         }
         headers.put(
                 "authorization",
-                ALGORITHM + " Credential=" + settings.accessKey() + "/" + scope + ", SignedHeaders=" + names
+                ALGORITHM + " Credential=" + credentials.accessKey() + "/" + scope + ", SignedHeaders=" + names
                         + ", Signature=" + hex(keyed(key, text)));
         return headers;
     }

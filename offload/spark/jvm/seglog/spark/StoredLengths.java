@@ -16,8 +16,7 @@ record StoredLengths(LengthsRef[] all, Slice part, long partOffset) {
 
     static StoredLengths read(ByteSource source, Piece piece) throws IOException {
         long at = piece.trailerOffset();
-        long wanted = Math.max(Trailer.directoryLength(piece.chunkCount()), SMALL_TRAILER_BYTES);
-        byte[] front = source.read(piece.index(), at, (int) Math.min(piece.trailerLength(), wanted));
+        byte[] front = source.read(piece.index(), at, frontBytes(piece));
         LengthsRef[] all = Trailer.directory(front, piece.chunkCount(), piece.index(), at);
         List<Chunk> table = piece.table();
         long start = all[table.get(0).number()].offset();
@@ -27,6 +26,12 @@ record StoredLengths(LengthsRef[] all, Slice part, long partOffset) {
         }
         byte[] part = source.read(piece.index(), at + start, (int) (end - start));
         return new StoredLengths(all, Slice.of(part), start);
+    }
+
+    /** Return how many bytes of the trailer the first GET brings. */
+    static int frontBytes(Piece piece) {
+        long wanted = Math.max(Trailer.directoryLength(piece.chunkCount()), SMALL_TRAILER_BYTES);
+        return (int) Math.min(piece.trailerLength(), wanted);
     }
 
     int[] decode(Chunk chunk, Piece piece) {

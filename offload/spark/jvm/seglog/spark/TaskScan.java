@@ -3,20 +3,20 @@ package seglog.spark;
 import java.io.Closeable;
 import java.io.IOException;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
-import java.util.concurrent.Callable;
 
 /**
  * The work of one task: ranged GETs of its pieces' chunks, and the rows of one chunk after the other.
  *
- * <p>No row leaves before its checks. Memory is two GETs of at most 8 MiB (or one chunk, if that is larger), the run at
- * hand, and one chunk decompressed. The scan stores nothing on the executor's disk.
+ * <p>No row leaves before its checks. Memory is two reads of at most 8 MiB (or one chunk, if that is larger) or more that
+ * are small, the read at hand, and one chunk decompressed. The scan stores nothing on the executor's disk.
  */
 final class TaskScan implements Closeable {
     private final Verify verify;
     private final Iterator<Piece> pieces;
-    private final ReadAhead<Object> reads;
+    private final ReadAhead reads;
     private final Scratch scratch = new Scratch();
 
     private Piece piece;
@@ -24,13 +24,14 @@ final class TaskScan implements Closeable {
     private StoredLengths lengths;
     private Iterator<List<Chunk>> runs = List.<List<Chunk>>of().iterator();
     private List<Chunk> run = List.of();
+    private Iterator<byte[]> bodies = List.<byte[]>of().iterator();
     private byte[] body;
     private int inRun;
 
     TaskScan(List<Piece> pieces, ByteSource source, Verify verify) {
         this.verify = verify;
         this.pieces = pieces.iterator();
-        this.reads = new ReadAhead<>(readsOf(pieces, source));
+        this.reads = new ReadAhead(readsOf(pieces, source));
     }
 
     /** Return the rows of the next chunk that has rows to show; null after the last one. They end the rows before. */
@@ -75,22 +76,28 @@ final class TaskScan implements Closeable {
             lengths = piece.needsData() ? (StoredLengths) reads.next() : null;
         }
         run = runs.next();
-        body = piece.needsData() ? (byte[]) reads.next() : null;
+        body = piece.needsData() ? nextBody() : null;
         inRun = 0;
         return true;
     }
 
+    private byte[] nextBody() throws IOException {
+        if (!bodies.hasNext()) {
+            bodies = Arrays.asList((byte[][]) reads.next()).iterator();
+        }
+        return bodies.next();
+    }
+
     /** Return the reads in the order in which the scan takes them: of each piece the lengths, then its runs. */
-    private static Iterator<Callable<Object>> readsOf(List<Piece> pieces, ByteSource source) {
+    private static Iterator<Read> readsOf(List<Piece> pieces, ByteSource source) {
         return pieces.stream()
                 .filter(Piece::needsData)
                 .flatMap(piece -> {
-                    List<Callable<Object>> reads = new ArrayList<>();
-                    reads.add(() -> StoredLengths.read(source, piece));
-                    for (List<Chunk> run : piece.runs()) {
-                        long start = run.get(0).offset();
-                        int length = (int) (run.get(run.size() - 1).end() - start);
-                        reads.add(() -> source.read(piece.data(), start, length));
+                    List<Read> reads = new ArrayList<>();
+                    reads.add(new Read(StoredLengths.frontBytes(piece), () -> StoredLengths.read(source, piece)));
+                    for (List<ByteRange> group : ByteRange.grouped(piece.ranges(), source.rangesAtATime())) {
+                        reads.add(new Read(
+                                ByteRange.lengthOf(group), () -> source.readAll(piece.data(), group)));
                     }
                     return reads.stream();
                 })

@@ -9,7 +9,6 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.IOException;
-import java.net.URI;
 import java.nio.file.Files;
 import java.util.Arrays;
 import java.util.Base64;
@@ -17,8 +16,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
-import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.Path;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
@@ -52,7 +49,9 @@ final class Judge {
             case "labels" -> labels(question);
             case "objects" -> take(question);
             case "damage" -> damaged(question);
-            case "read" -> read(question);
+            case "read" -> JudgeOfReads.read(question);
+            case "ahead" -> JudgeOfReads.ahead(question);
+            case "renew" -> JudgeOfReads.renew(question);
             case "drive" -> drive(question);
             default -> throw new IOException("unknown question " + question);
         };
@@ -111,24 +110,6 @@ final class Judge {
         return scanned(changed, question);
     }
 
-    /** Read a range through one of the port's implementations. */
-    private static ObjectNode read(JsonNode question) {
-        ObjectNode answer = JSON.createObjectNode();
-        JsonNode variables = question.get("environment");
-        try {
-            String url = question.get("url").asText();
-            ByteSource source = url.startsWith("file:")
-                    ? new HadoopBytes(new Path(URI.create(url)), new Configuration())
-                    : new HttpBytes(url, AwsSettings.read(name -> variables.path(name).asText(null)), 2);
-            int length = question.get("length").asInt();
-            byte[] found = source.read(question.get("key").asText(), question.get("offset").asLong(), length);
-            answer.put("body", Base64.getEncoder().encodeToString(found));
-        } catch (SeglogError | IOException error) {
-            answer.putArray("error").add(error.getClass().getSimpleName()).add(error.getMessage());
-        }
-        return answer;
-    }
-
     /** Make the calls of a driver to a planner, and scan its tasks over the files of a directory. */
     private static ObjectNode drive(JsonNode question) throws IOException {
         System.setProperty(PlannerCommand.PYTHON, question.get("planner").asText());
@@ -142,16 +123,39 @@ final class Judge {
             String[] columns = JSON.convertValue(question.get("columns"), String[].class);
             List<JsonNode> plan = asked.plan(columns, filters, null, question.get("parallelism").asInt());
             answer.set("plan", plan.get(0).get("plan"));
-            ArrayNode rows = answer.putArray("rows");
             java.nio.file.Path directory = java.nio.file.Path.of(question.get("directory").asText());
-            for (JsonNode message : plan.subList(1, plan.size())) {
-                addRows(rows, SeglogPartition.decode(message.path("task")), directory);
+            addRows(answer.putArray("rows"), plan, directory);
+            ArrayNode aggregates = (ArrayNode) question.get("aggregates");
+            answer.set("values", asked.aggregate(aggregates, filters));
+            if (question.has("by")) {
+                String end = asked.latest("{}", asked.pin(), true);
+                answer.put("offset", end);
+                int parallelism = question.get("parallelism").asInt();
+                addRows(answer.putArray("stream"), asked.planBetween("{}", end, columns, parallelism), directory);
+                JsonNode groups = asked.groups((ArrayNode) question.get("by"), aggregates, filters);
+                answer.set("groups", groups);
+                if (groups == null) {
+                    return answer; // the planner of the test has nothing more to say
+                }
+                Credentials handed = HandedCredentials.ofPlanner();
+                answer.putArray("handed")
+                        .add(handed.accessKey())
+                        .add(handed.secretKey())
+                        .add(handed.sessionToken())
+                        .add(handed.expiresMs());
+                answer.put("shown", handed.toString());
             }
-            answer.set("values", asked.aggregate((ArrayNode) question.get("aggregates"), filters));
         } catch (Exception error) { // Spark's own, which no method declares
             answer.putArray("error").add(error.getClass().getSimpleName()).add(error.getMessage());
         }
         return answer;
+    }
+
+    private static void addRows(ArrayNode rows, List<JsonNode> plan, java.nio.file.Path directory)
+            throws IOException {
+        for (JsonNode message : plan.subList(1, plan.size())) {
+            addRows(rows, SeglogPartition.decode(message.path("task")), directory);
+        }
     }
 
     private static void addRows(ArrayNode rows, SeglogPartition task, java.nio.file.Path directory)
