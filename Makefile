@@ -43,10 +43,10 @@ test: setup ## all tests but the soak ones and Pulsar's
 test-pulsar: setup ## Apache Pulsar's own code reads our objects, and we read its; needs Maven, and a JDK
 	@$(RUN) python -m pytest -m pulsar $(ARGS) tests/interop
 
-test-minio: setup ## the tests that ask an S3 server, with MinIO for it; it is built where there is a Go
+test-minio: setup ## the tests that ask an S3 server, with MinIO for it; PART=9 those of that part of the soak
 	@scripts/yardsticks.sh
 	@$(RUN) env TESTS_MINIO="$$($(RUN) sh -c 'command -v minio')" \
-	    python -m pytest -m "not soak and not pulsar" -k "s3 or http" $(WORKERS) $(ARGS) tests/catalog tests/cli tests/faults tests/offload tests/promises
+	    python -m pytest -m "$(if $(PART),soak(part=$(PART)),not soak and not pulsar)" -k "s3 or http" $(WORKERS) $(ARGS) tests/catalog tests/cli tests/faults tests/offload tests/promises
 
 soak: setup ## list the parts of the long tests; PART=n runs one, two processes at a time
 ifdef PART
