@@ -23,7 +23,8 @@ from catalog.format import keys
 from catalog.format.commit import Codec, SegmentRef
 from catalog.objects import LocalStore
 from offload.format.encoder import SegmentEncoder
-from seglog.format.frame import HAS_TAG, HEADERS, FrameType
+from seglog.format.dtypes import HEADERS
+from seglog.format.frame import HAS_TAG, FrameType
 from seglog.format.frames import Frames, assembled
 
 __all__ = ["COMMON_TAG", "RARE_TAG", "RECORDS_OF_MS", "TOPIC", "ColdRecords", "make_cold"]

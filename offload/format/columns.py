@@ -22,9 +22,9 @@ from xxhash import xxh3_64_intdigest
 
 from offload.errors import InvalidChunk
 from offload.format.block import ChunkRef
+from offload.format.dtypes import ENTRY_HEAD
 from offload.format.entry import (
     ENTRY,
-    ENTRY_HEAD,
     MIN_DATA_LENGTH,
     entry_heads,
     entry_starts,

@@ -17,17 +17,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from blake3 import blake3
-from numpy.typing import NDArray
 from pyroaring import BitMap
 from xxhash import xxh3_64_intdigest
 
 from catalog.format.commit import Codec
 from offload.errors import EntryTooLarge, FrameMismatch
+from offload.format.arrays import dtypes
 from offload.format.block import BlockBuilder, ChunkRef, largest_entry, raw_capacity
 from offload.format.codec import chunk_encoder
 from offload.format.entry import ENTRY, entry_starts
+from seglog.format.arrays import NDArray, np
 from seglog.format.frame import CHECKSUM, DELETED, HAS_TAG, HEADER, LENGTH_BYTES
 from seglog.format.frames import Frames, joined_headers, scatter
 
@@ -38,7 +38,6 @@ MAX_TAGS = 4096
 
 _GROWTH = ENTRY.size - LENGTH_BYTES  # an entry is longer than its frame by this
 _LABELS_AT = HEADER.size - LENGTH_BYTES  # in a body
-_GAP = np.dtype([("checksum", "<u8"), ("length", ">u4"), ("entry_id", ">u8")])
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,11 +247,11 @@ def _entries(first_id: int, lengths: NDArray[Any], bodies: list[bytes], checksum
     Between two bodies lie the checksum of the first frame and the head of the second entry. The function joins the
     bodies with gaps for both, and then fills all gaps at once.
     """
-    gaps = np.zeros(len(bodies) + 1, _GAP)
+    gaps = np.zeros(len(bodies) + 1, dtypes.GAP)
     gaps["checksum"][1:] = checksums
     gaps["length"][:-1] = lengths
     gaps["entry_id"][:-1] = np.arange(first_id, first_id + len(bodies))
-    joined = bytearray(_GAP.itemsize).join([b"", *bodies, b""])
+    joined = bytearray(dtypes.GAP.itemsize).join([b"", *bodies, b""])
     scatter(gaps, joined, entry_starts(lengths))
     return memoryview(joined)[CHECKSUM.size : -ENTRY.size]
 

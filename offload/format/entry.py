@@ -32,15 +32,13 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from offload.errors import InvalidChunk
+from offload.format.arrays import dtypes
+from seglog.format.arrays import NDArray, np
 from seglog.format.frame import MIN_FRAME_BYTES
 
 __all__ = [
     "ENTRY",
-    "ENTRY_HEAD",
     "MIN_DATA_LENGTH",
     "entries",
     "entry_heads",
@@ -52,22 +50,6 @@ ENTRY = struct.Struct(">IQ")
 
 _FRAME_LEN = struct.Struct("<I")
 MIN_DATA_LENGTH = MIN_FRAME_BYTES - _FRAME_LEN.size
-
-#: An entry and the fixed part of its frame, for gathering thousands at once.
-ENTRY_HEAD = np.dtype(
-    [
-        ("length", ">u4"),
-        ("entry_id", ">u8"),
-        ("type", "u1"),
-        ("flags", "u1"),
-        ("topic_id", "<u8"),
-        ("seq", "<u8"),
-        ("ts_ms", "<u8"),
-        ("node_len", "<u2"),
-        ("tag_len", "<u2"),
-        ("data_len", "<u4"),
-    ]
-)
 
 
 def entries(raw: bytes | memoryview, key: str, offset: int) -> Iterator[tuple[int, memoryview]]:
@@ -104,6 +86,6 @@ def entry_starts(lengths: NDArray[Any]) -> NDArray[np.int64]:
 
 def entry_heads(raw: bytes | bytearray | memoryview, starts: NDArray[np.int64]) -> NDArray[Any]:
     """Return the heads of the entries at `starts`. Each entry must have `MIN_DATA_LENGTH` of data in `raw`."""
-    windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(raw, dtype=np.uint8), ENTRY_HEAD.itemsize)
-    gathered: NDArray[Any] = windows[starts].view(ENTRY_HEAD)[:, 0]
+    windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(raw, dtype=np.uint8), dtypes.ENTRY_HEAD.itemsize)
+    gathered: NDArray[Any] = windows[starts].view(dtypes.ENTRY_HEAD)[:, 0]
     return gathered

@@ -26,14 +26,13 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import zstandard
-from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
 from offload.errors import FormatUnsupported, InvalidIndex
 from offload.format.block import ChunkRef
 from offload.format.entry import ENTRY, MIN_DATA_LENGTH
+from seglog.format.arrays import NDArray, np
 
 __all__ = [
     "HEADER",

@@ -14,12 +14,11 @@ import struct
 from collections.abc import Iterable, Iterator
 from itertools import repeat
 
-import numpy as np
-
 from offload.errors import InvalidChunk
 from offload.format.block import ChunkRef
 from offload.format.entry import ENTRY, entries, entry_starts, frame_of
 from seglog.errors import InvalidFrame
+from seglog.format.arrays import np
 from seglog.format.frame import (
     DELETED,
     HAS_NODE,

@@ -17,9 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from seglog.engine.tail import Tail
+from seglog.format.arrays import np
 from seglog.format.frame import DELETED
 from seglog.segments.batch import FRAME_BATCH_MAX_BYTES, FRAME_BATCH_MAX_RECORDS, FrameBatch
 from seglog.values.deletes import DeleteOp

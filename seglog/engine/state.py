@@ -11,12 +11,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-from numpy.typing import NDArray
-
 from seglog.engine.ephemeral_buffer import EphemeralBuffer, Memory
 from seglog.engine.tail import Tail
 from seglog.errors import WarmStoreRequired
+from seglog.format.arrays import NDArray, np
 from seglog.segments.segment import SegmentInfo
 from seglog.segments.sizes import Sizes
 from seglog.values.config import TopicConfig

@@ -12,10 +12,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from seglog.format.index import ENTRIES
+from seglog.format.arrays import NDArray, dtypes, np
 
 __all__ = ["Tail"]
 
@@ -120,7 +117,7 @@ class Tail:
         The result ends before the first record that is not near. Near records are in one file, with gaps of at most
         `gap_max` bytes, and within `bytes_max` bytes in all. The first record is in the result whatever its size.
         """
-        entries = np.zeros(stop - start, ENTRIES)
+        entries = np.zeros(stop - start, dtypes.ENTRIES)
         entries["offset"], entries["length"] = self._offsets[start:stop], self._lengths[start:stop]
         entries["ts_ms"] = self._times[start:stop]
         offsets = entries["offset"].astype(np.int64)

@@ -34,7 +34,6 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-import numpy as np
 from xxhash import xxh3_64_intdigest
 
 from seglog.errors import InvalidFrame
@@ -48,7 +47,6 @@ __all__ = [
     "HAS_NODE",
     "HAS_TAG",
     "HEADER",
-    "HEADERS",
     "KNOWN_FLAGS",
     "LABEL_MAX_BYTES",
     "LAST_TYPE",
@@ -81,22 +79,6 @@ _LENGTH = struct.Struct("<I")
 _BEFORE_SEQ = struct.Struct("<BBQ")
 _AFTER_SEQ = struct.Struct("<QHH")
 _FIELDS = struct.Struct("<10sQ12sI")
-
-#: HEADER as a numpy dtype, to read thousands of headers at once.
-HEADERS = np.dtype(
-    [
-        ("length", "<u4"),
-        ("type", "u1"),
-        ("flags", "u1"),
-        ("topic_id", "<u8"),
-        ("seq", "<u8"),
-        ("ts_ms", "<u8"),
-        ("node_len", "<u2"),
-        ("tag_len", "<u2"),
-        ("data_len", "<u4"),
-    ]
-)
-
 
 MIN_FRAME_BYTES = HEADER.size + CHECKSUM.size
 

@@ -13,18 +13,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from xxhash import xxh3_64_digest
 
 from seglog.errors import InvalidFrame
+from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import (
     CHECKSUM,
     DELETED,
     FIRST_TYPE,
     HAS_NODE,
     HAS_TAG,
-    HEADERS,
     KNOWN_FLAGS,
     LAST_TYPE,
     LENGTH_BYTES,
@@ -48,9 +46,7 @@ __all__ = [
 ]
 
 _APPEND = int(FrameType.APPEND)
-_RAW_HEADERS = np.dtype((np.void, HEADERS.itemsize))
 _OVERHEAD = MIN_FRAME_BYTES - LENGTH_BYTES
-_BETWEEN = np.dtype([("checksum", "<u8"), ("length", "<u4")])  # of one body and the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +138,7 @@ def _fields(
     """
     if (ends - starts < MIN_FRAME_BYTES).any() or starts[0] < 0 or ends.max() > len(buffer):
         return None
-    headers = gathered(buffer, HEADERS, starts)
+    headers = gathered(buffer, dtypes.HEADERS, starts)
     lengths = headers["length"].astype(np.int64)
     kinds, node_lens, tag_lens, flags = headers["type"], headers["node_len"], headers["tag_len"], headers["flags"]
     sound = (
@@ -182,15 +178,15 @@ def assembled(headers: NDArray[Any], contents: Sequence[bytes]) -> Frames:
     """
     sizes = np.fromiter(map(len, contents), np.int64, len(contents))
     headers["length"] = sizes + _OVERHEAD
-    raw, step = headers.tobytes(), HEADERS.itemsize
+    raw, step = headers.tobytes(), dtypes.HEADERS.itemsize
     places = range(LENGTH_BYTES, len(raw), step)
     bodies = [raw[at : at + step - LENGTH_BYTES] + content for at, content in zip(places, contents, strict=True)]
-    between = np.zeros(len(bodies) + 1, _BETWEEN)
+    between = np.zeros(len(bodies) + 1, dtypes.BETWEEN)
     between["checksum"][1:] = np.frombuffer(b"".join(map(xxh3_64_digest, bodies)), dtype=">u8")
     between["length"][:-1] = headers["length"]
     starts = np.zeros(len(bodies) + 1, np.int64)
     np.cumsum(sizes + MIN_FRAME_BYTES, out=starts[1:])
-    joined = bytearray(_BETWEEN.itemsize).join([b"", *bodies, b""])
+    joined = bytearray(dtypes.BETWEEN.itemsize).join([b"", *bodies, b""])
     scatter(between, joined, starts)
     buffer = bytes(memoryview(joined)[CHECKSUM.size : -LENGTH_BYTES])
     return Frames(buffer, starts[:-1], starts[1:], headers, bodies, between["checksum"][1:].copy())
@@ -198,12 +194,12 @@ def assembled(headers: NDArray[Any], contents: Sequence[bytes]) -> Frames:
 
 def joined_headers(frames: Sequence[Frames]) -> NDArray[Any]:
     """Return the headers of all batches, one after the other."""
-    return np.concatenate([each.headers.view(_RAW_HEADERS) for each in frames]).view(HEADERS)
+    return np.concatenate([each.headers.view(dtypes.RAW_HEADERS) for each in frames]).view(dtypes.HEADERS)
 
 
 def picked_headers(headers: NDArray[Any], indices: NDArray[np.intp]) -> NDArray[Any]:
     """Return the headers at these indices."""
-    return headers.view(_RAW_HEADERS)[indices].view(HEADERS)
+    return headers.view(dtypes.RAW_HEADERS)[indices].view(dtypes.HEADERS)
 
 
 def gathered(buffer: bytes, kind: np.dtype[Any], places: NDArray[np.int64]) -> NDArray[Any]:

@@ -23,15 +23,13 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 from seglog.errors import InvalidEntry
+from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import DELETED
 
 __all__ = [
-    "ENTRIES",
     "ENTRY",
     "OFFSET_END",
     "Entry",
@@ -53,10 +51,6 @@ _FLAGS_AT = 16
 # Up to this many entries are checked one by one: that is faster than setting up the arrays.
 _FEW = 8
 
-#: ENTRY as a numpy dtype, to read thousands of entries at once.
-ENTRIES = np.dtype([("offset", "<u4"), ("length", "<u4"), ("ts_ms", "<u8"), ("flags", "u1"), ("check", "u1", (3,))])
-_HASHED = np.dtype([("seq", "<u8"), ("plain", f"V{_CHECKED_BYTES}")])
-
 
 class Entry(NamedTuple):
     offset: int
@@ -74,7 +68,7 @@ def encode_entries(
     first_seq: int, first_offset: int, lengths: NDArray[Any], times: NDArray[Any], flags: NDArray[Any]
 ) -> bytes:
     """Return the entries of frames that lie one after the other from `first_offset` on."""
-    entries = np.zeros(len(lengths), ENTRIES)
+    entries = np.zeros(len(lengths), dtypes.ENTRIES)
     entries["offset"] = first_offset + np.cumsum(lengths, dtype=np.int64) - lengths
     entries["length"], entries["ts_ms"], entries["flags"] = lengths, times, flags
     entries["check"] = _checks(entries.tobytes(), first_seq)
@@ -84,11 +78,11 @@ def encode_entries(
 def load_entries(raw: bytes, first_seq: int) -> NDArray[Any]:
     """Return the entries in `raw` as an array of ENTRIES. The first belongs to `first_seq`. Raise `InvalidEntry`."""
     if len(raw) % ENTRY.size == 0 and len(raw) > _FEW * ENTRY.size:
-        entries = np.frombuffer(raw, ENTRIES)
+        entries = np.frombuffer(raw, dtypes.ENTRIES)
         if np.array_equal(_checks(raw, first_seq), entries["check"]):
             return entries
     read_entries(raw, first_seq)
-    return np.frombuffer(raw, ENTRIES)
+    return np.frombuffer(raw, dtypes.ENTRIES)
 
 
 def read_entries(raw: bytes, first_seq: int) -> list[Entry]:
@@ -114,10 +108,10 @@ def mark_deleted(raw: bytearray, position: int, seq: int) -> None:
 def _checks(raw: bytes, first_seq: int) -> NDArray[np.uint8]:
     """Return the checks of all entries in `raw`, three bytes each."""
     count = len(raw) // ENTRY.size
-    hashed = np.empty(count, _HASHED)
+    hashed = np.empty(count, dtypes.HASHED_ENTRIES)
     hashed["seq"] = np.arange(count, dtype=np.uint64) + np.uint64(first_seq)
-    hashed["plain"] = np.ndarray(count, _HASHED["plain"], raw, strides=(ENTRY.size,))
-    digests = b"".join(map(xxh3_64_digest, hashed.view(f"V{_HASHED.itemsize}").tolist()))
+    hashed["plain"] = np.ndarray(count, dtypes.HASHED_ENTRIES["plain"], raw, strides=(ENTRY.size,))
+    digests = b"".join(map(xxh3_64_digest, hashed.view(f"V{dtypes.HASHED_ENTRIES.itemsize}").tolist()))
     return np.frombuffer(digests, np.uint8).reshape(count, 8)[:, :4:-1]
 
 

@@ -30,11 +30,10 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from xxhash import xxh3_64_intdigest
 
 from seglog.errors import InvalidEntry
+from seglog.format.arrays import NDArray, np
 
 __all__ = ["HEAD", "TagHead", "TagPlace", "encode_tag_index", "read_directory", "read_head", "read_positions"]
 

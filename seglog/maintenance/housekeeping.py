@@ -18,12 +18,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-import numpy as np
-
 from seglog.engine.engine import Engine, change
 from seglog.engine.entries import EvictEntry
 from seglog.engine.state import TopicState
 from seglog.errors import SeglogError
+from seglog.format.arrays import np
 from seglog.format.frame import DELETED, LOST
 from seglog.maintenance.checkpoint import checkpoint
 from seglog.maintenance.ephemeral import trim

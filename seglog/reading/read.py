@@ -17,13 +17,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import ColdTierRequired, Evicted, FileCorrupt, NoSuchTopic, SeqOutOfRange, Truncated
 from seglog.files.open_file import OpenFile
+from seglog.format.arrays import NDArray, np
 from seglog.format.frame import DELETED, tombstone
 from seglog.format.frames import Frames, take_apart
 from seglog.segments.batch import FRAME_BATCH_MAX_BYTES, FRAME_BATCH_MAX_RECORDS, FrameBatch, lost_batch

@@ -12,17 +12,14 @@ from itertools import compress, repeat
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from seglog.errors import FileCorrupt, InvalidFrame
+from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import (
     DELETED,
     DURABLE,
     HAS_NODE,
     HAS_TAG,
     HEADER,
-    HEADERS,
     LOST,
     UNTERMINATED,
     FrameType,
@@ -32,7 +29,7 @@ from seglog.format.frame import (
     record_of,
 )
 from seglog.format.frames import Frames, picked_headers, read_frames, read_headers
-from seglog.format.index import ENTRIES, Entry
+from seglog.format.index import Entry
 from seglog.values.merged_deletes import MergedDeletes
 from seglog.values.record import Gap, Record
 
@@ -125,7 +122,7 @@ class FrameBatch:
             return read_headers(self.buffer, starts, starts + lengths)
         if (self.entries["flags"][~is_there] & DELETED == 0).any():
             return None
-        headers = np.zeros(len(self), HEADERS)
+        headers = np.zeros(len(self), dtypes.HEADERS)
         headers["type"], headers["topic_id"] = FrameType.APPEND, self.topic_id
         headers["flags"] = self.entries["flags"] & (DURABLE | LOST) | DELETED
         headers["seq"] = np.arange(len(self), dtype=np.uint64) + np.uint64(self.first_seq)
@@ -274,7 +271,7 @@ def lost_batch(topic_id: int, first_seq: int, times: list[int]) -> FrameBatch:
     """
     frames = [encode_lost(topic_id, seq, ts_ms) for seq, ts_ms in enumerate(times, first_seq)]
     lengths = np.array([*map(len, frames)], np.int64)
-    entries = np.zeros(len(frames), ENTRIES)
+    entries = np.zeros(len(frames), dtypes.ENTRIES)
     entries["offset"], entries["length"] = np.cumsum(lengths) - lengths, lengths
     entries["ts_ms"], entries["flags"] = times, DELETED | LOST
     return FrameBatch(Path("lost"), topic_id, first_seq, entries, b"".join(frames))

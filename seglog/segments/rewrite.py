@@ -29,11 +29,10 @@ import contextlib
 import os
 from collections.abc import Callable
 
-import numpy as np
-
 from seglog.errors import FileCorrupt, InvalidEntry
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files
+from seglog.format.arrays import np
 from seglog.format.frame import DELETED
 from seglog.format.index import ENTRY, encode_entries, read_entries
 from seglog.segments.batch import FrameBatch

@@ -21,14 +21,12 @@ import os
 import threading
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from seglog.errors import FileCorrupt, InvalidEntry, OffsetOverflow
 from seglog.files.open_file import OpenFile, Readable
 from seglog.files.port import Files
+from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import DELETED
-from seglog.format.index import ENTRIES, ENTRY, OFFSET_END, encode_entries, load_entries, mark_deleted
+from seglog.format.index import ENTRY, OFFSET_END, encode_entries, load_entries, mark_deleted
 from seglog.segments.batch import FRAME_BATCH_MAX_BYTES, FRAME_BATCH_MAX_RECORDS, FrameBatch
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout
@@ -92,7 +90,7 @@ class SegmentReader:
         raw = self._read_raw(first - self.first_seq, min(last - first + 1, max_records))
         # The lengths of unchecked entries tell how many records fit. Then only their entries are checked, because the
         # check is the slowest step.
-        ends = np.cumsum(np.frombuffer(raw, ENTRIES)["length"], dtype=np.int64)
+        ends = np.cumsum(np.frombuffer(raw, dtypes.ENTRIES)["length"], dtype=np.int64)
         count = max(1, int(ends.searchsorted(FRAME_BATCH_MAX_BYTES, "right")))
         entries = self._checked(raw[: count * ENTRY.size], first)
         buffer = self.data.read_exactly(int(ends[count - 1]), int(entries[0]["offset"]))

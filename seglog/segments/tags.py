@@ -20,13 +20,11 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from seglog.errors import FileCorrupt, InvalidEntry
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files
 from seglog.files.read_only import ReadOnlyFiles
+from seglog.format.arrays import NDArray, np
 from seglog.format.frame import HAS_TAG
 from seglog.format.tag_index import encode_tag_index, read_directory, read_head, read_positions
 from seglog.segments.batch import FRAME_BATCH_MAX_RECORDS

@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from seglog.errors import InvalidFrame
 from seglog.files.open_file import OpenFile
+from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import MIN_FRAME_BYTES, FrameType, Header, read_header
 from seglog.format.frames import read_any_headers
 from seglog.format.index import OFFSET_END
@@ -32,8 +30,6 @@ _FEW = 32
 
 _SCAN_BYTES = 1024 * 1024
 _LENGTH = struct.Struct("<I")
-# Indexed by frame type: true for every type except Append and sync mark.
-_OTHERS = np.array([kind not in (FrameType.APPEND, FrameType.SYNC_MARK) for kind in range(256)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +83,7 @@ class Stretch:
         Each such frame is a part of its own.
         """
         headers, bounds = self.headers, self.bounds
-        others = [] if headers is None else np.flatnonzero(_OTHERS[headers["type"]]).tolist()
+        others = [] if headers is None else np.flatnonzero(dtypes.OTHERS[headers["type"]]).tolist()
         if headers is None or not others:
             yield self
             return

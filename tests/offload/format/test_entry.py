@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from catalog.format.commit import Codec
 from offload.errors import InvalidChunk
-from offload.format.entry import ENTRY, ENTRY_HEAD, entries
+from offload.format.dtypes import ENTRY_HEAD
+from offload.format.entry import ENTRY, entries
 from seglog.format.frame import HEADER
 from tests.offload.samples import Sample, encode_object, frames_of, frames_of_samples, sample_lists
 

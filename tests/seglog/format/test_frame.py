@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.errors import InvalidFrame
+from seglog.format.dtypes import HEADERS
 from seglog.format.frame import (
     DELETED,
     DURABLE,
     HAS_NODE,
     HAS_TAG,
     HEADER,
-    HEADERS,
     LOST,
     MIN_FRAME_BYTES,
     UNTERMINATED,

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.errors import InvalidEntry
+from seglog.format.dtypes import ENTRIES
 from seglog.format.frame import DELETED, HAS_TAG
 from seglog.format.index import (
-    ENTRIES,
     ENTRY,
     Entry,
     encode_entries,

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.errors import FileCorrupt
+from seglog.format.dtypes import ENTRIES
 from seglog.format.frame import CHECKSUM
-from seglog.format.index import ENTRIES
 from seglog.segments.batch import FrameBatch
 from seglog.values.record import Record
 from tests.seglog.frames import append_frames

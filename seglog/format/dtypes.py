@@ -1,0 +1,33 @@
+"""The structures of frames and index entries as dtypes of numpy, to read thousands of them at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from seglog.format.frame import FrameType
+
+__all__ = ["BETWEEN", "ENTRIES", "HASHED_ENTRIES", "HEADERS", "OTHERS", "RAW_HEADERS"]
+
+#: seglog.format.frame.HEADER as a dtype.
+HEADERS = np.dtype(
+    [
+        ("length", "<u4"),
+        ("type", "u1"),
+        ("flags", "u1"),
+        ("topic_id", "<u8"),
+        ("seq", "<u8"),
+        ("ts_ms", "<u8"),
+        ("node_len", "<u2"),
+        ("tag_len", "<u2"),
+        ("data_len", "<u4"),
+    ]
+)
+RAW_HEADERS = np.dtype((np.void, HEADERS.itemsize))
+BETWEEN = np.dtype([("checksum", "<u8"), ("length", "<u4")])  # of one body and the next
+
+#: seglog.format.index.ENTRY as a dtype.
+ENTRIES = np.dtype([("offset", "<u4"), ("length", "<u4"), ("ts_ms", "<u8"), ("flags", "u1"), ("check", "u1", (3,))])
+HASHED_ENTRIES = np.dtype([("seq", "<u8"), ("plain", "V17")])  # an entry without its check
+
+#: Indexed by frame type: true for every type except Append and sync mark.
+OTHERS = np.array([kind not in (FrameType.APPEND, FrameType.SYNC_MARK) for kind in range(256)])
