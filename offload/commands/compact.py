@@ -59,7 +59,8 @@ def compact(
         if dry_run:
             yield would("compact --erase", name, archive.previews.erasure(name))
             continue
-        with place.host.progress(f"compact {name}", None) as advance:
+        total_bytes = archive.upkeep.bytes_to_rewrite(name, erase=erase)
+        with place.host.progress(f"compact {name}", total_bytes) as advance:
             published = (
                 archive.upkeep.erase(name, message=message, on_bytes=advance)
                 if erase

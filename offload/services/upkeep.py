@@ -74,6 +74,12 @@ class UpkeepService(Owned):
         """
         return self._rewritten(name, lambda: self._offloader.erase(name, on_bytes=on_bytes, message=message))
 
+    @checked
+    def bytes_to_rewrite(self, name: str, *, erase: bool = False) -> int:
+        """Return about how many bytes of frames `compact` will read, or with `erase`, `erase`; for their progress."""
+        handle = self._handles.find(name)
+        return 0 if handle is None else self._offloader.bytes_to_rewrite(handle, erase=erase)
+
     def _rewritten(self, name: str, rewrite: Callable[[], Iterable[Published]]) -> tuple[Published, ...]:
         self._log.check_writable()
         self._log.get_topic(name)

@@ -19,7 +19,7 @@ from itertools import groupby
 
 from catalog import SegmentView, Vid
 
-__all__ = ["holds_more", "of_one_log", "ranges_to_merge", "to_erase"]
+__all__ = ["all_to_erase", "holds_more", "of_one_log", "ranges_to_merge", "to_erase"]
 
 
 def ranges_to_merge(
@@ -54,8 +54,12 @@ def of_one_log(
 
 def to_erase(views: Sequence[SegmentView], vid: Vid) -> SegmentView | None:
     """Return the first segment of the volume itself whose objects hold records that it no longer shows, or None."""
+    return next(all_to_erase(views, vid), None)
+
+
+def all_to_erase(views: Sequence[SegmentView], vid: Vid) -> Iterator[SegmentView]:
     pieces = Counter(view.ref.sid for view in views)
-    return next((view for view in views if view.vid == vid and pieces[view.ref.sid] == 1 and holds_more(view)), None)
+    return (view for view in views if view.vid == vid and pieces[view.ref.sid] == 1 and holds_more(view))
 
 
 def holds_more(view: SegmentView) -> bool:

@@ -19,7 +19,8 @@ The states of an attempt are in `offload.write.attempt`. Source: PIP-17, Graft R
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from types import MappingProxyType
@@ -43,7 +44,7 @@ from offload.handles import Tip
 from offload.read.deletes import deletions_of
 from offload.settings import OffloadSettings, codec_named
 from offload.write.attempt import AttemptState, SegmentRange, is_due, plan_range
-from offload.write.merging import of_one_log, ranges_to_merge, to_erase
+from offload.write.merging import all_to_erase, of_one_log, ranges_to_merge, to_erase
 from offload.write.publisher import Published, Publisher, divergence
 from offload.write.readback import check_published, check_segment
 from offload.write.segment_upload import UploadJob, delete_segment
@@ -173,6 +174,12 @@ class Offloader:
                 return done
             published = self._merge_range(handle, [view], on_bytes, message)
             done += [published] if published else []
+
+    def bytes_to_rewrite(self, handle: Handle, *, erase: bool) -> int:
+        """Return about how many bytes of frames `merge` will read, or with `erase`, `erase`. Never fewer."""
+        views = self._volumes.snapshot(handle.vid, handle.lsn).segments
+        found = all_to_erase(views, handle.vid) if erase else itertools.chain(*self._ranges_to_merge(handle))
+        return sum(view.ref.frame_bytes for view in found)
 
     def settle(self, name: str) -> list[Published]:
         """Finish the work of an earlier process: publish the pending commit, and discard attempts without a commit.
@@ -336,19 +343,22 @@ class Offloader:
 
     def _to_merge(self, handle: Handle) -> list[SegmentView] | None:
         """Return the oldest range of segments that one log wrote, or None. A data object has only one topic id."""
-        below_bytes, least = self.settings.merge_below_bytes, self.settings.merge_count
+        indexed = (list(self._reader.indexed(segment_range)) for segment_range in self._ranges_to_merge(handle))
+        return next(
+            of_one_log(indexed, lambda view: self._reader.index(view).topic_id, self.settings.merge_count), None
+        )
+
+    def _ranges_to_merge(self, handle: Handle) -> Iterator[list[SegmentView]]:
+        below_bytes = self.settings.merge_below_bytes
         if not isinstance(below_bytes, int):
-            return None
-        snapshot = self._volumes.snapshot(handle.vid, handle.lsn)
-        ranges = ranges_to_merge(
-            snapshot.segments,
+            return iter(())
+        return ranges_to_merge(
+            self._volumes.snapshot(handle.vid, handle.lsn).segments,
             handle.vid,
             below_bytes=below_bytes,
             max_bytes=self.settings.max_object_bytes,
-            least=least,
+            least=self.settings.merge_count,
         )
-        indexed = (list(self._reader.indexed(segment_range)) for segment_range in ranges)
-        return next(of_one_log(indexed, lambda view: self._reader.index(view).topic_id, least), None)
 
     def _merge_range(
         self, handle: Handle, views: list[SegmentView], on_bytes: Callable[[int], None], message: str = ""

@@ -106,6 +106,18 @@ def test_recover_tells_where_the_unknown_begins(run: Run, remote: str) -> None:
     assert (main["tail"], main["tail_after_seq"], main["tail_after_time"]) == ("unknown", 2, main["last_time"])
 
 
+def test_an_interrupted_recovery_says_how_to_go_on(run: Run, remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("offload.recovery.complete", _interrupt)
+        stopped = run("recover", remote, "new")
+    assert (stopped.code, stopped.err) == (130, "interrupted: repeat the command, and it continues\n")
+    assert run("recover", remote, "new").text == stopped.text
+
+
+def _interrupt(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_directory_is_set_up_from_a_remote(run: Run, remote: str, tmp_path: Path) -> None:
     made = run("init", "--from", remote, directory="new")
     assert made.text == f"made {tmp_path}/new, which follows 1 topic and 1 branch of {remote}\n"

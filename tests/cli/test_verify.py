@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from offload.commands.verify import verify
+from seglog import LogSettings
 from tests.cli.conftest import Run
 
 
@@ -61,3 +63,16 @@ def test_what_is_no_data_directory_is_not_found(run: Run) -> None:
     done = run("verify", directory="elsewhere")
     assert (done.code, done.out) == (3, b"")
     assert "elsewhere is not a seglog data directory" in done.err
+
+
+def test_the_check_tells_the_bytes_that_it_has_read(run: Run, tmp_path: Path) -> None:
+    run("init")
+    run("append", "t", stdin=b"line\n" * 20_000)
+    run("seal", "t")
+    told: list[tuple[str, int | None, int, str]] = []
+    list(verify(tmp_path / "data", LogSettings(), lambda *each: told.append(each)))
+    done = [each[2] for each in told]
+    assert done == sorted(done)
+    assert len(done) > 5
+    [(title, total, unit)] = {(title, total, unit) for title, total, _, unit in told}
+    assert (title, unit, done[-1]) == ("verify", "bytes", total)

@@ -107,6 +107,7 @@ CALLS = {
         "retain_s grace_s",
         dry_run=True,
     ),
+    "UpkeepService.bytes_to_rewrite": _of_name("upkeep.bytes_to_rewrite", {"erase": "bool"}),
     "UpkeepService.compact": _of_name("upkeep.compact", {"on_bytes": "callable"}),
     "HistoryService.count": _of("history.count", {"snapshot": "instance"}),
     "Archive.delete": _of_name("delete", {"before": "whole", "tag": "text", "message": "text"}, "before tag", tag="eu"),

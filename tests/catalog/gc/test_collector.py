@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
@@ -79,6 +80,24 @@ def test_a_topics_own_window_goes_before_the_setting_and_retain_before_both() ->
     policy = GcPolicy(world.window_ms // 1000, 0, retain_s=9 * 3600)
     report = Collector(world.store, policy, clock=lambda: world.now_ms, writer_id="gc").run(dry_run=True)
     assert report.kept[0].first_lsn == 2
+
+
+def _note(told: list[tuple[str, int, int | None, str]], phase: str, done: int, total: int | None, unit: str) -> None:
+    told.append((phase, done, total, unit))
+
+
+def test_a_run_tells_its_phases() -> None:
+    world = World()
+    main = grown(world, 3)
+    world.merge(main)
+    world.now_ms += 10 * HOUR_MS
+    policy = GcPolicy(world.window_ms // 1000, 0)
+    for phases in (["reading commits", "searching"], ["reading commits", "deleting", "searching"]):
+        told: list[tuple[str, int, int | None, str]] = []
+        watch = functools.partial(_note, told)
+        Collector(world.store, policy, clock=lambda: world.now_ms, writer_id="gc", watch=watch).run()
+        assert [*dict.fromkeys(phase for phase, *_ in told)] == phases
+        assert all(total is not None and done <= total for _, done, total, _ in told)
 
 
 @pytest.mark.parametrize("holder", ["fork", "tag", "pin"])

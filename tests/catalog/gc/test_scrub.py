@@ -59,9 +59,17 @@ def scrub(world: World, *, deep: bool = False) -> ScrubReport:
 def test_what_is_whole_is_sound_and_counted(*, deep: bool) -> None:
     world, main, half = grown()
     world.upload(main.vid, 500, 510)
-    report = scrub(world, deep=deep)
+    told: list[tuple[str, int, int | None, str]] = []
+    report = Scrub(world.store, now_ms=world.now_ms, watch=lambda *each: told.append(each)).run(deep=deep)
     assert report.findings == []
     assert (report.volumes, report.unreferenced) == (2, 1)
+    assert [*dict.fromkeys((phase, unit) for phase, _, _, unit in told)] == [
+        ("reading commits", "volumes"),
+        *[("reading objects", "bytes")] * deep,
+        ("looking for objects", "segments"),
+    ]
+    read = [(done, total) for phase, done, total, _ in told if phase == "reading objects"]
+    assert read[-1:] == [(report.size_bytes, report.size_bytes)] * deep
     segments = {
         key.removesuffix(".index") for vid in (main.vid, half.vid) for key in world.store.list(segments_prefix(vid))
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tests.seams.archive import context_of
 
 URL = "file:///somewhere"
 ONCE = FollowOptions(once=True)
+VALUES = {"a": [b"1", b"2"], "a@half": [b"1"], "b": [b"3"]}
 Found = Recovered | TopicFollowed | LookFailed | Looked
 
 
@@ -54,11 +56,8 @@ def followed(path: Path, store: MemoryStore | FaultyStore, *between: Callable[[]
 
 
 def until_interrupt(results: Iterator[Found]) -> Iterator[Found]:
-    while True:
-        try:
-            yield next(results)
-        except KeyboardInterrupt:
-            return
+    with contextlib.suppress(KeyboardInterrupt):
+        yield from results
 
 
 def test_a_new_directory_follows_all_and_says_where_the_unknown_begins(tmp_path: Path, store: MemoryStore) -> None:
@@ -181,6 +180,23 @@ def test_a_failure_at_any_request_is_continued_from(tmp_path: Path, store: Memor
         assert sorted(each.topic for each in seen if isinstance(each, Recovered)) == ["a", "a@half", "b"]
         assert seen[-1] == Looked(3, 0)
         assert not (path / MARKER).exists()
+        if not faulty.struck:
+            return
+    pytest.fail("there was always one more request")
+
+
+def test_an_interrupt_at_any_request_is_continued_from(tmp_path: Path, store: MemoryStore) -> None:
+    def interrupt(_key: str) -> KeyboardInterrupt:
+        return KeyboardInterrupt()
+
+    for nth in range(1, 200, 7):
+        path = tmp_path / str(nth)
+        faulty = FaultyStore(store, [Fault(nth, "before", interrupt, "get")])  # type: ignore[arg-type]
+        list(until_interrupt(follow(path, URL, ONCE, store=faulty)))
+        list(follow(path, URL, ONCE, store=store))
+        assert not (path / MARKER).exists()
+        with opened(path, store) as (_, archive):
+            assert {name: values(archive, name) for name in ("a", "a@half", "b")} == VALUES
         if not faulty.struck:
             return
     pytest.fail("there was always one more request")

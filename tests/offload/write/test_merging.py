@@ -102,9 +102,13 @@ def test_records_deletes_and_every_past_state_are_as_before(tmp_path: Path) -> N
         targets = [f"lsn:{lsn}" for lsn in range(1, 10)] + [f"seq:{seq}" for seq in range(1, 9)]
         before = {target: values(list(archive.read("t", at=target))) for target in targets}
         now = values(list(log.topic("t").read()))
+        read: list[int] = []
+        expected_bytes = archive.upkeep.bytes_to_rewrite("t")
 
-        published = archive.upkeep.compact("t")
+        published = archive.upkeep.compact("t", on_bytes=read.append)
 
+        assert 0 < sum(read) <= expected_bytes
+        assert archive.upkeep.bytes_to_rewrite("t") == 0
         assert [each.kind for each in published] == [CommitKind.COMPACT]
         assert len(archive.history.snapshot("t").segments) == 1
         assert values(list(log.topic("t").read())) == now
