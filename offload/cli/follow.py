@@ -71,6 +71,7 @@ def _show(session: Session, results: Iterator[Shown], *, once: bool) -> None:
     from offload.recovery import Recovered
 
     output = session.output
+    failing: set[str | None] = set()
     with ExitStack() as stack:
         screen = _Screen(stack) if output.is_rich and not once else None
         for found in results:
@@ -82,12 +83,15 @@ def _show(session: Session, results: Iterator[Shown], *, once: bool) -> None:
                 case Recovered():
                     output.show(found, recovered_text(found))
                 case TopicFollowed():
-                    if once or found.commits:
+                    if once or found.commits or failing & {found.topic, None}:
                         output.show(found, followed_text(found))
-                case LookFailed() if output.is_json:
-                    output.show(found, "")
+                    failing -= {found.topic, None}
                 case LookFailed():
-                    note(failed_text(found, once=once))
+                    failing.add(found.topic)
+                    if output.is_json:
+                        output.show(found, "")
+                    else:
+                        note(failed_text(found, once=once))
                 case Looked() if once:
                     failed = f", {found.failed:,} failed" if found.failed else ""
                     output.show(found, f"looked at {counted(found.topics, 'topic')}{failed}")

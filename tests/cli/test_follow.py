@@ -98,6 +98,18 @@ def test_a_failure_is_shown(run: Run, remote: str, tmp_path: Path, monkeypatch: 
     assert "next try" not in once.err
     told = run("--json", "follow", remote, "standby", "--once")
     assert json.loads(told.out.splitlines()[0])["kind"] == "look_failed"
+    with monkeypatch.context() as patch:
+        waits = iter([None])
+
+        def mend(_seconds: float) -> None:
+            if next(waits, 0) == 0:
+                raise KeyboardInterrupt
+            (tmp_path / "remote").unlink()
+            (tmp_path / "away").rename(tmp_path / "remote")
+
+        patch.setattr("offload.cli.follow.time.sleep", mend)
+        back = run("follow", remote, "standby")
+    assert back.text == "t: nothing new, at seq 2 (lsn 1), no lag\n"  # it works again
 
 
 def test_recover_tells_where_the_unknown_begins(run: Run, remote: str) -> None:
