@@ -187,10 +187,16 @@ def _of_commits(history: History) -> Iterator[PointListed]:
 
 
 def _of_names(archive: Archive, topic: str, history: History) -> Iterator[PointListed]:
-    """Yield the tags, and the starts of branches, that stand on this history."""
+    """Yield the tags, and the starts of branches, that stand on this history. A tag may be older than the window."""
+    from catalog.errors import NoSuchTag
+
     base = topic.partition("@")[0]
+    volumes = {span.vid for span in history.spans}
     for tag in archive.tags.list(base):
         past = history.at(tag.tag.point.vid, tag.tag.point.lsn)
+        if past is None and tag.tag.point.vid in volumes:
+            with suppress(NoSuchTag):  # deleted meanwhile
+                past = archive.history.commit(topic, f"tag:{tag.name}")
         if past is not None:
             yield _point(past, "tag", f"tag {tag.name}", f"tag:{tag.name}", tag.tag.point.seq)
     for branch in archive.branches.list(base):

@@ -99,6 +99,17 @@ def test_each_point_that_is_listed_can_be_restored(started: Run) -> None:
     assert started("points", "nope").code == 3
 
 
+def test_a_tag_that_the_window_has_passed_is_listed_and_restored(started: Run) -> None:
+    assert started("tag", "create", "orders", "v1", "--at", "seq:3").code == 0
+    for _ in range(2):
+        assert started("gc", "--retain", "0", "--grace", "0").code == 0
+    assert started("restore", "orders", "--to", "lsn:1", "--as", "gone").code == 3
+    _, *found = _lines(started, "points", "orders")
+    assert [(point["target"], point["head_seq"]) for point in found] == [("lsn:5", 5), ("tag:v1", 3)]
+    assert started("restore", "orders", "--to", "tag:v1", "--as", "back").code == 0
+    assert started("read", "orders@back").out == b"one\ntwo\nthree\n"
+
+
 def test_a_target_is_resolved_to_its_record_and_its_neighbours(started: Run) -> None:
     [found] = _lines(started, "resolve", "orders", "--to", "lsn:2", "--context", "1", "--pin", "1h")
     assert [record["start"] for record in found["before"]] == ["three", "four"]
