@@ -125,6 +125,13 @@ class Handles:
             self._check_remote(handle)
             self._checked.add(handle.name)
 
+    def check_volume(self, handle: Handle) -> None:
+        """Check the same for a caller that gives up the handle: another name may lead to its volume now (HANDLE-7)."""
+        try:
+            self.check_remote(handle)
+        except OtherRemote:
+            self._check_here(handle)
+
     def check_chosen(self, handle: Handle) -> None:
         """Check the handle if the caller chose another remote than seglog.toml (HANDLE-6).
 
@@ -147,15 +154,19 @@ class Handles:
             if handle.name not in self._checked:
                 self._check_known(handle)
         else:
-            self.check_alive(handle)
-            is_here = self._volumes.has_commit(handle.vid, max(handle.lsn, 1))
-            if not is_here and handle.lsn >= self._volumes.boundary(handle.vid):
-                raise OtherRemote(handle.name, self._volumes.store.url, str(handle.vid))
+            self._check_here(handle)
             snapshot = self._volumes.snapshot(vid)
             handle = Handle(handle.name, vid, snapshot.lsn, config=snapshot.config)
             self._local.save(handle=handle)
         self._checked.add(handle.name)
         return handle
+
+    def _check_here(self, handle: Handle) -> None:
+        """Raise `OtherRemote` if the remote lacks the handle's volume, and `BranchCollected`."""
+        self.check_alive(handle)
+        is_here = self._volumes.has_commit(handle.vid, max(handle.lsn, 1))
+        if not is_here and handle.lsn >= self._volumes.boundary(handle.vid):
+            raise OtherRemote(handle.name, self._volumes.store.url, str(handle.vid))
 
     def _check_known(self, handle: Handle) -> None:
         """Raise `RemoteBehind` if the remote lacks the newest commit that is known here, and GC has not passed it."""

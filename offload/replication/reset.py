@@ -88,7 +88,7 @@ class Reset:
             self._handles.check_alive(handle)
         except BranchCollected:
             return self._leave(handle.name, as_branch, discard=discard)
-        self._handles.check_remote(handle)
+        self._handles.check_volume(handle)
         handle = self._publisher.resolve_pending(handle)  # step 1: a commit that lost its LSN never enters the volume
         changes = LocalChanges(0, 0)
         if self._log.has_topic(handle.name):

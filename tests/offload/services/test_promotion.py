@@ -11,8 +11,9 @@ from catalog import CommitKind
 from catalog.errors import CatalogError, Fenced
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
-from offload.errors import CarriedOtherwise, OffloadError, RecordsAfterFork
-from seglog import Log
+from offload.errors import CarriedOtherwise, OffloadError, OtherRemote, RecordsAfterFork
+from seglog import Log, SystemClock
+from tests.catalog.test_names import branches_of
 from tests.catalog.test_renames import Meanwhile
 from tests.faults.steps import Place, crashes
 from tests.faults.stride import every as strided
@@ -120,6 +121,35 @@ def test_an_idle_writer_and_a_replica_follow_the_new_main(tmp_path: Path, store:
         for archive in (writer, replica, third):
             archive.replication.sync("t")
             assert values(archive, "t") == [b"a"]
+
+
+def test_a_replica_is_reset_after_its_name_has_moved(tmp_path: Path, store: MemoryStore) -> None:
+    with (
+        opened(tmp_path / "one", store) as (log, writer),
+        opened(tmp_path / "two", store) as (_, replica),
+    ):
+        ship(writer, log, "t", b"a")
+        replica.replication.sync("t")
+        writer.restore("t", to="head", name="fix")
+        ship(writer, log, "t@fix", b"x")
+        writer.branches.promote_branch("t", "fix", keep="old")
+    with opened(tmp_path / "two", store) as (_, replica):
+        replica.replication.reset("t")
+        assert values(replica, "t") == [b"a", b"x"]
+
+
+def test_a_writer_that_nobody_has_fenced_is_reset_after_its_name_has_moved(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, one):
+        ship(one, log, "t", b"a")
+        one.restore("t", to="head", name="fix")
+        branches_of(store).promote("t", "fix", "old", now_ms=SystemClock().now_ms())
+        log.topic("t").append([b"late"])
+        log.topic("t").seal()
+    with opened(tmp_path / "one", store) as (_, one):
+        with pytest.raises(OtherRemote):
+            one.offload("t")
+        one.replication.reset("t", as_branch="late")
+        assert (values(one, "t@late"), values(one, "t")) == ([b"a", b"late"], [b"a"])
 
 
 def test_the_writer_of_the_branch_is_fenced_too(tmp_path: Path, store: MemoryStore) -> None:
