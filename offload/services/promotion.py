@@ -9,7 +9,7 @@
     4 It fences both volumes: main's by a commit right after the      their writers are fenced; a takeover ends that
       state of step 2. If there is another commit, it begins again.
     5 It changes the names (catalog.refs.promotion).                  a second call makes the missing steps
-    6 It looks for commits after the fence of the former main.        the next sync makes step 7
+    6 It looks for commits after the fence of the former main.        a second call fences its writer, whoever that is
     7 Its replica of main moves to the new volume.
 
 SWITCH-1  No writer of the former main continues unknowing.
@@ -102,6 +102,7 @@ class Promotion:
 
             if main == new:  # an earlier promotion ended before its last step
                 change()
+                self._fence_newer(topic, self._branches.resolve(topic, keep), 0)
                 self._follow(topic, side)
                 return Promoted(keep, new, None)
             after, carried = self._switch(topic, side, (main, new), change, carry=carry, leave=leave)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from catalog import CommitKind
-from catalog.errors import CatalogError, Fenced
+from catalog.errors import CatalogError, Fenced, StoreUnreachable
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.errors import CarriedOtherwise, OffloadError, OtherRemote, RecordsAfterFork
@@ -16,6 +16,7 @@ from seglog import Log, SystemClock
 from tests.catalog.test_names import branches_of
 from tests.catalog.test_renames import Meanwhile
 from tests.faults.steps import Place, crashes
+from tests.faults.store import Fault, FaultyStore, unreachable
 from tests.faults.stride import every as strided
 from tests.offload.replicas import opened, ship, values
 
@@ -136,6 +137,25 @@ def test_a_replica_is_reset_after_its_name_has_moved(tmp_path: Path, store: Memo
     with opened(tmp_path / "two", store) as (_, replica):
         replica.replication.reset("t")
         assert values(replica, "t") == [b"a", b"x"]
+
+
+def test_a_second_call_fences_a_writer_that_the_first_one_had_not_fenced(tmp_path: Path, store: MemoryStore) -> None:
+    """The first call ends before its last steps. A takeover came between its fence and its change of the names."""
+    with opened(tmp_path / "one", store) as (log, one), opened(tmp_path / "two", store) as (two_log, two):
+        ship(one, log, "t", b"a")
+        one.restore("t", to="head", name="fix")
+        two.replication.sync("t")
+        ship(two, two_log, "t", b"theirs")
+        with pytest.raises(StoreUnreachable):
+            branches_of(FaultyStore(store, [Fault(4, "before", unreachable)])).promote(  # type: ignore[arg-type]
+                "t", "fix", "old", now_ms=SystemClock().now_ms()
+            )
+        one.branches.promote_branch("t", "fix", keep="any")
+        two_log.topic("t").append([b"late"])
+        two_log.topic("t").seal()
+        with pytest.raises(Fenced):
+            two.offload("t")
+        assert values(two, "t@old") == [b"a", b"theirs"]
 
 
 def test_a_writer_that_nobody_has_fenced_is_reset_after_its_name_has_moved(tmp_path: Path, store: MemoryStore) -> None:
