@@ -146,6 +146,13 @@ def test_what_a_volume_adds_up_to_is_asked_where_commits_are_gone() -> None:
     assert not updates.is_maintenance(Bounds(1, 10), 2)
 
 
+def test_a_volume_that_another_began_and_emptied_is_not_as_its_beginner_left_it() -> None:
+    """Two directories begin an empty volume with epoch 1. One commits, and truncates all. GC has passed the commits."""
+    newest = replace(empty(VID), lsn=2, epoch=1)
+    assert not Updates(VID, 0, newest=newest).is_maintenance(newest.bounds, 1)
+    assert Updates(VID, 0, newest=replace(newest, epoch=0)).is_maintenance(newest.bounds, 1)
+
+
 def test_the_newest_configuration_is_told() -> None:
     said = [stored(kind=CommitKind.CONFIG, config=text) for text in ('{"a":1}', '{"a":2}', "")]
     assert Updates(VID, 0, tuple(said)).config == '{"a":2}'
