@@ -26,10 +26,10 @@ PARTS = {
     2: "calls of the file system that fail, the corruption matrix, kill -9, the topic model",
     3: "T6: pairs of faults of a store, single faults over HTTP",
     4: "T8: the first half of the schedules, and the rare mistakes",
-    5: "T8: the second half of the schedules",
+    5: "T8: the second half of the schedules, promotions",
     6: "T9: the first half of the histories",
     7: "T9: the second half of the histories",
-    8: "T5: the catalog's model; directories that share a topic; crashes of reset, takeover, rebase; fuzzers",
+    8: "T5: the catalog's model; directories that share a topic; commands that meet; crashes of reset, rebase; fuzzers",
     9: "Spark: streams, writers and drivers that are killed, histories, logs, a cluster, damaged bytes, benchmarks",
 }
 

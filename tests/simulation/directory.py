@@ -499,8 +499,9 @@ class Directory(Member):
         """Check that a Diverged error has a cause.
 
         The causes: another directory has written the volume, with an epoch that is high enough if the error is Fenced.
-        Or the volume is collected. Or the boundary passed a commit of this directory whose answer was lost, so the
-        directory cannot know any more that the commit is its own.
+        Or this directory has, by another name that the volume has during a promotion. Or the volume is collected. Or
+        the boundary passed a commit of this directory whose answer was lost, so the directory cannot know any more that
+        the commit is its own.
         """
         handle = context_of(self.archive).handles.find(name)
         vid = self._vid(name) if handle is not None else None
@@ -510,7 +511,8 @@ class Directory(Member):
         if isinstance(error, BranchCollected):
             self._hold(volume.boundary == DEAD, f"{vid} is said to be collected")
             return
-        others = [past for past in volume.pasts if self.model.author(past) not in {None, self.name}]
+        intents = [(past, self.model.intents.get(past.stored.hash)) for past in volume.pasts]
+        others = [past for past, each in intents if each and (each.writer, each.topic) != (self.name, name)]
         passed = [each for each in volume.pasts[handle.lsn :] if each.stored.commit.lsn < volume.boundary]
         is_unsure = any(self.model.author(each) == self.name for each in passed) and not isinstance(error, Fenced)
         self._hold(bool(others) or is_unsure, f"{name} is said to have parted, and nobody else has written {vid}")

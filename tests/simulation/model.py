@@ -45,7 +45,7 @@ from offload.settings import ColdSettings
 from tests.simulation.ground import Ground
 from tests.simulation.journal import Entry, Journal, Op, State
 
-__all__ = ["COLD", "Broken", "Held", "Model", "records_of"]
+__all__ = ["COLD", "Broken", "Held", "Intent", "Model", "records_of"]
 
 _NO_CUT = 2**63
 COLD = ColdSettings(cache_bytes=0, connections=1, get_attempts=1)
@@ -138,7 +138,7 @@ class Model:
     """The model of the whole store, and its judge.
 
     `names` and `tags` hold, for each name, every value that is possible. A lost answer leaves more than one value.
-    `pins` holds the acked pins.
+    `moved` holds every volume of a name that a promotion has changed. `pins` holds the acked pins.
     """
 
     def __init__(self, ground: Ground, now_ms: Callable[[], int], window_ms: int, grace_ms: int) -> None:
@@ -155,6 +155,7 @@ class Model:
         self.journals: dict[str, dict[str, Journal]] = {}
         self.acked: set[tuple[Vid, int, bytes]] = set()
         self.names: dict[tuple[str, str], set[Held]] = {}
+        self.moved: dict[tuple[str, str], set[Vid]] = {}
         self.tags: dict[tuple[str, str], set[ForkPoint | None]] = {}
         self.pins: dict[Key, tuple[ForkPoint, int]] = {}
         self.checked = 0
@@ -358,8 +359,10 @@ class Model:
 
     def named(self, topic: str, branch: str, vid: Vid) -> None:
         """Record that a directory learned that `vid` is the volume of this name."""
-        known = self.names.setdefault((topic, branch), {Held(vid)})
-        if len(known) == 1:
+        known, moved = self.names.setdefault((topic, branch), {Held(vid)}), self.moved.get((topic, branch))
+        if moved is not None:
+            self._hold(vid in moved, f"{topic}@{branch} is volume {vid}, and was one of {moved}")
+        elif len(known) == 1:
             self._hold({each.vid for each in known} == {vid}, f"{topic}@{branch} is volume {vid}, and was {known}")
         elif branch.startswith("d"):  # the directory's own branch, which no other task deletes
             self.names[topic, branch] = {Held(vid)}

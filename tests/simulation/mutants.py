@@ -21,7 +21,10 @@ from catalog.gc.execution import Execution
 from catalog.gc.mark import Kept, Marker
 from catalog.local import Attempt, Handle
 from catalog.objects.base import ObjectStore
+from catalog.objects.change import change_from, read_current
 from catalog.objects.wrapped import WrappedStore
+from catalog.refs.promotion import plan_promotion
+from catalog.refs.ref_store import Planned, RefStore
 from catalog.refs.volume_deletion import close
 from catalog.retention import first_kept
 from catalog.snapshot import Snapshot, checkpoint_of
@@ -31,6 +34,7 @@ from offload.replication import rescue as rescuing
 from offload.replication.rescue import Rescue
 from offload.replication.reset import Reset
 from offload.replication.takeover import Takeover
+from offload.services.promotion import Promotion
 from offload.write import uploader as sending
 from offload.write.offloader import Offloader
 from offload.write.publisher import Published, Publisher
@@ -38,7 +42,7 @@ from seglog import Log
 from tests.simulation.collecting import Collecting
 from tests.simulation.schedule import DAY_MS
 
-__all__ = ["MUTANTS"]
+__all__ = ["MUTANTS", "PROMOTION_MUTANTS"]
 
 T = TypeVar("T")
 
@@ -185,8 +189,22 @@ def _merges_what_was_deleted(reader: Any, views: Iterable[SegmentView]) -> Any:
     return _remote_frames(reader, [replace(view, deleted=None) for view in views])
 
 
+def _changes_whatever_is_there(self: RefStore[Any], planned: Planned[Any]) -> None:
+    change_from(
+        self._store, planned.key, read_current(self._store, planned.key), lambda _: self._encode(planned.wanted)
+    )
+
+
+def _keeps_no_name(*given: Any) -> list[Planned[Any]]:
+    return plan_promotion(*given)[1:]
+
+
 def _nothing(*_: object, **__: object) -> None:
     pass
+
+
+def _true(*_: object, **__: object) -> bool:
+    return True
 
 
 MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
@@ -219,6 +237,12 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "a reset forgets an attempt": lambda: mock.patch.object(Reset, "_drop_attempts", _nothing),
     "a reset does not look what came meanwhile": lambda: mock.patch.object(Log, "delete_topic", _drops_wherever_it_is),
     "a reset saves nothing": lambda: _resets_save_nothing(),
+}
+
+PROMOTION_MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
+    "a promotion does not compare": lambda: mock.patch.object(RefStore, "_exchange", _changes_whatever_is_there),
+    "a promotion fences nobody": lambda: mock.patch.object(Promotion, "_fence", _true),
+    "a promotion leaves main without a name": lambda: mock.patch("catalog.refs.branch.plan_promotion", _keeps_no_name),
 }
 
 

@@ -1,4 +1,8 @@
-"""Run one schedule: `python -m tests.simulation.run SEED` repeats it and prints its outcome."""
+"""Run one schedule: `python -m tests.simulation.run SEED` repeats it and prints its outcome.
+
+`python -m tests.simulation.run promotions SEED` repeats a schedule with promotions. Each set of tasks has schedules of
+its own, so a new set changes no other schedule.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from tests.simulation.collecting import Collecting
 from tests.simulation.directory import Directory
 from tests.simulation.ground import Ground
 from tests.simulation.model import Model
+from tests.simulation.promoting import Promoting
 from tests.simulation.schedule import DAY_MS, Schedule
 from tests.simulation.tasks import Checkpointer, Forker, LateForker, LatePinner, Member, Pinner, Reader, Tagger
 
@@ -45,6 +50,17 @@ _NAMES: Cast = (
     DAY_MS,
     DAY_MS // 12,
 )
+_PROMOTIONS: Cast = (
+    (
+        (Promoting, "d1 d2"),
+        (Reader, "r1"),
+        (Forker, "f1"),
+        (Tagger, "t1"),
+        (Collecting, "g1 g2"),
+    ),
+    3 * DAY_MS,
+    DAY_MS,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +83,14 @@ class Outcome:
     takeovers: int
     resets: int
     refused: int
+    promotions: int
+    promotions_taken_back: int
 
 
-def simulate(seed: int) -> Outcome:
+def simulate(seed: int, *, promotes: bool = False) -> Outcome:
     """Run the schedule of `seed`. Raise `Broken` for a broken promise, or the unexpected error of a task."""
     schedule = Schedule(seed)
-    cast, window_ms, grace_ms = _EVERYBODY if seed % 2 else _NAMES
+    cast, window_ms, grace_ms = _PROMOTIONS if promotes else _EVERYBODY if seed % 2 else _NAMES
     ground = Ground(lambda: schedule.now_ms, is_ordered=seed % 8 < 4)
     model = Model(ground, lambda: schedule.now_ms, window_ms, grace_ms)
     with schedule.deterministic():
@@ -98,9 +116,11 @@ def simulate(seed: int) -> Outcome:
         model.counts["CONFIG"],
         model.counts["resets"],
         model.counts["refused"],
+        model.counts["promotions"],
+        model.counts["promotions taken back"],
     )
 
 
 if __name__ == "__main__":
-    for number in sys.argv[1:]:
-        print(number, simulate(int(number)))
+    for number in filter(str.isdecimal, sys.argv[1:]):
+        print(number, simulate(int(number), promotes="promotions" in sys.argv))

@@ -21,11 +21,12 @@ from catalog.errors import CatalogError
 from offload.errors import OffloadError
 from seglog import SeglogError
 from tests.simulation.model import Broken
-from tests.simulation.mutants import MUTANTS
+from tests.simulation.mutants import MUTANTS, PROMOTION_MUTANTS
 from tests.simulation.run import simulate
 from tests.work import shares, tell
 
 SCHEDULES, SOAK_SCHEDULES = 12, 1_200
+PROMOTIONS, SOAK_PROMOTIONS = 3, 800
 FOUND_WITHIN = 60
 # Each of these mistakes takes twenty schedules or more to find. Tests of their own find them in the default run:
 # test_volume_deletion.py, which tries every order, test_rebase.py, test_reset.py and test_collector.py.
@@ -43,6 +44,8 @@ FOUND_BY = {
     "a fenced writer goes on": 3,
     "a merge has what was deleted": 3,
     "a pending commit is made anew": 4,
+    "a promotion does not compare": 2,
+    "a promotion fences nobody": 3,
     "a refusal is a lost race": 3,
     "a reset forgets an attempt": 3,
     "a takeover keeps the epoch": 3,
@@ -58,13 +61,14 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
 
 
-def _simulate(first: int, schedules: int) -> Counter[str]:
+def _simulate(first: int, schedules: int, *, promotes: bool = False) -> Counter[str]:
     totals: Counter[str] = Counter()
     for seed in range(first, first + schedules):
         try:
-            outcome = simulate(seed)
+            outcome = simulate(seed, promotes=promotes)
         except Exception as error:
-            pytest.fail(f"seed {seed}: {error!r}\nagain with: python -m tests.simulation.run {seed}")
+            words = f"{'promotions ' if promotes else ''}{seed}"
+            pytest.fail(f"seed {seed}: {error!r}\nagain with: python -m tests.simulation.run {words}")
         totals += Counter({name: value for name, value in asdict(outcome).items() if isinstance(value, int)})
     counts = ", ".join(f"{value} {name}" for name, value in totals.items())
     tell(f"{schedules} schedules from seed {first}: {counts}")
@@ -85,6 +89,18 @@ def test_what_is_promised_holds_for_long(share: int) -> None:
     assert totals["acked"] > 10 * SOAK_SCHEDULES
 
 
+def test_what_is_promised_holds_whatever_branch_is_main() -> None:
+    totals = _simulate(0, PROMOTIONS, promotes=True)
+    assert totals["acked"] > 5 * PROMOTIONS
+    assert min(totals[name] for name in ("promotions", "promotions_taken_back", "collections", "crashes")) > 0
+
+
+@pytest.mark.soak(part=5)
+def test_what_is_promised_holds_whatever_branch_is_main_for_long() -> None:
+    totals = _simulate(2_000_000, SOAK_PROMOTIONS, promotes=True)
+    assert min(totals[name] for name in ("promotions", "promotions_taken_back")) > SOAK_PROMOTIONS
+
+
 def test_the_same_seed_gives_the_same_trace() -> None:
     here = simulate(5)
     assert simulate(5) == here
@@ -102,15 +118,19 @@ def test_the_same_seed_gives_the_same_trace() -> None:
 
 
 @pytest.mark.parametrize(
-    "mutant", [pytest.param(each, marks=pytest.mark.soak(part=4)) if each in RARE else each for each in MUTANTS]
+    "mutant",
+    [
+        pytest.param(each, marks=pytest.mark.soak(part=4)) if each in RARE else each
+        for each in (*MUTANTS, *PROMOTION_MUTANTS)
+    ],
 )
 def test_a_mistake_is_found(mutant: str) -> None:
     within = 10 * FOUND_WITHIN if mutant in RARE else FOUND_WITHIN
     known = [FOUND_BY[mutant]] if mutant in FOUND_BY else []
     for tried, seed in enumerate(chain(known, count()), 1):
         try:
-            with MUTANTS[mutant]():
-                simulate(seed)
+            with (MUTANTS | PROMOTION_MUTANTS)[mutant]():
+                simulate(seed, promotes=mutant in PROMOTION_MUTANTS)
         except (Broken, CatalogError, OffloadError, SeglogError) as error:
             print(f"{mutant}: found by schedule {seed}, number {tried}: {error}")
             return
