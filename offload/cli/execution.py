@@ -24,8 +24,9 @@ def results_of(session: Session, command: Command, values: Mapping[str, Any]) ->
     """Run a command, and yield its results as they come. The data directory stays open until the generator ends."""
     daemon = session.daemon()
     if daemon is not None:
+        given, finished = command.shared(values)
         with closing(ToldBars(is_shown=session.shows_progress)) as bars:
-            for result in daemon.results(command, values, remote=session.remote, on_progress=bars.tell):
+            for result in finished(daemon.results(command, given, remote=session.remote, on_progress=bars.tell)):
                 bars.hide()
                 yield result
         return
@@ -85,6 +86,7 @@ class _ThisProcess:
     """The command line as the `Host` of a command."""
 
     is_ending = False
+    serves_others = False
 
     def __init__(self, session: Session) -> None:
         self._session = session

@@ -47,14 +47,21 @@ COMMANDS = {
         'Without --from, the output begins with the first live record. If retention evicted records of the range, a line on\n'
         'standard error names them. With --json, an object with gap_from and gap_to does.\n'
         'With --json, a record is an object with seq, ts_ms, tag, node, and value (value_base64 if it is not UTF-8).\n'
-        'Examples: seglog read orders --from 100 --limit 10; seglog read orders --at head~1',
+        'The index leaves out parts of the remote that have no record of the time or the tag. If google-re2 is not installed,\n'
+        '--grep takes very long for some patterns, such as (a+)+$.\n'
+        'Examples: seglog read orders --from 100 --limit 10; seglog read orders --at head~1; seglog read orders --where\n'
+        '"tag=web*" --since "2 hours ago" --grep "time(d )?out"',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('start', 'int', 'The first seq.', ('--from',)),
             ListedParameter('end', 'int', 'The last seq.', ('--to',)),
             ListedParameter('since', 'str', 'Only records of this time or later, such as 2026-11-21T09:30Z.', ('--since',), names='time'),
             ListedParameter('until', 'str', 'Only records of this time or earlier.', ('--until',), names='time'),
-            ListedParameter('tag', 'str', 'Only records with this tag.', ('--tag',)),
+            ListedParameter('tag', 'str', 'Only records with this tag; TEXT* means all tags that begin with TEXT.', ('--tag',)),
+            ListedParameter('where', 'str', 'Only records that meet it: tag=NAME or tag=TEXT*.', ('--where',)),
+            ListedParameter('grep', 'str', 'Only records whose bytes this regular expression finds something in.', ('--grep',), metavar='PATTERN'),
+            ListedParameter('fixed', 'bool', 'With --grep: PATTERN is plain text.', ('-F', '--fixed'), default=False),
+            ListedParameter('stats', 'bool', 'At the end, say how many chunks were read, and how many the index skipped.', ('--stats',), default=False),
             ListedParameter('branch', 'str', 'The branch; the same as TOPIC@BRANCH.', ('--branch',), names='branch'),
             ListedParameter('at', 'str', 'As it was then: seq:N, lsn:N, head, head~N, or a time.', ('--at',), names='target'),
             ListedParameter('limit', 'int', 'At most so many records.', ('--limit',), least=1),

@@ -6,24 +6,37 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from offload.cli.output import Output, note
+from offload.cli.output import Output, counted, note
 from offload.cli.streams import discard_output
 from offload.commands.lines import RecordBatch, to_line
 from offload.commands.parameters import with_branch
+from offload.commands.pruning import ReadStats
 from seglog import Gap, Record
 
 __all__ = ["print_records"]
 
 
-def print_records(output: Output, results: Iterator[RecordBatch], values: Mapping[str, Any]) -> None:
+def print_records(output: Output, results: Iterator[RecordBatch | ReadStats], values: Mapping[str, Any]) -> None:
     name = with_branch(values["topic"], values["branch"])
     try:
-        for batch in results:
-            _write(output, name, batch)
+        for found in results:
+            if isinstance(found, ReadStats):
+                _tell(output, found)
+            else:
+                _write(output, name, found)
             sys.stdout.flush()
     except BrokenPipeError:
         # The reader of the output has closed it, as `head` does in `seglog read t | head`. That is no error.
         discard_output()
+
+
+def _tell(output: Output, found: ReadStats) -> None:
+    if output.is_json:
+        output.show(found, "")
+        return
+    chunks = f"{counted(found.chunks_read, 'chunk')} read, {found.chunks_skipped:,} left out by the index"
+    segments = f"{counted(found.segments_skipped, 'segment')} left out by their commits"
+    note(f"{counted(found.records)} looked at; {chunks}, {segments}")
 
 
 def _write(output: Output, name: str, batch: RecordBatch) -> None:

@@ -40,6 +40,11 @@ class Host(Protocol):
         """Return whether the process stops, so that a waiting command should end."""
         ...
 
+    @property
+    def serves_others(self) -> bool:
+        """Return whether the process has other clients, which wait while it looks for a pattern."""
+        ...
+
     def check_listener(self) -> None:
         """Raise `BrokenPipeError` if nothing takes the results any more."""
         ...

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from offload.commands.directory import Directory
 from offload.commands.lines import RecordBatch
+from offload.commands.matching import Match, match_of, pattern_of
 from offload.commands.parameters import About, TopicName, with_branch
+from offload.commands.pruning import ReadStats, Skipped, pruned_here, pruned_there
 from offload.commands.times import time_ms
-from offload.errors import BadParameter
+from offload.errors import BadParameter, NotOffloaded
 from seglog import Gap, LogClosed, Record
 
 if TYPE_CHECKING:
@@ -20,8 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["read"]
 
 _BATCH_RECORDS = 1024
+_LOOKED_RECORDS = 65_536
 _LISTENER_CHECK_S = 1.0
 _REPLICA_LOOK_S = 1.0
+
+_Item = TypeVar("_Item", bound=Record | Gap | None)
 
 
 def read(
@@ -33,28 +40,80 @@ def read(
         str | None, About("Only records of this time or later, such as 2026-11-21T09:30Z.", names="time")
     ] = None,
     until: Annotated[str | None, About("Only records of this time or earlier.", names="time")] = None,
-    tag: Annotated[str | None, About("Only records with this tag.")] = None,
+    tag: Annotated[str | None, About("Only records with this tag; TEXT* means all tags that begin with TEXT.")] = None,
+    where: Annotated[str | None, About("Only records that meet it: tag=NAME or tag=TEXT*.")] = None,
+    grep: Annotated[
+        str | None, About("Only records whose bytes this regular expression finds something in.", metavar="PATTERN")
+    ] = None,
+    fixed: Annotated[bool, About("With --grep: PATTERN is plain text.", "-F --fixed")] = False,
+    stats: Annotated[bool, About("At the end, say how many chunks were read, and how many the index skipped.")] = False,
     branch: Annotated[str | None, About("The branch; the same as TOPIC@BRANCH.", names="branch")] = None,
     at: Annotated[str | None, About("As it was then: seq:N, lsn:N, head, head~N, or a time.", names="target")] = None,
     limit: Annotated[int | None, About("At most so many records.", least=1)] = None,
     follow: Annotated[bool, About("Then wait for more, and write each record as it comes.")] = False,
     wait: Annotated[float | None, About("With --follow: end after so many seconds without one.", least=0)] = None,
-) -> Iterator[RecordBatch]:
+) -> Iterator[RecordBatch | ReadStats]:
     """Write records to standard output, one line each, byte for byte.
 
     Without --from, the output begins with the first live record. If retention evicted records of the range, a line on
     standard error names them. With --json, an object with gap_from and gap_to does.
     With --json, a record is an object with seq, ts_ms, tag, node, and value (value_base64 if it is not UTF-8).
-    Examples: seglog read orders --from 100 --limit 10; seglog read orders --at head~1
+    The index leaves out parts of the remote that have no record of the time or the tag. If google-re2 is not installed,
+    --grep takes very long for some patterns, such as (a+)+$.
+    Examples: seglog read orders --from 100 --limit 10; seglog read orders --at head~1; seglog read orders --where
+    "tag=web*" --since "2 hours ago" --grep "time(d )?out"
     """
     if follow and (end is not None or until is not None or at is not None):
         raise BadParameter("--follow has no end: leave out --to, --until and --at")
-    since_ms, until_ms = time_ms(since), time_ms(until)
-    name = with_branch(topic, branch)
-    found = _followed(place, name, start, wait) if follow else _found(place, name, start, end, since_ms, until_ms, at)
-    items = _limited(_wanted(found, since_ms, until_ms, tag), limit)
-    while group := tuple(islice(items, 1 if follow else _BATCH_RECORDS)):
-        yield RecordBatch(group)
+    match = match_of(
+        time_ms(since), time_ms(until), tag, where, grep, fixed=fixed, serves_others=_serves_others(place, grep)
+    )
+    name, counts = with_branch(topic, branch), Skipped()
+    if follow:
+        found = _followed(place, name, start, wait)
+    else:
+        found = _found(place, name, start, end, match, at, counts if match.is_indexed or stats else None)
+    if match == Match() and not stats:
+        items = _limited(found, limit)
+        while group := tuple(islice(items, 1 if follow else _BATCH_RECORDS)):
+            yield RecordBatch(group)
+        return
+    wanted = _limited(_wanted(found, match, counts), limit)
+    yield from _batches(place, wanted, 1 if follow else _BATCH_RECORDS)
+    if stats:
+        yield counts.told()
+
+
+def split(
+    values: Mapping[str, Any],
+) -> tuple[Mapping[str, Any], Callable[[Iterator[RecordBatch | ReadStats]], Iterator[RecordBatch | ReadStats]]]:
+    """Return the arguments for a daemon, and the work of its client: the client looks for a regular expression."""
+    if values["grep"] is None or values["fixed"]:
+        return values, iter
+    has_pattern = pattern_of(values["grep"])
+    return {**values, "grep": None, "limit": None}, partial(_searched, Match(has_pattern=has_pattern), values["limit"])
+
+
+def _searched(
+    match: Match, limit: int | None, results: Iterator[RecordBatch | ReadStats]
+) -> Iterator[RecordBatch | ReadStats]:
+    """Yield the results without the records that do not match, up to `limit` records."""
+    for found in results:
+        if isinstance(found, ReadStats):
+            yield found
+            continue
+        fitting = (item for item in found.items if isinstance(item, Gap) or match.fits(item))
+        items = tuple(_limited(fitting, limit))
+        if items:
+            yield RecordBatch(items)
+        if limit is not None:
+            limit -= sum(isinstance(item, Record) for item in items)
+            if not limit:
+                return
+
+
+def _serves_others(place: Directory, grep: str | None) -> bool:
+    return grep is not None and place.host.serves_others
 
 
 def _found(
@@ -62,13 +121,24 @@ def _found(
     name: str,
     start: int | None,
     end: int | None,
-    since_ms: int | None,
-    until_ms: int | None,
+    match: Match,
     at: str | None,
+    counts: Skipped | None,
 ) -> Iterator[Record | Gap]:
-    """Return the records of the range, or of a past state if `at` is given. Raises `NoRemote`."""
-    if at is None and (place.maybe_archive is None or place.log.has_topic(name)):
-        return place.log.get_topic(name).read(start, end, since_ms=since_ms, until_ms=until_ms, gaps=True)
+    """Return the records of the range, or of a past state if `at` is given. Raises `NoRemote`.
+
+    With `counts`, chunks in the remote without a match are left out.
+    """
+    archive = place.maybe_archive
+    if at is None and (archive is None or place.log.has_topic(name)):
+        topic = place.log.get_topic(name)
+        first = topic.earliest_seq if start is None else start
+        if archive is not None and counts is not None and first < topic.hot_floor:
+            return pruned_here(archive, topic, first, end, match, counts)
+        return topic.read(start, end, since_ms=match.since_ms, until_ms=match.until_ms, gaps=True)
+    if counts is not None:
+        with suppress(NotOffloaded):  # the log has records of the state that no commit has: they are read without index
+            return pruned_there(place.archive, name, start, end, match, at, counts)
     return place.archive.read(name, start, end, at=at)
 
 
@@ -114,21 +184,37 @@ def _follow_replica(place: Directory, name: str, start: int | None, wait_s: floa
         archive.replication.follow(name)
 
 
-def _wanted(
-    items: Iterator[Record | Gap], since_ms: int | None, until_ms: int | None, tag: str | None
-) -> Iterator[Record | Gap]:
-    """Yield the gaps, and the records of the time range with the tag. End with the first record after `until_ms`."""
+def _wanted(items: Iterator[Record | Gap], match: Match, counts: Skipped) -> Iterator[Record | Gap | None]:
+    """Yield the gaps, and the records that match, and None now and then. End with the first record that is too new."""
     for item in items:
         if isinstance(item, Gap):
             yield item
             continue
-        if until_ms is not None and item.ts_ms > until_ms:
+        if match.until_ms is not None and item.ts_ms > match.until_ms:
             return
-        if (since_ms is None or item.ts_ms >= since_ms) and (tag is None or item.tag == tag):
+        counts.records += 1
+        if match.fits(item):
             yield item
+        if counts.records % _LOOKED_RECORDS == 0:
+            yield None
 
 
-def _limited(items: Iterator[Record | Gap], limit: int | None) -> Iterator[Record | Gap]:
+def _batches(place: Directory, items: Iterator[Record | Gap | None], size: int) -> Iterator[RecordBatch]:
+    """Yield batches. At a None, yield what there is, and end if nothing takes the results any more."""
+    group: list[Record | Gap] = []
+    for item in items:
+        if item is not None:
+            group.append(item)
+        else:
+            place.host.check_listener()
+        if group and (item is None or len(group) == size):
+            yield RecordBatch(tuple(group))
+            group = []
+    if group:
+        yield RecordBatch(tuple(group))
+
+
+def _limited(items: Iterator[_Item], limit: int | None) -> Iterator[_Item]:
     """Yield items up to `limit` records. A gap does not count."""
     for item in items:
         yield item

@@ -45,7 +45,9 @@ def _dry(values: Mapping[str, Any]) -> bool:
 class Command:
     """A command. Clients name it by its path, such as `topic/create`. `place` is its module and its function.
 
-    `reads` takes the arguments, and returns whether the command only reads. `takes` returns whether it takes something
+    `split` names a function for a client of the daemon. It takes the arguments, and returns those for the daemon with
+    the work that the client does on the results. `reads` takes the arguments, and returns whether the command only
+    reads. `takes` returns whether it takes something
     away. Such a command has the parameters `dry_run` and `yes`.
     """
 
@@ -53,11 +55,15 @@ class Command:
     place: str
     reads: Callable[[Mapping[str, Any]], bool] = _never
     takes: Callable[[Mapping[str, Any]], bool] = _never
+    split: str = ""
 
     @property
     def function(self) -> Callable[..., Any]:
-        module, _, name = self.place.rpartition(".")
-        return getattr(importlib.import_module(f"offload.commands.{module}"), name)  # type: ignore[no-any-return]
+        return _function(self.place)
+
+    def shared(self, values: Mapping[str, Any]) -> tuple[Mapping[str, Any], Callable[[Iterator[Any]], Iterator[Any]]]:
+        """Return the arguments for the daemon, and what its client does with the results."""
+        return _function(self.split)(values) if self.split else (values, iter)
 
     @property
     def summary(self) -> str:
@@ -101,6 +107,11 @@ class Command:
             yield found
 
 
+def _function(place: str) -> Callable[..., Any]:
+    module, _, name = place.rpartition(".")
+    return getattr(importlib.import_module(f"offload.commands.{module}"), name)  # type: ignore[no-any-return]
+
+
 @functools.cache
 def _parameters(function: Callable[..., Any]) -> Mapping[str, Parameter]:
     return parameters_of(function)
@@ -109,7 +120,7 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, Parameter]:
 COMMANDS: Mapping[str, Command] = {
     each.path: each
     for each in (
-        Command("read", "read.read", reads=lambda values: not values["follow"]),
+        Command("read", "read.read", reads=lambda values: not values["follow"], split="read.split"),
         Command("delete", "removal.delete", reads=_dry, takes=_always),
         Command("evict", "removal.evict", reads=_dry, takes=_always),
         Command("truncate", "removal.truncate", reads=_dry, takes=_always),

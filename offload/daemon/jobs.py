@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from offload.archive import Archive
 from offload.commands.codec import encode
@@ -89,6 +89,7 @@ class _Daemon:
     service: Service
     stream: Stream
     tells_progress: bool
+    serves_others: ClassVar[bool] = True
 
     @property
     def is_ending(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from catalog import Bounds, ForkPoint, History, PastCommit, Snapshot
+from catalog import Bounds, ForkPoint, History, PastCommit, SegmentView, Snapshot
 from catalog.errors import OutOfWindow
 from catalog.history import retry_if_collected
 from catalog.refs.oplog import NumberedEntry, Oplog
@@ -15,6 +15,7 @@ from catalog.refs.undo import find_operation, undo_found
 from catalog.retention import window_ms_of
 from offload.context import ArchiveContext
 from offload.errors import NotOffloaded
+from offload.format.metadata import SegmentIndex
 from offload.read.deletes import count_live, last_live_seq
 from offload.services.diff import Difference, State, diff_of, differing_records
 from offload.services.expired import expired_before
@@ -107,6 +108,14 @@ class HistoryService(Owned):
     def differing_records(self, found: Difference) -> Iterator[tuple[bool, Record]]:
         """Return the records that only one state of a diff shows, by seq. True stands for the left state."""
         return differing_records(found, self._reader)
+
+    @checked
+    def index(self, view: SegmentView) -> SegmentIndex:
+        """Return the index of a segment of a snapshot: its chunks with their times, and the records of each tag.
+
+        Raises `InvalidIndex`, and what the store raises.
+        """
+        return self._reader.index(view)
 
     @checked
     def count(self, snapshot: Snapshot) -> tuple[int, Record | None]:

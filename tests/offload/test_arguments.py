@@ -165,6 +165,7 @@ CALLS = {
     "HistoryService.commit": _of_name("history.commit", {"target": "text"}, target="seq:3"),
     "HistoryService.pin": _of("history.pin", {"point": "instance", "ttl_s": "whole"}, ttl_s=60),
     "HistoryService.snapshot_at": _of("history.snapshot_at", {"point": "instance"}),
+    "HistoryService.index": _of("history.index", {"view": "instance"}),
     "HistoryService.commit_at": _of("history.commit_at", {"point": "instance"}),
     "BranchService.promote_branch": _of_topic(
         "branches.promote_branch",

@@ -1,0 +1,107 @@
+"""The conditions of `read` on a record: its time, its tag, and a pattern in its value.
+
+A pattern is a regular expression of Python's `re` over the bytes of the value. In it, `\\xff` is the byte 255, and `.`
+is one byte. With `google-re2` installed, RE2 matches, in a time that grows with the length of the value alone. Without
+it `re` matches, which takes very long for some patterns, such as `(a+)+$`. RE2 knows no look-around and no references
+to groups. A pattern that RE2 refuses goes to `re`.
+
+A thread that runs `re` stops all others of the process. So a daemon takes a pattern only for RE2, and its client looks
+for the others itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offload.errors import BadParameter
+from seglog import Record
+
+__all__ = ["Match", "match_of", "pattern_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Conditions that all hold; None is no condition. Times are inclusive. A `*` at the end of `tag` is any rest."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+    tag: str | None = None
+    has_pattern: Callable[[bytes], object] | None = None
+
+    @property
+    def is_indexed(self) -> bool:
+        """Return whether an index can tell of some records that they do not match."""
+        return self.since_ms is not None or self.until_ms is not None or self.tag is not None
+
+    def fits(self, record: Record) -> bool:
+        """Return whether a record matches. The caller stops at `until_ms`."""
+        if self.since_ms is not None and record.ts_ms < self.since_ms:
+            return False
+        if self.tag is not None and not self._has_tag(record.tag):
+            return False
+        return self.has_pattern is None or bool(self.has_pattern(record.value))
+
+    def _has_tag(self, tag: str | None) -> bool:
+        assert self.tag is not None  # noqa: S101 - the caller asked
+        if tag is None:
+            return False
+        return tag.startswith(self.tag[:-1]) if self.tag.endswith("*") else tag == self.tag
+
+
+def match_of(
+    since_ms: int | None,
+    until_ms: int | None,
+    tag: str | None,
+    where: str | None,
+    grep: str | None,
+    *,
+    fixed: bool,
+    serves_others: bool = False,
+) -> Match:
+    """Return the conditions of a command's options. Raises `BadParameter`."""
+    if fixed and grep is None:
+        raise BadParameter("--fixed goes with --grep")
+    if where is not None:
+        name, is_given, wanted = where.partition("=")
+        if name.strip() != "tag" or not is_given or not wanted:
+            raise BadParameter(f"--where takes tag=NAME, or tag=TEXT* for all tags that begin with TEXT, not {where!r}")
+        if tag is not None:
+            raise BadParameter("--tag and --where tag= exclude each other")
+        tag = wanted
+    return Match(
+        since_ms, until_ms, tag, None if grep is None else pattern_of(grep, fixed=fixed, serves_others=serves_others)
+    )
+
+
+def pattern_of(text: str, *, fixed: bool = False, serves_others: bool = False) -> Callable[[bytes], object]:
+    """Return a function that says whether a value has the pattern. Raises `BadParameter`."""
+    wanted = text.encode("utf-8", "surrogateescape")
+    if fixed:
+        return lambda value: wanted in value
+    try:
+        known = re.compile(wanted)
+    except re.error as error:
+        hint = "--fixed looks for it as it is"
+        raise BadParameter(f"--grep {text!r} is no regular expression: {error}", hint=hint) from None
+    search = _search_of_re2(wanted)
+    if search is None and serves_others:
+        hint = "use `fixed`, or look for the pattern in what `read` returns"
+        raise BadParameter("the daemon takes a pattern only for RE2, which is missing or refuses it", hint=hint)
+    return search or known.search
+
+
+def _search_of_re2(pattern: bytes) -> Callable[[bytes], object] | None:
+    """Return the search of RE2; None if it is not installed, or does not know the pattern."""
+    try:
+        import re2
+    except ImportError:
+        return None
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1  # each byte is a character
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options=options).search  # type: ignore[no-any-return]
+    except re2.error:
+        return None

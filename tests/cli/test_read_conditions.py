@@ -1,0 +1,36 @@
+"""Test `seglog read` with --grep, --where and --stats, as an operator calls it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Run
+from tests.schemas import SCHEMAS, mismatches
+
+
+def test_read_finds_a_pattern_and_counts_what_it_skipped(run: Run, tmp_path: Path) -> None:
+    assert run("init", "--remote", (tmp_path / "remote").as_uri()).code == 0
+    for tag, lines in (("web1", b"GET /a\ntimeout\n"), ("db", b"time out\n\xff\n"), ("web2", b"timed out\n")):
+        run("append", "t", "--tag", tag, stdin=lines)
+        run("seal", "t")
+        assert run("offload", "t", "--drop-hot").code == 0
+    run("append", "t", "--tag", "web3", stdin=b"timeout at the end\n")
+    assert run("read", "t", "--grep", "time(d )?out").out == b"timeout\ntimed out\ntimeout at the end\n"
+    assert run("read", "t", "--grep", r"^\xff$").out == b"\xff\n"
+    assert run("read", "t", "--grep", "/a", "-F").out == b"GET /a\n"
+    assert run("read", "t", "--grep", "(d )", "--fixed").out == b""
+    found = run("read", "t", "--where", "tag=web*", "--grep", "timeout", "--stats")
+    assert (found.out, found.err) == (
+        b"timeout\ntimeout at the end\n",
+        "4 records looked at; 2 chunks read, 1 left out by the index, 0 segments left out by their commits\n",
+    )
+    *records, stats = [
+        json.loads(line) for line in run("--json", "read", "t", "--tag", "db", "--stats").out.splitlines()
+    ]
+    assert [record["seq"] for record in records] == [3, 4]
+    assert mismatches(stats, SCHEMAS["read_stats"]) == []
+    assert (stats["chunks_read"], stats["chunks_skipped"], stats["records"]) == (1, 2, 3)
+    for words, told in ((("--grep", "("), "--fixed looks for it"), (("--where", "x"), "--where takes tag=NAME")):
+        refused = run("read", "t", *words)
+        assert (refused.code, told in refused.err) == (2, True)
