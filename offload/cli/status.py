@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -25,7 +26,9 @@ __all__ = [
     "watch_status",
 ]
 
-_COLUMNS = ("topic", "cold ░▓█ hot", "hot", "offloaded", "lag", "attempts", "restore from", "state", "next step")
+_COLUMNS = ("topic", "cold ░▓█ hot", "hot", "offloaded", "lag", "attempts", "goes back", "state", "next step")
+_ONLY_WIDE = ("offloaded", "state")
+_WIDE = 100
 _BAR_CELLS = 12
 _WATCH_S = 2.0
 
@@ -66,8 +69,10 @@ def _show_table(output: Output, found: Sequence[Shown]) -> None:
 
 
 def _filled(rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
-    """Return the columns that are not empty in all rows, and their cells: a terminal has little room."""
-    kept = [number for number in range(len(_COLUMNS)) if any(row[number] for row in rows)]
+    """Return the columns that have cells, and the cells. A narrow terminal gets neither LSNs nor sync states."""
+    is_wide = shutil.get_terminal_size().columns >= _WIDE
+    names = [name for name in _COLUMNS if is_wide or name not in _ONLY_WIDE]
+    kept = [number for number in map(_COLUMNS.index, names) if any(row[number] for row in rows)]
     return [_COLUMNS[number] for number in kept], [[row[number] for number in kept] for row in rows]
 
 
@@ -109,7 +114,7 @@ def _horizon(kept_from: Moment | None) -> str:
     """Return how far back a restore can go."""
     if kept_from is None:
         return ""
-    return ago_text(timedelta(milliseconds=SystemClock().now_ms() - kept_from))
+    return ago_text(timedelta(milliseconds=max(0, SystemClock().now_ms() - kept_from))).removesuffix(" ago")
 
 
 def _lag(lag: Lag | None) -> str:

@@ -63,6 +63,16 @@ def test_a_look_makes_the_directory_and_the_next_tells_the_lag(run: Run, remote:
     assert "t: written here, at seq 4 (lsn 3), and not followed" in run("follow", remote, "standby", "--once").text
 
 
+def test_it_works_over_s3(run: Run, s3_remote: str) -> None:
+    run("init", "--remote", s3_remote)
+    _ship(run, b"a\nb\n")
+    assert run("init", "--from", s3_remote, directory="standby").code == 0
+    _ship(run, b"c\n")
+    assert "was 1 record and " in run("follow", s3_remote, "standby", "--once").text
+    nowhere = run("follow", "s3://no-such-bucket/acme", "other", "--once")
+    assert (nowhere.code, "no-such-bucket does not exist" in nowhere.err) == (3, True)
+
+
 def test_an_interrupt_ends_it_with_a_way_to_go_on(run: Run, remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
     _stop_after(monkeypatch, looks=2)
     done = run("follow", remote, "standby")

@@ -91,7 +91,7 @@ def _ms(time: str) -> int:
 
 
 def test_a_terminal_gets_a_table_with_the_extent_the_lag_and_the_next_step(
-    run: Run, tmp_path: Path, on_terminal: Shown
+    run: Run, tmp_path: Path, on_terminal: Shown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("init", "--remote", (tmp_path / "remote").as_uri())
     run("append", "t", stdin=b"1\n2\n3\n")
@@ -101,10 +101,15 @@ def test_a_terminal_gets_a_table_with_the_extent_the_lag_and_the_next_step(
     head, header, _, row, *_ = without_styles(on_terminal("status")).splitlines()
     assert head.endswith(str(tmp_path / "remote"))
     assert header.split()[:2] == ["topic", "cold"]
-    assert "restore from" in header
-    for part in ("t ", "░░░░░░██████", "3 records", "seq 3 (lsn 1)", " s ago", "seglog"):
+    assert "goes back" in header
+    for part in ("t ", "░░░░░░██████", "3 records", "seq 3 (lsn 1)", " s ", "seglog"):
         assert part in row
     assert "attempts" not in header  # no topic has one
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = without_styles(on_terminal("status")).splitlines()
+    assert max(map(len, lines[1:])) <= 80
+    for part in ("░░░░░░██████", "3 records", "seglog seal t"):
+        assert part in lines[3]
     assert on_terminal("status", "--plain") == run("status").text
 
 
