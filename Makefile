@@ -65,8 +65,8 @@ bench: setup ## every benchmark, or those in NAME; ARGS="--markdown" writes docs
 	@scripts/yardsticks.sh
 	@$(RUN) python -m benchmarks $(or $(NAME),all) $(ARGS)
 
-bench-cli: setup ## the CPU time of commands beside `python -c pass`; ARGS="--markdown" writes it down
-	@$(RUN) python -m benchmarks cli $(ARGS)
+bench-cli: setup ## the CPU time of commands beside `python -c pass`, memory, requests; ARGS="--markdown" writes it down
+	@$(RUN) python -m benchmarks cli cli-large $(ARGS)
 
 lock: ## work out requirements.lock anew from pyproject.toml; ARGS="--upgrade" for newer versions
 	@scripts/lock.sh $(ARGS)

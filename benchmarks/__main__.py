@@ -34,6 +34,7 @@ NAMES = (
     "spark-plan",
     "spark-write",
     "cli",
+    "cli-large",
 )
 
 

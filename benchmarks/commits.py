@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from catalog.format import keys
-from catalog.format.commit import NO_PARENT, Bounds, Commit, CommitKind, SegmentRef
+from catalog.format.commit import NO_PARENT, Bounds, Codec, Commit, CommitKind, Deletions, SegmentRef
 from catalog.format.encoding import encode_commit
 from catalog.format.gid import Sid
 from catalog.objects.base import ObjectStore
@@ -15,7 +15,7 @@ from offload.format.encoder import SegmentSummary
 from offload.format.index import encode_index
 from offload.write.segment_upload import segment_ref
 
-__all__ = ["START_MS", "TopicCommits"]
+__all__ = ["START_MS", "TopicCommits", "segment_of"]
 
 START_MS = 1_760_000_000_000
 
@@ -40,21 +40,56 @@ class TopicCommits:
 
     def publish(self, refs: Sequence[SegmentRef]) -> None:
         """Publish one commit with these segments, the next ones of the topic."""
-        self.lsn += 1
         last = refs[-1]
+        self.put(CommitKind.OFFLOAD, Bounds(1, last.last_seq), START_MS, refs, at_ts_ms=last.max_ts_ms)
+
+    def put(
+        self,
+        kind: CommitKind,
+        bounds: Bounds,
+        now_ms: int,
+        segments: Sequence[SegmentRef] = (),
+        *,
+        at_ts_ms: int | None = None,
+        removed_sids: Sequence[Sid] = (),
+        deletions: Deletions | None = None,
+    ) -> None:
+        """Publish the next commit."""
+        self.lsn += 1
         commit = Commit(
             vid=self.vid,
             lsn=self.lsn,
-            kind=CommitKind.OFFLOAD,
-            bounds=Bounds(1, last.last_seq),
+            kind=kind,
+            bounds=bounds,
             parent_hash=self._parent,
             nonce=self.lsn.to_bytes(16, "big"),
-            created_at_ms=START_MS,
+            created_at_ms=now_ms,
             writer_id="benchmark",
             epoch=1,
-            at_seq=last.last_seq,
-            at_ts_ms=last.max_ts_ms,
-            segments=tuple(refs),
+            at_seq=bounds.head_seq,
+            at_ts_ms=now_ms if at_ts_ms is None else at_ts_ms,
+            segments=tuple(segments),
+            removed_sids=tuple(removed_sids),
+            deletions=deletions or Deletions(),
         )
         body, self._parent = encode_commit(commit)
         self.volumes.publish(self.vid, self.lsn, body)
+
+
+def segment_of(sid: Sid, first_seq: int, last_seq: int, now_ms: int) -> SegmentRef:
+    """Return what a commit says about a segment of 1 MiB, whose objects nobody reads."""
+    return SegmentRef(
+        sid,
+        first_seq,
+        last_seq,
+        now_ms,
+        now_ms,
+        1 << 20,
+        bytes(32),
+        4096,
+        512,
+        bytes(32),
+        Codec.ZSTD,
+        4 << 20,
+        last_seq - first_seq + 1,
+    )

@@ -14,11 +14,12 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 
+from benchmarks.commits import segment_of
 from benchmarks.machine import describe
 from benchmarks.options import Options
 from benchmarks.report import Report, Row, alone
 from catalog.checkpointer import make_checkpoint
-from catalog.format.commit import NO_PARENT, Bounds, Codec, Commit, CommitKind, SegmentRef
+from catalog.format.commit import NO_PARENT, Bounds, Commit, CommitKind
 from catalog.format.control import Control, Ref
 from catalog.format.encoding import encode_commit
 from catalog.format.gid import Sid, Vid
@@ -134,7 +135,9 @@ def _make_topic(store: _SimulatedStore, number: int) -> None:
         firsts = [1] if is_merge else [head + at * _RECORDS + 1 for at in range(_SEGMENTS)]
         last = head if is_merge else firsts[-1] + _RECORDS - 1
         segments = tuple(
-            _segment(Sid(_id(Sid.TYPE, now_ms, number, at)), first, head if is_merge else first + _RECORDS - 1, now_ms)
+            segment_of(
+                Sid(_id(Sid.TYPE, now_ms, number, at)), first, head if is_merge else first + _RECORDS - 1, now_ms
+            )
             for at, first in enumerate(firsts)
         )
         commit = Commit(
@@ -160,24 +163,6 @@ def _make_topic(store: _SimulatedStore, number: int) -> None:
     sids += [_id(Sid.TYPE, _START_MS, number, 1_000_000 + at) for at in range(_ORPHANS)]
     store.sids[str(vid)] = sorted(sids)
     make_checkpoint(Volumes(store), vid, 64, now_ms=_START_MS)
-
-
-def _segment(sid: Sid, first: int, last: int, now_ms: int) -> SegmentRef:
-    return SegmentRef(
-        sid,
-        first,
-        last,
-        now_ms,
-        now_ms,
-        1 << 20,
-        bytes(32),
-        4096,
-        512,
-        bytes(32),
-        Codec.ZSTD,
-        4 << 20,
-        last - first + 1,
-    )
 
 
 def _id(kind: int, now_ms: int, topic: int, number: int) -> bytes:

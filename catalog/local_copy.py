@@ -15,11 +15,14 @@ import tempfile
 import weakref
 from pathlib import Path
 
+import xxhash
+
 from catalog.errors import LocalCatalogUnavailable
 
 __all__ = ["Copy", "copy_aside"]
 
 _TRIES = 100
+_PIECE_BYTES = 1 << 20
 
 
 class Copy:
@@ -36,33 +39,42 @@ def copy_aside(path: Path) -> Copy:
     Raise `LocalCatalogUnavailable` if the database cannot be read, or never stays the same long enough.
     """
     try:
-        before = _bodies(path)
+        made = Copy()
+        before = _read(path, None)
         for _ in range(_TRIES):
-            after = _bodies(path)
+            after = _read(path, Path(made.name))
             if after == before:
-                return _made(path.name, after)
+                return made
             before = after
     except OSError as cause:
         raise LocalCatalogUnavailable(str(path), str(cause)) from cause
     raise LocalCatalogUnavailable(str(path), "it changes all the time")
 
 
-def _bodies(path: Path) -> dict[str, bytes]:
-    """Read the database and its WAL. The WAL comes first: a checkpoint moves content from the WAL to the database."""
+def _read(path: Path, into: Path | None) -> dict[str, bytes]:
+    """Return the digests of the database and its WAL, and copy both into the directory `into`, if it is given.
+
+    The WAL comes first: a checkpoint moves content from the WAL to the database.
+    """
     found: dict[str, bytes] = {}
-    for suffix in ("-wal", ""):
+    for name in (f"{path.name}-wal", path.name):
+        copy = None if into is None else into / name
         try:
-            found[suffix] = path.with_name(path.name + suffix).read_bytes()
+            found[name] = _read_file(path.with_name(name), copy)
         except FileNotFoundError:
-            continue
+            if copy is not None:
+                copy.unlink(missing_ok=True)
     return found
 
 
-def _made(name: str, bodies: dict[str, bytes]) -> Copy:
-    made = Copy()
-    for suffix, body in bodies.items():
-        Path(made.name, name + suffix).write_bytes(body)
-    return made
+def _read_file(path: Path, copy: Path | None) -> bytes:
+    """Return the digest of a file, and copy it, piece by piece: it may be large."""
+    digest = xxhash.xxh3_128()
+    with path.open("rb", buffering=0) as source, open(os.devnull if copy is None else copy, "wb") as target:
+        while piece := source.read(_PIECE_BYTES):
+            digest.update(piece)
+            target.write(piece)
+    return digest.digest()
 
 
 def _remove(directory: str, maker: int) -> None:

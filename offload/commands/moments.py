@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
+from heapq import nsmallest
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated
 
 from offload.commands.commits import CommitListed, listed
@@ -104,10 +105,10 @@ def points(
     around_ms = time_ms(around)
     history = archive.history.commits(topic)
     yield Window(topic, timeline.window(history))
-    found = [*_of_commits(history), *_of_names(archive, topic, history)]
+    found: Iterable[PointListed] = chain(_of_commits(history), _of_names(archive, topic, history))  # it may be long
     if around_ms is not None:
-        found = sorted(found, key=lambda each: abs(each.time - around_ms))[:limit]
-    yield from sorted(found, key=lambda each: (-each.time, -each.head_seq))[:limit]
+        found = nsmallest(limit, found, key=lambda each: abs(each.time - around_ms))
+    yield from nsmallest(limit, found, key=lambda each: (-each.time, -each.head_seq))
 
 
 def resolve(

@@ -21,10 +21,10 @@ ERASE-2  A tag, a lease or a fork that holds an older state keeps its bytes beyo
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from catalog import CommitKind, PastCommit, SegmentView, Sid, Snapshot
+from catalog import CommitKind, ForkPoint, PastCommit, SegmentView, Sid, Snapshot
 from catalog.retention import window_ms_of
 from offload.context import ArchiveContext
 from offload.write.merging import holds_more
@@ -61,14 +61,17 @@ def erasure_state(snapshot: Snapshot, after_ms: int, now_ms: int) -> ErasureStat
 
 
 class Erasures:
-    """The erasure dates of one topic or branch.
+    """The erasure dates of one history.
 
-    `views` are the segments that it shows now. `after_ms` comes from `collected_after_ms`.
+    `state_at` returns the segments that a topic shows at a point, and the time of `collected_after_ms`. The first
+    delete or eviction asks it for the newest commit, because a topic may show many segments.
     """
 
-    def __init__(self, views: Sequence[SegmentView], after_ms: int) -> None:
-        self._shown = {view.ref.sid: view for view in views}
-        self._after_ms = after_ms
+    def __init__(self, state_at: Callable[[ForkPoint], tuple[Sequence[SegmentView], int]]) -> None:
+        self._state_at = state_at
+        self._newest: ForkPoint | None = None
+        self._shown: dict[Sid, SegmentView] | None = None
+        self._after_ms = 0
         self._put_again_ms: dict[Sid, int] = {}
         self._latest_ms = 0
 
@@ -79,12 +82,16 @@ class Erasures:
         history, newest first.
         """
         commit = past.commit
+        self._newest = self._newest or past.point()
         if commit.kind is CommitKind.COMPACT:
             self._latest_ms = max(self._latest_ms, commit.created_at_ms)
             for sid in commit.removed_sids:
                 self._put_again_ms.setdefault(sid, commit.created_at_ms)
         if commit.kind not in {CommitKind.DELETE, CommitKind.EVICT}:
             return None
+        if self._shown is None:
+            views, self._after_ms = self._state_at(self._newest)
+            self._shown = {view.ref.sid: view for view in views}
         before_seq, sids = commit.deletions.before_seq, commit.deletions.bitmaps
         if any(sid in self._shown for sid in sids):
             return None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from catalog.errors import AccessDenied, StoreUnreachable
+from catalog import ForkPoint, SegmentView
+from catalog.errors import AccessDenied, NoSuchObject, StoreUnreachable
 from catalog.format import keys
 from catalog.gc.collector import Collector
 from catalog.gc.report import GcPolicy, GcReport, unwatched
@@ -92,8 +93,15 @@ class UpkeepService(Owned):
     @checked
     def erasures(self, name: str) -> Erasures:
         """Return when the deleted records of a topic or branch are gone for good (`offload.services.erasures`)."""
-        snapshot = self._states.newest(name)
-        return Erasures(snapshot.segments, collected_after_ms(self._context, name, snapshot))
+
+        def state_at(point: ForkPoint) -> tuple[Sequence[SegmentView], int]:
+            try:
+                snapshot = self._context.volumes.snapshot(point.vid, point.lsn, point.seq)
+            except NoSuchObject:  # GC has passed the point
+                snapshot = self._states.newest(name)
+            return snapshot.segments, collected_after_ms(self._context, name, snapshot)
+
+        return Erasures(state_at)
 
     @checked
     def collect(

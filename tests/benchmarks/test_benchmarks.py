@@ -14,6 +14,7 @@ from benchmarks import (
     capped,
     catalog,
     cli,
+    cli_large,
     cold_point,
     cold_scan,
     cold_trouble,
@@ -100,6 +101,11 @@ def test_catalog_runs_and_meets_its_aims(options: Options) -> None:
 
 def test_cli_runs(options: Options) -> None:
     check(cli.run(options), options.directory)
+
+
+@pytest.mark.soak(part=9)
+def test_cli_large_runs(options: Options) -> None:
+    check(cli_large.run(options), options.directory)
 
 
 def test_durability_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -12,7 +11,9 @@ import pytest
 
 import offload
 import seglog
-from catalog import Commit, CommitKind, SegmentView, Sid, Volumes, encode_commit
+from benchmarks.cli_large import requests_of_steps
+from benchmarks.large_log import SEGMENTS
+from catalog import SegmentView
 from catalog.objects.base import ObjectStore
 from catalog.objects.memory import MemoryStore
 from catalog.objects.s3 import S3Store
@@ -23,7 +24,6 @@ from tests.seams.archive import context_of
 
 BLOCK_BYTES = 5 << 20
 RECORD_BYTES = 8_000
-_SEGMENTS = 10_240
 PAGE = Path(__file__).parents[2] / "docs" / "requests.md"
 
 
@@ -151,58 +151,14 @@ def _last(archive: offload.Archive) -> SegmentView:
     return archive.history.snapshot("t").segments[-1]
 
 
-@pytest.mark.parametrize("to", ["head", f"seq:{_SEGMENTS + 3}"])
-def test_a_restore_of_10_tib_makes_the_requests_of_a_restore_of_one_segment(tmp_path: Path, to: str) -> None:
-    """The restoring directory has never seen the topic, nor any of its objects."""
-    counts = []
-    for segments in (1, _SEGMENTS):
-        store = CountingStore(_described(tmp_path / f"{segments}", segments))
-        with (
-            seglog.open(tmp_path / f"{segments}-other") as log,
-            offload.attach(log, store=store, settings=offload.Settings().with_parts(OffloadSettings())) as archive,
-        ):
-            restored = archive.restore("t", to=to, name="again")
-            assert restored.last_seq == restored.records == (_SEGMENTS + 5 if to == "head" else _SEGMENTS + 3)
-        counts.append(store.counts)
-    assert counts[0] == counts[1]
-    assert counts[0]["put_new"] + counts[0]["put"] + counts[0]["swap"] == 4
-    assert counts[0].total() <= 30
-
-
-def _described(path: Path, segments: int) -> MemoryStore:
-    """Return a store with a topic whose commit names `segments` segments of 1 GiB each, and a small last one."""
-    store = MemoryStore()
-    with (
-        seglog.open(path) as log,
-        offload.attach(log, store=store, settings=offload.Settings().with_parts(OffloadSettings())) as archive,
-    ):
-        for count in (_SEGMENTS, 5):
-            log.topic("t").append([b"x"] * count)
-            log.topic("t").seal()
-            archive.offload("t")
-        tip = archive.history.snapshot("t")
-        large = tip.segments[0].ref
-        many = tuple(
-            replace(large, sid=Sid.new(number), first_seq=number, last_seq=number, live_records=1, frame_bytes=1 << 30)
-            for number in range(1, _SEGMENTS + 1)
-        )
-        commit = Commit(
-            vid=tip.vid,
-            lsn=tip.lsn + 1,
-            kind=CommitKind.COMPACT,
-            bounds=tip.bounds,
-            parent_hash=tip.head_hash,
-            nonce=bytes(16),
-            created_at_ms=tip.max_ts_ms,
-            writer_id="test",
-            epoch=tip.epoch,
-            at_seq=tip.bounds.head_seq,
-            at_ts_ms=tip.max_ts_ms,
-            segments=many if segments > 1 else (replace(large, sid=Sid.new(1)),),
-            removed_sids=(large.sid,),
-        )
-        Volumes(store).publish(tip.vid, commit.lsn, encode_commit(commit)[0])
-        return store
+def test_10_tib_are_restored_and_promoted_by_the_requests_of_one_segment(tmp_path: Path) -> None:
+    """The directory has never seen the topic, nor any of its objects."""
+    small, large = (requests_of_steps(tmp_path / f"{segments}", segments) for segments in (1, SEGMENTS))
+    assert small == large
+    assert all(counts.total() <= 40 for counts in large.values())
+    for counts in (large["restore of the whole"], large["restore of the part"]):
+        assert counts["put_new"] + counts["put"] + counts["swap"] == 4
+        assert counts.total() <= 30
 
 
 def test_an_offload_of_n_blocks_is_n_plus_5_requests_or_fewer() -> None:

@@ -6,6 +6,7 @@ A compaction removes the bytes from the newest objects. GC removes them from the
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Never
 
 import pytest
 
@@ -14,6 +15,7 @@ import seglog
 from catalog import CommitKind
 from catalog.objects import MemoryStore
 from offload.archive import Archive
+from offload.services.erasures import Erasures
 from offload.settings import CatalogSettings, OffloadSettings
 from seglog import Log, TopicConfig
 from tests.faults.store import CountingStore
@@ -170,3 +172,18 @@ def test_a_merge_of_objects_that_hold_no_deleted_record_changes_no_date(kit: Kit
     kit.archive.change_settings(OffloadSettings(merge_count=2))
     assert kit.archive.upkeep.compact("t")
     assert kit.status() == before
+
+
+def test_a_history_without_deletes_is_listed_without_the_state_of_the_topic(tmp_path: Path) -> None:
+    """A topic may show many segments, and the first line of `seglog log` does not wait for them."""
+    kit = Kit(tmp_path)
+    for value in (b"one", b"two"):
+        kit.append(value)
+
+    def never(_: object) -> Never:
+        raise AssertionError("asked for the state")
+
+    erasures = Erasures(never)
+    assert {erasures.date_ms(past) for past in kit.archive.history.commits("t")} == {None}
+    kit.archive.close()
+    kit.log.close()
