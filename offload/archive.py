@@ -27,6 +27,7 @@ from offload.replication.sync import Sync
 from offload.replication.takeover import Takeover
 from offload.reports import TopicStatus
 from offload.services.branches import BranchService
+from offload.services.collection import CollectionService
 from offload.services.history import HistoryService
 from offload.services.offloading import Offloading
 from offload.services.pins import PinService
@@ -56,11 +57,12 @@ __all__ = ["Archive", "OffloadResult", "OrphanUpload", "Removed", "Restored", "T
 class Archive(Owned):
     """The cold tier of one log. A context manager: closing the archive leaves the log open.
 
-    The everyday calls are here. The others are in `branches`, `tags`, `history`, `pins`, `previews`, `replication`,
-    `upkeep` and `status`.
+    The everyday calls are here. The others are in `branches`, `collection`, `tags`, `history`, `pins`, `previews`,
+    `replication`, `upkeep` and `status`.
     """
 
     branches: BranchService
+    collection: CollectionService
     tags: TagService
     history: HistoryService
     pins: PinService
@@ -87,6 +89,7 @@ class Archive(Owned):
         self._removal = Removal(context, states, writers, offloader, replicas, reset)
         promotion = Promotion(context, writers, self._offloader, publisher, replicas, reset)
         self.branches = BranchService(context, promotion)
+        self.collection = CollectionService(context)
         self.tags = TagService(context, self._offloading)
         self.history = HistoryService(context, states, targets, promotion)
         self.pins = PinService(context)

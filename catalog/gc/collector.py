@@ -98,6 +98,7 @@ from catalog.gc.garbage_search import GarbageSearch
 from catalog.gc.mark import Kept, Marker
 from catalog.gc.plan import Plan, PlanWriter, plans, remove_plan
 from catalog.gc.report import GcPolicy, GcReport, KeptVolume, PendingPlan, Watch, unwatched
+from catalog.gc.survey import Survey, survey
 from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore
 from catalog.objects.store_time import check_clock
@@ -175,6 +176,18 @@ class Collector:
         report.blocked = {vid: str(trouble) for vid, trouble in marker.blocked.items()}
         report.kept = [_kept_volume(kept) for _, kept in sorted(marker.kept.items()) if kept.is_held]
         return report
+
+    def marked(self) -> Marker:
+        """Mark all volumes as `run` does, and return the marks. Changes nothing. Raises the errors of the store."""
+        marker = self._marker(self._clock())
+        marker.mark()
+        return marker
+
+    def survey(self) -> Survey:
+        """Count objects, bytes and garbage (`catalog.gc.survey`). Changes nothing. Raises the errors of the store."""
+        marker = self.marked()
+        grace_ms = self._policy.grace_s * 1000
+        return survey(self._store, marker, self._attempts(), now_ms=marker.now_ms, grace_ms=grace_ms)
 
     def _check_clock(self, what: str) -> int | None:
         return check_clock(self._store, self._clock, what)

@@ -154,12 +154,15 @@ def _garbage(message: pb.GcVolume) -> Garbage:
 class PlanWriter:
     """Take garbage, volume by volume, and write each page when it is full.
 
-    Without a `store` the writer only counts. If there is no garbage, it writes no plan.
+    Without a `store` the writer only counts. If there is no garbage, it writes no plan. `on_page` gets each page.
     """
 
-    def __init__(self, store: ObjectStore | None, number: int) -> None:
+    def __init__(
+        self, store: ObjectStore | None, number: int, on_page: Callable[[list[Garbage]], None] = lambda _: None
+    ) -> None:
         self._store = store
         self._number = number
+        self._on_page = on_page
         self._nonce = os.urandom(16)
         self._waiting: list[Garbage] = []
         self._count = 0
@@ -197,6 +200,7 @@ class PlanWriter:
                 if self.pages:
                     raise InvalidObject(page_key(self._number, self.pages), "another run writes this plan, too")
                 self._number += 1  # another run has this number: each plan has its own
+        self._on_page([each for each in self._waiting if len(each)])
         self.pages += 1
         self._count = 0
         self._waiting.clear()

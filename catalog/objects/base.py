@@ -25,10 +25,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from catalog.errors import NoSuchObject
 from catalog.format.checksum import Checksum, SizedChecksum, joined
 from catalog.format.keys import Key
 
-__all__ = ["ObjectInfo", "ObjectStore", "PartTag", "TellsTime", "WithETag", "checksum_of_parts"]
+__all__ = [
+    "ObjectInfo",
+    "ObjectStore",
+    "PartTag",
+    "TellsSizes",
+    "TellsTime",
+    "WithETag",
+    "checksum_of_parts",
+    "sizes_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +92,18 @@ class TellsTime(Protocol):
 
         This takes one request. `catalog.objects.store_time` compares the time with the machine's clock before a caller
         deletes by age.
+        """
+        ...
+
+
+@runtime_checkable
+class TellsSizes(Protocol):
+    """A store whose listings tell the sizes of objects."""
+
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """Yield the keys that begin with `prefix`, ascending, each with the size of its object in bytes.
+
+        This takes the requests of `list`.
         """
         ...
 
@@ -186,3 +208,18 @@ class ObjectStore(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+def sizes_of(store: ObjectStore, prefix: str) -> Iterator[tuple[str, int]]:
+    """Yield the keys that begin with `prefix`, ascending, each with the size of its object in bytes.
+
+    If the listing of the store tells no sizes, this takes a `head` for each key.
+    """
+    if isinstance(store, TellsSizes):
+        yield from store.sizes(prefix)
+        return
+    for key in store.list(prefix):
+        try:
+            yield key, store.head(Key(key)).size
+        except NoSuchObject:  # the object was deleted since the listing
+            continue

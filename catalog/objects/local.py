@@ -148,6 +148,15 @@ class LocalStore:
             keys = walk(self._root / directory, directory and directory + "/", name, start_after)
             yield from itertools.islice(keys, limit)
 
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        for key in self.list(prefix):
+            with self._errors(key):
+                try:
+                    size = (self._root / key).stat().st_size
+                except FileNotFoundError:  # the object was deleted since the listing
+                    continue
+            yield key, size
+
     def delete(self, key: Key) -> None:
         self.delete_many([key])
 

@@ -130,6 +130,11 @@ class MemoryStore:
         with self._lock:
             return iter(self._order.keys(prefix, start_after, limit))
 
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        check_prefix(prefix)
+        with self._lock:
+            return iter([(key, len(self._objects[Key(key)].body)) for key in self._order.keys(prefix, "", None)])
+
     def delete(self, key: Key) -> None:
         check_key(key)
         with self._lock:

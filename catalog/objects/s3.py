@@ -198,6 +198,12 @@ class S3Store:
         return ObjectInfo(answer["ContentLength"], metadata, checksum_in(answer))
 
     def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
+        return (key for key, _ in self._listed(prefix, limit, start_after))
+
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        return self._listed(prefix, None, "")
+
+    def _listed(self, prefix: str, limit: int | None, start_after: str) -> Iterator[tuple[str, int]]:
         request: dict[str, Any] = {"Bucket": self._bucket, "Prefix": self._base + check_prefix(prefix)}
         if start_after:
             request["StartAfter"] = self._base + start_after
@@ -207,7 +213,7 @@ class S3Store:
             while True:
                 page = self._client.list_objects_v2(**request)
                 for found in page.get("Contents", ()):
-                    yield found["Key"].removeprefix(self._base)
+                    yield found["Key"].removeprefix(self._base), found["Size"]
                 if limit is not None or not page.get("IsTruncated"):
                     return
                 request["ContinuationToken"] = page["NextContinuationToken"]

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from catalog.errors import StoreUnreachable
 from catalog.format.keys import Key
-from catalog.objects.base import ObjectInfo, ObjectStore, PartTag, TellsTime, WithETag
+from catalog.objects.base import ObjectInfo, ObjectStore, PartTag, TellsTime, WithETag, sizes_of
 
 __all__ = ["OfflineStore", "WrappedStore"]
 
@@ -58,6 +58,9 @@ class WrappedStore(ABC):
         return self._call(
             "list", prefix, lambda: iter([*self.inner.list(prefix, limit=limit, start_after=start_after)])
         )
+
+    def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+        return self._call("list", prefix, lambda: iter([*sizes_of(self.inner, prefix)]))
 
     def delete(self, key: Key) -> None:
         self._call("delete", key, lambda: self.inner.delete(key))

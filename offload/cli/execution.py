@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from offload.cli.progress import ToldBars, progress
 from offload.cli.session import Session
-from offload.commands.directory import Directory, Tell, Work
+from offload.commands.directory import Directory, RequestsSeen, Tell, Work
 from offload.commands.registry import COMMANDS, Command
 from offload.errors import NoDaemon
 
@@ -101,6 +101,9 @@ class _ThisProcess:
     def phases(self) -> Iterator[Tell]:
         with closing(ToldBars(is_shown=self._session.shows_progress)) as bars:
             yield bars.tell
+
+    def requests(self) -> RequestsSeen | None:
+        return None
 
     def retry(self, _name: str, /) -> None:
         raise NoDaemon(self._session.directory)

@@ -170,6 +170,19 @@ COMMANDS = {
             ListedParameter('grace', 'str', 'Carry out plans of this age, instead of gc_grace_s: 24h; 0 for all.', ('--grace',)),
         ),
     ),
+    'cost': ListedCommand(
+        'cost',
+        'Show what the remote stores and costs in a month, by topic and branch, and what GC would give back.\n'
+        '\n'
+        'Each object counts once, for the branch that wrote it. A fork shares the objects of its parent: they count there,\n'
+        'and `shared` shows their size. GC gives back what nothing needs now, in two runs (`seglog gc`).\n'
+        '\n'
+        'Only a daemon counts requests, from its start on and for a day at most. The command itself lists the whole remote\n'
+        'twice, and reads each commit that this directory does not have. Example: seglog cost --prices prices.toml',
+        (
+            ListedParameter('prices', 'path', 'A TOML file with prices; without it those of S3 Standard.', ('--prices',), metavar='FILE'),
+        ),
+    ),
     'push': ListedCommand(
         'push',
         'Send the sealed segments of a topic to its volume, and the deletes after them. The same as `offload`.',

@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from offload.cli.execution import results_of
@@ -23,6 +24,7 @@ from offload.cli.streams import has_reader
 from offload.cli.top import COMPLETION
 from offload.commands.parameters import Parameter, parameters_of, without_main
 from offload.commands.registry import COMMANDS, Command
+from offload.errors import BadParameter, NoSuchFile
 
 __all__ = ["described", "listed_commands", "run_command"]
 
@@ -37,6 +39,7 @@ _FUNCTIONS: Mapping[str, str] = {
     "offload": "offload.print_offloaded",
     "compact": "offload.print_rewritten",
     "gc": "gc.print_outcome",
+    "cost": "cost.print_cost",
     "push": "sync.print_pushed",
     "pull": "sync.print_position",
     "fetch": "sync.print_position",
@@ -96,6 +99,7 @@ def run_command(session: Session, path: str, values: Mapping[str, Any]) -> Calla
         return lambda: function(session, **values)
     command = COMMANDS[path]
     command.function  # noqa: B018 - the import
+    values = _with_texts(command, values)
 
     def run() -> None:
         if values.get("watch"):
@@ -140,6 +144,21 @@ def _confirmed(session: Session, command: Command, values: Mapping[str, Any]) ->
     return confirmed(session, command, values)
 
 
+def _with_texts(command: Command, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the values, with the text of a file in the place of its path. Raises `NoSuchFile`, `BadParameter`."""
+    names = [name for name, each in command.parameters.items() if each.about.is_file and values[name] is not None]
+    return {**values, **{name: _text_of(values[name]) for name in names}}
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        raise NoSuchFile(path) from None
+    except UnicodeDecodeError:
+        raise BadParameter(f"{path} is not a text in UTF-8") from None
+
+
 def _while_read(results: Iterator[Any]) -> Iterator[Any]:
     """Yield the results until the reader of the output has gone."""
     for result in results:
@@ -160,7 +179,7 @@ def _listed(parameter: Parameter) -> ListedParameter:
     choices = tuple(each.value for each in parameter.kind) if issubclass(parameter.kind, Enum) else ()
     return ListedParameter(
         parameter.name,
-        "choice" if choices else parameter.kind.__name__.lower(),
+        "choice" if choices else "path" if about.is_file else parameter.kind.__name__.lower(),
         about.help,
         parameter.options,
         default=None if parameter.default is ... else parameter.default,

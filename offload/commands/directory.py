@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from offload.archive import Archive
     from seglog import Log
 
-__all__ = ["Directory", "Host", "Tell", "Work"]
+__all__ = ["Directory", "Host", "RequestsSeen", "Tell", "Work"]
 
 Tell = Callable[[str, int | None, int, str], None]
 """Takes the progress of a phase: its title, the total or None, the part that is done, and the unit.
@@ -30,6 +30,14 @@ class Work:
     failures: int
     last_error: str | None
     retry_in_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestsSeen:
+    """The requests that a process made to the store, by method, in the last `covers_s` seconds: a day at most."""
+
+    covers_s: float
+    methods: Mapping[str, int]
 
 
 class Host(Protocol):
@@ -55,6 +63,10 @@ class Host(Protocol):
 
     def phases(self) -> AbstractContextManager[Tell]:
         """Yield a function that takes the progress of an operation with several phases, or without bytes."""
+        ...
+
+    def requests(self) -> RequestsSeen | None:
+        """Return the requests that the daemon made to the store, or None without a daemon."""
         ...
 
     def retry(self, name: str, /) -> None:

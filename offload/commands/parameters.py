@@ -35,7 +35,8 @@ class About:
     has the parameter's name. `option` makes it an option with other names, such as `-m --message`. `metavar` names the
     value in the help, and `shown_default` stands there for the default. `clean` maps a client's value to the value that
     the command gets. `names` says what the value names: branch, plain topic, point, tag, target, time or topic. A shell
-    offers these names. The command line understands more forms of a time than the command.
+    offers these names. The command line understands more forms of a time than the command. With `is_file`, the value on
+    the command line is the path of a file, and the command gets the text of the file.
     """
 
     help: str
@@ -46,6 +47,7 @@ class About:
     metavar: str | None = None
     shown_default: str | None = None
     names: str = ""
+    is_file: bool = False
 
 
 def without_main(name: str | None) -> str | None:

@@ -128,6 +128,7 @@ COMMANDS: Mapping[str, Command] = {
         Command("offload", "offload.offload", reads=_dry),
         Command("compact", "compact.compact", reads=_dry, takes=lambda values: values["erase"]),
         Command("gc", "gc.gc", reads=_dry),
+        Command("cost", "cost.cost", reads=_always),
         Command("pause", "offload.pause"),
         Command("resume", "offload.resume"),
         Command("retry", "offload.retry"),

@@ -58,6 +58,7 @@ class Gate:
         self._requests.take(1)
 
     def answered(self, method: str, outcome: str, elapsed_s: float, sent_bytes: int, received_bytes: int) -> None:
+        self._metrics.last_day.count(method)
         self._metrics.requests.labels(method, outcome).inc()
         self._metrics.request_s.labels(method).observe(elapsed_s)
         self._metrics.sent_bytes.inc(sent_bytes if outcome == OK else 0)

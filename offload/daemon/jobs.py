@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 
 from offload.archive import Archive
 from offload.commands.codec import encode
-from offload.commands.directory import Directory, Tell, Work
+from offload.commands.directory import Directory, RequestsSeen, Tell, Work
 from offload.commands.registry import Command
 from offload.commands.results import json_line, problem
 from offload.daemon.service import Service
@@ -125,6 +125,9 @@ class _Daemon:
         told = _Told(self.stream)
         yield told.tell
         told.send()
+
+    def requests(self) -> RequestsSeen | None:
+        return self.service.metrics.last_day.seen()
 
     def retry(self, name: str, /) -> None:
         self.service.retry(name)

@@ -38,6 +38,7 @@ from typing import Protocol
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from offload.daemon.last_day import LastDay
 from seglog import OsFiles
 
 __all__ = ["MeteredFiles", "Metrics", "TopicFigures", "timed"]
@@ -67,9 +68,13 @@ class FigureSource(Protocol):
 
 
 class Metrics:
-    """The metrics of one daemon, in a registry of its own. No metric is global."""
+    """The metrics of one daemon, in a registry of its own. No metric is global.
+
+    `last_day` has the requests to the store for `seglog cost`. It is no metric of Prometheus.
+    """
 
     def __init__(self) -> None:
+        self.last_day = LastDay()
         self.registry = CollectorRegistry()
         on = self.registry
         self.wal_sync_s = Histogram("seglog_wal_sync_seconds", "One datasync.", buckets=_FAST_S, registry=on)

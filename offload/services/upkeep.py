@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from catalog import ForkPoint, SegmentView
 from catalog.errors import AccessDenied, NoSuchObject, StoreUnreachable
 from catalog.format import keys
-from catalog.gc.collector import Collector
-from catalog.gc.report import GcPolicy, GcReport, unwatched
+from catalog.gc.report import GcReport, unwatched
 from catalog.objects.store_time import check_clock, earliest_ms
-from catalog.refs.oplog import Oplog
 from offload.context import ArchiveContext
 from offload.format.topic_config import PAUSED
+from offload.services.collection import collector_of
 from offload.services.commit_copies import drop_copies
 from offload.services.erasures import Erasures, collected_after_ms
 from offload.services.remote_states import RemoteStates
@@ -120,22 +119,7 @@ class UpkeepService(Owned):
         """
         if not dry_run:
             self._log.check_writable()
-        oplog, upkeep = Oplog(self._store, self._context.writer_id), self._context.settings
-
-        def note(operation: str, subject: keys.Key, message: str) -> None:
-            oplog.note(operation, subject, None, None, now_ms=self._clock.now_ms(), message=message)
-
-        policy = GcPolicy(upkeep.pitr_window_s, upkeep.gc_grace_s if grace_s is None else grace_s, retain_s)
-        collector = Collector(
-            self._store,
-            policy,
-            clock=self._clock.now_ms,
-            writer_id=self._context.writer_id,
-            cache=self._local,
-            attempts=lambda: {attempt.sid for attempt in self._local.attempts()},
-            note=note,
-            watch=watch,
-        )
+        collector = collector_of(self._context, retain_s=retain_s, grace_s=grace_s, watch=watch)
         return collector.run(dry_run=dry_run)
 
     @checked

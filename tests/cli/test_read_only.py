@@ -56,6 +56,7 @@ ASKING = (
     (("uploads", "--older-than", "1s"), 0),
     (("offload", "t", "--dry-run"), 0),
     (("gc", "--dry-run"), 0),
+    (("cost",), 0),
     (("verify", "--remote"), 0),
     (("verify", "--remote", "--deep"), 0),
     (("inspect", "data/meta/snapshot.1.json"), None),

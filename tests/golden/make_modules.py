@@ -64,6 +64,7 @@ SERVED = (
     "truncate t --from 4 --yes",
     "compact t",
     "gc",
+    "cost",
     "uploads",
     "topic delete t --detach --yes",
     "sync t",

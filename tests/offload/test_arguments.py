@@ -108,6 +108,7 @@ CALLS = {
         dry_run=True,
     ),
     "UpkeepService.bytes_to_rewrite": _of_name("upkeep.bytes_to_rewrite", {"erase": "bool"}),
+    "CollectionService.survey": _of("collection.survey", {"watch": "callable"}),
     "UpkeepService.compact": _of_name("upkeep.compact", {"on_bytes": "callable"}),
     "HistoryService.count": _of("history.count", {"snapshot": "instance"}),
     "Archive.delete": _of_name("delete", {"before": "whole", "tag": "text", "message": "text"}, "before tag", tag="eu"),

@@ -35,6 +35,7 @@ _WRONG: list[tuple[str, dict[str, Any]]] = [
     ("offload", {"topic": "t", "every": True}),
     ("compact", {}),
     ("compact", {"topic": "t", "every": True}),
+    ("cost", {"prices": "currency = 7"}),
     ("gc", {"retain": "none"}),
     ("gc", {"grace": "long"}),
     ("reset", {"topic": "t", "as_branch": "b", "discard": True}),

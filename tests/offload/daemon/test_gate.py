@@ -38,6 +38,7 @@ def test_bodies_are_limited_and_counted_both_ways() -> None:
     assert store.get_range(B, 0, 3) == b"333"
     store.delete_many([A, B])
     assert [size for size in uploads.taken if size] == [1, 2, 3, 4]
+    assert metrics.last_day.seen().methods["put_part"] == 1
     assert requests.taken == [1] * 9
     assert registry.get_sample_value("seglog_store_sent_bytes_total") == 10
     assert registry.get_sample_value("seglog_store_received_bytes_total") == 6
