@@ -2,8 +2,8 @@
 
     lines   A record is the bytes between two line feeds. Every other byte (CR, NUL, invalid UTF-8) is part of it. A
             last line without a line feed becomes a record marked `unterminated`. `read` writes it without a line feed.
-    jsonl   A record is a JSON object with `value` (text) or `value_base64`, and optionally `tag` and `node`. `append`
-            accepts the output of `seglog --json read`, and ignores other keys.
+    jsonl   A record is a JSON object with `value` (text) or `value_base64`, and optionally `tag`, `node` and
+            `unterminated`. `append` accepts the output of `seglog --json read`, and ignores other keys.
 
 This module opens no files: the caller passes streams.
 """
@@ -101,19 +101,19 @@ def skip(stream: BinaryIO, line_count: int) -> None:
 
 
 def json_batches(stream: BinaryIO, tag: str | None, node: str | None, *, skipped: int = 0) -> Iterator[Batch]:
-    """Yield batches of adjacent records with the same tag and node. The caller has read `skipped` lines before.
+    """Yield batches of adjacent records with the same tag, node and end. The caller has read `skipped` lines before.
 
     Raises `InvalidInput` with the line's number.
     """
     values: list[bytes] = []
     size_bytes, done = 0, skipped
-    labels = (tag, node)
+    labels = (tag, node, False)
     number = skipped
     for number, line in enumerate(stream, skipped + 1):
         if not line.strip():
             continue
-        value, own_tag, own_node = _parse(line, number)
-        own = (tag if own_tag is None else own_tag, node if own_node is None else own_node)
+        value, own_tag, own_node, unterminated = _parse(line, number)
+        own = (tag if own_tag is None else own_tag, node if own_node is None else own_node, unterminated)
         if values and (own != labels or len(values) == _BATCH_RECORDS or size_bytes > _BATCH_BYTES):
             yield Batch(values, size_bytes, number - 1 - done, *labels)
             values, size_bytes, done = [], 0, number - 1
@@ -138,6 +138,8 @@ def to_json(record: Record | Gap) -> str:
         body["tag"] = record.tag
     if record.node is not None:
         body["node"] = record.node
+    if record.unterminated:
+        body["unterminated"] = True
     try:
         body["value"] = record.value.decode("utf-8")
     except UnicodeDecodeError:
@@ -145,7 +147,7 @@ def to_json(record: Record | Gap) -> str:
     return json.dumps(body, ensure_ascii=False)
 
 
-def _parse(line: bytes, number: int) -> tuple[bytes, str | None, str | None]:
+def _parse(line: bytes, number: int) -> tuple[bytes, str | None, str | None, bool]:
     try:
         body = json.loads(line)
         if not isinstance(body, dict):
@@ -158,7 +160,10 @@ def _parse(line: bytes, number: int) -> tuple[bytes, str | None, str | None]:
             raise InvalidInput(number, "has neither a text `value` nor a `value_base64`")
     except (ValueError, RecursionError) as error:
         raise InvalidInput(number, f"is not valid: {error}") from None
-    return value, _label(body, "tag", number), _label(body, "node", number)
+    unterminated = body.get("unterminated", False)
+    if not isinstance(unterminated, bool):
+        raise InvalidInput(number, "has an `unterminated` that is neither true nor false")
+    return value, _label(body, "tag", number), _label(body, "node", number), unterminated
 
 
 def _label(body: dict[str, Any], key: str, number: int) -> str | None:

@@ -66,9 +66,10 @@ def _object(kind: str, about: str, properties: Mapping[str, Any], required: list
 
 RECORD = _object(
     "record",
-    "A record. A value that is not UTF-8 is in `value_base64`.",
+    "A record. A value that is not UTF-8 is in `value_base64`. If `unterminated`, no line feed followed it.",
     {
-        "seq": _SEQ, "ts_ms": {"type": "integer"}, "tag": _TEXT, "node": _TEXT, "value": _TEXT, "value_base64": _TEXT,
+        "seq": _SEQ, "ts_ms": {"type": "integer"}, "tag": _TEXT, "node": _TEXT, "unterminated": {"type": "boolean"},
+        "value": _TEXT, "value_base64": _TEXT,
     },
     ["seq", "ts_ms"],
     is_open=False,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
+from offload.commands.export_directory import OpenPart, PartExported
 from offload.spark.columns import EXPORT_COLUMNS
 from tests.cli.conftest import Run
 from tests.schemas import SCHEMAS, mismatches
@@ -46,6 +47,7 @@ def test_jsonl_goes_back_into_a_log_with_values_and_tags(started: Run, tmp_path:
     again = [json.loads(line) for line in started("--json", "read", "back").out.splitlines()]
     former = [json.loads(line) for line in shown.splitlines()]
     assert [{**record, "ts_ms": 0} for record in again] == [{**record, "ts_ms": 0} for record in former]
+    assert started("read", "back").out == started("read", "orders", "--at", "lsn:2").out
     assert former[4]["value_base64"] == base64.b64encode(b"\xff\x00").decode()
     assert (former[0]["tag"], former[0]["node"], former[5]["tag"]) == ("a", "n", "b")
 
@@ -101,6 +103,25 @@ def test_a_log_without_a_remote_is_exported(run: Run, tmp_path: Path) -> None:
     assert [row["lsn"] for row in parquet.read_table(part).to_pylist()] == [None, None]
     run("topic", "create", "empty")
     assert run("export", "empty", "none").text == "exported 0 records of empty to none: 0 files, 0 B\n"
+
+
+def test_ctrl_c_says_how_to_continue(started: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep, calls = OpenPart.keep, []
+
+    def interrupted(part: OpenPart, *arguments: int) -> PartExported:
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return keep(part, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OpenPart, "keep", interrupted)
+        done = started("export", "orders", "out", "--part-bytes", "1")
+    assert (done.code, done.err) == (130, "interrupted: this run ended 2 files; repeat the command to continue\n")
+    assert len(list((tmp_path / "out").iterdir())) == 3
+    assert started("export", "orders", "out", "--part-bytes", "1").code == 0
+    bodies = [path.read_bytes() for path in sorted((tmp_path / "out").glob("seqs-*"))]
+    assert b"".join(bodies) == started("--json", "read", "orders").out
 
 
 def _kept(directory: Path) -> dict[str, bytes]:

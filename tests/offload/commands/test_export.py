@@ -132,6 +132,27 @@ def test_a_crash_at_any_effect_and_a_second_run_end_with_the_same_bytes(
         assert _contents(directory) == _contents(whole), at
 
 
+def test_gc_keeps_the_state_of_an_export_that_was_stopped(calls: Calls, archive: Archive, tmp_path: Path) -> None:
+    with pytest.raises(SimulatedCrash):
+        calls.run(tmp_path / "out", files=CrashingFiles(UnsyncedFiles(), 22))
+    calls.locked = True
+    with pytest.raises(SimulatedCrash):
+        calls.run(tmp_path / "unpinned", files=CrashingFiles(UnsyncedFiles(), 22))
+    archive.evict("t", 31)
+
+    def collect() -> None:
+        for _ in range(3):
+            assert not archive.upkeep.collect(retain_s=0, grace_s=0).blocked
+
+    collect()
+    calls.run(tmp_path / "out")
+    assert _bytes(tmp_path / "out") == b"".join(value + b"\n" for value in VALUES)
+    calls.locked = False
+    collect()
+    with pytest.raises(ExportOutdated, match="lsn 2 is no longer kept"):
+        calls.run(tmp_path / "unpinned")
+
+
 def test_a_run_that_continues_keeps_its_state_whatever_the_topic_became(
     calls: Calls, archive: Archive, tmp_path: Path
 ) -> None:
@@ -249,6 +270,17 @@ def test_a_past_state_of_a_parent_is_found_under_a_branch(calls: Calls, archive:
     begun, *_ = calls.run(tmp_path / "out", wanted)
     assert (begun.topic, begun.branch, begun.seq) == ("t", "b", 7)
     assert _bytes(tmp_path / "out") == b"".join(value + b"\n" for value in VALUES[:7])
+
+
+def test_files_that_a_killed_run_left_go_and_other_files_stay(calls: Calls, tmp_path: Path) -> None:
+    with pytest.raises(SimulatedCrash):
+        calls.run(tmp_path / "out", files=CrashingFiles(UnsyncedFiles(), 22))
+    left, mine = tmp_path / "out" / "seqs-0000000000000027-0000000000000777.raw", tmp_path / "out" / "mine"
+    for path in (left, mine, tmp_path / "out" / "part.tmp"):
+        path.write_bytes(b"left")
+    calls.run(tmp_path / "out")
+    assert mine.exists()
+    assert _bytes(tmp_path / "out") == b"".join(value + b"\n" for value in VALUES)
 
 
 def test_two_runs_do_not_write_one_export(calls: Calls, tmp_path: Path) -> None:

@@ -43,12 +43,12 @@ def test_the_longest_line_is_found(text: bytes) -> None:
     assert longest_line(io.BytesIO(text)) == max(map(len, text.split(b"\n")))
 
 
-@given(st.binary(), st.none() | st.text(max_size=5), st.none() | st.text(max_size=5))
-def test_json_lines_come_back(value: bytes, tag: str | None, node: str | None) -> None:
-    line = to_json(Record(7, 8, value, tag, node))
+@given(st.binary(), st.none() | st.text(max_size=5), st.none() | st.text(max_size=5), st.booleans())
+def test_json_lines_come_back(value: bytes, tag: str | None, node: str | None, unterminated: bool) -> None:
+    line = to_json(Record(7, 8, value, tag, node, unterminated))
     assert json.loads(line)["seq"] == 7
     [batch] = json_batches(io.BytesIO(line.encode() + b"\n\n"), None, None)
-    assert (batch.values, batch.tag, batch.node) == ([value], tag, node)
+    assert (batch.values, batch.tag, batch.node, batch.unterminated) == ([value], tag, node, unterminated)
 
 
 def test_records_with_another_tag_are_another_batch() -> None:
@@ -58,5 +58,7 @@ def test_records_with_another_tag_are_another_batch() -> None:
 
 
 def test_the_line_that_is_wrong_is_named() -> None:
+    with pytest.raises(InvalidInput, match="`unterminated` that is neither"):
+        list(json_batches(io.BytesIO(b'{"value": "x", "unterminated": 1}\n'), None, None))
     with pytest.raises(InvalidInput, match="line 3"):
         list(json_batches(io.BytesIO(b'{"value": "x"}\n\n{"value": 1}\n'), None, None))
