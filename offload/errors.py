@@ -53,6 +53,7 @@
         ├── InvalidInput         a line of an input file
         ├── InvalidMessage       what a Spark driver and its planner say to each other
         ├── InvalidOffset        the checkpoint of a stream has no offset of this source
+        ├── InvalidBody
         ├── InvalidOption
         ├── InvalidRemote
         ├── InvalidRow           a row that a load cannot write
@@ -94,6 +95,7 @@ __all__ = [
     "HistoryBehind",
     "InvalidAddress",
     "InvalidBlock",
+    "InvalidBody",
     "InvalidChunk",
     "InvalidIndex",
     "InvalidInput",
@@ -623,6 +625,14 @@ class InvalidOffset(Misuse):
             f"{text!r} is no offset of a stream: {reason}",
             hint="give each query a checkpointLocation of its own",
         )
+        self.reason = reason
+
+
+class InvalidBody(Misuse):
+    """The body of a request is no JSON object."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the body is not a JSON object: {reason}", hint='send an object, such as {"seq": 7}')
         self.reason = reason
 
 

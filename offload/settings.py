@@ -221,6 +221,9 @@ class ServeSettings:
     max_body_bytes: int = number(
         64 * _MIB, "bytes", 1024, None, "maximum size of a request body; a larger one gets 413"
     )
+    max_bodies_bytes: int = number(
+        128 * _MIB, "bytes", 1024, None, "maximum size of all request bodies at the same time; the next one gets 429"
+    )
     header_timeout_s: int = number(10, "seconds", 1, 3600, "time limit for the head of a request")
     body_timeout_s: int = number(30, "seconds", 1, 3600, "time limit between bytes of a request body or of an answer")
     stop_timeout_s: int = number(30, "seconds", 0, 3600, "time limit of open requests after SIGTERM")

@@ -5,6 +5,7 @@
     no Origin              403               TCP: browsers send one for a web page, which cannot change it
     bearer token           401               TCP, if there is a token file; /healthz needs no token
     requests under way     429, Retry-After  TCP and Unix; probes and metrics pass even above the limit
+    bytes of all bodies    429, Retry-After  TCP and Unix (offload.daemon.places)
     size of the body       413               TCP and Unix; by the declared length, and again by the bytes that arrive
     pace of the body       408               TCP and Unix; `body_timeout_s` without a byte of the body
     pace of the reader     closed            TCP and Unix; `body_timeout_s` without taking a byte of the answer
@@ -26,6 +27,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeAlias
 
 from offload.daemon.metrics import Metrics
+from offload.daemon.places import RETRY_AFTER_S, Place, Places
 from offload.errors import Busy, Refused
 from offload.settings import ServeSettings
 
@@ -37,7 +39,6 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _PROBES = ("/healthz", "/readyz", "/metrics")
-_RETRY_AFTER_S = 1
 
 
 class Guard:
@@ -51,7 +52,8 @@ class Guard:
         self._settings = settings
         self._token = token
         self._metrics = metrics
-        self._on_their_way = 0
+        self._places = Places()
+        metrics.http_running.set_function(lambda: self._places.taken)
 
     async def over_tcp(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._answer(scope, receive, send, is_tcp=True)
@@ -68,13 +70,10 @@ class Guard:
         try:
             self._check(scope, settings, is_tcp=is_tcp, is_probe=is_probe)
         except (Busy, Refused) as refusal:
-            await self._refuse(refusal, send)
+            await _refuse(self._counted(refusal), send)
             return
-        self._on_their_way += 1
-        try:
-            await self._pass(scope, receive, send, settings)
-        finally:
-            self._on_their_way -= 1
+        with Place(self._places, settings, limited=not is_probe) as place:
+            await self._pass(scope, receive, send, settings, place)
 
     def _check(self, scope: Scope, settings: ServeSettings, *, is_tcp: bool, is_probe: bool) -> None:
         headers = dict(scope["headers"])
@@ -89,17 +88,19 @@ class Guard:
                 given = headers.get(b"authorization", b"")
                 if not hmac.compare_digest(given, b"Bearer " + self._token):
                     raise Refused(401, "token", "the bearer token is missing or wrong")
-        if not is_probe and self._on_their_way >= settings.max_requests:
-            raise Busy(_RETRY_AFTER_S)
+        if not is_probe:
+            self._places.check(settings)
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > settings.max_body_bytes:
             raise _too_large(settings)
 
-    async def _pass(self, scope: Scope, receive: Receive, send: Send, settings: ServeSettings) -> None:
+    async def _pass(self, scope: Scope, receive: Receive, send: Send, settings: ServeSettings, place: Place) -> None:
         taken = 0
         status = 0
         is_whole = False
         start = time.perf_counter()
+        if not _has_body(scope):
+            place.take()
 
         async def paced_receive() -> MutableMapping[str, Any]:
             nonlocal taken, is_whole
@@ -108,11 +109,19 @@ class Guard:
             try:
                 message = await asyncio.wait_for(receive(), settings.body_timeout_s)
             except TimeoutError:
-                raise Refused(408, "slow", f"no byte of the body came in {settings.body_timeout_s} s") from None
+                slow = Refused(408, "slow", f"no byte of the body came in {settings.body_timeout_s} s")
+                raise self._counted(slow) from None
             is_whole = not message.get("more_body", False)
-            taken += len(message.get("body", b""))
+            size_bytes = len(message.get("body", b""))
+            taken += size_bytes
             if taken > settings.max_body_bytes:
-                raise _too_large(settings)
+                raise self._counted(_too_large(settings))
+            try:
+                place.hold(size_bytes)
+                if is_whole and _has_body(scope):
+                    place.take()
+            except Busy as busy:
+                raise self._counted(busy) from None
             return message
 
         async def paced_send(message: MutableMapping[str, Any]) -> None:
@@ -126,23 +135,33 @@ class Guard:
         except TimeoutError:
             self._metrics.rejected.labels("slow").inc()
             raise
-        except Refused as refusal:
+        except (Busy, Refused) as refusal:
             if status:
                 raise
-            status = refusal.status
-            await self._refuse(refusal, send)
+            await _refuse(refusal, paced_send)
         finally:
             route = scope.get("route")
             label = getattr(route, "path", "none")
             self._metrics.http_requests.labels(label, str(status)).inc()
             self._metrics.http_s.labels(label).observe(time.perf_counter() - start)
 
-    async def _refuse(self, refusal: Busy | Refused, send: Send) -> None:
+    def _counted(self, refusal: Busy | Refused) -> Busy | Refused:
         self._metrics.rejected.labels("busy" if isinstance(refusal, Busy) else refusal.reason).inc()
-        status, headers, body = error_answer(refusal)
-        # The guard does not read the rest of the body, so it closes the connection.
-        await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})
-        await send({"type": "http.response.body", "body": body})
+        return refusal
+
+
+async def _refuse(refusal: Busy | Refused, send: Send) -> None:
+    status, headers, body = error_answer(refusal)
+    # The guard does not read the rest of the body, so it closes the connection.
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _has_body(scope: Scope) -> bool:
+    """Whether the request waits for a body. Only a POST does."""
+    headers = dict(scope["headers"])
+    is_empty = headers.get(b"content-length", b"0").strip(b"0") == b"" and b"transfer-encoding" not in headers
+    return scope["method"] == "POST" and not is_empty
 
 
 def error_answer(error: Exception) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
@@ -155,7 +174,7 @@ def error_answer(error: Exception) -> tuple[int, list[tuple[bytes, bytes]], byte
     body = json.dumps(said).encode()
     headers = [(b"content-type", b"application/problem+json"), (b"content-length", str(len(body)).encode())]
     if status in (429, 503, 507):
-        headers.append((b"retry-after", str(_RETRY_AFTER_S).encode()))
+        headers.append((b"retry-after", str(RETRY_AFTER_S).encode()))
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     return status, headers, body

@@ -49,7 +49,7 @@ from offload.daemon.jobs import Stream, encode_end, start
 from offload.daemon.metrics import timed
 from offload.daemon.openapi import openapi
 from offload.daemon.service import Service
-from offload.errors import InvalidOption, Refused, Stopping, UnsupportedOption
+from offload.errors import InvalidBody, InvalidOption, Refused, Stopping, UnsupportedOption
 from offload.replica_topic import ReplicaTopic
 from offload.wire import STREAM_TYPE, VALUES_TYPE, decode_values, encode_message
 from seglog import Gap, LogClosed, Record, RecordTooLarge, Topic
@@ -154,7 +154,7 @@ class _Api:
     async def append(self, request: Request) -> Response:
         query = _query(request, {"tag", "node", "durability", "unterminated"})
         topic = request.path_params["topic"]
-        kind, body = request.headers.get("content-type", _BYTES_TYPE), await request.body()
+        kind, body = request.headers.get("content-type", ""), await request.body()
         # Decoding a large body takes long. In the event loop it would delay every other answer.
         is_short = len(body) <= _READ_BYTES
         batches = (
@@ -207,7 +207,7 @@ class _Api:
         assert seq is not None  # noqa: S101 - the route has it
         found = await self._in(self._pool(topic, seq), lambda: next(topic.read(seq, seq), None))
         if found is None:
-            return await _answer_error(request, _Deleted(topic.name, seq))
+            return await _answer_error(request, RecordDeleted(topic.name, seq))
         headers = {"seglog-seq": str(found.seq), "seglog-ts-ms": str(found.ts_ms)}
         for name, label in (("seglog-tag", found.tag), ("seglog-node", found.node)):
             if label is not None:
@@ -219,6 +219,8 @@ class _Api:
         query = _query(request, names)
         topic = await self._readable(request)
         start, end, limit = (_whole(query, name) for name in ("from", "to", "limit"))
+        if limit == 0:
+            raise InvalidOption("limit", "must be at least 1")
         since_ms, until_ms = _whole(query, "since_ms"), _whole(query, "until_ms")
         tag, gaps, follow = query.get("tag"), _yes(query, "gaps"), _yes(query, "follow")
         if follow and (end is not None or until_ms is not None):
@@ -366,7 +368,7 @@ class _Api:
         return await asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
 
 
-class _Deleted(LookupError):
+class RecordDeleted(LookupError):
     """The error for a seq whose record was deleted: 404, as for a seq that never had a record."""
 
     exit_code = 3
@@ -422,7 +424,8 @@ def _batches(content_type: str, body: bytes, query: Mapping[str, str]) -> list[B
         values = [body]
     else:
         hint = f"send Content-Type: {_BYTES_TYPE} for one value, {_LINES_TYPE} for JSON lines"
-        raise Refused(415, "type", f"{kind} is not a content type of records", hint=hint)
+        told = f"{kind} is not a content type of records" if kind else "the request has no Content-Type"
+        raise Refused(415, "type", told, hint=hint)
     return [Batch(values, len(body), len(values), tag, node, unterminated=_yes(query, "unterminated"))]
 
 
@@ -497,7 +500,7 @@ async def _json(request: Request) -> dict[str, Any]:
     try:
         value = json.loads(body) if body else {}
     except (ValueError, RecursionError) as error:
-        raise InvalidOption("body", f"is not JSON: {error}") from error
+        raise InvalidBody(str(error)) from error
     if not isinstance(value, dict):
-        raise InvalidOption("body", "is not a JSON object")
+        raise InvalidBody(f"it is a JSON {type(value).__name__}")
     return value

@@ -24,6 +24,7 @@ from offload.commands.codec import encode
 from offload.commands.directory import Directory, RequestsSeen, Tell, Work
 from offload.commands.registry import Command
 from offload.commands.results import json_line, problem
+from offload.daemon.places import RETRY_AFTER_S
 from offload.daemon.service import Service
 from offload.errors import Busy, OtherRemote
 from offload.wire import encode_message
@@ -32,7 +33,6 @@ from seglog import Log
 __all__ = ["Stream", "encode_end", "start"]
 
 _WAITING_MESSAGES = 64
-_RETRY_AFTER_S = 1
 _PROGRESS_S = 0.2
 
 
@@ -47,7 +47,8 @@ def start(
     values = command.arguments(given)
     stream = Stream()
     if not service.free_commands.acquire(blocking=False):
-        raise Busy(_RETRY_AFTER_S)
+        raise Busy(RETRY_AFTER_S)
+    service.metrics.commands_running.inc()
 
     def work() -> None:
         host = _Daemon(service, stream, tells_progress=is_stream)
@@ -65,6 +66,7 @@ def start(
         except BaseException as raised:
             error = raised
         service.free_commands.release()
+        service.metrics.commands_running.dec()
         stream.end(error)
 
     service.commands.submit(run)

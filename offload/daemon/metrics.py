@@ -14,6 +14,8 @@
     seglog_store_sent_bytes_total, _received_   counter
     seglog_http_requests_total                  counter     by route and status
     seglog_http_request_seconds                 histogram   by route
+    seglog_http_requests_running                gauge       requests that have a place; probes have none
+    seglog_commands_running                     gauge       threads of commands, until the last step
     seglog_http_rejected_total                  counter     by reason: busy, too_large, slow, host, origin, token
     seglog_disk_free_bytes, seglog_disk_state   gauge       0 fine, 1 alarm, 2 full
     seglog_wal_bytes                            gauge
@@ -93,6 +95,8 @@ class Metrics:
         self.http_s = Histogram(
             "seglog_http_request_seconds", "To the end of the answer.", ["route"], buckets=_SLOW_S, registry=on
         )
+        self.http_running = Gauge("seglog_http_requests_running", "Requests that are answered now.", registry=on)
+        self.commands_running = Gauge("seglog_commands_running", "Commands that run now.", registry=on)
         self.rejected = Counter("seglog_http_rejected", "Before any work was done.", ["reason"], registry=on)
         self.disk_free_bytes = Gauge("seglog_disk_free_bytes", "Where the data directory is.", registry=on)
         self.disk_state = Gauge("seglog_disk_state", "0 fine, 1 alarm, 2 full.", registry=on)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -259,7 +260,7 @@ def test_what_others_append_meanwhile_is_not_counted(start: Start) -> None:
         ("POST", "/topics/t/records", b"\x09", {"Content-Type": "application/vnd.seglog.values"}, 400, "InvalidInput"),
         ("POST", "/topics/-bad/records", b"x", BYTES, 400, "InvalidName"),
         ("POST", "/topics/t/records?durability=x", b"x", BYTES, 400, "InvalidSetting"),
-        ("POST", "/topics/t/rpc/offload", b"not json", {}, 400, "InvalidOption"),
+        ("POST", "/topics/t/rpc/offload", b"not json", {}, 400, "InvalidBody"),
         ("POST", "/topics/t/rpc/offload", b'{"up_to": "1"}', {}, 400, "InvalidOption"),
         ("POST", "/topics/t/rpc/nothing", b"", {}, 400, "UnsupportedOption"),
         ("POST", "/topics/t/rpc/truncate", b"{}", {}, 400, "InvalidOption"),
@@ -268,6 +269,8 @@ def test_what_others_append_meanwhile_is_not_counted(start: Start) -> None:
         ("GET", "/topics/t/records/9223372036854775808", None, {}, 400, "InvalidOption"),
         ("GET", "/topics/t/records?since_ms=9999999999999999999", None, {}, 400, "InvalidOption"),
         ("GET", "/topics/t/records?to=-1", None, {}, 400, "InvalidOption"),
+        ("GET", "/topics/t/records?limit=0", None, {}, 400, "InvalidOption"),
+        ("POST", "/topics/t/records", b"x", {}, 415, "Refused"),
         ("GET", "/topics/t/records?gaps=2", None, {}, 400, "InvalidOption"),
         ("POST", "/topics/t/records?unterminated=2", b"x", BYTES, 400, "InvalidOption"),
         ("POST", "/topics/t/rpc/truncate", b'{"seq": true}', {}, 400, "InvalidOption"),
@@ -279,7 +282,7 @@ def test_what_others_append_meanwhile_is_not_counted(start: Start) -> None:
         ("POST", "/topics/t/records", b'{"value": "x"}\n{"value": "y", "tag": "\\ud800"}', NDJSON, 400, "InvalidInput"),
         ("POST", "/topics/t/records", b'{"value": "x"}\n' + b"[" * 3_000, NDJSON, 400, "InvalidInput"),
         ("GET", f"/topics/t/records/{'9' * 5000}", None, {}, 400, "InvalidOption"),
-        ("POST", "/topics/t/rpc/offload", b"[" * 4_000, {}, 400, "InvalidOption"),
+        ("POST", "/topics/t/rpc/offload", b"[" * 4_000, {}, 400, "InvalidBody"),
         ("POST", "/rpc/seal", b'{"topic": null}', {}, 400, "InvalidOption"),
         ("POST", "/topics/a%2Fb/records", b"x", BYTES, 404, "Refused"),
         ("DELETE", "/topics", None, {}, 405, "Refused"),
@@ -435,6 +438,12 @@ def _command(daemon: Daemon, path: str, parameters: dict[str, Any]) -> http.clie
     return connection
 
 
+def _running(daemon: Daemon) -> dict[str, int]:
+    """Return the numbers of requests and of commands that run."""
+    text = daemon.ask("GET", "/metrics")[1].decode()
+    return {name: int(float(count)) for name, count in re.findall(r"^seglog_(\w+)_running (\S+)$", text, re.MULTILINE)}
+
+
 def test_followers_that_wait_leave_commands_and_metrics_alone_and_end_with_the_daemon(start: Start, run: Run) -> None:
     daemon = start()
     run("append", "t", stdin=b"x\n")
@@ -454,10 +463,12 @@ def test_a_command_whose_client_is_gone_gives_its_place_back(start: Start, run: 
     for first in (1, 2):  # with an answer that has begun, and without one
         for _ in range(2):
             followers = [_command(daemon, "read", {"topic": "t", "start": first, "follow": True}) for _ in range(4)]
-            wait_until(lambda: daemon.ask("POST", "/topics/t/rpc/status")[0] == 429, pause_s=0.01)
+            wait_until(lambda: _running(daemon) == {"http_requests": 4, "commands": 4}, pause_s=0.05)
+            assert daemon.ask("POST", "/topics/t/rpc/status")[0] == 429
             for each in followers:
                 each.close()
-            wait_until(lambda: daemon.ask("POST", "/topics/t/rpc/status")[0] == 200, pause_s=0.01)
+            wait_until(lambda: _running(daemon) == {"http_requests": 0, "commands": 0}, pause_s=0.05)
+    assert daemon.ask("POST", "/topics/t/rpc/status")[0] == 200
     assert daemon.end() == 0
 
 

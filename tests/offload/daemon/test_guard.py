@@ -28,6 +28,7 @@ class Asked:
         self.bodies: list[bytes] = []
         self.gate: asyncio.Event | None = None
         self.inside = asyncio.Event()
+        self.waiting = asyncio.Event()
         self.guard = Guard(self._app, lambda: settings or ServeSettings(), token, Metrics())
 
     async def _app(self, _scope: Any, receive: Any, send: Any) -> None:
@@ -44,19 +45,31 @@ class Asked:
         await send({"type": "http.response.body", "body": b""})
 
     async def ask(
-        self, headers: Headers, *, path: str = "/v1/topics", pieces: tuple[bytes, ...] = (b"",), tcp: bool = True
+        self,
+        headers: Headers,
+        *,
+        path: str = "/v1/topics",
+        pieces: tuple[bytes, ...] = (b"",),
+        tcp: bool = True,
+        rest: asyncio.Event | None = None,
     ) -> tuple[int, dict[str, Any]]:
-        """Send a request. Return the status, and the content of an error."""
+        """Send a request, its last piece after `rest`. Return the status, and the content of an error."""
         scope = {
             "type": "http",
+            "method": "POST" if pieces != (b"",) else "GET",
             "path": path,
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
         }
         coming = list(pieces)
+        if "content-length" not in headers and pieces != (b"",):
+            scope["headers"].append((b"transfer-encoding", b"chunked"))
         sent: list[MutableMapping[str, Any]] = []
 
         async def receive() -> MutableMapping[str, Any]:
             body = coming.pop(0)
+            if rest is not None and not coming:
+                self.waiting.set()
+                await rest.wait()
             return {"type": "http.request", "body": body, "more_body": bool(coming)}
 
         async def send(message: MutableMapping[str, Any]) -> None:
@@ -138,5 +151,43 @@ def test_only_so_many_are_on_their_way_but_probes_are_let_in() -> None:
         asked.gate.set()
         assert [(await each)[0] for each in (first, probe)] == [200, 200]
         assert (await asked.ask(OURS))[0] == 200
+
+    asyncio.run(crowd())
+
+
+def test_a_body_that_comes_slowly_takes_no_place_until_it_is_whole() -> None:
+    async def crowd() -> None:
+        asked = Asked(ServeSettings(max_requests=1))
+        rest = asyncio.Event()
+        slow = [asyncio.ensure_future(asked.ask(OURS, pieces=(HALF, HALF), rest=rest)) for _ in range(20)]
+        await asked.waiting.wait()
+        assert [(await asked.ask(OURS, pieces=(HALF,)))[0] for _ in range(3)] == [200] * 3
+        asked.gate = asyncio.Event()
+        rest.set()
+        asyncio.get_running_loop().call_later(0.01, asked.gate.set)
+        ends = sorted([(await each)[0] for each in slow])
+        assert ends == [200] + [429] * 19, "one place, and 20 bodies that are whole at once"
+        assert (await asked.ask(OURS))[0] == 200
+
+    asyncio.run(crowd())
+
+
+def test_the_bytes_of_all_bodies_are_bounded_and_one_alone_always_fits() -> None:
+    large = bytes(600 * 1024)  # 344 KiB of them count
+    settings = ServeSettings(max_bodies_bytes=700 * 1024)
+
+    async def crowd() -> None:
+        asked = Asked(settings)
+        rest = asyncio.Event()
+        asked.gate = asyncio.Event()
+        held = [asyncio.ensure_future(asked.ask(OURS, pieces=(large, b"x"), rest=rest)) for _ in range(2)]
+        await asyncio.sleep(0)
+        await asked.waiting.wait()
+        assert (await asked.ask(OURS, pieces=(large, b"x")))[0] == 429
+        small = asyncio.ensure_future(asked.ask(OURS, pieces=(HALF, HALF)))
+        rest.set()
+        asked.gate.set()
+        assert [(await each)[0] for each in (*held, small)] == [200] * 3
+        assert (await asked.ask(OURS, pieces=(bytes(2 << 20),)))[0] == 200
 
     asyncio.run(crowd())

@@ -78,6 +78,21 @@ def test_a_piece_of_an_answer_is_bounded_by_bytes(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_json_that_is_nested_too_deep_is_the_clients_mistake(tmp_path: Path) -> None:
+    deep = b'{"value": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+    async def run() -> None:
+        async with serving(tmp_path / "d", MemoryStore()) as service:
+            app = http.make_app(service)
+            for path, title in (("/topics/t/records", b'"InvalidInput"'), ("/topics/t/rpc/seal", b'"InvalidBody"')):
+                request = Request(app, path, sent=deep)
+                await request.task
+                assert title in request.body
+                assert b'"status": 400' in request.body
+
+    asyncio.run(run())
+
+
 def test_a_long_body_is_taken_apart_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = note_threads_of_bodies(monkeypatch)
 
