@@ -19,13 +19,14 @@ from offload.commands.parameters import About
 
 if TYPE_CHECKING:
     from offload.commands.directory import Tell
-    from offload.commands.follower import Looked, LookFailed, TopicFollowed
+    from offload.commands.follower import Looked, LookFailed, TopicFollowed, TopicUnfollowed
     from offload.recovery import Recovered
 
-    Shown = Recovered | TopicFollowed | LookFailed | Looked
+    Shown = Recovered | TopicFollowed | TopicUnfollowed | LookFailed | Looked
 
 __all__ = ["failed_text", "follow", "followed_text"]
 
+_GONE = "deleted, renamed or promoted in the remote, and not followed any more"
 _COLUMNS = ("topic", "role", "seq", "lsn", "newest record", "lag", "state")
 
 
@@ -67,7 +68,7 @@ def follow(
 
 
 def _show(session: Session, results: Iterator[Shown], *, once: bool) -> None:
-    from offload.commands.follower import Looked, LookFailed, TopicFollowed
+    from offload.commands.follower import Looked, LookFailed, TopicFollowed, TopicUnfollowed
     from offload.recovery import Recovered
 
     output = session.output
@@ -86,6 +87,8 @@ def _show(session: Session, results: Iterator[Shown], *, once: bool) -> None:
                     if once or found.commits or failing & {found.topic, None}:
                         output.show(found, followed_text(found))
                     failing -= {found.topic, None}
+                case TopicUnfollowed(name):
+                    output.show(found, f"{name}: {_GONE}")
                 case LookFailed():
                     failing.add(found.topic)
                     if output.is_json:
@@ -130,10 +133,13 @@ class _Screen:
         self._shown: Callable[[str], None] | None = None
 
     def take(self, found: Shown) -> None:
-        from offload.commands.follower import Looked, LookFailed, TopicFollowed
+        from offload.commands.follower import Looked, LookFailed, TopicFollowed, TopicUnfollowed
 
         if isinstance(found, LookFailed):
             self._failed[found.topic] = failed_text(found)
+        elif isinstance(found, TopicUnfollowed):
+            self._rows.pop(found.topic, None)
+            self._failed.pop(found.topic, None)
         elif isinstance(found, Looked):
             self._open()
             self._draw()

@@ -28,7 +28,7 @@ from catalog.objects.base import ObjectStore
 from offload import recovery
 from offload.attachment import attach
 from offload.backoff import Backoff
-from offload.commands.follower import Follower, Looked, LookFailed, Retry, TopicFollowed
+from offload.commands.follower import Follower, Looked, LookFailed, Retry, TopicFollowed, TopicUnfollowed
 from offload.errors import DirectoryNotEmpty
 from offload.recovery import Recovered
 from offload.settings_file import read_settings
@@ -59,7 +59,7 @@ class FollowOptions:
 
 def follow(
     directory: Path, url: str, options: FollowOptions, *, store: ObjectStore | None = None
-) -> Iterator[Recovered | TopicFollowed | LookFailed | Looked]:
+) -> Iterator[Recovered | TopicFollowed | TopicUnfollowed | LookFailed | Looked]:
     """Make or continue a directory that follows the remote, and yield each topic at each look. A topic that is new here
     gives a `Recovered`.
 

@@ -8,17 +8,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import seglog
-from catalog.errors import CatalogError, NoSuchBranch, NoSuchBucket, NoSuchTopic, StoreUnreachable
+from catalog import MAIN
+from catalog.errors import BranchCollected, CatalogError, NoSuchBranch, NoSuchBucket, NoSuchTopic, StoreUnreachable
 from offload import recovery
 from offload.archive import Archive
 from offload.backoff import Backoff
-from offload.errors import OffloadError
+from offload.errors import OffloadError, OtherRemote
 from offload.moment import Moment
 from offload.recovery import Recovered
 from offload.replication.sync import Synced
 from seglog.files.clock import SystemClock
 
-__all__ = ["Follower", "LookFailed", "Looked", "Retry", "TopicFollowed"]
+__all__ = ["Follower", "LookFailed", "Looked", "Retry", "TopicFollowed", "TopicUnfollowed"]
 
 _NAMES_EVERY = 12
 """Looks between two searches for new topics: a search lists all names of the remote."""
@@ -43,6 +44,13 @@ class TopicFollowed:
     commits: int
     lag_records: int
     lag_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicUnfollowed:
+    """A topic or branch that was deleted, renamed or promoted in the remote. This directory follows it no more."""
+
+    topic: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +113,7 @@ class Follower:
         self._backoff = backoff
         self._on_progress = on_progress
         self._names: list[str] = []
+        self._listed: frozenset[str] = frozenset()
         self._places = {name: _Place(archive.status.topic(name).head_seq) for name in archive.replication.replicas()}
         self._retries: dict[str | None, Retry] = {}
         self._looks = 0
@@ -114,7 +123,7 @@ class Follower:
         """Return the time until the next look if the store is away, else 0."""
         return self._wait_s(None)
 
-    def look(self) -> Iterator[Recovered | TopicFollowed | LookFailed | Looked]:
+    def look(self) -> Iterator[Recovered | TopicFollowed | TopicUnfollowed | LookFailed | Looked]:
         """Look at each topic, unless its failures ask for a longer wait (STANDBY-1)."""
         self.error = None
         try:
@@ -130,24 +139,25 @@ class Follower:
     def _search(self) -> None:
         """Look for new topics and branches, at some of the looks."""
         if self._looks % _NAMES_EVERY == 0:
-            self._names = sorted({*self._archive.branches.remote_names(), *self._archive.replication.replicas()})
+            self._listed = frozenset(self._archive.branches.remote_names())
+            self._names = sorted({*self._listed, *self._archive.replication.replicas()})
         self._looks += 1
 
-    def _look_at_all(self) -> Iterator[Recovered | TopicFollowed | LookFailed]:
+    def _look_at_all(self) -> Iterator[Recovered | TopicFollowed | TopicUnfollowed | LookFailed]:
         try:
             for done, name in enumerate(list(self._names)):
                 if not self._has_looked:
                     self._on_progress(done, len(self._names))
                 if not self._wait_s(name):
                     yield from self._look_at(name)
-        except _STORE_IS_AWAY as error:
+        except CatalogError as error:
             self._looks = 0
             yield self._failed(None, error)
         else:
             self._retries.pop(None, None)
             self._has_looked = True
 
-    def _look_at(self, name: str) -> Iterator[Recovered | TopicFollowed | LookFailed]:
+    def _look_at(self, name: str) -> Iterator[Recovered | TopicFollowed | TopicUnfollowed | LookFailed]:
         """Look at one topic. A name that was deleted in the remote is left out until the next search."""
         try:
             found = self._newest(name)
@@ -157,7 +167,10 @@ class Follower:
         except _STORE_IS_AWAY:
             raise
         except (CatalogError, OffloadError, seglog.SeglogError) as error:
-            yield self._failed(name, error)
+            if isinstance(error, (OtherRemote, BranchCollected)) and self._is_gone(name):
+                yield self._forgotten(name)
+            else:
+                yield self._failed(name, error)
             return
         self._retries.pop(name, None)
         yield found
@@ -175,6 +188,27 @@ class Follower:
         found = _followed(synced, known, self._now_at(synced, known))
         self._places[name] = _Place(found.head_seq, found.last_time, time.monotonic())
         return found
+
+    def _is_gone(self, name: str) -> bool:
+        """Return whether the remote had the name and has it no more: it was deleted, renamed or promoted.
+
+        A remote that never had the name is another one.
+        """
+        topic, _, branch = name.partition("@")
+        if name not in self._listed:
+            return False
+        try:
+            return (branch or MAIN) not in {each.branch for each in self._archive.branches.list(topic)}
+        except NoSuchTopic:
+            return True
+
+    def _forgotten(self, name: str) -> TopicUnfollowed:
+        """Follow the name no more. If it comes back, the next search finds it."""
+        self._archive.delete_topic(name)
+        self._names.remove(name)
+        self._places.pop(name, None)
+        self._retries.pop(name, None)
+        return TopicUnfollowed(name)
 
     def _now_at(self, synced: Synced, known: _Place) -> tuple[int, Moment | None]:
         """Return the seq and the time of the newest record here."""

@@ -12,8 +12,8 @@ from catalog.errors import StoreUnreachable
 from catalog.format.keys import control_key
 from catalog.objects.memory import MemoryStore
 from offload.commands.follow import FollowOptions, follow
-from offload.commands.follower import Looked, LookFailed, TopicFollowed
-from offload.errors import DirectoryNotEmpty, RemoteEmpty
+from offload.commands.follower import Looked, LookFailed, TopicFollowed, TopicUnfollowed
+from offload.errors import DirectoryNotEmpty, OtherRemote, RemoteEmpty
 from offload.recovery import MARKER, Recovered
 from tests.faults.store import Fault, FaultyStore, denied, unreachable
 from tests.offload.replicas import opened, ship, values
@@ -22,7 +22,7 @@ from tests.seams.archive import context_of
 URL = "file:///somewhere"
 ONCE = FollowOptions(once=True)
 VALUES = {"a": [b"1", b"2"], "a@half": [b"1"], "b": [b"3"]}
-Found = Recovered | TopicFollowed | LookFailed | Looked
+Found = Recovered | TopicFollowed | TopicUnfollowed | LookFailed | Looked
 
 
 @pytest.fixture
@@ -169,6 +169,47 @@ def test_a_topic_that_is_written_here_is_not_pushed(tmp_path: Path, store: Memor
     assert [(each.topic, each.role) for each in seen] == [("a", "replica"), ("a@half", "replica"), ("b", "writer")]
     with opened(tmp_path / "new", store) as (_, archive):
         assert archive.status.offloaded_seq("b") == 1
+
+
+def test_a_name_that_goes_is_forgotten_and_found_again_when_it_comes_back(tmp_path: Path, store: MemoryStore) -> None:
+    list(follow(tmp_path / "new", URL, ONCE, store=store))
+    with opened(tmp_path / "old", store) as (_, archive):
+        archive.branches.delete_branch("a", "half")
+    found = list(follow(tmp_path / "new", URL, ONCE, store=store))
+    assert [each for each in found if isinstance(each, TopicUnfollowed)] == [TopicUnfollowed("a@half")]
+    assert found[-1] == Looked(2, 0)
+    assert not [each for each in follow(tmp_path / "new", URL, ONCE, store=store) if isinstance(each, TopicUnfollowed)]
+    with opened(tmp_path / "old", store) as (_, archive):
+        archive.branches.undelete_branch("a", "half")
+    found = list(follow(tmp_path / "new", URL, ONCE, store=store))
+    assert [each.topic for each in found if isinstance(each, Recovered)] == ["a@half"]
+
+
+def test_another_remote_under_the_same_url_is_a_failure(tmp_path: Path, store: MemoryStore) -> None:
+    list(follow(tmp_path / "new", URL, ONCE, store=store))
+    with pytest.raises(OtherRemote):
+        list(follow(tmp_path / "new", URL, ONCE, store=MemoryStore()))
+    assert list(follow(tmp_path / "new", URL, ONCE, store=store))[-1] == Looked(3, 0)
+
+
+def test_a_promotion_moves_it_to_the_new_main(tmp_path: Path, store: MemoryStore) -> None:
+    list(follow(tmp_path / "new", URL, ONCE, store=store))
+    with opened(tmp_path / "old", store) as (log, archive):
+        archive.replication.sync("a@half")
+        ship(archive, log, "a@half", b"other")
+        archive.branches.promote_branch("a", "half", keep="former", leave=True)
+    seen = {
+        each.topic: each
+        for each in follow(tmp_path / "new", URL, ONCE, store=store)
+        if isinstance(each, (TopicFollowed, Recovered))
+    }
+    found = seen["a"]
+    assert isinstance(found, TopicFollowed)
+    assert (found.head_seq, found.commits > 0, found.last_time is not None) == (2, True, True)
+    assert isinstance(seen["a@former"], Recovered)
+    assert "a@half" not in seen
+    with opened(tmp_path / "new", store) as (_, archive):
+        assert values(archive, "a") == [b"1", b"other"]
 
 
 def test_a_failure_at_any_request_is_continued_from(tmp_path: Path, store: MemoryStore) -> None:
