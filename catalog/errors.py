@@ -17,7 +17,9 @@
     │   ├── HistoryCollected     GC has passed commits while they were looked at
     │   ├── VolumeCollected      it took so long to name a new volume that GC had taken it
     │   ├── PinLost              a lease had ended before it was renewed
-    │   └── NotUndone            what an operation made is not there any more
+    │   ├── NotUndone            what an operation made is not there any more
+    │   ├── NotTakenBack         a commit that took records away cannot be undone, or took none that can come back
+    │   └── RecordsGone          some records that an undo would bring back are in no object any more
     ├── Missing              the caller asked for what is not there      exit 3
     │   ├── NoSuchObject
     │   ├── NoSuchBucket
@@ -85,12 +87,14 @@ __all__ = [
     "NoSuchTag",
     "NoSuchTopic",
     "NotOffered",
+    "NotTakenBack",
     "NotUndone",
     "OpenedByParent",
     "OutOfWindow",
     "OutcomeUnknown",
     "Outdated",
     "PinLost",
+    "RecordsGone",
     "StoreUnreachable",
     "TagExists",
     "Unavailable",
@@ -130,7 +134,7 @@ class FormatUnsupported(Corrupt):
 
     exit_code = 1
 
-    def __init__(self, place: str, found: str, known: int = 1) -> None:
+    def __init__(self, place: str, found: str, known: int | str = 1) -> None:
         super().__init__(
             f"{place}: format version {found} is not supported: this seglog reads {known}",
             hint="use the seglog version that wrote it, or another remote",
@@ -281,6 +285,31 @@ class NotUndone(Conflict):
     def __init__(self, number: int, reason: str) -> None:
         super().__init__(f"operation {number} cannot be undone: {reason}", hint="`seglog oplog` lists the operations")
         self.number = number
+
+
+class NotTakenBack(Conflict):
+    def __init__(self, name: str, lsn: int, reason: str, hint: str | None = None) -> None:
+        super().__init__(f"lsn {lsn} of {name} cannot be undone: {reason}; nothing was changed", hint=hint)
+        self.name = name
+        self.lsn = lsn
+        self.reason = reason
+
+
+class RecordsGone(Conflict):
+    """`records` of the records that an undo would bring back are gone. `ranges` are the first of their ranges."""
+
+    def __init__(self, name: str, lsn: int, records: int, ranges: tuple[tuple[int, int], ...]) -> None:
+        named = ", ".join(f"{first} to {last}" if last > first else str(first) for first, last in ranges)
+        noun = "record" if records == 1 else "records"
+        super().__init__(
+            f"{records:,} {noun} that lsn {lsn} of {name} took away are in no object any more: seq {named}"
+            "; nothing was changed",
+            hint="`--partial` brings the others back",
+        )
+        self.name = name
+        self.lsn = lsn
+        self.records = records
+        self.ranges = ranges
 
 
 class Missing(CatalogError):

@@ -194,12 +194,18 @@ class History:
 
     @checked
     def truncations_after(self, vid: Vid, lsn: LsnNumber) -> Iterator[int]:
-        """Yield the first seq that each truncation after that commit removed."""
+        """Yield the first seq that each truncation after that commit removed. A truncation that was undone does not
+        count: its records are back.
+        """
+        undone = set[tuple[Vid, int]]()
         for past in self:
-            if past.commit.vid == vid and past.commit.lsn <= lsn:
+            commit = past.commit
+            if commit.vid == vid and commit.lsn <= lsn:
                 return
-            if past.commit.truncate_from is not None:
-                yield past.commit.truncate_from
+            if commit.restored is not None:
+                undone.add((commit.restored.undone.vid, commit.restored.undone.lsn))
+            if commit.truncate_from is not None and (commit.vid, commit.lsn) not in undone:
+                yield commit.truncate_from
 
     def _begin(self, is_passed: Callable[[Mark], bool] | None) -> tuple[int, int]:
         """Return how many spans to read, and the LSN to begin with in the oldest of them. 0 means its first LSN."""

@@ -19,6 +19,7 @@ class CommitKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     COMMIT_KIND_TRUNCATE: _ClassVar[CommitKind]
     COMMIT_KIND_COMPACT: _ClassVar[CommitKind]
     COMMIT_KIND_CONFIG: _ClassVar[CommitKind]
+    COMMIT_KIND_RESTORE: _ClassVar[CommitKind]
 
 class Codec(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -47,6 +48,7 @@ COMMIT_KIND_EVICT: CommitKind
 COMMIT_KIND_TRUNCATE: CommitKind
 COMMIT_KIND_COMPACT: CommitKind
 COMMIT_KIND_CONFIG: CommitKind
+COMMIT_KIND_RESTORE: CommitKind
 CODEC_UNSPECIFIED: Codec
 CODEC_NONE: Codec
 CODEC_ZSTD: Codec
@@ -245,7 +247,7 @@ class Snapshot(_message.Message):
     def __init__(self, vid: _Optional[bytes] = ..., lsn: _Optional[int] = ..., first_seq: _Optional[int] = ..., head_seq: _Optional[int] = ..., evict_floor: _Optional[int] = ...) -> None: ...
 
 class Commit(_message.Message):
-    __slots__ = ("snapshot", "hash", "segments", "checkpoint_ts", "kind", "parent_hash", "nonce", "created_at", "writer_id", "epoch", "message", "removed_sids", "deletions", "truncate_from", "at_seq", "at_ts_ms", "config", "collected_before_ms", "checkpoint", "load")
+    __slots__ = ("snapshot", "hash", "segments", "checkpoint_ts", "kind", "parent_hash", "nonce", "created_at", "writer_id", "epoch", "message", "removed_sids", "deletions", "truncate_from", "at_seq", "at_ts_ms", "config", "collected_before_ms", "checkpoint", "load", "restored")
     SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
     HASH_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
@@ -266,6 +268,7 @@ class Commit(_message.Message):
     COLLECTED_BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     LOAD_FIELD_NUMBER: _ClassVar[int]
+    RESTORED_FIELD_NUMBER: _ClassVar[int]
     snapshot: Snapshot
     hash: bytes
     segments: _containers.RepeatedCompositeFieldContainer[SegmentRef]
@@ -286,7 +289,18 @@ class Commit(_message.Message):
     collected_before_ms: int
     checkpoint: Checkpoint
     load: Load
-    def __init__(self, snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., hash: _Optional[bytes] = ..., segments: _Optional[_Iterable[_Union[SegmentRef, _Mapping]]] = ..., checkpoint_ts: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[_Union[CommitKind, str]] = ..., parent_hash: _Optional[bytes] = ..., nonce: _Optional[bytes] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., writer_id: _Optional[str] = ..., epoch: _Optional[int] = ..., message: _Optional[str] = ..., removed_sids: _Optional[_Iterable[bytes]] = ..., deletions: _Optional[_Union[Deletions, _Mapping]] = ..., truncate_from: _Optional[int] = ..., at_seq: _Optional[int] = ..., at_ts_ms: _Optional[int] = ..., config: _Optional[str] = ..., collected_before_ms: _Optional[int] = ..., checkpoint: _Optional[_Union[Checkpoint, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ...) -> None: ...
+    restored: Restored
+    def __init__(self, snapshot: _Optional[_Union[Snapshot, _Mapping]] = ..., hash: _Optional[bytes] = ..., segments: _Optional[_Iterable[_Union[SegmentRef, _Mapping]]] = ..., checkpoint_ts: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[_Union[CommitKind, str]] = ..., parent_hash: _Optional[bytes] = ..., nonce: _Optional[bytes] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., writer_id: _Optional[str] = ..., epoch: _Optional[int] = ..., message: _Optional[str] = ..., removed_sids: _Optional[_Iterable[bytes]] = ..., deletions: _Optional[_Union[Deletions, _Mapping]] = ..., truncate_from: _Optional[int] = ..., at_seq: _Optional[int] = ..., at_ts_ms: _Optional[int] = ..., config: _Optional[str] = ..., collected_before_ms: _Optional[int] = ..., checkpoint: _Optional[_Union[Checkpoint, _Mapping]] = ..., load: _Optional[_Union[Load, _Mapping]] = ..., restored: _Optional[_Union[Restored, _Mapping]] = ...) -> None: ...
+
+class Restored(_message.Message):
+    __slots__ = ("undone", "before_seq", "views")
+    UNDONE_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_SEQ_FIELD_NUMBER: _ClassVar[int]
+    VIEWS_FIELD_NUMBER: _ClassVar[int]
+    undone: VolumeRef
+    before_seq: int
+    views: _containers.RepeatedCompositeFieldContainer[SegmentView]
+    def __init__(self, undone: _Optional[_Union[VolumeRef, _Mapping]] = ..., before_seq: _Optional[int] = ..., views: _Optional[_Iterable[_Union[SegmentView, _Mapping]]] = ...) -> None: ...
 
 class Load(_message.Message):
     __slots__ = ("key", "salt")

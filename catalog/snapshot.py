@@ -6,12 +6,13 @@ A snapshot is folded from the oldest commit on. The fields of each commit apply 
     truncate_from   remove seqs at or above it; later commits may use those seqs again
     segments        add a view for each; remove its range from older views (the newest commit wins per seq)
     deletions       before_seq: remove seqs below it; bitmaps: mark seqs as deleted in the views of that segment
+    restored        each view replaces all others in its range; its bitmap replaces that of its segment
 
 SNAP-1  Views are ascending and never overlap. A segment may have several, when a newer one covers its middle.
 SNAP-2  A fork begins with its parent's snapshot, cut at the fork's seq. Deletions up to the fork point come with it.
 SNAP-3  A delete never reaches records that were appended after it.
     So `before_seq` counts up to the `at_seq` of its commit. A truncation or a cut lowers `before_seq`, because later
-    records use those seqs again.
+    records use those seqs again. A commit of kind restore gives `before_seq` itself.
 SNAP-4  A checkpoint holds all of a snapshot that further folding needs. So folding may begin with a checkpoint.
 SNAP-5  A snapshot has the idempotency keys of the newest 256 loads that gave one. A fork has those of its parent, and a
     cut drops the keys of loads whose records it cuts.
@@ -34,14 +35,23 @@ from catalog.format.commit import (
     Checkpoint,
     Commit,
     CommitKind,
-    Deletions,
     LoadedKey,
     SegmentView,
 )
 from catalog.format.encoding import StoredCommit, encode_views
 from catalog.format.gid import Sid, Vid
 
-__all__ = ["SegmentView", "Snapshot", "checkpoint_of", "cut", "empty", "fold", "fork", "from_checkpoint"]
+__all__ = [
+    "SegmentView",
+    "Snapshot",
+    "checkpoint_of",
+    "cut",
+    "deleted_below",
+    "empty",
+    "fold",
+    "fork",
+    "from_checkpoint",
+]
 
 _KEYS = 256
 
@@ -148,15 +158,12 @@ def fold(base: Snapshot, commits: Iterable[StoredCommit]) -> Snapshot:
         commit = stored.commit
         puts_out = _puts_out(views, bitmaps, commit)
         views = _apply(views, commit)
-        _merge(bitmaps, commit.deletions)
-        before_seq = now.before_seq
-        if commit.truncate_from is not None:
-            before_seq = min(before_seq, commit.truncate_from)
+        _merge(bitmaps, commit)
         now = replace(
             now,
             lsn=commit.lsn,
             bounds=commit.bounds,
-            before_seq=max(before_seq, _deleted_below(commit)),
+            before_seq=_before_seq(now.before_seq, commit),
             head_hash=stored.hash,
             max_seq=max(now.max_seq, commit.bounds.head_seq),
             max_ts_ms=max(now.max_ts_ms, commit.at_ts_ms),
@@ -181,7 +188,10 @@ def _apply(views: list[SegmentView], commit: Commit) -> list[SegmentView]:
             views = _without(views, ref.first_seq, ref.last_seq)
         view = SegmentView(ref, commit.vid, commit.lsn, ref.first_seq, ref.last_seq)
         insort(views, view, key=lambda view: view.first)
-    below = _deleted_below(commit)
+    for view in commit.restored_views:
+        views = _without(views, view.first, view.last)
+        insort(views, view, key=lambda view: view.first)
+    below = deleted_below(commit)
     return _without(views, 1, below - 1) if below > 1 else views
 
 
@@ -200,7 +210,16 @@ def _puts_out(views: Iterable[SegmentView], bitmaps: Mapping[Sid, BitMap], commi
     )
 
 
-def _deleted_below(commit: Commit) -> int:
+def _before_seq(before_seq: int, commit: Commit) -> int:
+    if commit.restored is not None:
+        return commit.restored.before_seq
+    if commit.truncate_from is not None:
+        before_seq = min(before_seq, commit.truncate_from)
+    return max(before_seq, deleted_below(commit))
+
+
+def deleted_below(commit: Commit) -> int:
+    """Return the seq below which the commit deletes every record (SNAP-3); 0 for none."""
     return min(commit.deletions.before_seq, commit.at_seq + 1)
 
 
@@ -218,14 +237,19 @@ def _without(views: Iterable[SegmentView], first: int, last: int | None) -> list
     return kept
 
 
-def _merge(bitmaps: dict[Sid, BitMap], deletions: Deletions) -> None:
-    for sid, bitmap in deletions.bitmaps.items():
+def _merge(bitmaps: dict[Sid, BitMap], commit: Commit) -> None:
+    for sid, bitmap in commit.deletions.bitmaps.items():
         more = BitMap.deserialize(bitmap)
         bitmaps[sid] = bitmaps[sid] | more if sid in bitmaps else more
+    for view in commit.restored_views:
+        bitmaps.pop(view.ref.sid, None)
+        if view.deleted is not None:
+            bitmaps[view.ref.sid] = BitMap.deserialize(view.deleted)
 
 
 def _with_deleted(views: Iterable[SegmentView], bitmaps: Mapping[Sid, BitMap]) -> tuple[SegmentView, ...]:
     serialized = {sid: bitmap.serialize() for sid, bitmap in bitmaps.items() if bitmap}
+    deleted = [serialized.get(view.ref.sid) for view in views]
     return tuple(
-        replace(view, deleted=serialized[view.ref.sid]) if view.ref.sid in serialized else view for view in views
+        view if bits == view.deleted else replace(view, deleted=bits) for view, bits in zip(views, deleted, strict=True)
     )

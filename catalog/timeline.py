@@ -15,9 +15,9 @@ A point in it is a prefix of the history (the topic's own order, COMMIT-3), cut 
     tag:NAME  the point that has this name; the caller looks it up
     pin:NAME  the point that this lease holds; the caller looks it up
 
-LINE-1  Deletes, evictions and truncations after the point take no part: the prefix ends before the first of them.
-LINE-2  A delete, eviction or truncation before the point takes part. This holds even if an offload of later records was
-    committed first. Those records are then cut off.
+LINE-1  Deletes, evictions, truncations and restores after the point take no part: the prefix ends before the first.
+LINE-2  A delete, eviction, truncation or restore before the point takes part. This holds even if an offload of later
+    records was committed first. Those records are then cut off.
 LINE-3  The point's lsn is the LSN of the last commit that takes part. Its seq is the cut, None if the commit is whole.
 LINE-4  A target outside the history is `OutOfWindow`, with the window. The nearest point is never guessed.
 LINE-5  If GC collected the beginning of a history, the history begins with a state. Every record and time up to that
@@ -66,7 +66,7 @@ _NUMBERED = re.compile(r"(seq:|lsn:|head~)([0-9]{1,20})", re.ASCII)
 _AGO = re.compile(r"([0-9]{1,9}) ?(s|m|h|d|w|seconds?|minutes?|hours?|days?|weeks?) ago", re.ASCII)
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _U64_END = 2**64
-_TAKES_AWAY = frozenset({CommitKind.DELETE, CommitKind.EVICT, CommitKind.TRUNCATE})
+_ALTERS = frozenset({CommitKind.DELETE, CommitKind.EVICT, CommitKind.TRUNCATE, CommitKind.RESTORE})
 
 LastSeqAt = Callable[[Vid, SegmentRef, int], int]
 """`(vid, segment, ts_ms)`: the seq of the last record of `segment`, in volume `vid`, whose ts is at most `ts_ms`.
@@ -264,7 +264,7 @@ def _after_seq(seq: int, history: History) -> ForkPoint | None:
     last_taken: PastCommit | None = None
     covered = is_beyond = False
     for past in history.oldest_first(lambda mark: mark.max_seq < seq):
-        if past.commit.kind in _TAKES_AWAY:
+        if past.commit.kind in _ALTERS:
             if past.at_seq >= seq:
                 break
             last_taken = past
@@ -291,12 +291,14 @@ def _at_time(ms: int, history: History, last_seq_at: LastSeqAt) -> ForkPoint | N
         if last_taken is None and commit.at_ts_ms <= ms and not any(_appended(past)):
             # The first commit that is read is a passed checkpoint. All commits before it take part, too.
             seq, last_taken = past.head_seq, past
-        elif commit.kind in _TAKES_AWAY:
+        elif commit.kind in _ALTERS:
             if commit.at_ts_ms > ms:
                 break
             last_taken = past
             if commit.truncate_from is not None:
                 seq = min(seq, commit.truncate_from - 1)
+            elif commit.kind is CommitKind.RESTORE:
+                seq = past.head_seq
         elif commit.kind is CommitKind.OFFLOAD:
             if is_beyond:
                 break
@@ -314,14 +316,14 @@ def _appended(past: PastCommit) -> Iterator[tuple[SegmentRef, int]]:
 
 
 def _times(past: PastCommit) -> Iterator[int]:
-    """Yield times up to which `past` tells the topic's state: of its records, and of operations that removed some.
+    """Yield times up to which `past` tells the topic's state: of its records, and of operations on them.
 
     If a fork cut a segment, the segment counts whole, because all records that the fork appended are later.
     """
     for ref, _ in _appended(past):
         yield ref.min_ts_ms
         yield ref.max_ts_ms
-    if past.commit.kind in _TAKES_AWAY:
+    if past.commit.kind in _ALTERS:
         yield past.commit.at_ts_ms
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "ForkPoint",
     "LoadMark",
     "LoadedKey",
+    "Restored",
     "SegmentRef",
     "SegmentView",
 ]
@@ -45,6 +46,7 @@ class CommitKind(enum.IntEnum):
     TRUNCATE = 4
     COMPACT = 5
     CONFIG = 6
+    RESTORE = 7
 
 
 class Codec(enum.IntEnum):
@@ -131,7 +133,8 @@ class Commit:
 
     Only a commit of kind config has `config` and `collected_before_ms`. `config` is the topic's configuration from this
     commit on, as JSON; empty means no change. After this commit, no segment with an id older than `collected_before_ms`
-    may be added (see `catalog.gc.collector`). Only a commit of a load has `load`.
+    may be added (see `catalog.gc.collector`). Only a commit of a load has `load`. Only a commit of kind restore has
+    `restored`.
     """
 
     vid: Vid
@@ -153,6 +156,12 @@ class Commit:
     config: str = ""
     collected_before_ms: int | None = None
     load: LoadMark | None = None
+    restored: Restored | None = None
+
+    @property
+    def restored_views(self) -> tuple[SegmentView, ...]:
+        """Return the views that the commit shows again. Other commits added their segments."""
+        return self.restored.views if self.restored is not None else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +184,19 @@ class SegmentView:
     def is_whole(self) -> bool:
         """Tell whether the view spans all seqs of the segment, whatever `deleted` says."""
         return (self.first, self.last) == (self.ref.first_seq, self.ref.last_seq)
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """The way back of one delete, eviction or truncation: the commit at `undone`, in this volume or in a parent.
+
+    `views` show the records again that the commit took away. Each view replaces all others in its range, and says which
+    seqs of its whole segment are deleted from now on. `before_seq` becomes that of the volume.
+    """
+
+    undone: ForkPoint
+    before_seq: int
+    views: tuple[SegmentView, ...]
 
 
 @dataclass(frozen=True, slots=True)

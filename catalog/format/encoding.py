@@ -35,6 +35,15 @@ and for kind config only:
     1       1 if collected_before is there, else 0
     8       collected_before, ms, or 0
 
+and for kind restore only:
+
+    16      vid of the commit that is undone
+    8       its lsn
+    8       before_seq
+    4       number of views, then for each, ascending by first:
+              16 vid · 8 lsn · 8 first · 8 last · the segment, as above · 4 length · bitmap of deleted seqs (length 0:
+              none)
+
 The nonce of a commit of a load is the first 16 bytes of blake3 over "SGL1", the salt and the key in UTF-8. Software
 from before loads passes over the field `load`. It finds a sound commit of kind offload.
 
@@ -43,6 +52,8 @@ HASH-1  The hash covers every field of `Commit`, at a fixed place or after its l
 HASH-2  The hash does not cover the checkpoint. So a commit that becomes one keeps its hash. The list of views has a
     hash of its own.
 HASH-3  A decoder checks in this order: envelope, protobuf, sizes and enums, commit hash, identity with the key.
+    An unknown kind of commit is `FormatUnsupported`, because only newer software writes one. Software from before kind
+    restore calls it `InvalidObject`. So no reader shows a state that lacks the commit.
 
 Source: Graft RFC 0001 (Commit hash); the parent and all but the first fields are ours. No I/O: bytes in, bytes out.
 """
@@ -60,7 +71,7 @@ from pyroaring import BitMap
 
 from catalog import schema_pb2 as pb
 from catalog.arguments import checked
-from catalog.errors import InvalidKey, InvalidObject
+from catalog.errors import FormatUnsupported, InvalidKey, InvalidObject
 from catalog.format.commit import (
     Bounds,
     Checkpoint,
@@ -70,13 +81,14 @@ from catalog.format.commit import (
     Deletions,
     LoadedKey,
     LoadMark,
+    Restored,
     SegmentRef,
     SegmentView,
 )
 from catalog.format.envelope import MessageType, wrap
 from catalog.format.gid import Sid, Vid
 from catalog.format.keys import commit_key
-from catalog.format.wire import fields_of, parse, serialized, timestamp
+from catalog.format.wire import fields_of, fork_point, fork_point_message, parse, serialized, timestamp
 
 __all__ = [
     "StoredCommit",
@@ -94,6 +106,7 @@ _HASH_MAGIC = b"SGC1"
 _LOAD_MAGIC = b"SGL1"
 _HASH_HEAD = struct.Struct("<4s16sQ32sQQQ16sBQQQQBQ")
 _HASH_SEGMENT = struct.Struct("<16s32sQQQQQII32sBQQ")
+_HASH_VIEW = struct.Struct("<16sQQQ")
 _FLAGGED = struct.Struct("<BQ")
 _U64 = struct.Struct("<Q")
 _U32 = struct.Struct("<I")
@@ -153,21 +166,7 @@ def _hashed_pieces(commit: Commit) -> Iterator[bytes]:
     yield from _with_length(commit.message.encode())
     yield _U32.pack(len(commit.segments))
     for ref in commit.segments:
-        yield _HASH_SEGMENT.pack(
-            ref.sid.raw,
-            _sized(ref.data_hash, _HASH_SIZE),
-            ref.first_seq,
-            ref.last_seq,
-            ref.min_ts_ms,
-            ref.max_ts_ms,
-            ref.data_length,
-            ref.index_head_length,
-            ref.index_trailer_length,
-            _sized(ref.index_head_hash, _HASH_SIZE),
-            ref.codec,
-            ref.frame_bytes,
-            ref.live_records,
-        )
+        yield _hashed_segment(ref)
     yield _U64.pack(commit.deletions.before_seq)
     yield _U32.pack(len(commit.deletions.bitmaps))
     for sid, bitmap in sorted(commit.deletions.bitmaps.items()):
@@ -181,6 +180,41 @@ def _hashed_pieces(commit: Commit) -> Iterator[bytes]:
         yield _FLAGGED.pack(commit.collected_before_ms is not None, commit.collected_before_ms or 0)
     elif commit.config or commit.collected_before_ms is not None:
         raise ValueError(f"a commit of kind {commit.kind.name.lower()} has no configuration")
+    if (commit.kind is CommitKind.RESTORE) != (commit.restored is not None):
+        raise ValueError("a commit of kind restore says what it restores, and no other commit does")
+    if commit.restored is not None:
+        yield from _hashed_restored(commit.restored)
+
+
+def _hashed_segment(ref: SegmentRef) -> bytes:
+    return _HASH_SEGMENT.pack(
+        ref.sid.raw,
+        _sized(ref.data_hash, _HASH_SIZE),
+        ref.first_seq,
+        ref.last_seq,
+        ref.min_ts_ms,
+        ref.max_ts_ms,
+        ref.data_length,
+        ref.index_head_length,
+        ref.index_trailer_length,
+        _sized(ref.index_head_hash, _HASH_SIZE),
+        ref.codec,
+        ref.frame_bytes,
+        ref.live_records,
+    )
+
+
+def _hashed_restored(restored: Restored) -> Iterator[bytes]:
+    if restored.undone.seq is not None:
+        raise ValueError("a whole commit is undone, without a seq")
+    yield restored.undone.vid.raw
+    yield _U64.pack(restored.undone.lsn)
+    yield _U64.pack(restored.before_seq)
+    yield _U32.pack(len(restored.views))
+    for view in restored.views:
+        yield _HASH_VIEW.pack(view.vid.raw, view.lsn, view.first, view.last)
+        yield _hashed_segment(view.ref)
+        yield from _with_length(view.deleted or b"")
 
 
 def _with_length(piece: bytes) -> Iterator[bytes]:
@@ -230,6 +264,7 @@ def encode_commit(commit: Commit) -> tuple[bytes, bytes]:
         config=commit.config,
         collected_before_ms=commit.collected_before_ms,
         load=None if commit.load is None else pb.Load(key=commit.load.key, salt=commit.load.salt),
+        restored=None if commit.restored is None else _restored_message(commit.restored),
     )
     return wrap(MessageType.COMMIT, serialized(message)), digest
 
@@ -263,6 +298,10 @@ def decode_commit(body: bytes, place: str) -> StoredCommit:
     Raise `InvalidObject` and `FormatUnsupported`.
     """
     message = parse(pb.Commit(), MessageType.COMMIT, body, place)
+    if message.kind > max(CommitKind):
+        raise FormatUnsupported(
+            place, f"1 with commits of kind {message.kind}", "kinds up to " + str(int(max(CommitKind)))
+        )
     with fields_of(place):
         commit = _commit(message)
         digest = commit_hash(commit)
@@ -303,6 +342,7 @@ def _commit(message: pb.Commit) -> Commit:
         config=message.config,
         collected_before_ms=message.collected_before_ms if message.HasField("collected_before_ms") else None,
         load=LoadMark(message.load.key, message.load.salt) if message.HasField("load") else None,
+        restored=_restored(message.restored) if message.HasField("restored") else None,
     )
 
 
@@ -395,6 +435,18 @@ def _check_bitmap(sid: Sid, bitmap: bytes) -> None:
         raise ValueError(f"the deletions of segment {sid} are not a Roaring bitmap") from None
 
 
+def _restored_message(restored: Restored) -> pb.Restored:
+    return pb.Restored(
+        undone=fork_point_message(restored.undone),
+        before_seq=restored.before_seq,
+        views=map(_view_message, restored.views),
+    )
+
+
+def _restored(message: pb.Restored) -> Restored:
+    return Restored(fork_point(message.undone), message.before_seq, _views(message.views))
+
+
 # ---------------------------------------------------------------- lists of views
 
 
@@ -403,21 +455,7 @@ def encode_views(views: Iterable[SegmentView]) -> bytes:
 
     A checkpoint holds them, or an object of its own in the envelope (type SegmentList) does.
     """
-    return serialized(
-        pb.SegmentList(
-            views=[
-                pb.SegmentView(
-                    ref=_segment_message(view.ref),
-                    vid=view.vid.raw,
-                    lsn=view.lsn,
-                    first=view.first,
-                    last=view.last,
-                    deleted=view.deleted,
-                )
-                for view in views
-            ]
-        )
-    )
+    return serialized(pb.SegmentList(views=map(_view_message, views)))
 
 
 def decode_views(raw: bytes, place: str) -> tuple[SegmentView, ...]:
@@ -428,12 +466,27 @@ def decode_views(raw: bytes, place: str) -> tuple[SegmentView, ...]:
     message = pb.SegmentList()
     try:
         message.ParseFromString(raw)
-        views = tuple(map(_view, message.views))
+        return _views(message.views)
     except (DecodeError, InvalidKey, ValueError) as cause:
         raise InvalidObject(place, f"its list of segments does not decode: {cause}") from None
+
+
+def _views(messages: Iterable[pb.SegmentView]) -> tuple[SegmentView, ...]:
+    views = tuple(map(_view, messages))
     if any(after.first <= before.last for before, after in itertools.pairwise(views)):
-        raise InvalidObject(place, "the views of its list overlap")
+        raise ValueError("its views overlap")
     return views
+
+
+def _view_message(view: SegmentView) -> pb.SegmentView:
+    return pb.SegmentView(
+        ref=_segment_message(view.ref),
+        vid=view.vid.raw,
+        lsn=view.lsn,
+        first=view.first,
+        last=view.last,
+        deleted=view.deleted,
+    )
 
 
 def _view(message: pb.SegmentView) -> SegmentView:

@@ -245,6 +245,8 @@ class Execution:
             for stored in following:
                 for ref in stored.commit.segments:
                     self.marker.sids[vid].add(ref.sid)
+                for view in stored.commit.restored_views:
+                    self.marker.sids[view.vid].add(view.ref.sid)
             kept.tip = replace(fold(tip, following), segments=())
 
     # ------------------------------------------------------------ deletes
@@ -291,7 +293,11 @@ class Execution:
             return orphans
         try:
             commits = self.marker.commits(volumes, kept.vid, begin, kept.first_lsn)
-            named = {ref.sid for commit in commits for ref in commit.segments}
+            named = {
+                ref.sid
+                for commit in commits
+                for ref in (*commit.segments, *(view.ref for view in commit.restored_views))
+            }
         except (Corrupt, NoSuchObject) as damage:
             self.marker.block(kept.vid, damage)
             return []

@@ -178,6 +178,7 @@ class GarbageSearch:
                 refs += [view.ref for view in volumes.snapshot(vid, base).segments if view.vid == vid]
             for commit in self._marker.commits(volumes, vid, base + 1, last):
                 refs += commit.segments
+                refs += [view.ref for view in commit.restored_views if view.vid == vid]
         except (Corrupt, NoSuchObject) as damage:
             # The segments of the commits that were not read count as orphans, which have to be older than the grace.
             self._marker.block(vid, damage)

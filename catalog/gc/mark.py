@@ -273,7 +273,10 @@ class Marker:
         return kept.vid in roots.refs or kept.vid in roots.deleted_refs
 
     def _mark_range(self, volumes: Volumes, kept: Kept, since_ms: int) -> None:
-        """Mark the range of a volume with holders. Without holders, mark only what it stands on (MARK-2)."""
+        """Mark the range of a volume with holders. Without holders, mark only what it stands on (MARK-2).
+
+        A commit of kind restore shows segments that neither the first state nor a later commit adds.
+        """
         vid, tip, lowest = kept.vid, kept.tip, kept.lowest
         assert tip is not None  # noqa: S101 - the caller has looked
         start = scan_from(kept.marks, lowest, tip.lsn, since_ms) or lowest
@@ -283,10 +286,14 @@ class Marker:
             for view in volumes.snapshot(vid, first).segments:
                 if is_held or view.vid != vid:
                     self._keep(view.vid, view.ref)
+        is_fork = kept.control is not None and kept.control.parent is not None
+        for commit in self.commits(volumes, vid, first + 1 if first > 1 else 1, tip.lsn) if is_held or is_fork else ():
+            for ref in commit.segments if is_held else ():
+                self._keep(vid, ref)
+            for view in commit.restored_views:
+                if is_held or view.vid != vid:
+                    self._keep(view.vid, view.ref)
         if is_held:
-            for commit in self.commits(volumes, vid, first + 1 if first > 1 else 1, tip.lsn):
-                for ref in commit.segments:
-                    self._keep(vid, ref)
             kept.first_lsn = first
         if lowest <= 1:
             self._need_parent(kept)

@@ -201,6 +201,7 @@ class Scrub:
             yield from ((view.vid, view.ref) for view in volumes.snapshot(vid, first).segments)
         for commit in marker.commits(volumes, vid, first + 1 if first > 1 else 1, kept.tip.lsn):
             yield from ((vid, ref) for ref in commit.segments)
+            yield from ((view.vid, view.ref) for view in commit.restored_views)
 
     def _read(self, vid: Vid, ref: SegmentRef, report: ScrubReport) -> Iterator[Finding]:
         for key, length, hashed, digest in (

@@ -24,7 +24,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from catalog import CommitKind, ForkPoint, PastCommit, SegmentView, Sid, Snapshot
+from catalog import CommitKind, ForkPoint, PastCommit, SegmentView, Sid, Snapshot, Vid
 from catalog.retention import window_ms_of
 from offload.context import ArchiveContext
 from offload.write.merging import holds_more
@@ -73,13 +73,14 @@ class Erasures:
         self._shown: dict[Sid, SegmentView] | None = None
         self._after_ms = 0
         self._put_again_ms: dict[Sid, int] = {}
+        self._undone = set[tuple[Vid, int]]()
         self._latest_ms = 0
 
     def date_ms(self, past: PastCommit) -> int | None:
         """Return when the records that a delete or an eviction took are gone for good.
 
-        Returns None if the date is not known yet, and for any other commit. The caller passes every commit of a
-        history, newest first.
+        Returns None if the date is not known yet, if the commit was undone, and for any other commit. The caller passes
+        every commit of a history, newest first.
         """
         commit = past.commit
         self._newest = self._newest or past.point()
@@ -87,7 +88,9 @@ class Erasures:
             self._latest_ms = max(self._latest_ms, commit.created_at_ms)
             for sid in commit.removed_sids:
                 self._put_again_ms.setdefault(sid, commit.created_at_ms)
-        if commit.kind not in {CommitKind.DELETE, CommitKind.EVICT}:
+        if commit.restored is not None:
+            self._undone.add((commit.restored.undone.vid, commit.restored.undone.lsn))
+        if commit.kind not in {CommitKind.DELETE, CommitKind.EVICT} or (commit.vid, commit.lsn) in self._undone:
             return None
         if self._shown is None:
             views, self._after_ms = self._state_at(self._newest)

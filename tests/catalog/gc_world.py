@@ -15,8 +15,8 @@ from blake3 import blake3
 from pyroaring import BitMap
 
 from catalog.checkpointer import make_checkpoint
-from catalog.errors import Diverged, InvalidObject, NoSuchObject, OutOfWindow
-from catalog.format.commit import Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef
+from catalog.errors import Diverged, InvalidObject, NoSuchObject, NotTakenBack, OutOfWindow
+from catalog.format.commit import Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef, SegmentView
 from catalog.format.control import DEAD, Control, Fork, Mark, Pin, Ref, Tag
 from catalog.format.encoding import encode_commit
 from catalog.format.gid import Sid, Vid
@@ -58,6 +58,8 @@ from catalog.refs.retention_check import check_kept
 from catalog.refs.volume_deletion import keep_open
 from catalog.snapshot import Snapshot, checkpoint_of
 from catalog.timeline import Head, Target, Time, resolve, span
+from catalog.undo_plan import TAKES_AWAY, plan_undo
+from catalog.undo_plan import count as count_of
 from catalog.volume import Volumes
 from tests.faults.store import UnorderedStore
 from tests.seams.catalog import list_mark, rewrite_as_checkpoint
@@ -104,6 +106,7 @@ class World:
         self.attempts: dict[Sid, Vid] = {}  # unfinished uploads that the local catalog beside GC records
         self.refused = 0
         self.unsure: set[str] = set()  # tags and pins whose maker may still delete them
+        self._back: dict[bytes, set[int]] = {}  # the seqs that each undo brings back, by its nonce
         self.undeleting: dict[str, int] = {}  # names whose undelete is not acked yet, with the time of their delete
 
     @property
@@ -224,6 +227,11 @@ class World:
             assert commit.truncate_from is not None
             head = commit.truncate_from - 1
             holds = {seq: record for seq, record in holds.items() if seq <= head}
+        elif commit.kind is CommitKind.RESTORE:
+            assert commit.restored is not None
+            before = branch.holds[commit.restored.undone.lsn - 1]
+            holds.update({seq: record for seq, record in before.items() if seq in self._back[commit.nonce]})
+            head = commit.bounds.head_seq
         else:
             assert commit.kind in {CommitKind.COMPACT, CommitKind.CONFIG}
         branch.holds[commit.lsn], branch.heads[commit.lsn] = holds, head
@@ -362,6 +370,42 @@ class World:
             self.store.delete(key)
             self.refused += 1
         self.unsure.discard(key)
+
+    def undo_steps(self, branch: Branch, name: str) -> Iterator[str]:
+        """Undo a delete or a truncation of the branch. The pin stays until it expires, as the command leaves it."""
+        self.catch_up(branch)
+        lowest = max(self.boundary(branch.vid), 1)
+        lsns = [lsn for lsn in branch.shown if lsn > lowest - (lowest == 1) and self._takes_away(branch, lsn)]
+        if not lsns:
+            return
+        lsn = self.random.choice(lsns)
+        point = ForkPoint(branch.vid, lsn - 1)
+        yield from self.pin_steps(name, point, 10 * HOUR_MS)
+        try:
+            pin = decode_pin(self.store.get(pin_key(point.vid, name)), name)
+        except NoSuchObject:
+            return
+        if self.boundary(branch.vid) == DEAD or pin.expires_at_ms <= latest_ms(self.store, self.now_ms):
+            self.refused += 1
+            return
+        self.catch_up(branch)
+        volumes = Volumes(self.store)
+        undone, *later = volumes.commits(branch.vid, lsn, branch.tip.lsn)
+        before = volumes.snapshot(branch.vid, lsn - 1)
+        try:
+            plan = plan_undo("t", before, undone, [each.commit for each in later], branch.tip, _all_live)
+        except NotTakenBack:
+            return
+        if count_of(plan.back):
+            commit = self.commit(branch, CommitKind.RESTORE, bounds=plan.bounds, restored=plan.restored)
+            self._back[commit.nonce] = {
+                seq for each in plan.back for first, last in each.ranges() for seq in range(first, last + 1)
+            }
+            self.publish(branch, commit)
+
+    def _takes_away(self, branch: Branch, lsn: int) -> bool:
+        [stored] = Volumes(self.everything).commits(branch.vid, lsn, lsn)
+        return stored.commit.kind in TAKES_AWAY
 
     def tag_steps(self, name: str, point: ForkPoint) -> Iterator[str]:
         key = tag_key(TOPIC, name)
@@ -615,6 +659,10 @@ class World:
 def last_seq_at(_: Vid, ref: SegmentRef, ms: int) -> int:
     """Return the last seq at `ms`, given records that are spread evenly over the time of their segment."""
     return ref.first_seq + (ms - ref.min_ts_ms) * (ref.last_seq - ref.first_seq) // (ref.max_ts_ms - ref.min_ts_ms)
+
+
+def _all_live(_: SegmentView) -> BitMap:
+    raise AssertionError("every segment of these worlds is whole")
 
 
 def live_seqs(snapshot: Snapshot) -> BitMap:

@@ -20,6 +20,7 @@ from catalog.format.commit import (
     ForkPoint,
     LoadedKey,
     LoadMark,
+    Restored,
     SegmentRef,
     SegmentView,
 )
@@ -197,6 +198,21 @@ GOLDEN_LOAD_COMMIT = Commit(
 GOLDEN_VIEWS = (
     SegmentView(segment(1, 100), vid(3), 2, 4, 90, BitMap([4, 5, 70]).serialize()),
     SegmentView(segment(101, 5_000), vid(1), 7, 101, 5_000),
+)
+GOLDEN_RESTORE_COMMIT = Commit(
+    vid=vid(1),
+    lsn=10,
+    kind=CommitKind.RESTORE,
+    bounds=Bounds(1, 6_000),
+    parent_hash=commit_hash(GOLDEN_LOAD_COMMIT),
+    nonce=bytes(range(16)),
+    created_at_ms=START_MS + 400,
+    writer_id="host-1",
+    epoch=7,
+    at_seq=6_000,
+    at_ts_ms=START_MS + 400,
+    message="it was the wrong topic",
+    restored=Restored(ForkPoint(vid(3), 5), 2, GOLDEN_VIEWS),
 )
 GOLDEN_CHECKPOINT = Checkpoint(
     made_at_ms=START_MS + 300,

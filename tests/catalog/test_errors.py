@@ -40,6 +40,8 @@ def test_every_error_but_the_groups_says_what_happened_in_one_line() -> None:
         errors.VolumeCollected("orders", "half", "vid"),
         errors.PinLost("pins/vid/x"),
         errors.NotUndone(7, "the branch has moved on"),
+        errors.NotTakenBack("orders", 7, "its seqs are in use again", "`seglog read orders --at lsn:6` shows them"),
+        errors.RecordsGone("orders", 7, 12, ((1, 10), (12, 12), (14, 14))),
         errors.NoSuchBranch("orders", "half"),
         errors.VolumeHasName("orders", "half", "fix"),
         errors.NoSuchTag("orders", "v1"),

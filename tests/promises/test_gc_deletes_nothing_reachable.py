@@ -1,8 +1,9 @@
 """T9: random histories of a prefix and GC. GC deletes nothing reachable, and in the end leaves nothing else.
 
-A history has writers, forks of forks, tags, pins, deletes, merges, truncations, checkpoints, deleted branches and
-pending uploads. The clocks of machines are wrong either way. Between the requests of a GC run another actor may act.
-The actor writes, forks, pins, undeletes a branch, makes a checkpoint, or wakes after a stall. A fault may end the run.
+A history has writers, forks of forks, tags, pins, deletes, merges, truncations, undos, checkpoints, deleted branches
+and pending uploads. The clocks of machines are wrong either way. Between the requests of a GC run another actor may
+act. The actor writes, forks, pins, undoes, undeletes a branch, makes a checkpoint, or wakes after a stall. A fault may
+end the run.
 
 After each run the test reads every state that must exist by its objects, record by record. It compares them with a
 model that knows commits only. All recorded uploads are there, and no volume that has a name is closed. A point that a
@@ -40,6 +41,7 @@ _OPERATIONS = {
     "delete": 3,
     "merge": 3,
     "truncate": 2,
+    "undo": 3,
     "checkpoint": 2,
     "wait": 8,
     "clock_goes_wrong": 2,
@@ -170,6 +172,11 @@ class _History:
         if branch:
             self.world.truncate(branch)
 
+    def undo(self) -> None:
+        branch = self.branch()
+        if branch:
+            self._drain(self.world.undo_steps(branch, self._name("x")))
+
     def checkpoint(self) -> None:
         branch = self.branch()
         if branch:
@@ -230,7 +237,7 @@ class _History:
 
     def stall(self) -> None:
         """Begin an operation and stop it after some steps. `wake` continues it."""
-        kind = self.random.choice(["writer", "forker", "pinner", "tagger", "undeleter", "checkpointer"])
+        kind = self.random.choice(["writer", "forker", "pinner", "tagger", "undeleter", "checkpointer", "undoer"])
         point, branch = self.point(), self.branch()
         if branch is None or point is None:
             return
@@ -241,6 +248,8 @@ class _History:
             steps = self.world.fork_steps(self._name("s"), point)
         elif kind == "pinner":
             steps = self.world.pin_steps(self._name("q"), point, 10 * HOUR_MS)
+        elif kind == "undoer":
+            steps = self.world.undo_steps(branch, self._name("y"))
         elif kind == "undeleter":
             name = self.deleted()
             steps = self.world.undelete_steps(name) if name else iter(())

@@ -77,6 +77,7 @@ from tests.catalog.samples import (
     GOLDEN_PIN,
     GOLDEN_PRUNED_CHECKPOINTS,
     GOLDEN_REF,
+    GOLDEN_RESTORE_COMMIT,
     GOLDEN_TAG,
     GOLDEN_VIEWS,
     segment,
@@ -145,6 +146,11 @@ KINDS: dict[str, tuple[object, bytes, Callable[[bytes, str], object]]] = {
         with_checkpoint(encode_commit(GOLDEN_LOAD_COMMIT)[0], GOLDEN_LOAD_CHECKPOINT, "golden"),
         decode_commit,
     ),
+    "restore_commit": (
+        StoredCommit(GOLDEN_RESTORE_COMMIT, commit_hash(GOLDEN_RESTORE_COMMIT)),
+        encode_commit(GOLDEN_RESTORE_COMMIT)[0],
+        decode_commit,
+    ),
     "segment_list": (
         GOLDEN_VIEWS,
         wrap(MessageType.SEGMENT_LIST, encode_views(GOLDEN_VIEWS)),
@@ -162,6 +168,7 @@ TYPES = {
     "checkpoint": "COMMIT",
     "load_commit": "COMMIT",
     "load_checkpoint": "COMMIT",
+    "restore_commit": "COMMIT",
 }
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -222,7 +229,7 @@ def test_one_kind_is_not_taken_for_another(kind: str) -> None:
 @given(data=st.binary(max_size=80))
 def test_any_bytes_in_a_sound_envelope_decode_or_are_invalid(kind: str, data: bytes) -> None:
     _, _, decode = KINDS[kind]
-    with contextlib.suppress(InvalidObject):  # any other exception fails the test
+    with contextlib.suppress(InvalidObject, FormatUnsupported):  # any other exception fails the test
         decode(wrap(MessageType[TYPES.get(kind, kind.upper())], data), "vol/object")
 
 
@@ -258,7 +265,7 @@ commits = st.builds(
     Commit,
     vid=vids,
     lsn=st.integers(1, 2**64 - 1),
-    kind=st.sampled_from(CommitKind),
+    kind=st.sampled_from([kind for kind in CommitKind if kind is not CommitKind.RESTORE]),
     bounds=st.builds(Bounds, u64, u64, u64),
     parent_hash=hashes,
     nonce=st.binary(min_size=16, max_size=16),
@@ -363,7 +370,8 @@ def variants(value: object) -> list[object]:
     return [
         dataclasses.replace(value, **{field.name: other})  # type: ignore[type-var]
         for field in dataclasses.fields(value)
-        if field.name != "load"  # the nonce is made of it, and a commit without that nonce is refused
+        # The nonce is made of `load`, and a commit without that nonce is refused. `restored` belongs to a kind.
+        if field.name not in {"load", "restored"}
         for other in variants(getattr(value, field.name))
     ]
 
@@ -382,6 +390,53 @@ def test_every_field_of_a_commit_changes_its_hash() -> None:
     hashes_seen += (commit_hash(dataclasses.replace(config, collected_before_ms=ms)) for ms in (None, 0))
     assert len(hashes_seen) > 100
     assert len(set(hashes_seen)) == len(hashes_seen)
+
+
+def test_every_field_of_what_is_restored_changes_the_hash() -> None:
+    restored = GOLDEN_RESTORE_COMMIT.restored
+    assert restored is not None
+    views = tuple(dataclasses.replace(view, deleted=GOLDEN_VIEWS[0].deleted) for view in restored.views)
+    full = dataclasses.replace(restored, views=views)
+    undone = [dataclasses.replace(full.undone, vid=vid(4)), dataclasses.replace(full.undone, lsn=6)]
+    found = [restored, full, *(dataclasses.replace(full, undone=each) for each in undone)]
+    found += [dataclasses.replace(full, before_seq=3), *(dataclasses.replace(full, views=v) for v in variants(views))]  # type: ignore[arg-type]
+    hashes_seen = {commit_hash(dataclasses.replace(GOLDEN_RESTORE_COMMIT, restored=each)) for each in found}
+    assert len(hashes_seen) == len(found) > 30
+
+
+def test_the_hash_of_a_restore_ends_with_the_bytes_that_the_docstring_lists() -> None:
+    def le(value: int, size: int) -> bytes:
+        return value.to_bytes(size, "little")
+
+    c = GOLDEN_RESTORE_COMMIT
+    by_hand = b"SGC1" + c.vid.raw + le(10, 8) + c.parent_hash + le(1, 8) + le(6_000, 8) + le(0, 8) + c.nonce
+    by_hand += b"\x07" + le(c.created_at_ms, 8) + le(7, 8) + le(6_000, 8) + le(c.at_ts_ms, 8) + b"\x00" + le(0, 8)
+    by_hand += le(6, 4) + b"host-1" + le(22, 4) + b"it was the wrong topic" + le(0, 4) + le(0, 8) + le(0, 4) + le(0, 4)
+    by_hand += vid(3).raw + le(5, 8) + le(2, 8) + le(2, 4)
+    for view, bitmap in zip(GOLDEN_VIEWS, (GOLDEN_VIEWS[0].deleted or b"", b""), strict=True):
+        ref = view.ref
+        by_hand += view.vid.raw + le(view.lsn, 8) + le(view.first, 8) + le(view.last, 8)
+        by_hand += ref.sid.raw + ref.data_hash + le(ref.first_seq, 8) + le(ref.last_seq, 8)
+        by_hand += le(ref.min_ts_ms, 8) + le(ref.max_ts_ms, 8) + le(ref.data_length, 8)
+        by_hand += le(500, 4) + le(90, 4) + ref.index_head_hash + b"\x02" + le(ref.frame_bytes, 8)
+        by_hand += le(ref.live_records, 8) + le(len(bitmap), 4) + bitmap
+    assert commit_hash(c) == blake3(by_hand).digest()
+
+
+def test_only_a_commit_of_kind_restore_says_what_it_restores() -> None:
+    for commit in (
+        dataclasses.replace(GOLDEN_RESTORE_COMMIT, restored=None),
+        dataclasses.replace(GOLDEN_RESTORE_COMMIT, kind=CommitKind.OFFLOAD),
+    ):
+        with pytest.raises(ValueError, match="kind restore"):
+            encode_commit(commit)
+
+
+def test_a_kind_of_newer_software_is_refused_by_its_name() -> None:
+    message = pb.Commit.FromString(unwrap(MessageType.COMMIT, KINDS["commit"][1], "here"))
+    message.kind = 8  # type: ignore[assignment]
+    with pytest.raises(FormatUnsupported, match="here: format version 1 with commits of kind 8"):
+        decode_commit(wrap(MessageType.COMMIT, message.SerializeToString()), "here")
 
 
 @pytest.mark.parametrize("fields", [{"config": "{}"}, {"collected_before_ms": 0}])
@@ -459,7 +514,7 @@ def test_a_commit_that_no_object_could_hold_is_not_encoded(change: dict[str, obj
 @pytest.mark.parametrize(
     "spoil",
     [
-        lambda m: setattr(m, "kind", 99),
+        lambda m: setattr(m, "kind", 0),
         lambda m: setattr(m.segments[0], "codec", 0),
         lambda m: setattr(m.segments[0], "first_seq", 101),
         lambda m: setattr(m.segments[0], "sid", b""),

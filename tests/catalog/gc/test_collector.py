@@ -12,7 +12,7 @@ import pytest
 
 from catalog.checkpointer import make_checkpoint
 from catalog.errors import HistoryCollected, InvalidObject, Outdated
-from catalog.format.commit import CommitKind, ForkPoint
+from catalog.format.commit import CommitKind, Deletions, ForkPoint
 from catalog.format.control import DEAD
 from catalog.format.encoding import decode_commit_at, encode_commit
 from catalog.format.gid import Vid
@@ -173,6 +173,35 @@ def test_segments_of_a_parent_stay_while_a_fork_shows_them_though_the_parent_is_
     assert world.left_over() == []
     assert [key for key in world.store.list(f"{half.vid}/") if "/segments/" in key]
     assert not [key for key in world.store.list(f"{half.vid}/") if "/log/" in key]
+
+
+@pytest.mark.parametrize("is_fork", [False, True])
+def test_segments_that_only_an_undo_shows_again_stay_in_their_volume_and_in_a_parent(*, is_fork: bool) -> None:
+    """The first kept state is the one right after the delete. The pin of the undo has expired."""
+    world = World(window_ms=24 * HOUR_MS)
+    branch = main = grown(world, 3)
+    if is_fork:
+        branch = fork(world, "half", ForkPoint(main.vid, 3))
+        world.offload(branch)
+        for _ in range(2):
+            world.merge(main)
+    world.publish(branch, world.commit(branch, CommitKind.DELETE, deletions=Deletions(before_seq=11)))
+    world.now_ms += 20 * HOUR_MS
+    assert list(world.undo_steps(branch, "x")) == ["pin"]
+    assert len(world.read(branch.tip)) == branch.tip.bounds.head_seq
+    world.offload(branch)
+    world.now_ms += 17 * HOUR_MS
+    settle(world)
+    assert world.boundary(branch.vid) == branch.tip.lsn - 2
+    assert world.check() > 0
+    world.now_ms += 30 * HOUR_MS
+    world.merge(branch)
+    settle(world)
+    assert world.check() > 0
+    world.now_ms += 30 * HOUR_MS
+    settle(world)
+    assert world.check() > 0
+    assert world.left_over() == []
 
 
 def test_what_a_deleted_branch_stands_on_stays_until_its_volume_is_dead() -> None:
