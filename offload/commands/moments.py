@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import nsmallest
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated
@@ -126,10 +126,9 @@ def resolve(
     """
     ttl_s = None if pin is None else parse_span_s("--pin", pin)
     point = archive.history.point(topic, to)
-    held = None if ttl_s is None else archive.history.pin(point, ttl_s)
     snapshot = archive.history.snapshot_at(point)
     following = archive.history.commits(topic).at(point.vid, point.lsn + 1)
-    return Resolved(
+    found = Resolved(
         topic=topic,
         target=to,
         volume=str(point.vid),
@@ -138,10 +137,14 @@ def resolve(
         before=_before(archive, topic, snapshot, neighbours),
         after=_after(archive, topic, snapshot.bounds.head_seq + 1, neighbours),
         next_commit=None if following is None else listed(following, None),
-        pin=None if held is None else held.name,
-        pinned_until=None if held is None else Moment(held.pin.expires_at_ms),
+        pin=None,
+        pinned_until=None,
         hash=archive.history.commit_at(point).hash.hex(),
     )
+    if ttl_s is None:
+        return found
+    held = archive.history.pin(point, ttl_s)  # last, so that an error of the lines above leaves no lease behind
+    return replace(found, pin=held.name, pinned_until=Moment(held.pin.expires_at_ms))
 
 
 def _before(archive: Archive, topic: str, snapshot: Snapshot, count: int) -> tuple[RecordShown, ...]:

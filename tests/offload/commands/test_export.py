@@ -308,6 +308,8 @@ def test_a_store_that_fails_leaves_whole_files_and_a_way_on(tmp_path: Path, meth
                 error = raised
             assert directory.exists() is (error is None or isinstance(error, PartlyExported))
             store.fail([])
+            if method != "get":  # that may fail the check of a new lease, which then ends by itself
+                assert directory.exists() or _live_pins(archive) == 0
             calls.run(directory)
         assert _bytes(directory) == b"".join(value + b"\n" for value in VALUES)
         if not store.struck:
