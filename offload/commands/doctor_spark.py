@@ -39,6 +39,8 @@ _TASKS_OF_A_CORE = 4  # so that every executor gets some
 _MOST_TASKS = 256
 _ROUNDS = 3
 _COUNTED_WITHIN_S = 10
+_EXECUTORS_START_WITHIN_S = 30
+_NO_MORE_EXECUTORS_S = 3
 _REASON_LENGTH = 300
 _OF_A_TASK = re.compile(r"Lost task .*?\): (.*)")
 
@@ -78,6 +80,7 @@ def doctor_spark(start: Callable[[], Any], url: str, clock: Clock) -> Iterator[C
     def begun() -> str:
         nonlocal session
         session = start()
+        _await_executors(session)
         return f"Spark {session.version}, Java {session._jvm.java.lang.System.getProperty('java.version')}"  # noqa: SLF001
 
     yield check("session", begun)
@@ -212,6 +215,19 @@ def _on_every_executor(session: Any, job: Callable[[], None]) -> str:
                 break
             time.sleep(0.1)
     raise _Broken(f"{len(reached)} of {len(now)} executors had a task, after {_ROUNDS} rounds")
+
+
+def _await_executors(session: Any) -> None:
+    """Wait until a cluster has executors, and no more of them come. It starts them one after the other."""
+    if session.sparkContext._jsc.sc().isLocal():  # noqa: SLF001 - pyspark has no other way to it
+        return
+    since = last_change = time.monotonic()
+    count = 0
+    while time.monotonic() < (last_change + _NO_MORE_EXECUTORS_S if count else since + _EXECUTORS_START_WITHIN_S):
+        found = len(_tasks_of_executors(session))
+        if found != count:
+            count, last_change = found, time.monotonic()
+        time.sleep(0.1)
 
 
 def _tasks_of_executors(session: Any) -> Mapping[str, int]:
