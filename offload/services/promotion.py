@@ -25,11 +25,11 @@ SWITCH-4  If a record is appended here meanwhile, step 3 fails and the steps beg
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
-from catalog import CommitKind, Handle, Snapshot, Vid, encode_commit
-from catalog.errors import Diverged, KeyTaken
+from catalog import MAIN, CommitKind, Handle, Snapshot, Vid, encode_commit
+from catalog.errors import BranchExists, Diverged, KeyTaken, NoSuchBranch, NoSuchTopic, UnnamableBranch
 from catalog.format import keys
 from offload.context import ArchiveContext
 from offload.errors import LocalChangesLost, RecordsAfterFork
@@ -105,6 +105,7 @@ class Promotion:
                 self._fence_newer(topic, self._branches.resolve(topic, keep), 0)
                 self._follow(topic, side)
                 return Promoted(keep, new, None)
+            self._check_keep(topic, branch, keep, main)
             after, carried = self._switch(topic, side, (main, new), change, carry=carry, leave=leave)
             return Promoted(keep, new, after, carried)
 
@@ -143,6 +144,14 @@ class Promotion:
         self._fence_newer(topic, main.vid, main.lsn + 1)
         self._follow(topic, side)
         return after, carried
+
+    def _check_keep(self, topic: str, branch: str, keep: str, main: Vid) -> None:
+        """Refuse a name for the former main before the first step. An earlier try may have given it already."""
+        if MAIN in {branch, keep}:
+            raise UnnamableBranch(topic, "be promoted" if branch == MAIN else "be the name of the former main")
+        with suppress(NoSuchBranch, NoSuchTopic):  # a LIST may miss the other names
+            if keep == branch or self._branches.resolve(topic, keep) != main:
+                raise BranchExists(topic, keep)
 
     def _locked(self, *names: str) -> ExitStack:
         self._log.check_writable()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from catalog import CommitKind
-from catalog.errors import CatalogError, Fenced, StoreUnreachable
+from catalog.errors import BranchExists, CatalogError, Fenced, StoreUnreachable, UnnamableBranch
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.errors import CarriedOtherwise, OffloadError, OtherRemote, RecordsAfterFork
@@ -122,6 +122,23 @@ def test_an_idle_writer_and_a_replica_follow_the_new_main(tmp_path: Path, store:
         for archive in (writer, replica, third):
             archive.replication.sync("t")
             assert values(archive, "t") == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("keep", "error"), [("good", BranchExists), ("other", BranchExists), ("main", UnnamableBranch)]
+)
+def test_a_name_that_cannot_be_kept_is_refused_before_anything_changes(
+    tmp_path: Path, store: MemoryStore, keep: str, error: type[Exception]
+) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _bad_delete(log, archive)
+        archive.restore("t", to="head", name="other")
+        log.topic("t").append([b"new"])
+        before = [*store.list("")]
+        with pytest.raises(error):
+            archive.branches.promote_branch("t", "good", keep=keep, leave=True)
+        assert [*store.list("")] == before
+        assert values(archive, "t") == [b"c", b"new"]
 
 
 def test_a_replica_is_reset_after_its_name_has_moved(tmp_path: Path, store: MemoryStore) -> None:
