@@ -243,7 +243,7 @@ class Archive(Owned):
         context.log.check_writable()
         keys.check_name("branch", name)
         base, _ = split_name(topic)
-        point = self._offloading.keep_point(topic, to)
+        point = self._offloading.keep_point(topic, to, lambda: context.branches.check_free(base, name))
         snapshot = context.volumes.snapshot(point.vid, point.lsn, point.seq)
         # Count before creating the branch, so that damage is found while there is nothing to undo.
         count, last = self.history.count(snapshot)

@@ -175,6 +175,13 @@ class Branches:
         return self._name(control, message, found)
 
     @checked
+    def check_free(self, topic: str, branch: str) -> None:
+        """Raise `BranchExists` if there is such a branch. `create` looks again: another caller may be faster."""
+        found = self._refs.read_current(ref_key(topic, branch))
+        if found.alive is not None and keep_open(self._store, found.alive.vid):
+            raise BranchExists(topic, branch)
+
+    @checked
     def check_open(self, topic: str, branch: str, vid: Vid, *, now_ms: int) -> None:
         """Keep `vid` open. Call this before writing to a volume found by name.
 

@@ -60,18 +60,19 @@ class Offloading:
             is_writer = handle is not None and self._handles.is_writer(handle)
             return self._offloader.release(name, at_once=at_once) if is_writer else 0
 
-    def keep_point(self, name: str, target: str) -> ForkPoint:
+    def keep_point(self, name: str, target: str, check: Callable[[], None] = lambda: None) -> ForkPoint:
         """Return the same point as `HistoryService.point`. If the remote lacks records of the point, first seal and
         offload once.
 
-        The call ignores records and deletes that arrive later, because otherwise it might never end. Raises what
-        `Archive.offload` raises.
+        Before that, it calls `check`, so that a caller can refuse what cannot be. The call ignores records and deletes
+        that arrive later, because otherwise it might never end. Raises what `Archive.offload` and `check` raise.
         """
         wanted = self._targets.parse(target)
         with self._locks.of(name):
             pending, point = self._targets.look_up(name, wanted, offloads=True)
             if pending is None or not (pending.has(point) or pending.must_offload(wanted)):
                 return point
+            check()
             pending.topic.seal()
             self.run(name)
             if isinstance(wanted, timeline.Time) and self._states.newest(name).max_ts_ms <= wanted.ms:

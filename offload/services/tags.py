@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from catalog.errors import NoSuchBranch
+from catalog.errors import NoSuchBranch, NoSuchTag, TagExists
 from catalog.format.control import Tag
 from catalog.refs.tag import NamedTag
 from offload.context import ArchiveContext
@@ -35,8 +35,13 @@ class TagService(Owned):
         """
         self._log.check_writable()
         base, branch = split_name(topic)
-        point = self._offloading.keep_point(topic, to)
+        point = self._offloading.keep_point(topic, to, lambda: self._check_free(base, name))
         return self._tags.create(base, name, point, branch=branch, now_ms=self._clock.now_ms(), message=message)
+
+    def _check_free(self, topic: str, name: str) -> None:
+        with suppress(NoSuchTag):
+            self._tags.get(topic, name)
+            raise TagExists(topic, name)
 
     @checked
     def list(self, topic: str) -> list[NamedTag]:
