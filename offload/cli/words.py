@@ -180,11 +180,22 @@ def _value(parameter: ListedParameter, text: str, shown: str, path: str) -> obje
     """Return the value that a word stands for. Raises `UsageError`."""
     if parameter.kind in ("int", "float"):
         return _number(parameter, text, shown, path)
+    if parameter.kind != "path" and not _is_utf8(text):
+        raise UsageError(f"{shown} is not UTF-8: {text.encode(errors='surrogateescape')!r}", path)
     if parameter.choices and text not in parameter.choices:
         *others, last = parameter.choices
         choices = f"{', '.join(others)} or {last}" if others else last
         raise UsageError(f"{shown} takes {choices}, not {text!r}", path)
     return text.removesuffix("@main") if parameter.is_topic else text
+
+
+def _is_utf8(text: str) -> bool:
+    """Return False if the word has a byte that is no UTF-8. Python puts a lone surrogate in the place of each."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _number(parameter: ListedParameter, text: str, shown: str, path: str) -> int | float:

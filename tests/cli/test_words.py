@@ -132,3 +132,14 @@ def test_wrong_words_are_refused_with_the_help_that_explains_them(line: str, mes
         parsed(line)
     assert str(caught.value).startswith(message)
     assert hint in caught.value.hint
+
+
+def test_a_word_that_is_not_utf_8_is_refused_unless_it_names_a_file() -> None:
+    for words in (
+        ["read", "t", "--tag", "\udcff"],
+        ["read", "\udcff"],
+        ["restore", "t", "--to", "head", "--as", "\udcff"],
+    ):
+        with pytest.raises(UsageError, match="is not UTF-8"):
+            request_of(words, {})
+    assert request_of(["append", "t", "\udcff"], {}).values["file"] == "\udcff"
