@@ -1,7 +1,7 @@
 """The `seglog` command as a process: the command line, with the daemon that `seglog serve` starts.
 
 The command line and the daemon do not import each other. This module gives the one to the other. Ctrl-C ends the
-process with exit code 130, also while it imports.
+process with exit code 130, and SIGTERM with 143, also while it imports.
 """
 
 from __future__ import annotations

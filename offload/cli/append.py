@@ -6,7 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, BinaryIO
 
@@ -50,23 +50,24 @@ def append(
     No byte changes: `seglog append t FILE` and `seglog read t` give FILE again, whatever its line ends.
     Example: seglog append access /var/log/nginx/access.log --tag web1
     """
-    with _stream(file) as (stream, size), _sink(session, topic, durability) as sink:
-        found = use.batches(
-            stream,
-            Format(input_format),
-            tag=tag,
-            node=node,
-            max_record_bytes=session.log_settings().max_record_bytes,
-            is_file=size is not None,
-            skip_lines=skip_lines,
-        )
-        other_format = None if input_format == Format.LINES else str(input_format)
-        options = {"format": other_format, "tag": tag, "node": node, "durability": durability}
-        resume = _Resume(topic, "-" if file is None else str(file), options, skip_lines)
-        with progress(f"append {topic}", size, is_shown=session.shows_progress) as advance:
-            done = _append(sink, topic, _advancing(found, advance), durability, resume)
-    seqs = f", seq {done.first_seq} to {done.last_seq}" if done.appended else ""
-    session.output.show(done, f"appended {counted(done.appended)} to {topic}{seqs}")
+    other_format = None if input_format == Format.LINES else str(input_format)
+    options = {"format": other_format, "tag": tag, "node": node, "durability": durability}
+    reached = _Reached(_Resume(topic, "-" if file is None else str(file), options, skip_lines))
+    with reached.told_if_stopped(), reached.interrupts:
+        with _stream(file) as (stream, size), _sink(session, topic, durability) as sink:
+            found = use.batches(
+                stream,
+                Format(input_format),
+                tag=tag,
+                node=node,
+                max_record_bytes=session.log_settings().max_record_bytes,
+                is_file=size is not None,
+                skip_lines=skip_lines,
+            )
+            with progress(f"append {topic}", size, is_shown=session.shows_progress) as advance:
+                done = _append(sink, topic, _advancing(found, advance), durability, reached)
+        seqs = f", seq {done.first_seq} to {done.last_seq}" if done.appended else ""
+        session.output.show(done, f"appended {counted(done.appended)} to {topic}{seqs}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,23 +89,46 @@ class _Resume:
         return " ".join(map(shlex.quote, words))
 
 
-def _append(sink: RecordSink, topic: str, found: Iterator[Batch], durability: str | None, resume: _Resume) -> Appended:
-    """Append the batches, and return the total. If an error or Ctrl-C ends this early, say how far the appends came."""
+@dataclass(slots=True)
+class _Reached:
+    """How far the appends came. `done` is None before the first batch."""
+
+    resume: _Resume
+    done: Appended | None = None
+    interrupts: Interrupts = field(default_factory=Interrupts)
+
+    @contextmanager
+    def told_if_stopped(self) -> Iterator[None]:
+        """If a signal stops the command, say what is in, and how to continue."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            note(f"interrupted: {self._told()}")
+            raise
+
+    def _told(self) -> str:
+        look = f"`seglog topic show {self.resume.topic}` names the last one"
+        if self.done is not None and self.done.last_seq:
+            unsure = "" if self.interrupts.is_orderly else f"at least; {look}; then "
+            return f"{_seqs(self.done)} were appended, {unsure}continue with `{self.resume.command(self.done)}`"
+        if self.interrupts.is_orderly:
+            return "nothing was appended"
+        return f"some records may be appended; {look}"
+
+
+def _append(
+    sink: RecordSink, topic: str, found: Iterator[Batch], durability: str | None, reached: _Reached
+) -> Appended:
+    """Append the batches, and return the total. If an error ends this early, say how far the appends came."""
     done: Appended | None = None
     try:
-        with Interrupts() as interrupts:
-            for done in use.append(sink, topic, interrupts.during(found), durability):  # noqa: B007 - the last one counts
-                interrupts.check()
-    except KeyboardInterrupt:
-        if done is None or not done.last_seq:
-            raise
-        unsure = "" if interrupts.is_orderly else f"at least; `seglog topic show {topic}` names the last one; then "
-        note(f"interrupted: {_seqs(done)} were appended, {unsure}continue with `{resume.command(done)}`")
-        raise
+        for done in use.append(sink, topic, reached.interrupts.during(found), durability):
+            reached.done = done
+            reached.interrupts.check()
     except Exception as error:
         if done is None or not done.last_seq:
             raise
-        raise _partial(error, done, resume) from error
+        raise _partial(error, done, reached.resume) from error
     assert done is not None  # noqa: S101 - there is a total before the first batch
     return done
 

@@ -1,9 +1,9 @@
 """The front door: it answers help, the version and completion by itself, and imports the rest for a command that runs.
 
 It needs only the standard library, and little of that: `seglog --help` imports 20 modules. Exit codes: 0 done, 1
-failed, 2 usage, 3 not found, 4 diverged or conflict, 5 corruption found, 130 interrupted. For an error the command
-writes one line to stderr, with a hint what to do. With `--json` the line is a JSON object. `--debug` adds the
-traceback.
+failed, 2 usage, 3 not found, 4 diverged or conflict, 5 corruption found, 130 interrupted, 143
+terminated. For an error the command writes one line to stderr, with a hint what to do. With `--json` the line is a JSON
+object. `--debug` adds the traceback.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import os
 import sys
 from collections.abc import Mapping
 
-from offload.cli.interrupt import EXIT_INTERRUPTED, end_at_once, raise_in_command
+from offload.cli.interrupt import end_at_once, exit_code, raise_in_command
 from offload.cli.shells import script
-from offload.cli.streams import discard_output, write_error
+from offload.cli.streams import discard_output, flush_output, write_error
 from offload.cli.top import COMPLETION
 from offload.cli.words import Request, UsageError, request_of
 
@@ -68,8 +68,10 @@ def _complete(words: list[str], variables: Mapping[str, str]) -> int:
 def _run_command(request: Request, serve: Serve) -> int:
     try:
         _command(request, serve)
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        flush_output()
+    except KeyboardInterrupt as stop:
+        end_at_once()
+        return _stop(request, exit_code(stop))
     except Exception as error:
         from offload.commands.results import problem
 
@@ -81,6 +83,17 @@ def _run_command(request: Request, serve: Serve) -> int:
     finally:
         end_at_once()
     return 0
+
+
+def _stop(request: Request, code: int) -> int:
+    """Say that a signal stopped the command, unless the command only reads, and return the exit code."""
+    from offload.cli.stopped import hint_of
+
+    hint = hint_of(request.path, request.values)
+    if hint:
+        said = {"error": "Interrupted", "message": "interrupted", "hint": hint, "exit_code": code}
+        _refuse(said, as_json=bool(request.options["as_json"]))
+    return code
 
 
 def _command(request: Request, serve: Serve) -> None:

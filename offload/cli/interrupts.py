@@ -1,4 +1,4 @@
-"""Ctrl-C while records are appended: the batch on its way ends first, so that the command knows what is in."""
+"""Ctrl-C and SIGTERM while records are appended: the batch on its way ends first, so the command knows what is in."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import signal
 import threading
 from collections.abc import Iterable, Iterator
 from types import FrameType, TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from offload.cli.interrupt import SIGNALS, is_raised, stop_of
 
 __all__ = ["Interrupts"]
 
@@ -14,28 +16,32 @@ _T = TypeVar("_T")
 
 
 class Interrupts:
-    """A context in which an interrupt waits for `check`, unless the input is being read. A second one does not wait."""
+    """A context in which a signal waits for `check`. A second one does not wait.
+
+    No signal waits before `during` begins, nor while the input is being read. After the last item a signal stops
+    nothing any more, because all of the input is in.
+    """
 
     def __init__(self) -> None:
         self.is_orderly = True
-        self._is_reading = False
-        self._is_waiting = False
-        self._former: object = None
+        self._is_reading = True
+        self._waiting: int | None = None
+        self._former: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupts:
-        own = threading.current_thread() is threading.main_thread()
-        if own and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            self._former = signal.signal(signal.SIGINT, self._take)
+        if threading.current_thread() is threading.main_thread():
+            for number in filter(is_raised, SIGNALS):
+                self._former[number] = signal.signal(number, self._take)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._former is not None:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, former in self._former.items():
+            signal.signal(number, former)
 
     def during(self, found: Iterable[_T]) -> Iterator[_T]:
-        """Yield the items of the input. An interrupt while the caller waits for one raises at once."""
+        """Yield the items of the input. A signal while the caller waits for one raises at once."""
         items = iter(found)
         while True:
             self._is_reading = True
@@ -49,13 +55,13 @@ class Interrupts:
             yield item
 
     def check(self) -> None:
-        """Raise `KeyboardInterrupt` if an interrupt waits."""
-        if self._is_waiting:
-            raise KeyboardInterrupt
+        """Raise `KeyboardInterrupt` if a signal waits."""
+        if self._waiting is not None:
+            raise stop_of(self._waiting)
 
-    def _take(self, _number: int, _frame: FrameType | None) -> None:
-        if not self._is_reading and not self._is_waiting:
-            self._is_waiting = True
+    def _take(self, number: int, _frame: FrameType | None) -> None:
+        if not self._is_reading and self._waiting is None:
+            self._waiting = number
             return
         self.is_orderly = self._is_reading
-        raise KeyboardInterrupt
+        raise stop_of(number)

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO
 
+from offload.cli.interrupt import Terminated
+
 if TYPE_CHECKING:
     import subprocess
 
@@ -65,6 +67,10 @@ def paged(variables: Mapping[str, str]) -> Iterator[None]:
 def _wait(process: subprocess.Popen[bytes]) -> None:
     """Wait for the pager. It gets Ctrl-C as well, and decides itself what that means."""
     while True:
-        with suppress(KeyboardInterrupt):
+        try:
             process.wait()
-            return
+        except Terminated:
+            raise
+        except KeyboardInterrupt:
+            continue
+        return

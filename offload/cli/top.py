@@ -11,7 +11,8 @@ SUMMARY = "A durable local log that keeps its whole history in object storage."
 ENDING = (
     "Start: `seglog init --remote file:///tmp/archive`, `seglog append notes README.md`, `seglog read notes`. "
     "TOPIC@BRANCH names a branch wherever a topic can be named. "
-    "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 diverged or conflict, 5 corruption found, 130 interrupted."
+    "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 diverged or conflict, 5 corruption found, 130 interrupted, "
+    "143 terminated."
 )
 
 GROUPS = {

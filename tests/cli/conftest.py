@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -68,6 +69,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
                 code = end.code if isinstance(end.code, int) else 1
             finally:
                 raise_in_command()
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
         return Done(code, out.getvalue(), err.getvalue())
 
     return call

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import re
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -39,6 +40,7 @@ def on_terminal(monkeypatch: pytest.MonkeyPatch) -> Shown:
             with pytest.raises(SystemExit, match=rf"^{code}$"):
                 main()
             raise_in_command()
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         reader.join()
         os.close(master)
         return b"".join(found).decode().replace("\r\n", "\n")
