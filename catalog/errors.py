@@ -19,6 +19,8 @@
     │   ├── PinLost              a lease had ended before it was renewed
     │   ├── NotUndone            what an operation made is not there any more
     │   ├── NotTakenBack         a commit that took records away cannot be undone, or took none that can come back
+    │   ├── PlanNotDue           a plan of GC is younger than the grace
+    │   ├── PlanOutgrown         something needs objects of a plan of GC now
     │   └── RecordsGone          some records that an undo would bring back are in no object any more
     ├── Missing              the caller asked for what is not there      exit 3
     │   ├── NoSuchObject
@@ -27,6 +29,7 @@
     │   ├── NoSuchBranch
     │   ├── NoSuchTag
     │   ├── NoSuchPin
+    │   ├── NoSuchPlan
     │   ├── NoSuchOperation
     │   └── OutOfWindow          a target outside what is kept
     ├── Unavailable          back off, try again                         exit 1
@@ -84,6 +87,7 @@ __all__ = [
     "NoSuchObject",
     "NoSuchOperation",
     "NoSuchPin",
+    "NoSuchPlan",
     "NoSuchTag",
     "NoSuchTopic",
     "NotOffered",
@@ -94,6 +98,8 @@ __all__ = [
     "OutcomeUnknown",
     "Outdated",
     "PinLost",
+    "PlanNotDue",
+    "PlanOutgrown",
     "RecordsGone",
     "StoreUnreachable",
     "TagExists",
@@ -281,6 +287,30 @@ class PinLost(Conflict):
         self.key = key
 
 
+class PlanNotDue(Conflict):
+    def __init__(self, number: int, wait_s: int) -> None:
+        super().__init__(
+            f"plan {number} is younger than the grace, or its time lies in the future; nothing was deleted",
+            hint=f"apply it in {wait_s:,} s",
+        )
+        self.number = number
+        self.wait_s = wait_s
+
+
+class PlanOutgrown(Conflict):
+    """Something needs `count` objects of a plan now. `key` is the first one."""
+
+    def __init__(self, number: int, count: int, key: str) -> None:
+        objects = "1 object" if count == 1 else f"{count:,} objects"
+        super().__init__(
+            f"plan {number} names {objects} that something may need now, such as {key}; nothing was deleted",
+            hint=f"`seglog gc explain {key}` says why, and `seglog gc` deletes only the rest",
+        )
+        self.number = number
+        self.count = count
+        self.key = key
+
+
 class NotUndone(Conflict):
     def __init__(self, number: int, reason: str) -> None:
         super().__init__(f"operation {number} cannot be undone: {reason}", hint="`seglog oplog` lists the operations")
@@ -357,6 +387,12 @@ class NoSuchPin(Missing):
     def __init__(self, pin: str) -> None:
         super().__init__(f"there is no pin {pin}", hint="`seglog pin list` lists the pins")
         self.pin = pin
+
+
+class NoSuchPlan(Missing):
+    def __init__(self, number: int) -> None:
+        super().__init__(f"there is no plan {number}", hint="`seglog gc plan --dry-run` lists the plans")
+        self.number = number
 
 
 class NoSuchOperation(Missing):

@@ -90,13 +90,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection
 
-from catalog.errors import KeyChanged
+from catalog.errors import KeyChanged, NoSuchObject, NoSuchPlan, PlanNotDue, PlanOutgrown
 from catalog.format.gid import Sid
-from catalog.format.keys import Key
+from catalog.format.keys import Key, plan_key
 from catalog.gc.execution import Execution, Note
+from catalog.gc.explanation import Explanation, explain
 from catalog.gc.garbage_search import GarbageSearch
 from catalog.gc.mark import Kept, Marker
-from catalog.gc.plan import Plan, PlanWriter, plans, remove_plan
+from catalog.gc.plan import Garbage, Plan, PlanWriter, decode_plan, pages_of, plans, remove_plan
+from catalog.gc.planned_keys import keys_needed
 from catalog.gc.report import GcPolicy, GcReport, KeptVolume, PendingPlan, Watch, unwatched
 from catalog.gc.survey import Survey, survey
 from catalog.local import LocalCatalog
@@ -142,12 +144,17 @@ class Collector:
         self._watch = watch
 
     def run(
-        self, *, dry_run: bool = False, plans_only: bool = False, mark: Callable[[Marker], None] = Marker.mark
+        self,
+        *,
+        dry_run: bool = False,
+        plans_only: bool = False,
+        mark: Callable[[Marker], None] = Marker.mark,
+        on_page: Callable[[list[Garbage]], None] = lambda _: None,
     ) -> GcReport:
         """Run GC once and return its report. With `dry_run`, report what a plan would name now, and change nothing.
 
         With `plans_only`, write a plan, and carry out none. `mark` marks all volumes, maybe with other processes
-        (MARK-5).
+        (MARK-5). `on_page` gets each page of the new plan, also in a dry run.
 
         Raises `ClocksDisagree` (GC-6), and the errors of the store. After an error, the next run continues. The report
         names damage; damage raises nothing.
@@ -163,7 +170,7 @@ class Collector:
         if not dry_run and not plans_only:
             self._take_back(marker, now_ms)
             waiting = self._carry_out(waiting, marker, report, now_ms)
-        writer = PlanWriter(None if dry_run else self._store, now_ms)
+        writer = PlanWriter(None if dry_run else self._store, now_ms, on_page)
         search = GarbageSearch(self._store, marker, writer, report, self._attempts(), now_ms=now_ms, grace_ms=grace_ms)
         search.run(waiting, self._watch)
         if writer.objects and not dry_run:
@@ -171,6 +178,7 @@ class Collector:
         written = writer.close(max(now_ms, self._clock()))
         if written is not None and not dry_run:
             waiting.append(written)
+            report.new_plan = written.number
         report.waiting = [PendingPlan(p.number, p.objects, p.written_at_ms + grace_ms) for p in waiting if p.is_whole]
         report.refused = marker.refused
         report.blocked = {vid: str(trouble) for vid, trouble in marker.blocked.items()}
@@ -182,6 +190,57 @@ class Collector:
         marker = self._marker(self._clock())
         marker.mark()
         return marker
+
+    def plan(self, number: int) -> Plan:
+        """Return a plan. Raises `NoSuchPlan`, `InvalidObject`, and the errors of the store."""
+        try:
+            return decode_plan(self._store.get(plan_key(number)), number)
+        except NoSuchObject:
+            raise NoSuchPlan(number) from None
+
+    def apply(self, number: int, *, dry_run: bool = False) -> GcReport:
+        """Carry out one plan, if GC needs none of its objects now (OUT-1). With `dry_run`, check it and count only.
+
+        The report has the deleted objects, or the planned ones. Raises `NoSuchPlan`, `PlanNotDue`, `PlanOutgrown`,
+        `ClocksDisagree`, and the errors of the store. After an error, a caller may repeat the call.
+        """
+        report = GcReport()
+        report.is_clock_checked = self._check_clock(f"plan {number} was not carried out") is not None
+        plan, now_ms = self.plan(number), self._clock()
+        due_ms = plan.written_at_ms + self._policy.grace_s * 1000
+        if due_ms > now_ms or plan.written_at_ms > now_ms + self._policy.skew_s * 1000:
+            raise PlanNotDue(number, -((now_ms - due_ms) // 1000))
+        marker, attempts = self.marked(), frozenset(self._attempts())
+        self._check_not_outgrown(plan, marker, attempts, report)
+        if dry_run:
+            return report
+        report.planned.clear()
+        report.planned_bytes = 0
+        Execution(self._store, marker, report, self._attempts, self._note, self._writer_id, now_ms, self._watch).run(
+            plan
+        )
+        report.blocked = {vid: str(trouble) for vid, trouble in marker.blocked.items()}
+        return report
+
+    def _check_not_outgrown(self, plan: Plan, marker: Marker, attempts: Collection[Sid], report: GcReport) -> None:
+        """Raise `PlanOutgrown` if GC keeps an object of the plan now. Count the objects in `report`."""
+        count, first = 0, ""
+        for page in pages_of(self._store, plan):
+            for garbage in page:
+                for key in keys_needed(garbage, marker, attempts):
+                    count, first = count + 1, first or key
+                report.planned += garbage.counts
+                report.planned_bytes += sum(size for _, size in garbage.segments)
+        if count:
+            raise PlanOutgrown(plan.number, count, first)
+
+    def explain(self, key: Key) -> Explanation:
+        """Explain why GC keeps an object, or that it would go (`catalog.gc.explanation`). Changes nothing.
+
+        Raises `NoSuchObject`, and the errors of the store.
+        """
+        self._store.head(key)  # a missing object is refused before the marks
+        return explain(self._store, self.marked(), self._attempts(), key, grace_ms=self._policy.grace_s * 1000)
 
     def survey(self) -> Survey:
         """Count objects, bytes and garbage (`catalog.gc.survey`). Changes nothing. Raises the errors of the store."""

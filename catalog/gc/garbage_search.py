@@ -67,13 +67,17 @@ class GarbageSearch:
         known = len(self._marker.kept)
         for done, vid in enumerate(volumes_of(self._store)):
             watch("searching", min(done, known), known, "volumes")
-            if vid not in self._marker.blocked:
-                self._search(self._marker.look(vid))
+            self.search(vid)
         for vid, name, until_ms in self._marker.roots.expired_pins:
             is_due = until_ms + self._grace_ms <= self._now_ms
             if is_due and vid not in self._marker.blocked and name not in self._planned[vid].rest:
                 self._of(self._marker.look(vid)).pins.append(name)
                 self._add("pins")
+
+    def search(self, vid: Vid) -> None:
+        """Plan the garbage of one volume, unless it is blocked."""
+        if vid not in self._marker.blocked:
+            self._search(self._marker.look(vid))
 
     def _search(self, kept: Kept) -> None:
         vid, planned = kept.vid, self._planned[kept.vid]

@@ -16,6 +16,7 @@ Each plan has a number. The numbers grow with the time at which GC began the pla
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -73,6 +74,21 @@ class Garbage:
     def __len__(self) -> int:
         names = (self.lsns, self.segments, self.orphans, self.lists, self.forks, self.pins)
         return sum(len(each) for each in names) + self.closes + self.raises
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Return the number of objects of each kind, in the words of the report of GC."""
+        segments = len(self.segments) + len(self.orphans)
+        return Counter(
+            {
+                "commits": len(self.lsns),
+                "segments": segments,
+                "lists": len(self.lists),
+                "forks": len(self.forks),
+                "pins": len(self.pins),
+                "volumes": int(self.closes),
+            }
+        )
 
 
 @dataclass(frozen=True, slots=True)

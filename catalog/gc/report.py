@@ -66,7 +66,8 @@ class GcReport:
     """The counts of one run, by kind: kept, deleted and planned.
 
     A segment counts once. Bytes are those of segments, where the size is known. `refused` are holders that came too
-    late. `unknown_keys` has at most 100 keys. `is_clock_checked` is False if the store tells no time.
+    late. `unknown_keys` has at most 100 keys. `is_clock_checked` is False if the store tells no time. `new_plan` is the
+    number of the plan that the run wrote, or None.
     """
 
     kept: list[KeptVolume] = field(default_factory=list[KeptVolume])
@@ -76,6 +77,7 @@ class GcReport:
     planned_bytes: int = 0
     waiting: list[PendingPlan] = field(default_factory=list[PendingPlan])
     blocked: dict[Vid, str] = field(default_factory=dict[Vid, str])
+    new_plan: int | None = None
     young_segments: int = 0
     unknown_keys: list[str] = field(default_factory=list[str])
     is_clock_checked: bool = True

@@ -14,25 +14,16 @@ from dataclasses import dataclass, field
 
 from catalog.errors import Corrupt, NoSuchObject
 from catalog.format.gid import Sid, Vid
-from catalog.format.keys import (
-    Key,
-    checkpoints_key,
-    commit_key,
-    control_key,
-    fork_key,
-    list_key,
-    pin_key,
-    sid_of,
-    volume_of,
-)
+from catalog.format.keys import sid_of, volume_of
 from catalog.gc.garbage_search import GarbageSearch
 from catalog.gc.mark import Marker
 from catalog.gc.plan import Garbage, PlanWriter
+from catalog.gc.planned_keys import small_keys_of
 from catalog.gc.report import GcReport
 from catalog.gc.sid_set import SidSet
 from catalog.objects.base import ObjectStore, sizes_of
 
-__all__ = ["Survey", "Use", "VolumeUse", "small_keys_of", "survey"]
+__all__ = ["Survey", "Use", "VolumeUse", "survey"]
 
 
 @dataclass(slots=True)
@@ -96,18 +87,6 @@ class _Garbage:
     def has(self, key: str) -> bool:
         sid = sid_of(key.removesuffix(".index"))
         return sid in self.sids if sid is not None else key in self.keys
-
-
-def small_keys_of(garbage: Garbage, *, is_held: bool) -> list[Key]:
-    """Return the keys that `garbage` names, without segments. `is_held` says that GC keeps states of the volume."""
-    vid = garbage.vid
-    keys = [commit_key(vid, lsn) for lsn in garbage.lsns]
-    keys += [list_key(vid, *each) for each in garbage.lists]
-    keys += [fork_key(vid, fork) for fork in garbage.forks]
-    keys += [pin_key(vid, name) for name in garbage.pins]
-    if garbage.closes and not is_held:
-        keys += [checkpoints_key(vid), control_key(vid)]
-    return keys
 
 
 def survey(store: ObjectStore, marker: Marker, attempts: Collection[Sid], *, now_ms: int, grace_ms: int) -> Survey:

@@ -52,6 +52,8 @@ class _Line:
             return ((name, each.help) for each in self.options for name in each.options)
         if self.path not in COMMANDS:
             return _names(self.path)
+        if any(_names(self.path)) and not self.arguments:
+            return _names(self.path)
         arguments = COMMANDS[self.path].arguments[len(self.arguments) :]
         return self._values(arguments[0] if arguments else None, typed)
 
@@ -63,7 +65,7 @@ class _Line:
             self.is_past_options = True
         elif is_option(word) and not self.is_past_options:
             self._add_option(word)
-        elif self.path in COMMANDS:
+        elif self.path in COMMANDS and f"{self.path}/{word}" not in COMMANDS:
             self.arguments.append(word)
         else:
             self.path = f"{self.path}/{word}" if self.path else word

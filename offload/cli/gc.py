@@ -14,9 +14,11 @@ from offload.commands.gc import (
     WaitingPlan,
     YoungSegments,
 )
+from offload.commands.gc_steps import KeyExplained, PlanListed, PlannedKey
 
 __all__ = [
     "print_outcome",
+    "print_step",
 ]
 
 _FINDINGS = {
@@ -63,3 +65,18 @@ def _singular(kind: str) -> str:
 
 
 print_outcome = lines(outcome_text)
+
+
+def step_text(found: PlannedKey | PlannedObjects | DeletedObjects | PlanListed | KeyExplained) -> str:
+    match found:
+        case PlannedKey(key, size, reason):
+            return f"{'' if size is None else format_bytes(size):>10}  {key}: {reason}"
+        case PlanListed(number, objects, due, is_new):
+            return f"{'new plan' if is_new else 'plan    '} {number}  {counted(objects, 'object')}, from {due} on"
+        case KeyExplained(key, size, verdict, reasons):
+            return "\n".join([f"{verdict:8} {key}, {format_bytes(size)}", *(f"  {reason}" for reason in reasons)])
+        case _:
+            return outcome_text(found)
+
+
+print_step = lines(step_text)

@@ -35,7 +35,10 @@ def _command_lines(command: ListedCommand, width: int) -> list[str]:
     if command.arguments:
         rows = [(f"{each.word}{_kind(each)}", _meaning(each)) for each in command.arguments]
         lines += ["", "Arguments:", *_table(rows, width)]
-    return [*lines, "", "Options:", *_option_rows((*command.options, HELP), width)]
+    lines += ["", "Options:", *_option_rows((*command.options, HELP), width)]
+    below = [each for path, each in COMMANDS.items() if path.rpartition("/")[0] == command.path]
+    rows = [(each.path.rpartition("/")[2], summary(each)) for each in below]
+    return [*lines, "", "Commands:", *_table(rows, width)] if rows else lines
 
 
 def _group_lines(group: str, width: int) -> list[str]:

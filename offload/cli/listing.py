@@ -170,6 +170,42 @@ COMMANDS = {
             ListedParameter('grace', 'str', 'Carry out plans of this age, instead of gc_grace_s: 24h; 0 for all.', ('--grace',)),
         ),
     ),
+    'gc/plan': ListedCommand(
+        'gc/plan',
+        'Write a plan of the garbage of now, and show each object with its size and the reason. Delete nothing.\n'
+        '\n'
+        'A plan is an object in the remote, and has a number. `seglog gc` and the Spark job `gc` write the same plans. A new\n'
+        'plan leaves out what an older plan names. The last lines list the plans that wait.',
+        (
+            ListedParameter('number', 'int', 'Show this plan, and write none.', (), metavar='PLAN'),
+            ListedParameter('retain', 'str', "Keep so much of every topic's past, whatever its own window is: 7d, 12h, 0.", ('--retain',)),
+            ListedParameter('dry_run', 'bool', 'Show what a new plan would name, and write none.', ('--dry-run',), default=False),
+        ),
+    ),
+    'gc/apply': ListedCommand(
+        'gc/apply',
+        'Carry out one plan as it is, or not at all.\n'
+        '\n'
+        'The command marks again, and checks each object of the plan by the rule of GC. If anything may need one of them now,\n'
+        'it refuses the plan with exit code 4 and deletes nothing. Then `seglog gc` deletes only the rest. The command also\n'
+        'refuses a plan that is younger than the grace. Right before each delete, it checks once more.',
+        (
+            ListedParameter('number', 'int', 'The number of the plan, as `gc plan` shows it.', (), is_required=True, metavar='PLAN'),
+            ListedParameter('retain', 'str', 'The same as for the plan, if it had one.', ('--retain',)),
+            ListedParameter('grace', 'str', 'The age that the plan must have, instead of gc_grace_s: 24h; 0.', ('--grace',)),
+            ListedParameter('dry_run', 'bool', 'Check the plan, and delete nothing.', ('--dry-run',), default=False),
+        ),
+    ),
+    'gc/explain': ListedCommand(
+        'gc/explain',
+        'Say why GC keeps an object, or that it would go: which branch, tag, lease or fork, which commit, window and age.\n'
+        '\n'
+        'The command marks all volumes, as `gc --dry-run` does. It changes nothing.',
+        (
+            ListedParameter('key', 'str', 'The key of the object in the remote, or its URL.', (), is_required=True),
+            ListedParameter('retain', 'str', "Keep so much of every topic's past, whatever its own window is: 7d, 12h, 0.", ('--retain',)),
+        ),
+    ),
     'cost': ListedCommand(
         'cost',
         'Show what the remote stores and costs in a month, by topic and branch, and what GC would give back.\n'

@@ -65,6 +65,8 @@ def request_of(words: Sequence[str], variables: Mapping[str, str]) -> Request:
         if group.wants_help or not rest:
             return Request("help" if group.wants_help else "no command", path, options, {})
         path = f"{path}/{rest.pop(0)}"
+    elif rest and f"{path}/{rest[0]}" in COMMANDS:  # a command with commands below it, as `gc plan`
+        path = f"{path}/{rest.pop(0)}"
     command = COMMANDS.get(path)
     if command is None:
         raise _no_command(path)

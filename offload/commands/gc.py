@@ -25,6 +25,7 @@ __all__ = [
     "WaitingPlan",
     "YoungSegments",
     "gc",
+    "parse_retained",
 ]
 
 
@@ -114,7 +115,7 @@ def gc(
 
     If this machine's clock is more than a minute off the store's, the run changes nothing and ends with exit code 1.
     """
-    retain_s, grace_s = _seconds("--retain", retain), _seconds("--grace", grace)
+    retain_s, grace_s = parse_retained("--retain", retain), parse_retained("--grace", grace)
     upkeep = place.archive.upkeep
     with place.host.phases() as tell:
 
@@ -128,7 +129,8 @@ def gc(
         raise VolumesBlocked(len(report.blocked))
 
 
-def _seconds(option: str, text: str | None) -> int | None:
+def parse_retained(option: str, text: str | None) -> int | None:
+    """Return the seconds of a span, which may be 0. None if there is no text. Raises `BadParameter`."""
     if text is None or text == "0":
         return None if text is None else 0
     return parse_span_ms(option, text, ", or 0") // 1000

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from catalog.format import keys
 from catalog.gc.collector import Collector
-from catalog.gc.report import GcPolicy, unwatched
+from catalog.gc.explanation import Explanation
+from catalog.gc.plan import Garbage, pages_of
+from catalog.gc.report import GcPolicy, GcReport, unwatched
 from catalog.gc.survey import Survey
 from catalog.refs.oplog import Oplog
 from offload.context import ArchiveContext
@@ -29,6 +31,64 @@ class CollectionService(Owned):
         Changes nothing. `watch` gets the progress, as in `archive.upkeep.collect`. Raises what the store raises.
         """
         return collector_of(self._context, watch=watch).survey()
+
+    @checked
+    def plan(
+        self,
+        *,
+        dry_run: bool = False,
+        retain_s: int | None = None,
+        on_page: Callable[[list[Garbage]], None] = lambda _: None,
+        watch: Callable[[str, int, int | None, str], None] = unwatched,
+    ) -> GcReport:
+        """Write a plan of the garbage of now, and carry out none. A dry run writes none.
+
+        `on_page` gets each page of the plan. Raises as `archive.upkeep.collect` does.
+        """
+        if not dry_run:
+            self._context.log.check_writable()
+        collector = collector_of(self._context, retain_s=retain_s, watch=watch)
+        return collector.run(dry_run=dry_run, plans_only=True, on_page=on_page)
+
+    @checked
+    def pages(self, number: int) -> Iterator[list[Garbage]]:
+        """Yield the pages of a plan. Raises `NoSuchPlan`, and `InvalidObject` if a page does not decode."""
+        plan = collector_of(self._context).plan(number)
+        return pages_of(self._context.store, plan)
+
+    @checked
+    def apply(
+        self,
+        number: int,
+        *,
+        dry_run: bool = False,
+        retain_s: int | None = None,
+        grace_s: int | None = None,
+        watch: Callable[[str, int, int | None, str], None] = unwatched,
+    ) -> GcReport:
+        """Carry out one plan, if nothing needs any of its objects now. A dry run checks the same, and deletes nothing.
+
+        Raises `NoSuchPlan`, `PlanNotDue`, `PlanOutgrown`, and as `archive.upkeep.collect` does.
+        """
+        if not dry_run:
+            self._context.log.check_writable()
+        collector = collector_of(self._context, retain_s=retain_s, grace_s=grace_s, watch=watch)
+        return collector.apply(number, dry_run=dry_run)
+
+    @checked
+    def explain(
+        self,
+        key: str,
+        *,
+        retain_s: int | None = None,
+        watch: Callable[[str, int, int | None, str], None] = unwatched,
+    ) -> Explanation:
+        """Explain why GC keeps an object, or that it would go. `key` may begin with the URL of the remote.
+
+        Raises `InvalidKey`, `NoSuchObject`, and what the store raises.
+        """
+        relative = key.removeprefix(f"{self._context.store.url}/")
+        return collector_of(self._context, retain_s=retain_s, watch=watch).explain(keys.check_key(relative))
 
 
 def collector_of(

@@ -155,3 +155,32 @@ def test_a_clock_that_is_not_the_stores_deletes_nothing(
         assert (done.code, "nothing of orders was evicted: this machine's clock" in done.err) == (1, True)
     assert objects(tmp_path / "remote") == before
     assert started("evict", "orders", "--older-than", "1d", "--yes").code == 0
+
+
+def test_a_plan_is_shown_applied_or_refused_by_its_number(started: Run, tmp_path: Path) -> None:
+    before = objects(tmp_path / "remote")
+    dry = _lines(started, "gc", "plan", "--retain", "0", "--dry-run")
+    assert objects(tmp_path / "remote") == before
+    found = _lines(started, "gc", "plan", "--retain", "0")
+    named = [each["key"] for each in found if each["kind"] == "planned_key"]
+    assert named == [each["key"] for each in dry if each["kind"] == "planned_key"]
+    [plan] = [each for each in found if each["kind"] == "plan_listed"]
+    assert (plan["is_new"], len(named)) == (True, 2)
+    number = str(plan["plan"])
+    assert [each["key"] for each in _lines(started, "gc", "plan", number)] == named
+    refused = started("gc", "apply", number, "--retain", "0")
+    assert (refused.code, "younger than the grace" in refused.err) == (4, True)
+    refused = started("gc", "apply", number, "--grace", "0")  # the window keeps all of it
+    assert (refused.code, "names 2 objects that something may need now" in refused.err) == (4, True)
+    assert objects(tmp_path / "remote") >= before
+    assert f"{'':>10}  {named[0]}: the kept states of its volume begin with lsn 3" in started("gc", "plan", number).text
+    explained = started("gc", "explain", named[0], "--retain", "0").text
+    assert f"plan {number} names it" in explained
+    assert (
+        "is the first state of the window"
+        in started("gc", "explain", f"{(tmp_path / 'remote').as_uri()}/{named[1]}").text
+    )
+    done = rows(started, "gc", "apply", number, "--retain", "0", "--grace", "0")
+    assert done["deleted"] == {"commits": 2}
+    assert started("gc", "explain", named[0]).code == 3
+    assert started("read", "orders").out.count(b"\n") == 6

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from catalog.format.lsn import from_cbe64
 from offload.cli.table import listed_commands
 from offload.cli.words import request_of
 from offload.commands.results import kind_of
@@ -63,7 +64,8 @@ def test_the_output_of_every_command_is_as_its_schema_says(run: Run, tmp_path: P
     paths = {"append", "init"}
     for words in [*SERVED, *OTHERS]:
         pin = "".join(path.name for path in (tmp_path / "remote").glob("pins/*/*"))
-        arguments = words.replace("{remote}", remote).replace("{pin}", pin).split()
+        plan = "".join(str(from_cbe64(path.parent.name)) for path in (tmp_path / "remote").glob("gc/*/plan"))
+        arguments = words.replace("{remote}", remote).replace("{pin}", pin).replace("{plan}", plan).split()
         paths.add(request_of(arguments, {}).path)
         done = run("--json", *arguments)
         assert done.code == 0 or words.startswith(("inspect", "retry")), (words, done.err)

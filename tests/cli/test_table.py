@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_each_command_of_the_registry_is_on_the_command_line() -> None:
     paths = [command.path for command in listed_commands()]
     assert set(COMMANDS) <= set(paths)
-    assert {path.rpartition("/")[0] for path in paths} == {"", *GROUPS}
+    assert {path.rpartition("/")[0] for path in paths} == {"", "gc", *GROUPS}
 
 
 def test_no_two_parameters_of_a_command_share_an_option() -> None:

@@ -2,7 +2,8 @@
 
 A command that the front door answers, or that a daemon serves, is listed with its modules of ours and with the packages
 of others. A command that runs in its own process is listed with the packages of others. Modules of Python itself differ
-between its versions. `{pin}` in a command stands for the only pin of the remote.
+between its versions. `{pin}` in a command stands for the only pin of the remote,
+and `{plan}` for the only plan of GC.
 """
 
 from __future__ import annotations
@@ -65,6 +66,9 @@ SERVED = (
     "compact t",
     "gc",
     "cost",
+    "gc plan --retain 0",
+    "gc apply {plan} --retain 0 --grace 0",
+    "gc explain refs/t/main",
     "uploads",
     "topic delete t --detach --yes",
     "sync t",
@@ -88,7 +92,8 @@ for words in json.load(sys.stdin):
     child = os.fork()
     if not child:
         pin = "".join(map(os.path.basename, glob.glob("../*-served/pins/*/*")))
-        sys.argv = ["seglog", *words.replace("{pin}", pin).split()]
+        plan = "".join(str(2**64 - 1 - int(each.split("/")[-2], 16)) for each in glob.glob("../*-served/gc/*/plan"))
+        sys.argv = ["seglog", *words.replace("{pin}", pin).replace("{plan}", plan).split()]
         try:
             main()
         except SystemExit as end:

@@ -1,0 +1,208 @@
+"""Why GC keeps an object, or would delete it. It changes nothing.
+
+    verdict    meaning
+    kept       a holder needs it, or GC never deletes such a key
+    garbage    nothing needs it: the next run plans it, or a waiting plan names it
+    young      nothing needs it yet, and it may still be published
+    blocked    GC leaves the volume alone, because damage may hide a need (MARK-3)
+    unknown    seglog did not write this key here (GC-5)
+
+EXPLAIN-1  The search of GC decides whether an object is garbage (`catalog.gc.garbage_search`). The reasons are from the
+    same marks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from catalog.errors import Corrupt, NoSuchObject
+from catalog.format.gid import Sid, Vid
+from catalog.format.keys import (
+    Key,
+    list_of,
+    lsn_of,
+    named_by,
+    number_of,
+    plan_of,
+    sid_of,
+    volume_in_pin,
+    volume_of,
+)
+from catalog.gc.garbage_search import GarbageSearch
+from catalog.gc.mark import Kept, Marker
+from catalog.gc.plan import Garbage, PlanWriter, pages_of, plans
+from catalog.gc.planned_keys import planned_keys
+from catalog.gc.report import GcReport
+from catalog.objects.base import ObjectStore
+from catalog.retention import Holder
+
+__all__ = ["Explanation", "explain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    key: Key
+    size_bytes: int
+    verdict: str
+    reasons: tuple[str, ...]
+
+
+def explain(store: ObjectStore, marker: Marker, attempts: Collection[Sid], key: Key, *, grace_ms: int) -> Explanation:
+    """Explain one key. `marker` has marked all volumes. Raises `NoSuchObject`, and the errors of the store."""
+    size_bytes = store.head(key).size
+    verdict, reasons = _judged(store, marker, attempts, key, grace_ms)
+    if verdict == "garbage":
+        reasons += list(_waiting(store, key, grace_ms))
+    return Explanation(key, size_bytes, verdict, tuple(reasons))
+
+
+def _judged(
+    store: ObjectStore, marker: Marker, attempts: Collection[Sid], key: Key, grace_ms: int
+) -> tuple[str, list[str]]:
+    if named_by(key) is not None:
+        return "kept", ["it is a name, and GC deletes no name"]
+    if number_of(key) is not None:
+        return "kept", ["it is an entry of the oplog, and GC deletes none"]
+    if plan_of(key) is not None:
+        return "kept", ["it is a plan of GC, and goes when it is carried out"]
+    if (pin := volume_in_pin(key)) is not None:
+        return _of_pin(marker, *pin, grace_ms)
+    vid = volume_of(key)
+    if vid is None:
+        return "unknown", ["it belongs to no volume and is no name, so GC leaves it alone"]
+    if vid in marker.blocked:
+        return "blocked", [f"damage may hide what needs its volume: {marker.blocked[vid]}"]
+    found = _planned(store, marker, attempts, vid, grace_ms)
+    if _whole(key) in found:
+        return "garbage", [found[_whole(key)]]
+    return _of_volume(marker, attempts, vid, key, grace_ms)
+
+
+def _whole(key: str) -> str:
+    """Return the key under which a plan names the object. For an index object, it is the key of its data object."""
+    data = key.removesuffix(".index")
+    return data if sid_of(data) is not None else key
+
+
+def _planned(store: ObjectStore, marker: Marker, attempts: Collection[Sid], vid: Vid, grace_ms: int) -> dict[str, str]:
+    """Return the reason for each object of the volume that GC would plan now."""
+    found: dict[str, str] = {}
+
+    def take(page: list[Garbage]) -> None:
+        found.update((each.key, each.reason) for garbage in page for each in planned_keys(garbage))
+
+    writer = PlanWriter(None, marker.now_ms, take)
+    search = GarbageSearch(store, marker, writer, GcReport(), attempts, now_ms=marker.now_ms, grace_ms=grace_ms)
+    search.search(vid)
+    writer.close(marker.now_ms)
+    return found
+
+
+def _of_pin(marker: Marker, vid: Vid, name: str, grace_ms: int) -> tuple[str, list[str]]:
+    for of, each, until_ms in marker.roots.expired_pins:
+        if (of, each) == (vid, name):
+            age_ms = marker.now_ms - until_ms
+            is_due = age_ms >= grace_ms
+            told = f"the pin expired {_span(age_ms)} ago, and holds nothing"
+            return ("garbage", [told]) if is_due else ("kept", [f"{told}; it goes {_span(grace_ms)} after its end"])
+    return "kept", ["the pin has not expired, or GC cannot read it"]
+
+
+def _of_volume(marker: Marker, attempts: Collection[Sid], vid: Vid, key: Key, grace_ms: int) -> tuple[str, list[str]]:
+    kept = marker.look(vid)
+    kind = key.split("/")[1] if key.count("/") else ""
+    if (lsn := lsn_of(key)) is not None:
+        return "kept", list(_of_state(kept, lsn))
+    if (named := list_of(key)) is not None:
+        return "kept", [f"it belongs to the checkpoint of lsn {named[0]}", *_of_state(kept, named[0])]
+    if (sid := sid_of(_whole(key))) is not None:
+        return _of_segment(marker, attempts, kept, sid, grace_ms)
+    if kind == "forks":
+        return "kept", ["the fork that it names may still stand on this volume"]
+    if key == f"{vid}/boundary":
+        return "kept", ["it is a boundary, which stays also after its volume"]
+    if kind in {"control", "checkpoints"} and key.count("/") == 1:
+        return "kept", list(_of_holders(kept)) or ["its volume closes first: GC deletes this object last"]
+    return "unknown", ["seglog writes no such key into a volume, so GC leaves it alone"]
+
+
+def _of_state(kept: Kept, lsn: int) -> Iterator[str]:
+    for holder in kept.points.get(lsn, ()):
+        yield f"{holder} holds lsn {lsn}"
+    if kept.first_lsn is None or lsn < kept.first_lsn:
+        return
+    newest = kept.tip is not None and lsn >= kept.tip.lsn
+    place = "is the newest state" if newest else "is the first state of the window" if lsn == kept.first_lsn else ""
+    told = f"lsn {lsn} {place}" if place else f"lsn {lsn} is in the window, which begins with lsn {kept.first_lsn}"
+    yield f"{told}: {_names(kept.holders)} keeps it"
+
+
+def _of_holders(kept: Kept) -> Iterator[str]:
+    if kept.first_lsn is not None:
+        yield f"{_names(kept.holders)} keeps its volume, from lsn {kept.first_lsn} on"
+    for lsn in sorted(kept.points):
+        yield f"{_names(kept.points[lsn])} holds lsn {lsn} of its volume"
+
+
+def _of_segment(
+    marker: Marker, attempts: Collection[Sid], kept: Kept, sid: Sid, grace_ms: int
+) -> tuple[str, list[str]]:
+    age_ms = marker.now_ms - sid.created_ms
+    if sid in attempts:
+        return "kept", ["an upload of this directory has it on record"]
+    if sid not in marker.sids[kept.vid]:
+        told = f"no commit names it; it is {_span(age_ms)} old, and the grace is {_span(grace_ms)}"
+        return "young", [told]
+    reasons = [told for each in _standing_on(marker, kept.vid) for told in _of_states(marker, each, sid)]
+    return "kept", reasons or ["a kept state shows it"]
+
+
+def _standing_on(marker: Marker, vid: Vid) -> Iterator[Kept]:
+    """Yield the volume, and the volumes that were forked from it, directly or not."""
+    for each in list(marker.kept.values()):
+        ancestor: Kept | None = each
+        while ancestor is not None and ancestor.vid != vid:
+            parent = None if ancestor.control is None else ancestor.control.parent
+            ancestor = None if parent is None else marker.look(parent.vid)
+        if ancestor is not None and each.is_held and each.vid not in marker.blocked:
+            yield each
+
+
+def _of_states(marker: Marker, kept: Kept, sid: Sid) -> Iterator[str]:
+    """Yield the kept states of one volume that show a segment, with their holders."""
+    volumes, vid = marker.volumes(), kept.vid
+    name = "" if kept.control is None else f" of {kept.control.topic}@{kept.control.branch}"
+    try:
+        for lsn in kept.held_alone():
+            if any(view.ref.sid == sid for view in volumes.snapshot(vid, lsn).segments):
+                yield f"lsn {lsn}{name} shows it: {_names(kept.points[lsn])} holds that state"
+        if kept.first_lsn is None or kept.tip is None:
+            return
+        first = kept.first_lsn
+        if any(view.ref.sid == sid for view in volumes.snapshot(vid, first).segments):
+            yield f"lsn {first}{name} shows it, where the kept states begin: {_names(kept.holders)} keeps them"
+            return
+        for commit in marker.commits(volumes, vid, first + 1, kept.tip.lsn):
+            if any(ref.sid == sid for ref in commit.segments):
+                yield f"lsn {commit.lsn}{name} names it: {_names(kept.holders)} keeps the states from lsn {first} on"
+                return
+    except (Corrupt, NoSuchObject) as damage:
+        yield f"a state of volume {vid} cannot be read: {damage}"
+
+
+def _waiting(store: ObjectStore, key: Key, grace_ms: int) -> Iterator[str]:
+    for plan in plans(store):
+        named = (each.key for page in pages_of(store, plan) for garbage in page for each in planned_keys(garbage))
+        if plan.is_whole and any(each == _whole(key) for each in named):
+            yield f"plan {plan.number} names it, and may be carried out {_span(grace_ms)} after it was written"
+
+
+def _names(holders: Iterable[Holder]) -> str:
+    return ", ".join(dict.fromkeys(map(str, holders))) or "nothing"
+
+
+def _span(span_ms: int) -> str:
+    minutes = max(0, span_ms) // 60_000
+    days, hours = minutes // 1440, minutes % 1440 // 60
+    return f"{days} d {hours} h" if days else f"{hours} h {minutes % 60} min"
