@@ -17,41 +17,34 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from catalog.format import keys
 from offload.context import ArchiveContext
 from offload.handles import split_name
-from offload.replication.replica import Replicas
-from offload.replication.reset import Reset
-from offload.replication.sync import Sync
-from offload.replication.takeover import Takeover
 from offload.reports import TopicStatus
-from offload.services.branches import BranchService
-from offload.services.collection import CollectionService
-from offload.services.history import HistoryService
-from offload.services.offloading import Offloading
-from offload.services.pins import PinService
-from offload.services.previews import PreviewService
-from offload.services.promotion import Promotion
-from offload.services.reading import Reading
-from offload.services.remote_states import ColdTier, RemoteStates
-from offload.services.removal import Removal
-from offload.services.replication import ReplicationService
+from offload.services.machinery import Machinery, part
+from offload.services.remote_states import ColdTier
 from offload.services.results import OffloadResult, Removed, Restored, TopicRemoved
-from offload.services.status import StatusService
-from offload.services.tags import TagService
-from offload.services.targets import Targets
-from offload.services.upkeep import OrphanUpload, UpkeepService
-from offload.services.writers import Writers
 from offload.settings import OffloadSettings
-from offload.write.offloader import Offloader
-from offload.write.publisher import Publisher
-from offload.write.uploader import Uploader
 from seglog import Record, Topic
 from seglog.arguments import checked
 from seglog.process.ownership import Owned, is_foreign
 
-__all__ = ["Archive", "OffloadResult", "OrphanUpload", "Removed", "Restored", "TopicStatus"]
+if TYPE_CHECKING:
+    from offload.services.branches import BranchService
+    from offload.services.collection import CollectionService
+    from offload.services.history import HistoryService
+    from offload.services.pins import PinService
+    from offload.services.previews import PreviewService
+    from offload.services.reading import Reading
+    from offload.services.replication import ReplicationService
+    from offload.services.status import StatusService
+    from offload.services.tags import TagService
+    from offload.services.upkeep import UpkeepService
+    from offload.write.port import Uploader
+
+__all__ = ["Archive", "OffloadResult", "Removed", "Restored", "TopicStatus"]
 
 
 class Archive(Owned):
@@ -61,45 +54,87 @@ class Archive(Owned):
     `replication`, `upkeep` and `status`.
     """
 
-    branches: BranchService
-    collection: CollectionService
-    tags: TagService
-    history: HistoryService
-    pins: PinService
-    previews: PreviewService
-    replication: ReplicationService
-    upkeep: UpkeepService
-    status: StatusService
+    def __init__(self, context: ArchiveContext, settings: OffloadSettings, uploader: Uploader | None) -> None:
+        """Attach to the log of `context`. Without an `uploader`, the offloading thread uploads.
 
-    def __init__(self, context: ArchiveContext, settings: OffloadSettings, uploader: Uploader) -> None:
-        """Attach to the log of `context`. Raises `ColdTierAttached`."""
+        Raises `ColdTierAttached`.
+        """
         self._context = context
-        self._uploader = uploader
         self._is_closed = False
-        publisher = Publisher(context)
-        states = RemoteStates(context, publisher)
-        self._offloader = offloader = Offloader(context, settings, publisher, uploader)
-        replicas = Replicas(context)
-        takeover = Takeover(context, replicas, publisher)
-        reset = Reset(context, replicas, offloader, publisher)
-        sync = Sync(context, replicas, offloader, publisher, reset)
-        self._writers = writers = Writers(context, replicas, takeover)
-        targets = Targets(context, states)
-        self._offloading = Offloading(context, states, targets, writers, offloader)
-        self._removal = Removal(context, states, writers, offloader, replicas, reset)
-        promotion = Promotion(context, writers, self._offloader, publisher, replicas, reset)
-        self.branches = BranchService(context, promotion)
-        self.collection = CollectionService(context)
-        self.tags = TagService(context, self._offloading)
-        self.history = HistoryService(context, states, targets, promotion)
-        self.pins = PinService(context)
-        self.previews = PreviewService(context, states, replicas)
-        self.replication = ReplicationService(context, writers, replicas, sync, reset, takeover)
-        self.upkeep = UpkeepService(context, states, writers, offloader)
-        self.status = StatusService(context, replicas)
-        self._reading = Reading(context, states, targets, self.history)
+        self._machinery = Machinery(context, settings, uploader)
         context.log.topic_defaults = replace(context.log.topic_defaults, keep_history=True)
-        context.log.attach_cold(ColdTier(context, states))  # last: an archive that was not made leaves the log as it is
+        # Last: an archive that was not made leaves the log as it is.
+        context.log.attach_cold(ColdTier(context, self._machinery.states))
+
+    @part
+    def branches(self) -> BranchService:
+        from offload.services.branches import BranchService
+
+        return BranchService(self._context, lambda: self._machinery.promotion)
+
+    @part
+    def collection(self) -> CollectionService:
+        from offload.services.collection import CollectionService
+
+        return CollectionService(self._context)
+
+    @part
+    def tags(self) -> TagService:
+        from offload.services.tags import TagService
+
+        return TagService(self._context, lambda: self._machinery.offloading)
+
+    @part
+    def history(self) -> HistoryService:
+        from offload.services.history import HistoryService
+
+        machinery = self._machinery
+        return HistoryService(self._context, machinery.states, machinery.targets, lambda: machinery.promotion)
+
+    @part
+    def pins(self) -> PinService:
+        from offload.services.pins import PinService
+
+        return PinService(self._context)
+
+    @part
+    def previews(self) -> PreviewService:
+        from offload.services.previews import PreviewService
+
+        return PreviewService(self._context, self._machinery.states, self._machinery.replicas)
+
+    @part
+    def replication(self) -> ReplicationService:
+        from offload.services.replication import ReplicationService
+
+        machinery = self._machinery
+        return ReplicationService(
+            self._context,
+            lambda: machinery.writers,
+            machinery.replicas,
+            lambda: machinery.sync,
+            lambda: machinery.reset,
+            lambda: machinery.takeover,
+        )
+
+    @part
+    def upkeep(self) -> UpkeepService:
+        from offload.services.upkeep import UpkeepService
+
+        machinery = self._machinery
+        return UpkeepService(self._context, machinery.states, lambda: machinery.writers, lambda: machinery.offloader)
+
+    @part
+    def status(self) -> StatusService:
+        from offload.services.status import StatusService
+
+        return StatusService(self._context, self._machinery.replicas)
+
+    @part
+    def _reading(self) -> Reading:
+        from offload.services.reading import Reading
+
+        return Reading(self._context, self._machinery.states, self._machinery.targets, self.history)
 
     def __enter__(self) -> Archive:
         return self
@@ -114,7 +149,7 @@ class Archive(Owned):
         if is_foreign(self) or self._is_closed:
             return
         self._is_closed = True
-        self._uploader.close()
+        self._machinery.close()
         self._context.log.detach_cold()
         self._context.close()
 
@@ -141,7 +176,7 @@ class Archive(Owned):
         Raises `NoSuchTopic`, `Diverged`, and what the store raises. After an error, the caller repeats the call to
         resume.
         """
-        return self._offloading.run(name, up_to=up_to, drop_hot=drop_hot, on_bytes=on_bytes)
+        return self._machinery.offloading.run(name, up_to=up_to, drop_hot=drop_hot, on_bytes=on_bytes)
 
     @checked
     def release(self, name: str, *, at_once: bool = False) -> int:
@@ -149,7 +184,7 @@ class Archive(Owned):
 
         `at_once` waives the deletion lag. If the read-back fails, the call raises its error and the hot copy stays.
         """
-        return self._offloading.release(name, at_once=at_once)
+        return self._machinery.offloading.release(name, at_once=at_once)
 
     @checked
     def read(
@@ -176,7 +211,7 @@ class Archive(Owned):
         Raises `NoSuchBranch` if the branch does not exist. If a plain topic does not exist, its first append creates
         it.
         """
-        return self._writers.topic(name)
+        return self._machinery.writers.topic(name)
 
     @checked
     def delete(self, name: str, *, before: int | None = None, tag: str | None = None, message: str = "") -> Removed:
@@ -189,7 +224,7 @@ class Archive(Owned):
         The delete holds as soon as it is in the log. If the remote cannot be reached now, the call still succeeds, and
         the next `offload` publishes the delete. If the call makes the commit itself, the commit gets `message`.
         """
-        return self._removal.delete(name, before, tag, message)
+        return self._machinery.removal.delete(name, before, tag, message)
 
     @checked
     def evict(self, name: str, before: int, *, message: str = "") -> Removed:
@@ -198,7 +233,7 @@ class Archive(Owned):
         Readers get a notice that the records are lost. In all else the call is like `delete`: the state before it can
         be restored.
         """
-        return self._removal.evict(name, before, message)
+        return self._machinery.removal.evict(name, before, message)
 
     @checked
     def truncate(self, name: str, seq: int, *, message: str = "") -> Removed:
@@ -214,7 +249,7 @@ class Archive(Owned):
         Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`, `ConcurrentModification` if appends never pause, and
         what `offload` raises. After an error, nothing was removed.
         """
-        return self._removal.truncate(name, seq, message)
+        return self._machinery.removal.truncate(name, seq, message)
 
     @checked
     def delete_topic(
@@ -230,7 +265,7 @@ class Archive(Owned):
         After an error, the caller repeats the call to resume. Raises `NoSuchTopic`, `TopicAttached` without `detach`,
         `Diverged`, and what the store raises.
         """
-        return self._removal.topic(name, detach=detach, discard=discard, message=message)
+        return self._machinery.removal.topic(name, detach=detach, discard=discard, message=message)
 
     @checked
     def restore(self, topic: str, *, to: str, name: str, message: str = "") -> Restored:
@@ -243,7 +278,7 @@ class Archive(Owned):
         context.log.check_writable()
         keys.check_name("branch", name)
         base, _ = split_name(topic)
-        point = self._offloading.keep_point(topic, to, lambda: context.branches.check_free(base, name))
+        point = self._machinery.offloading.keep_point(topic, to, lambda: context.branches.check_free(base, name))
         snapshot = context.volumes.snapshot(point.vid, point.lsn, point.seq)
         # Count before creating the branch, so that damage is found while there is nothing to undo.
         count, last = self.history.count(snapshot)
@@ -257,4 +292,4 @@ class Archive(Owned):
     @checked
     def change_settings(self, settings: OffloadSettings) -> None:
         """Use `settings` for every offload that begins from now on."""
-        self._offloader.settings = settings
+        self._machinery.change_settings(settings)

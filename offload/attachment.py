@@ -10,7 +10,7 @@ from offload.errors import NoRemote
 from offload.format.block import largest_entry
 from offload.settings_file import Settings, read_settings
 from offload.wiring import check_remote_apart, open_store
-from offload.write.uploader import LocalUploader, Uploader
+from offload.write.port import Uploader
 from seglog import Log
 from seglog.arguments import checked
 from seglog.errors import InvalidSetting
@@ -59,7 +59,7 @@ def attach(
         )
     context = open_context(log, store, cold, catalog, clock or SystemClock(), is_chosen=is_chosen)
     try:
-        return Archive(context, offload, uploader or LocalUploader(store, context.reader))
+        return Archive(context, offload, uploader)
     except BaseException:
         context.reader.close()
         context.local.close()

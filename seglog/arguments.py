@@ -101,9 +101,13 @@ def taken(name: str, value: Any, kind: Kind | None) -> Any:
 
 
 def _kinds_of(call: Callable[..., Any]) -> dict[str, Kind]:
-    """Return the kind of each parameter that does not take every value."""
-    hints = typing.get_type_hints(call, include_extras=True)
-    hints.pop("return", None)
+    """Return the kind of each parameter that does not take every value.
+
+    The type of the result may be one that only a type checker imports.
+    """
+    texts = {name: text for name, text in call.__annotations__.items() if name != "return"}
+    place = types.SimpleNamespace(__annotations__=texts)
+    hints = typing.get_type_hints(place, call.__globals__, include_extras=True)
     return {name: kind for name, hint in hints.items() if (kind := kind_of(hint)) is not None}
 
 

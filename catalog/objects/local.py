@@ -32,7 +32,6 @@ import itertools
 import json
 import os
 import re
-import secrets
 import shutil
 import stat
 import threading
@@ -174,7 +173,7 @@ class LocalStore:
 
     def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:
         check_key(key)
-        upload_id = secrets.token_hex(16)
+        upload_id = os.urandom(16).hex()
         with self._errors(key):
             body = json.dumps({"key": key, "metadata": dict(metadata)}, sort_keys=True).encode()
             self._replace(self._root / _MULTIPART / upload_id / "upload", body)
@@ -279,7 +278,7 @@ class LocalStore:
         """Yield a file with `body`, on disk. Remove the file at the end unless the caller renamed it."""
         directory = self._root / _TEMPORARY
         self._make_durable_dir(directory)
-        path = directory / secrets.token_hex(16)
+        path = directory / os.urandom(16).hex()
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with open(fd, "wb", buffering=0) as file:

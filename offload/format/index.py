@@ -35,6 +35,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from blake3 import blake3
 from google.protobuf.message import DecodeError
@@ -42,10 +43,12 @@ from google.protobuf.message import DecodeError
 from catalog import schema_pb2 as pb
 from offload.errors import FormatUnsupported, InvalidIndex
 from offload.format.block import BLOCK_HEADER_LENGTH, BlockRef
-from offload.format.encoder import SegmentSummary
 from offload.format.labels import software_version
 from offload.format.metadata import SegmentIndex, decode_metadata, encode_metadata, index_entries
 from offload.format.trailer import encode_trailer
+
+if TYPE_CHECKING:
+    from offload.format.encoder import SegmentSummary
 
 __all__ = [
     "ENTRY",

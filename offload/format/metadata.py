@@ -30,6 +30,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 from pyroaring import BitMap
@@ -38,8 +39,10 @@ from catalog import schema_pb2 as pb
 from catalog.format.commit import Codec
 from offload.errors import FormatUnsupported, InvalidIndex
 from offload.format.block import BLOCK_HEADER_LENGTH, BlockRef, ChunkRef, raw_capacity
-from offload.format.encoder import SegmentSummary
 from offload.format.entry import ENTRY, MIN_DATA_LENGTH
+
+if TYPE_CHECKING:
+    from offload.format.encoder import SegmentSummary
 
 __all__ = ["SegmentIndex", "decode_bitmap", "decode_metadata", "encode_metadata", "index_entries"]
 

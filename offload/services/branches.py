@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from catalog import MAIN, Branch
 from catalog.format import keys
@@ -11,9 +12,11 @@ from catalog.refs.branch import Distance
 from offload.context import ArchiveContext
 from offload.errors import OpenBranch
 from offload.moment import format_time
-from offload.services.promotion import Promoted, Promotion
 from seglog.arguments import checked
 from seglog.process.ownership import Owned
+
+if TYPE_CHECKING:
+    from offload.services.promotion import Promoted, Promotion
 
 __all__ = ["BranchService"]
 
@@ -21,7 +24,7 @@ __all__ = ["BranchService"]
 class BranchService(Owned):
     """The calls about branches. `Archive.restore` makes one."""
 
-    def __init__(self, context: ArchiveContext, promotion: Promotion) -> None:
+    def __init__(self, context: ArchiveContext, promotion: Callable[[], Promotion]) -> None:
         self._log = context.log
         self._branches = context.branches
         self._clock = context.clock
@@ -97,7 +100,7 @@ class BranchService(Owned):
         if keep is None:
             keep = self._name_of_an_earlier_try(topic, branch) or _name_of_former(self._clock.now_ms())
         keys.check_name("branch", keep)
-        return self._promotion.run(topic, branch, keep, carry=carry, leave=leave, message=message)
+        return self._promotion().run(topic, branch, keep, carry=carry, leave=leave, message=message)
 
     def _name_of_an_earlier_try(self, topic: str, branch: str) -> str | None:
         """Return the name that a promotion gave to main's volume before it ended early, or None."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from catalog import Bounds, ForkPoint, History, PastCommit, SegmentView, Snapshot
 from catalog.errors import OutOfWindow
@@ -19,7 +20,6 @@ from offload.format.metadata import SegmentIndex
 from offload.read.deletes import count_live, last_live_seq
 from offload.services.diff import Difference, State, diff_of, differing_records
 from offload.services.expired import expired_before
-from offload.services.promotion import Promotion
 from offload.services.remote_states import RemoteStates
 from offload.services.targets import Targets
 from seglog import Record
@@ -28,13 +28,18 @@ from seglog.errors import Evicted, SeqOutOfRange
 from seglog.process.ownership import Owned
 from seglog.values.names import BRANCH_MARK
 
+if TYPE_CHECKING:
+    from offload.services.promotion import Promotion
+
 __all__ = ["HistoryService", "range_to_read"]
 
 
 class HistoryService(Owned):
     """The calls about the past of topics and branches. Only `undo` changes anything."""
 
-    def __init__(self, context: ArchiveContext, states: RemoteStates, targets: Targets, promotion: Promotion) -> None:
+    def __init__(
+        self, context: ArchiveContext, states: RemoteStates, targets: Targets, promotion: Callable[[], Promotion]
+    ) -> None:
         self._log = context.log
         self._store = context.store
         self._volumes = context.volumes
@@ -194,7 +199,7 @@ class HistoryService(Owned):
         if moved is None:
             take_back()
         else:
-            self._promotion.undo(moved.topic, moved.keep, (moved.vid, moved.former), take_back)
+            self._promotion().undo(moved.topic, moved.keep, (moved.vid, moved.former), take_back)
         return found
 
 

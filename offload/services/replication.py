@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from catalog import Handle
 from catalog.format import keys
 from offload.context import ArchiveContext
 from offload.handles import split_name
 from offload.replication.replica import Replicas, SyncState
-from offload.replication.reset import Reset, ResetResult
-from offload.replication.sync import Sync, Synced
-from offload.replication.takeover import Takeover
-from offload.services.writers import Writers
 from offload.write.publisher import divergence
 from seglog import Topic
 from seglog.arguments import checked
 from seglog.process.ownership import Owned
+
+if TYPE_CHECKING:
+    from offload.replication.reset import Reset, ResetResult
+    from offload.replication.sync import Sync, Synced
+    from offload.replication.takeover import Takeover
+    from offload.services.writers import Writers
 
 __all__ = ["ReplicationService"]
 
@@ -27,11 +30,11 @@ class ReplicationService(Owned):
     def __init__(
         self,
         context: ArchiveContext,
-        writers: Writers,
+        writers: Callable[[], Writers],
         replicas: Replicas,
-        sync: Sync,
-        reset: Reset,
-        takeover: Takeover,
+        sync: Callable[[], Sync],
+        reset: Callable[[], Reset],
+        takeover: Callable[[], Takeover],
     ) -> None:
         self._log = context.log
         self._handles = context.handles
@@ -71,15 +74,15 @@ class ReplicationService(Owned):
         self._log.check_writable()
         with self._locks.of(name):
             if not self._log.has_topic(name):
-                return self._sync.follow(name)
-            self._writers.open(name)
-            return self._sync.write(name, on_bytes)
+                return self._sync().follow(name)
+            self._writers().open(name)
+            return self._sync().write(name, on_bytes)
 
     @checked
     def follow(self, name: str) -> bool:
         """Sync a replica, and return whether it moved. If the name is not a replica, do nothing and return False."""
         with self._locks.of(name):
-            return self._replicas.is_replica(name) and self._sync.follow(name).commits > 0
+            return self._replicas.is_replica(name) and self._sync().follow(name).commits > 0
 
     @checked
     def reset(
@@ -95,8 +98,8 @@ class ReplicationService(Owned):
             keys.check_name("branch", as_branch)
         with self._locks.of(name):
             handle = self._handles.follow(name)
-            self._reset.note(name, "reset", message)
-            return self._reset.run(handle, as_branch=as_branch, discard=discard)
+            self._reset().note(name, "reset", message)
+            return self._reset().run(handle, as_branch=as_branch, discard=discard)
 
     @checked
     def take_over(self, name: str) -> Topic:
@@ -106,7 +109,7 @@ class ReplicationService(Owned):
         """
         self._log.check_writable()
         with self._locks.of(name):
-            handle = self._writers.open(name) if self._log.has_topic(name) else self._takeover.run(name)
+            handle = self._writers().open(name) if self._log.has_topic(name) else self._takeover().run(name)
             if handle.diverged_lsn is not None:
                 raise divergence(handle)
         return self._log.topic(name)

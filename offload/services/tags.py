@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from catalog.errors import NoSuchBranch, NoSuchTag, TagExists
 from catalog.format.control import Tag
 from catalog.refs.tag import NamedTag
 from offload.context import ArchiveContext
 from offload.handles import split_name
-from offload.services.offloading import Offloading
 from seglog.arguments import checked
 from seglog.process.ownership import Owned
+
+if TYPE_CHECKING:
+    from offload.services.offloading import Offloading
 
 __all__ = ["TagService"]
 
@@ -19,7 +23,7 @@ __all__ = ["TagService"]
 class TagService(Owned):
     """The calls about tags."""
 
-    def __init__(self, context: ArchiveContext, offloading: Offloading) -> None:
+    def __init__(self, context: ArchiveContext, offloading: Callable[[], Offloading]) -> None:
         self._log = context.log
         self._tags = context.tags
         self._handles = context.handles
@@ -35,7 +39,7 @@ class TagService(Owned):
         """
         self._log.check_writable()
         base, branch = split_name(topic)
-        point = self._offloading.keep_point(topic, to, lambda: self._check_free(base, name))
+        point = self._offloading().keep_point(topic, to, lambda: self._check_free(base, name))
         return self._tags.create(base, name, point, branch=branch, now_ms=self._clock.now_ms(), message=message)
 
     def _check_free(self, topic: str, name: str) -> None:

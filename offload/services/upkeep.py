@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from catalog import ForkPoint, SegmentView
 from catalog.errors import AccessDenied, NoSuchObject, StoreUnreachable
@@ -13,15 +14,16 @@ from catalog.gc.report import GcReport, unwatched
 from catalog.objects.store_time import check_clock, earliest_ms
 from offload.context import ArchiveContext
 from offload.format.topic_config import PAUSED
-from offload.services.collection import collector_of
 from offload.services.commit_copies import drop_copies
 from offload.services.erasures import Erasures, collected_after_ms
 from offload.services.remote_states import RemoteStates
-from offload.services.writers import Writers
-from offload.write.offloader import Offloader
 from offload.write.publisher import Published
 from seglog.arguments import checked
 from seglog.process.ownership import Owned
+
+if TYPE_CHECKING:
+    from offload.services.writers import Writers
+    from offload.write.offloader import Offloader
 
 __all__ = ["OrphanUpload", "UpkeepService"]
 
@@ -41,7 +43,13 @@ class OrphanUpload:
 class UpkeepService(Owned):
     """The calls that the daemon and the operator make from time to time."""
 
-    def __init__(self, context: ArchiveContext, states: RemoteStates, writers: Writers, offloader: Offloader) -> None:
+    def __init__(
+        self,
+        context: ArchiveContext,
+        states: RemoteStates,
+        writers: Callable[[], Writers],
+        offloader: Callable[[], Offloader],
+    ) -> None:
         self._context = context
         self._log = context.log
         self._store = context.store
@@ -61,7 +69,7 @@ class UpkeepService(Owned):
         No past state changes. The call passes to `on_bytes` the number of frame bytes that it has just read. Raises
         `NoSuchTopic`, `Diverged`, and what the store raises. After an error, the caller repeats the call to resume.
         """
-        return self._rewritten(name, lambda: self._offloader.merge(name, on_bytes=on_bytes))
+        return self._rewritten(name, lambda: self._offloader().merge(name, on_bytes=on_bytes))
 
     @checked
     def erase(
@@ -72,13 +80,13 @@ class UpkeepService(Owned):
 
         GC deletes the old objects when the window has passed them. `erasures` tells when.
         """
-        return self._rewritten(name, lambda: self._offloader.erase(name, on_bytes=on_bytes, message=message))
+        return self._rewritten(name, lambda: self._offloader().erase(name, on_bytes=on_bytes, message=message))
 
     @checked
     def bytes_to_rewrite(self, name: str, *, erase: bool = False) -> int:
         """Return about how many bytes of frames `compact` will read, or with `erase`, `erase`; for their progress."""
         handle = self._handles.find(name)
-        return 0 if handle is None else self._offloader.bytes_to_rewrite(handle, erase=erase)
+        return 0 if handle is None else self._offloader().bytes_to_rewrite(handle, erase=erase)
 
     def _rewritten(self, name: str, rewrite: Callable[[], Iterable[Published]]) -> tuple[Published, ...]:
         self._log.check_writable()
@@ -86,7 +94,7 @@ class UpkeepService(Owned):
         with self._locks.of(name):
             if self._handles.find(name) is None:
                 return ()
-            self._writers.open(name)
+            self._writers().open(name)
             return tuple(rewrite())
 
     @checked
@@ -117,6 +125,8 @@ class UpkeepService(Owned):
         `ClocksDisagree` if the clocks of this machine and of the store differ, and what the store raises. After an
         error, the next run continues. `watch` gets the progress: the phase, the part done, the total or None, the unit.
         """
+        from offload.services.collection import collector_of
+
         if not dry_run:
             self._log.check_writable()
         collector = collector_of(self._context, retain_s=retain_s, grace_s=grace_s, watch=watch)

@@ -45,10 +45,10 @@ from offload.read.deletes import deletions_of
 from offload.settings import OffloadSettings, codec_named
 from offload.write.attempt import AttemptState, SegmentRange, is_due, plan_range
 from offload.write.merging import all_to_erase, of_one_log, ranges_to_merge, to_erase
+from offload.write.port import Uploader
 from offload.write.publisher import Published, Publisher, divergence
 from offload.write.readback import check_published, check_segment
 from offload.write.segment_upload import UploadJob, delete_segment
-from offload.write.uploader import Uploader
 from seglog import DeleteOp, Topic, TruncateOp
 
 __all__ = ["Offloader", "Published"]

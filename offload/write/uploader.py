@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Protocol
 
 from pyroaring import BitMap
 
@@ -13,31 +12,13 @@ from catalog.format import keys
 from catalog.objects.base import ObjectStore
 from offload.format.entry import entries, frame_of
 from offload.read.cold_reader import ColdReader
+from offload.write.port import Uploader
 from offload.write.segment_upload import UploadJob, upload_segment
 from seglog import Topic
 from seglog.format.frame import read_header, tombstone
 from seglog.format.frames import Frames, take_apart
 
 __all__ = ["LocalUploader", "Uploader", "remote_frames"]
-
-
-class Uploader(Protocol):
-    def upload(
-        self,
-        job: UploadJob,
-        topic: Topic,
-        *,
-        on_upload_id: Callable[[str], None],
-        on_bytes: Callable[[int], None],
-    ) -> SegmentRef:
-        """Upload, and return when both objects are whole. `on_upload_id` returns before the first part is sent.
-
-        Calls `on_bytes` now and then with the bytes of frames taken since. An error that `on_bytes` raises ends the
-        upload. Raises the errors of `upload_segment`.
-        """
-        ...
-
-    def close(self) -> None: ...
 
 
 class LocalUploader:
