@@ -12,7 +12,8 @@ Yardsticks, in the same run on the same directory, slice by slice in turns (`ben
 An asyncio task appends one record each time. `seglog.aio` and JetStream take the records one by one. The other stores
 get the records of all tasks in one append, which is the best case for them. Threads share one store. "Half load" is
 half of the rate that 256 tasks reached just before, from as many tasks. Its raw yardstick is a single write and
-fdatasync. "During a checkpoint" covers the single appends that run while a checkpoint is made.
+fdatasync. "During a checkpoint" covers the single appends that run while a checkpoint is made. "Calls" are function
+calls for each record, Python's own included (`benchmarks.append_calls`).
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import seglog
-from benchmarks import ways
+from benchmarks import append_calls, ways
 from benchmarks.lines import log_lines
 from benchmarks.machine import describe
 from benchmarks.options import Options
-from benchmarks.report import Aim, Report, Row, compare
+from benchmarks.report import Aim, Report, Row, alone, compare
 from benchmarks.runner import Figures, Rounds, in_turns, percentiles, settle_disk
 from benchmarks.slices import Open, in_slices
 from benchmarks.stores import Append, Store, lmdb, ours, raw, rocksdb, sqlite
@@ -61,6 +62,7 @@ def run(options: Options) -> Report:
         *(row for tasks in TASKS for size in SIZES for row in _tasks(options, tasks, size)),
         *_half_load(options),
         *_during_a_checkpoint(options),
+        *_calls(options),
     ]
     return Report("append", SUMMARY, tuple(rows), describe(options.directory), options.rounds)
 
@@ -175,6 +177,22 @@ def _during_a_checkpoint(options: Options) -> list[Row]:
         *compare(rounds, f"{label}, p50", "us", "p50_us", "raw", more_is_better=False),
         *compare(rounds, f"{label}, p99", "us", "p99_us", "raw", more_is_better=False),
     ]
+
+
+def _calls(options: Options) -> list[Row]:
+    aims, values = append_calls.AIMS, log_lines(max(BATCHES), SIZES[0])
+    place = _empty(options.directory / "append-calls")
+    counts = {"one appender": (append_calls.calls_of_a_batch(place / "1", values[:1]), aims["alone"])}
+    for batch in BATCHES:
+        calls = append_calls.calls_of_a_batch(place / f"{batch}", values[:batch])
+        counts[f"batches of {batch:,}"] = (calls, aims["batch"])
+    tasks = max(2, min(TASKS[-2:]))
+    counts[f"asyncio, {tasks:,} tasks"] = (
+        append_calls.calls_of_a_task(place / "tasks", tasks, values[0]),
+        aims["tasks"],
+    )
+    shutil.rmtree(place)
+    return [alone(f"{label}, calls for each record", "", calls, at_most=aim) for label, (calls, aim) in counts.items()]
 
 
 def _timed_during(append: Append, batches: Sequence[Sequence[bytes]], wal_bytes: Callable[[], int]) -> list[float]:

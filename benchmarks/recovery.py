@@ -26,7 +26,8 @@ from benchmarks.runner import Figures, Rounds, in_turns, settle_disk
 from benchmarks.slices import Unavailable
 from benchmarks.stores.rocksdb import library
 from seglog.files.port import OsFiles
-from seglog.format.frame import MIN_FRAME_BYTES, encode_appends
+from seglog.format.appends import encode_appends
+from seglog.format.frame import MIN_FRAME_BYTES
 from seglog.format.index import ENTRY, encode_entry
 from seglog.segments.segment import SegmentInfo
 from seglog.values.layout import Layout
@@ -151,8 +152,15 @@ def make_sealed(place: Path, records: int, segment_records: int) -> None:
 def make_segment(layout: Layout, topic_id: int, first: int, records: int) -> SegmentInfo:
     with layout.data(topic_id, first).open("wb") as data, layout.idx(topic_id, first).open("wb") as idx:
         for number in sorted({0, records - 1}):
-            [frame], [length] = encode_appends(
-                topic_id, first + number, _TS_MS, [b"x"], tag=None, node=None, unterminated=False, durable=True
+            [frame], [length], _ = encode_appends(
+                topic_id,
+                range(first + number, first + number + 1),
+                _TS_MS,
+                [b"x"],
+                tag=None,
+                node=None,
+                unterminated=False,
+                durable=True,
             )
             data.seek(number * length)
             data.write(frame)

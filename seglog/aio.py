@@ -46,7 +46,7 @@ from seglog.topic import Topic
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
 from seglog.values.record import Gap, Record
-from seglog.writing import write
+from seglog.writing.append import PLAIN, AppendOptions, PendingAppend, begin_append, check_append, finish_append
 
 __all__ = ["AsyncLog", "AsyncTopic", "open"]
 
@@ -58,8 +58,8 @@ _READ_BYTES = 1024 * 1024
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
 
-# Topic, tag, node, unterminated, durability. Appends that agree in all of these can be merged.
-_Kind: TypeAlias = tuple[str, str | None, str | None, bool, str | None]
+# The topic and the options of an append. Appends that agree in both can be merged.
+_Kind: TypeAlias = tuple[str, AppendOptions]
 _Outcome: TypeAlias = "range | BaseException"
 _is_cancelled = asyncio.Future.cancelled
 
@@ -163,7 +163,7 @@ class AsyncTopic:
     def __init__(self, topic: Topic, queue: _Queue) -> None:
         self.sync = topic
         self._queue = queue
-        self._plain: _Kind = (topic.name, None, None, False, None)
+        self._plain: _Kind = (topic.name, PLAIN)
 
     def __repr__(self) -> str:
         return f"<AsyncTopic {self.sync.name}>"
@@ -183,13 +183,11 @@ class AsyncTopic:
     ) -> range:
         """Append records as `Topic.append` does. Order, cancellation and bound follow AIO-1 to AIO-3."""
         kind = self._plain
-        if tag is not None or node is not None or unterminated or durability is not None:
-            kind = (self.sync.name, tag, node, unterminated, durability)
+        if tag is not None or node is not None or unterminated is not False or durability is not None:
+            kind = (self.sync.name, AppendOptions(tag, node, unterminated, durability))
         queue = self._queue
-        values, size_bytes = write.check_append(
-            queue.engine, values, tag=tag, node=node, unterminated=unterminated, durability=durability
-        )
-        if not values:
+        values, records, size_bytes = check_append(queue.engine, values, kind[1])
+        if not records:
             return self.sync.append(values)
         if asyncio.get_running_loop() is not queue.loop:
             raise OtherLoop
@@ -474,20 +472,19 @@ def _commit(engine: Engine, group: Sequence[_Part]) -> list[tuple[_Part, _Outcom
     try:
         wait_for_room(engine)
         begun = [each for part in group for each in _begin(engine, part)]
-        return [(part, _finish(engine, one) if isinstance(one, write.PendingAppend) else one) for part, one in begun]
+        return [(part, _finish(engine, one) if isinstance(one, tuple) else one) for part, one in begun]
     except BaseException as error:
         engine.committer.abandon()
         return [(part, error) for part in group]
 
 
-def _begin(engine: Engine, part: _Part) -> list[tuple[_Part, write.PendingAppend | _Outcome]]:
+def _begin(engine: Engine, part: _Part) -> list[tuple[_Part, PendingAppend | _Outcome]]:
     if not part.values:
         return [(part, range(0))]
-    topic, tag, node, unterminated, durability = part.kind
+    topic, options = part.kind
     try:
-        begun = write.begin_append(
-            engine, topic, part.values, tag=tag, node=node, unterminated=unterminated, durability=durability
-        )
+        while (begun := begin_append(engine, topic, part.values, len(part.values), options)) is None:
+            engine.committer.flush()
     except TopicFull as error:
         if len(part.seqs) == 1:
             return [(part, error)]
@@ -498,9 +495,9 @@ def _begin(engine: Engine, part: _Part) -> list[tuple[_Part, write.PendingAppend
     return [(part, begun)]
 
 
-def _finish(engine: Engine, begun: write.PendingAppend) -> _Outcome:
+def _finish(engine: Engine, begun: PendingAppend) -> _Outcome:
     try:
-        return write.finish_append(engine, begun)
+        return finish_append(engine, begun)
     except Exception as error:
         return error
 

@@ -28,6 +28,7 @@ from seglog.values.record import Gap, Record
 from seglog.values.truncate_op import TruncateOp
 from seglog.view import explained, guarded
 from seglog.writing import write
+from seglog.writing.append import PLAIN, AppendOptions, append
 
 __all__ = ["Topic"]
 
@@ -174,9 +175,10 @@ class Topic:
         Raise `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`, `DiskFull` or `LogClosed` with nothing appended. After
         `WriterPoisoned`, only recovery knows whether the records were appended.
         """
-        return write.append(
-            self._engine, self.name, values, tag=tag, node=node, unterminated=unterminated, durability=durability
-        )
+        options = PLAIN
+        if tag is not None or node is not None or unterminated is not False or durability is not None:
+            options = AppendOptions(tag, node, unterminated, durability)
+        return append(self._engine, self.name, values, options)
 
     @overload
     def read(

@@ -10,7 +10,7 @@ from pathlib import Path
 import seglog
 from benchmarks.stores import Append, Store
 from seglog.files.port import OsFiles
-from seglog.format.frame import encode_appends
+from seglog.format.appends import encode_appends
 from seglog.values.layout import Layout
 from seglog.wal.wal import Wal, create_first
 
@@ -40,10 +40,11 @@ def ungrouped(directory: Path) -> Iterator[Append]:
     def append(values: Sequence[bytes]) -> None:
         nonlocal seq
         now_ms = time.time_ns() // 1_000_000
-        pieces, lengths = encode_appends(1, seq, now_ms, values, tag=None, node=None, unterminated=False, durable=True)
-        wal.write(pieces, len(lengths))
+        seqs = range(seq, seq + len(values))
+        frames = encode_appends(1, seqs, now_ms, values, tag=None, node=None, unterminated=False, durable=True)
+        wal.write(frames[0], len(seqs), frames[2])
         wal.sync()
-        seq += len(lengths)
+        seq = seqs.stop
         if wal.older_files:
             wal.remove_below(wal.end.file)
 

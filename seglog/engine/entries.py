@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from seglog.engine.ephemeral_buffer import Memory
 from seglog.engine.state import TopicState
 from seglog.engine.tail import Tail
 from seglog.engine.truncated_state import apply_truncate
+from seglog.format.appends import EncodedFrames
 from seglog.format.control import (
     TopicCreated,
     encode_config,
@@ -43,42 +44,57 @@ __all__ = [
 
 
 class AppendEntry(Entry):
-    """Appended records. Their frames in `pieces` lie one after the other and have the lengths in `lengths`."""
+    """Appended records, of which `frames` are the frames as `encode_appends` returns them."""
 
-    __slots__ = ("_ahead", "_first_seq", "_last_seq", "_lengths", "_state", "_ts_ms")
+    __slots__ = ("_ahead", "_first_seq", "_frames_bytes", "_last_seq", "_lengths", "_state", "_ts_ms")
 
     def __init__(
         self,
         state: TopicState,
-        first_seq: int,
+        seqs: range,
         ts_ms: int,
-        pieces: list[bytes],
-        lengths: Sequence[int],
+        frames: EncodedFrames,
         *,
         sync: bool,
         written_ms: int | None,
     ) -> None:
-        ahead, records = _head_first(state), len(lengths)
-        super().__init__(state.topic_id, ahead + pieces, len(ahead) + records, sync=sync, written_ms=written_ms)
-        self._ahead = sum(map(len, ahead)) if ahead else 0
-        self._state = state
-        self._first_seq = first_seq
-        self._last_seq = first_seq + records - 1
-        self._ts_ms = ts_ms
-        self._lengths = lengths
+        pieces, lengths, frames_bytes = frames
+        ahead, self.frames = 0, seqs.stop - seqs.start
+        if state.assigned_logged != state.assigned_seq:
+            [head] = _head_first(state)
+            ahead, self.frames, pieces = len(head), self.frames + 1, (head, *pieces)
+        # `Entry.__init__`, inlined, because each append runs this.
+        self.topic_id, self.pieces, self.size_bytes = state.topic_id, pieces, ahead + frames_bytes
+        self.sync, self.written_ms = sync, written_ms
+        self.owner, self.turn, self.error = 0, None, None
+        self.is_done = self.left = False
+        self._state, self._ts_ms = state, ts_ms
+        self._first_seq, self._last_seq = seqs.start, seqs.stop - 1
+        self._ahead, self._lengths, self._frames_bytes = ahead, lengths, frames_bytes
 
     def assign(self) -> None:
         state = self._state
         if state.head_seq < self._first_seq:
-            state.in_flight_bytes += self.size_bytes - self._ahead
+            state.in_flight_bytes += self._frames_bytes
         state.assigned_ts_ms = self._ts_ms
         state.assigned_seq = state.assigned_logged = self._last_seq
 
     def publish(self, file: int, offset: int, /) -> None:
-        if self._state.head_seq < self._first_seq:
-            self._state.publish(file, offset + self._ahead, self._lengths, self._ts_ms)
-        elif self._state.waiters:
-            self._state.wake()
+        state = self._state
+        if state.head_seq < self._first_seq:
+            state.changed[self.topic_id] = state  # `touch`, inlined
+            if state.tail.end_seq != self._first_seq:
+                pass  # an interrupted call has added the records
+            elif self._first_seq == self._last_seq:
+                state.tail.add(file, offset + self._ahead, self._frames_bytes, self._ts_ms)
+            else:
+                state.tail.extend(file, offset + self._ahead, self._lengths, self._ts_ms)
+            in_flight_bytes = state.in_flight_bytes - self._frames_bytes
+            # One statement, because an interrupt hits only between calls. After one, `publish` runs again.
+            state.head_seq, state.last_ts_ms, state.in_flight_bytes = self._last_seq, self._ts_ms, in_flight_bytes
+            state.logged_seq = self._last_seq
+        if state.waiters:
+            state.wake()
 
 
 class EphemeralEntry(Entry):
@@ -92,17 +108,16 @@ class EphemeralEntry(Entry):
         memory: Memory,
         first_seq: int,
         ts_ms: int,
-        frames: bytes,
-        lengths: Sequence[int],
+        frames: EncodedFrames,
         tag: str | None,
     ) -> None:
         super().__init__(state.topic_id, [], 0, sync=False)
+        pieces, self._lengths, _ = frames
+        self._frames = b"".join(pieces)
         self._state = state
         self._memory = memory
         self._first_seq = first_seq
         self._ts_ms = ts_ms
-        self._frames = frames
-        self._lengths = lengths
         self._tag = tag
 
     def assign(self) -> None:

@@ -107,19 +107,6 @@ class TopicState:
         """Enter the topic for the next checkpoint. The caller holds the lock."""
         self.changed[self.topic_id] = self
 
-    def publish(self, file: int, offset: int, lengths: Sequence[int], ts_ms: int) -> None:
-        """Publish records that lie one after the other in a WAL file."""
-        self.changed[self.topic_id] = self  # `touch`, inlined
-        tail, size = self.tail, sum(lengths)
-        if tail.end_seq == self.head_seq + 1:
-            tail.extend(file, offset, lengths, ts_ms)
-        end = tail.end_seq
-        # One statement, because an interrupt hits only between calls. After one, `publish` runs again.
-        self.head_seq, self.last_ts_ms, self.in_flight_bytes = end - 1, ts_ms, self.in_flight_bytes - size
-        self.logged_seq = self.head_seq
-        if self.waiters:
-            self.wake()
-
     def replay(
         self, file: int, offsets: NDArray[np.int64], lengths: NDArray[np.int64], times: NDArray[np.uint64]
     ) -> None:
@@ -127,6 +114,12 @@ class TopicState:
         self.tail.take(file, offsets, lengths, times)
         self.head_seq = self.logged_seq = self.tail.end_seq - 1
         self.last_ts_ms = int(times[-1])
+
+    def replay_one(self, file: int, offset: int, length: int, ts_ms: int) -> None:
+        """Add a record that recovery has found in a WAL file."""
+        self.tail.add(file, offset, length, ts_ms)
+        self.head_seq = self.logged_seq = self.tail.end_seq - 1
+        self.last_ts_ms = ts_ms
 
     def publish_ephemeral(
         self, memory: Memory, frames: bytes, lengths: Sequence[int], ts_ms: int, tag: str | None
@@ -143,7 +136,7 @@ class TopicState:
         if self.tail.end_seq == self.head_seq + 1:
             self.tail.lose(count, ts_ms)
         end, last_ts_ms = self.tail.end_seq, max(self.last_ts_ms, ts_ms)
-        # One statement, for the reason in `publish`.
+        # One statement, because an interrupt hits only between calls. After one, this runs again.
         self.head_seq, self.last_ts_ms, self.in_flight_bytes = end - 1, last_ts_ms, self.in_flight_bytes - size_bytes
 
     def settle_front(self) -> None:

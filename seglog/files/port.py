@@ -166,7 +166,10 @@ class OsFiles(Owned):
 
     def pwritev(self, fd: int, pieces: Sequence[bytes], offset: int) -> None:
         if len(pieces) == 1:
-            self.pwrite(fd, pieces[0], offset)
+            # `pwrite`, inlined, because a lone append runs this.
+            done = os.pwrite(fd, pieces[0], offset)
+            if done < len(pieces[0]):
+                self.pwrite(fd, memoryview(pieces[0])[done:], offset + done)
             return
         for start in range(0, len(pieces), _IOV_MAX):
             group = pieces[start : start + _IOV_MAX]

@@ -6,7 +6,7 @@ import numpy as np
 
 from seglog.format.frame import FrameType
 
-__all__ = ["BETWEEN", "ENTRIES", "HASHED_ENTRIES", "HEADERS", "OTHERS", "RAW_HEADERS"]
+__all__ = ["BETWEEN", "BODY_HEADS", "ENTRIES", "HASHED_ENTRIES", "HEADERS", "OTHERS", "RAW_HEADERS", "ROWS"]
 
 #: seglog.format.frame.HEADER as a dtype.
 HEADERS = np.dtype(
@@ -22,12 +22,16 @@ HEADERS = np.dtype(
         ("data_len", "<u4"),
     ]
 )
+BODY_HEADS = np.dtype(HEADERS.descr[1:])  # a header without its length
 RAW_HEADERS = np.dtype((np.void, HEADERS.itemsize))
 BETWEEN = np.dtype([("checksum", "<u8"), ("length", "<u4")])  # of one body and the next
 
 #: seglog.format.index.ENTRY as a dtype.
 ENTRIES = np.dtype([("offset", "<u4"), ("length", "<u4"), ("ts_ms", "<u8"), ("flags", "u1"), ("check", "u1", (3,))])
 HASHED_ENTRIES = np.dtype([("seq", "<u8"), ("plain", "V17")])  # an entry without its check
+
+#: A row of seglog.engine.tail.
+ROWS = np.dtype([("file", "<u8"), ("offset", "<u4"), ("length", "<u4"), ("ts_ms", "<u8")])
 
 #: Indexed by frame type: true for every type except Append and sync mark.
 OTHERS = np.array([kind not in (FrameType.APPEND, FrameType.SYNC_MARK) for kind in range(256)])

@@ -31,10 +31,9 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from xxhash import xxh3_64_intdigest
+from xxhash import xxh3_64_digest, xxh3_64_intdigest
 
 from seglog.errors import InvalidFrame
 from seglog.values.record import LABEL_MAX_BYTES, Record
@@ -59,7 +58,6 @@ __all__ = [
     "Header",
     "data_of",
     "encode",
-    "encode_appends",
     "encode_lost",
     "encode_sync_mark",
     "read_header",
@@ -73,12 +71,6 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 HEADER = struct.Struct("<IBBQQQHHI")
 CHECKSUM = struct.Struct("<Q")
 
-# HEADER in parts: the fields before seq, and the time and label lengths after it, are the same in all frames of an
-# append.
-_LENGTH = struct.Struct("<I")
-_BEFORE_SEQ = struct.Struct("<BBQ")
-_AFTER_SEQ = struct.Struct("<QHH")
-_FIELDS = struct.Struct("<10sQ12sI")
 
 MIN_FRAME_BYTES = HEADER.size + CHECKSUM.size
 
@@ -91,7 +83,6 @@ LOST = 32
 KNOWN_FLAGS = HAS_TAG | HAS_NODE | DURABLE | DELETED | UNTERMINATED | LOST
 LENGTH_BYTES = 4
 _OVERHEAD = MIN_FRAME_BYTES - LENGTH_BYTES
-_FRAMES_OF_PIECE = 128
 
 
 class FrameType(enum.IntEnum):
@@ -122,9 +113,7 @@ class FrameType(enum.IntEnum):
 
 _KNOWN_TYPES = frozenset(int(kind) for kind in FrameType)
 FIRST_TYPE, LAST_TYPE = min(_KNOWN_TYPES), max(_KNOWN_TYPES)
-_APPEND = int(FrameType.APPEND)
 _SYNC_MARK = int(FrameType.SYNC_MARK)
-_NO_TIME_AND_LABELS = _AFTER_SEQ.pack(0, 0, 0)
 
 
 class Header(NamedTuple):
@@ -163,54 +152,11 @@ def encode(
     return _with_checksum(b"".join((header, node, tag, data)))
 
 
-def encode_appends(
-    topic_id: int,
-    first_seq: int,
-    ts_ms: int,
-    values: Sequence[bytes],
-    *,
-    tag: str | None,
-    node: str | None,
-    unterminated: bool,
-    durable: bool,
-) -> tuple[list[bytes], list[int]]:
-    """Return Append frames of `values`, with seqs from `first_seq` on, and the length of each frame.
-
-    The frames lie one after the other in several byte strings of a limited number of frames. So their parts stay in the
-    processor's cache: of a thousand records, each costs half of what it costs in one byte string.
-    """
-    node_bytes = b"" if node is None else node.encode()
-    tag_bytes = b"" if tag is None else tag.encode()
-    flags = (
-        (tag is not None) * HAS_TAG | (node is not None) * HAS_NODE | durable * DURABLE | unterminated * UNTERMINATED
-    )
-    labels = node_bytes + tag_bytes
-    overhead = _OVERHEAD + len(labels)
-    before, after = _BEFORE_SEQ.pack(_APPEND, flags, topic_id), _AFTER_SEQ.pack(ts_ms, len(node_bytes), len(tag_bytes))
-    pack_length, pack_fields, seal, digest = _LENGTH.pack, _FIELDS.pack, CHECKSUM.pack, xxh3_64_intdigest
-    seq = first_seq
-    pieces: list[bytes] = []
-    lengths: list[int] = []
-    add_length = lengths.append
-    for start in range(0, len(values), _FRAMES_OF_PIECE):
-        parts: list[bytes] = []
-        add = parts.append
-        for value in values if len(values) <= _FRAMES_OF_PIECE else values[start : start + _FRAMES_OF_PIECE]:
-            size = len(value)
-            body = pack_fields(before, seq, after, size) + labels + value
-            add_length(overhead + LENGTH_BYTES + size)
-            add(pack_length(overhead + size))
-            add(body)
-            add(seal(digest(body)))
-            seq += 1
-        pieces.append(b"".join(parts))
-    return pieces, lengths
-
-
 def encode_sync_mark(file_number: int, offset: int) -> bytes:
     """Return a SYNC_MARK frame."""
-    body = _FIELDS.pack(_BEFORE_SEQ.pack(_SYNC_MARK, 0, file_number), offset, _NO_TIME_AND_LABELS, 0)
-    return _LENGTH.pack(_OVERHEAD) + body + CHECKSUM.pack(xxh3_64_intdigest(body))
+    header = HEADER.pack(_OVERHEAD, _SYNC_MARK, 0, file_number, offset, 0, 0, 0, 0)
+    # The digest has the bytes of the checksum in reverse order.
+    return header + xxh3_64_digest(header[LENGTH_BYTES:])[::-1]
 
 
 def encode_lost(topic_id: int, seq: int, ts_ms: int) -> bytes:

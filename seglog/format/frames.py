@@ -35,6 +35,7 @@ from seglog.format.frame import (
 __all__ = [
     "Frames",
     "assembled",
+    "framed",
     "gathered",
     "joined_headers",
     "picked_headers",
@@ -181,15 +182,21 @@ def assembled(headers: NDArray[Any], contents: Sequence[bytes]) -> Frames:
     raw, step = headers.tobytes(), dtypes.HEADERS.itemsize
     places = range(LENGTH_BYTES, len(raw), step)
     bodies = [raw[at : at + step - LENGTH_BYTES] + content for at, content in zip(places, contents, strict=True)]
-    between = np.zeros(len(bodies) + 1, dtypes.BETWEEN)
-    between["checksum"][1:] = np.frombuffer(b"".join(map(xxh3_64_digest, bodies)), dtype=">u8")
-    between["length"][:-1] = headers["length"]
     starts = np.zeros(len(bodies) + 1, np.int64)
     np.cumsum(sizes + MIN_FRAME_BYTES, out=starts[1:])
-    joined = bytearray(dtypes.BETWEEN.itemsize).join([b"", *bodies, b""])
-    scatter(between, joined, starts)
-    buffer = bytes(memoryview(joined)[CHECKSUM.size : -LENGTH_BYTES])
-    return Frames(buffer, starts[:-1], starts[1:], headers, bodies, between["checksum"][1:].copy())
+    buffer, checksums = framed(bodies, headers["length"])
+    return Frames(buffer, starts[:-1], starts[1:], headers, bodies, checksums)
+
+
+def framed(bodies: Sequence[bytes], lengths: NDArray[Any]) -> tuple[bytes, NDArray[np.uint64]]:
+    """Return frames with these bodies and length fields, one after the other, and their checksums."""
+    between = np.zeros(len(bodies) + 1, dtypes.BETWEEN)
+    between["checksum"][1:] = np.frombuffer(b"".join(map(xxh3_64_digest, bodies)), dtype=">u8")
+    between["length"][:-1] = lengths
+    parts = [b""] * (2 * len(bodies) + 1)
+    parts[::2], parts[1::2] = between.view(f"V{between.itemsize}").tolist(), bodies
+    parts[0], parts[-1] = parts[0][CHECKSUM.size :], parts[-1][: CHECKSUM.size]
+    return b"".join(parts), between["checksum"][1:].copy()
 
 
 def joined_headers(frames: Sequence[Frames]) -> NDArray[Any]:

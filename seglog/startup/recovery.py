@@ -76,7 +76,7 @@ __all__ = ["Recovered", "recover"]
 
 _logger = logging.getLogger("seglog.startup.recovery")
 # The most records that may be lost at once. Each takes memory during replay. A checkpoint is due after far fewer
-# (seglog.writing.write).
+# (seglog.writing.append).
 _LOST_MAX = 2**31
 
 
@@ -436,7 +436,7 @@ class _Replay:
         state = self._topic(header)
         if header.seq != state.head_seq + 1:
             raise _Misplaced(f"seq {header.seq} of topic {state.name} follows seq {state.head_seq}")
-        state.publish(self.end.file, offset, (header.frame_bytes,), header.ts_ms)
+        state.replay_one(self.end.file, offset, header.frame_bytes, header.ts_ms)
 
     def _lose(self, header: Header) -> None:
         """Move the head up to the seq of the frame. The seqs that the WAL lacks were those of ephemeral records.

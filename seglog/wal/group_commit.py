@@ -10,6 +10,10 @@
 So a lone appender never waits for another thread, and many appenders share one datasync. An entry is in flight from
 `enqueue` until the leader publishes or refuses it.
 
+If no entry of the shard is in flight, an appender that has one entry is alone. `enqueue_alone` makes its entry a group
+at once. No other thread waits for that group, so its leader wakes no thread in step 5. Entries that come meanwhile wait
+in the queue for step 6. If an interrupt or a failure ends a step early, the leader continues as with any group.
+
 GROUP-1  Entries become visible in queue order, and each only when it is as safe as its caller asked.
 GROUP-2  If space, file descriptors or offsets run out, the leader refuses its group and the queue behind it.
     It publishes none of these entries, and takes back the seqs and names that they had.
@@ -32,10 +36,10 @@ from __future__ import annotations
 import sys
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from seglog.errors import CalledWithin, DiskFull, OffsetOverflow, SeglogError, TooManyOpenFiles, WriterPoisoned
-from seglog.process.interrupts import failure_under, uninterrupted
+from seglog.process.interrupts import failure_under
 from seglog.process.own_lock import Reentrant
 from seglog.process.ownership import Owned
 from seglog.wal.manifest import WalPosition
@@ -72,7 +76,7 @@ class Entry(ABC):
     )
 
     def __init__(
-        self, topic_id: int, pieces: list[bytes], frames: int, *, sync: bool, written_ms: int | None = None
+        self, topic_id: int, pieces: Sequence[bytes], frames: int, *, sync: bool, written_ms: int | None = None
     ) -> None:
         self.topic_id = topic_id
         self.pieces = pieces
@@ -133,11 +137,11 @@ class GroupCommit(Owned):
     """The group commit of one shard."""
 
     def __init__(self, wal: Wal, shared: SharedCommitState) -> None:
-        self.published_end: WalPosition = wal.end
+        self._published = (wal.number, wal.offset, wal.ordinal)
         self.unsynced_since_ms: int | None = None
         self.lock = shared.lock
         self._shared = shared
-        self._wal = wal
+        self.wal = wal
         self._queue: list[Entry] = []
         self.leader: int | None = None
         self._successor: Entry | None = None
@@ -148,6 +152,13 @@ class GroupCommit(Owned):
         self._group_syncs = False
         self._group_written_ms: int | None = None
         self._failure: Exception | None = None
+        # Set from `enqueue_alone` until the leader begins with the group.
+        self._is_alone = False
+
+    @property
+    def published_end(self) -> WalPosition:
+        """Return the end of the published frames. The caller holds the lock."""
+        return WalPosition(*self._published)
 
     @property
     def in_flight(self) -> list[Entry]:
@@ -161,6 +172,10 @@ class GroupCommit(Owned):
             return True
         # Read the queue before the group, because entries move from the queue to the group.
         return any(entry.owner == owner and not (entry.is_done or entry.left) for entry in (*self._queue, *self._group))
+
+    def is_sync_due(self, now_ms: int, interval_ms: int) -> bool:
+        """Return whether entries have waited `interval_ms` for a sync (GROUP-4). The caller holds the lock."""
+        return self.unsynced_since_ms is not None and now_ms - self.unsynced_since_ms >= interval_ms
 
     def enqueue(self, entry: Entry) -> None:
         """Queue the entry and assign its seqs. The caller holds the lock, and `check_open` has passed.
@@ -177,8 +192,22 @@ class GroupCommit(Owned):
         self._queue.append(entry)
         entry.assign()
 
+    def enqueue_alone(self, entry: Entry) -> None:
+        """Queue the only entry of a call, as `enqueue` does. If the shard is at rest, lead it at once.
+
+        The entry has frames.
+        """
+        if self.leader is not None or self._group or self._queue:
+            self.enqueue(entry)
+            return
+        entry.owner = threading.get_ident()
+        self._group_end = self.wal.ordinal + entry.frames
+        self._group_syncs, self._group_written_ms = entry.sync, entry.written_ms
+        self._group, self._is_alone, self.leader = [entry], True, entry.owner
+        entry.assign()
+
     def finish(self, entry: Entry) -> None:
-        """Wait until the entry is published.
+        """Wait until the entry is published. After an interrupt the caller calls `abandon`, which does the rest.
 
         If the entry was refused, raise `DiskFull`, `TooManyOpenFiles`, `OffsetOverflow` or `WriterPoisoned`.
         """
@@ -186,7 +215,7 @@ class GroupCommit(Owned):
             entry.turn.acquire()
         # A second round is needed only if abandoned entries in front of this one filled the first group.
         while not entry.is_done:
-            uninterrupted(self._lead)
+            self._lead()
         if entry.error is not None:
             raise entry.error
 
@@ -218,7 +247,10 @@ class GroupCommit(Owned):
         """
         outer = sys.exc_info()[1]
         try:
-            self._commit_group()
+            if self._is_alone:
+                self._commit_alone()
+            else:
+                self._commit_group()
         except CalledWithin as interrupt:
             self._failure = self._failure or failure_under(interrupt, outer)
             raise
@@ -229,6 +261,29 @@ class GroupCommit(Owned):
         except BaseException as interrupt:
             self._failure = self._failure or failure_under(interrupt, outer)
             raise
+
+    def _commit_alone(self) -> None:
+        """Write, sync and publish the group of an appender that is alone.
+
+        If a step fails or is interrupted, `_commit_group` continues with it.
+        """
+        self._is_alone = False
+        [entry], wal = self._group, self.wal
+        wal.write(entry.pieces, entry.frames, entry.size_bytes)
+        if entry.sync:
+            wal.sync()
+        with self.lock:
+            entry.publish(*wal.written_at)
+            entry.is_done = True
+            self._published = (wal.number, wal.offset, wal.ordinal)
+            if entry.sync:
+                self.unsynced_since_ms = None
+            elif self.unsynced_since_ms is None:
+                self.unsynced_since_ms = entry.written_ms
+            if self._queue:
+                self._hand_over()
+            else:
+                self._group, self.leader = [], None
 
     def _commit_group(self) -> None:
         with self.lock:
@@ -261,30 +316,30 @@ class GroupCommit(Owned):
             count += 1
             syncs = syncs or entry.sync
             written_ms = entry.written_ms if written_ms is None else written_ms
-        self._group_end = self._wal.ordinal + frames
+        self._group_end = self.wal.ordinal + frames
         self._group_syncs, self._group_written_ms = syncs, written_ms
         self._group, self._queue = self._queue[:count], self._queue[count:]
 
     def _write(self) -> None:
         """Write and sync the group."""
-        frames = self._group_end - self._wal.ordinal
+        frames = self._group_end - self.wal.ordinal
         if frames > 0:
             group = self._group
             is_lone = len(group) == 1
             pieces = group[0].pieces if is_lone else [piece for entry in group for piece in entry.pieces]
-            self._wal.write(pieces, frames)
+            self.wal.write(pieces, frames, sum(entry.size_bytes for entry in group))
         if self._group_syncs:
-            self._wal.sync()
+            self.wal.sync()
 
     def _publish(self) -> None:
         """Publish the group in queue order (GROUP-1). The caller holds the lock."""
-        file, offset = self._wal.written_at
+        file, offset = self.wal.written_at
         for entry in self._group:
             if not entry.is_done:
                 entry.publish(file, offset)
                 entry.is_done = True
             offset += entry.size_bytes
-        self.published_end = self._wal.end
+        self._published = (self.wal.number, self.wal.offset, self.wal.ordinal)
         if self._group_syncs:
             self.unsynced_since_ms = None
         elif self.unsynced_since_ms is None:
@@ -331,4 +386,4 @@ class GroupCommit(Owned):
             self._successor.turn.release()
 
     def poisoned_by(self, error: BaseException) -> WriterPoisoned:
-        return WriterPoisoned(self._wal.file(self._wal.end.file).path, str(error) or type(error).__name__)
+        return WriterPoisoned(self.wal.file(self.wal.end.file).path, str(error) or type(error).__name__)

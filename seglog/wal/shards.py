@@ -71,10 +71,7 @@ class Wals:
 
     @property
     def needs_upkeep(self) -> bool:
-        for wal in self.each:  # noqa: SIM110 - for the reason in Committer.has_unsynced
-            if wal.needs_upkeep:
-                return True
-        return False
+        return any(wal.needs_upkeep for wal in self.each)
 
     def prepare_next(self) -> None:
         for wal in self.each:

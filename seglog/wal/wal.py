@@ -79,41 +79,43 @@ class Wal(Owned):
         self._files = files
         self._folder = folder
         self._file_bytes = file_bytes
-        self._number, self._offset, self.ordinal = end.file, end.offset, end.ordinal
+        self.half_bytes = file_bytes // 2
+        self.number, self.offset, self.ordinal = end.file, end.offset, end.ordinal
         self._open = {number: OpenFile(files, folder.wal_file(number)) for number in (*older, end.file)}
-        self._sizes = {number: self._open[number].size() for number in older}
+        self.older = {number: self._open[number].size() for number in older}
         self._reserved = self._open[end.file].size()
         self._blanked = end.offset
         self._synced = end.offset
         self._next: OpenFile | None = None
         self._was_prepared_in = 0
         self._is_overlong = False
-        #: `ordinal` is the number of the next frame, `written_at` the file and offset of the last `write`.
+        #: The end is `offset` in the file `number`, and `ordinal` is the number of the next frame. `written_at` is the
+        #: file and offset of the last `write`. `older` has the sizes of the other files, which a checkpoint would free.
         self.written_at = (end.file, end.offset)
 
     @property
     def end(self) -> WalPosition:
-        return WalPosition(self._number, self._offset, self.ordinal)
+        return WalPosition(self.number, self.offset, self.ordinal)
 
     @property
     def used_bytes(self) -> int:
-        return sum(list(self._sizes.values())) + self._offset
+        return sum(list(self.older.values())) + self.offset
 
     @property
     def older_files(self) -> int:
-        """The number of files beside the active one, which a checkpoint would free."""
-        return len(self._sizes)
+        """The number of files beside the active one."""
+        return len(self.older)
 
     @property
     def needs_upkeep(self) -> bool:
-        """True if files wait for a checkpoint, or if `prepare_next` has work."""
-        return bool(self._sizes) or (self._offset > self._file_bytes // 2 and self._was_prepared_in != self._number)
+        """True if files wait for a checkpoint, or if `prepare_next` has work in the second half of the active file."""
+        return bool(self.older) or (self.offset > self.half_bytes and self._was_prepared_in != self.number)
 
     def prepare_next(self) -> None:
         """Reserve space for the next file, so that no append has to wait for that. One other thread may call this."""
-        if self._was_prepared_in == self._number or self._next is not None:
+        if self._was_prepared_in == self.number or self._next is not None:
             return
-        self._was_prepared_in = self._number
+        self._was_prepared_in = self.number
         try:
             self._next = self._reserve(self._folder.wal_next)
         except OSError as error:
@@ -124,26 +126,27 @@ class Wal(Owned):
     def file(self, number: int) -> OpenFile:
         return self._open[number]
 
-    def write(self, pieces: Sequence[bytes], frames: int) -> tuple[int, int]:
-        """Write `pieces`, which hold `frames` whole frames, and return `written_at`. `sync` makes them durable.
+    def write(self, pieces: Sequence[bytes], frames: int, size: int) -> tuple[int, int]:
+        """Write `pieces`, which hold `frames` whole frames of `size` bytes in all, and return `written_at`.
+
+        `sync` makes them durable.
 
         Raises `DiskFull`, `TooManyOpenFiles` and `OffsetOverflow` with nothing changed. After an `OSError` the caller
         must not use the writer again.
         """
-        size = sum(map(len, pieces))
         if size + SYNC_MARK_BYTES > OFFSET_END:
-            raise OffsetOverflow(self._open[self._number].path, OFFSET_END)
-        if self._offset + size + SYNC_MARK_BYTES > self._blanked:
+            raise OffsetOverflow(self._open[self.number].path, OFFSET_END)
+        if self.offset + size + SYNC_MARK_BYTES > self._blanked:
             self._make_room(size + SYNC_MARK_BYTES)
-        active = self._open[self._number]
+        active = self._open[self.number]
         try:
-            self._files.pwritev(active.fd, pieces, self._offset)
+            self._files.pwritev(active.fd, pieces, self.offset)
         except OSError as error:
             self._give_up_if_full(error)
             raise
-        offset = self._offset
+        offset = self.offset
         # One statement, because an interrupt hits only between calls (WAL-5).
-        self.written_at, self._offset, self.ordinal = (self._number, offset), offset + size, self.ordinal + frames
+        self.written_at, self.offset, self.ordinal = (self.number, offset), offset + size, self.ordinal + frames
         return self.written_at
 
     def sync(self) -> None:
@@ -151,25 +154,25 @@ class Wal(Owned):
 
         After an `OSError` the caller must not use the writer again.
         """
-        if self._synced == self._offset:
+        if self._synced == self.offset:
             return
-        active = self._open[self._number]
+        active = self._open[self.number]
         self._files.datasync(active.fd)
-        self._files.pwrite(active.fd, encode_sync_mark(self._number, self._offset), self._offset)
-        end = self._offset + SYNC_MARK_BYTES
-        self._offset, self.ordinal, self._synced = end, self.ordinal + 1, end
+        self._files.pwrite(active.fd, encode_sync_mark(self.number, self.offset), self.offset)
+        end = self.offset + SYNC_MARK_BYTES
+        self.offset, self.ordinal, self._synced = end, self.ordinal + 1, end
 
     def remove_below(self, number: int) -> None:
         """Unlink the files before `number`. A durable manifest covers their frames. One other thread may call this."""
-        for old in sorted(self._sizes):
+        for old in sorted(self.older):
             if old < number:
                 self._unlink_if_there(self._folder.wal_file(old))
-                del self._sizes[old], self._open[old]
+                del self.older[old], self._open[old]
 
     def release_space(self) -> None:
         """Give reserved and unused space back to the file system. The caller has synced, and writes no more."""
-        if self._reserved > self._offset:
-            self._open[self._number].truncate(self._offset)
+        if self._reserved > self.offset:
+            self._open[self.number].truncate(self.offset)
         self._next = None
         self._unlink_if_there(self._folder.wal_next)
 
@@ -178,10 +181,10 @@ class Wal(Owned):
         self._open.clear()
 
     def _make_room(self, size: int) -> None:
-        if self._offset and self._offset + size > self._file_bytes:
+        if self.offset and self.offset + size > self._file_bytes:
             self._rotate_or_go_on(size)
-        needed = self._offset + size
-        active = self._open[self._number]
+        needed = self.offset + size
+        active = self._open[self.number]
         is_larger = needed > self._reserved
         try:
             if is_larger:
@@ -218,7 +221,7 @@ class Wal(Owned):
         try:
             self._rotate()
         except TooManyOpenFiles as error:
-            if self._offset + size > OFFSET_END:
+            if self.offset + size > OFFSET_END:
                 raise
             is_first, self._is_overlong = not self._is_overlong, True
             if is_first:  # the flag comes first, because a logging handler may raise
@@ -231,7 +234,7 @@ class Wal(Owned):
         """
         number = self.ordinal
         path = self._folder.wal_file(number)
-        active = self._open[self._number]
+        active = self._open[self.number]
         try:
             fresh = self._take_next(path) or self._reserve(path)
             self._files.sync_dir(self._folder.path)
@@ -239,8 +242,8 @@ class Wal(Owned):
             self._drop_if_refused(path, error)
             raise
         # Without space or not, a failure of this truncation or sync is final: the file may have lost frames.
-        active.truncate(self._offset)
-        self._reserved = self._blanked = self._offset
+        active.truncate(self.offset)
+        self._reserved = self._blanked = self.offset
         active.datasync()
         try:
             point_to(self._files, self._folder, number)
@@ -252,8 +255,8 @@ class Wal(Owned):
                 self._drop_if_refused(path, error)
             raise
         self._open[number] = fresh
-        self._sizes[self._number] = self._offset
-        self._number, self._offset, self._synced = number, 0, 0
+        self.older[self.number] = self.offset
+        self.number, self.offset, self._synced = number, 0, 0
         self._reserved, self._blanked = self._file_bytes, 0
         self._is_overlong = False
 
@@ -294,10 +297,10 @@ class Wal(Owned):
         """If the error is a lack of space, truncate the file to its last good frame and raise `DiskFull` (WAL-4)."""
         if error.errno not in NO_SPACE:
             return
-        active = self._open[self._number]
-        active.truncate(self._offset)
+        active = self._open[self.number]
+        active.truncate(self.offset)
         active.datasync()
-        self._reserved = self._blanked = self._offset
+        self._reserved = self._blanked = self.offset
         raise DiskFull(active.path) from error
 
 

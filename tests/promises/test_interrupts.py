@@ -41,6 +41,7 @@ MODULES = (
     "seglog.engine.state",
     "seglog.engine.tail",
     "seglog.wal.wal",
+    "seglog.writing.append",
     "seglog.writing.write",
     __name__,
 )

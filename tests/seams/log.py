@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from array import array
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +25,7 @@ from seglog.topic import Topic
 from seglog.wal.group_commit import Entry, GroupCommit
 from seglog.wal.manifest import Encoder, TopicMeta
 from seglog.wal.wal import Wal
-from seglog.writing import write
+from seglog.writing import append
 
 __all__ = [
     "async_queue_of",
@@ -131,12 +130,13 @@ def note_replayed(patch: pytest.MonkeyPatch) -> list[int]:
 
 def new_topic_entry(engine: Engine, name: str, config: TopicConfig) -> CreateEntry:
     """Return the entry that creates a topic. A test queues the entry and appends before anyone writes it."""
-    return write._new_topic(engine, name, config, first_seq=1, ts_floor_ms=0)
+    return append.new_topic(engine, name, config, first_seq=1, ts_floor_ms=0)
 
 
-def lengths_of(tail: Tail) -> array[int]:
+def lengths_of(tail: Tail) -> list[int]:
     """Return the length of each frame that no checkpoint has absorbed. A test adds them up."""
-    return tail._lengths
+    lengths: list[int] = tail.rows(0, len(tail))["length"].tolist()
+    return lengths
 
 
 def use_files_for_segments(log: Log, files: Files) -> None:

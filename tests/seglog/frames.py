@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seglog.format.frame import encode_appends
+from seglog.format.appends import encode_appends
 
 __all__ = ["append_frames"]
 
@@ -21,13 +21,14 @@ def append_frames(
     durable: bool = True,
 ) -> list[bytes]:
     """Return one append frame for each of `values`, with seqs from `first_seq`."""
-    pieces, lengths = encode_appends(
-        topic_id, first_seq, ts_ms, values, tag=tag, node=node, unterminated=unterminated, durable=durable
+    seqs = range(first_seq, first_seq + len(values))
+    pieces, lengths, total = encode_appends(
+        topic_id, seqs, ts_ms, values, tag=tag, node=node, unterminated=unterminated, durable=durable
     )
     joined = b"".join(pieces)
     frames, start = [], 0
     for length in lengths:
         frames.append(joined[start : start + length])
         start += length
-    assert start == len(joined)
+    assert start == len(joined) == total
     return frames

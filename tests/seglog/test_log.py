@@ -317,7 +317,7 @@ def test_an_append_past_32_bit_offsets_is_refused_before_a_seq_is_taken(
         log.topic("t").append([b"first"])
         used = log.wal_bytes
         for module in (
-            "seglog.writing.write",
+            "seglog.writing.append",
             "seglog.wal.wal",
         ):  # the second one is the last check, before the write to the file
             with monkeypatch.context() as patch:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from seglog import DeleteOp
 from seglog.engine.ephemeral_buffer import EphemeralBuffer, Memory, held_bytes
-from seglog.format.frame import DELETED, encode_appends
+from seglog.format.appends import encode_appends
+from seglog.format.frame import DELETED
 
 TOPIC_ID = 7
 
@@ -16,8 +17,8 @@ def _add(
     ephemeral_buffer: EphemeralBuffer, memory: Memory, first: int, count: int, ts_ms: int = 5, tag: str | None = None
 ) -> None:
     values = [b"%d" % (first + index) * 10 for index in range(count)]
-    pieces, lengths = encode_appends(
-        TOPIC_ID, first, ts_ms, values, tag=tag, node=None, unterminated=False, durable=False
+    pieces, lengths, _ = encode_appends(
+        TOPIC_ID, range(first, first + count), ts_ms, values, tag=tag, node=None, unterminated=False, durable=False
     )
     ephemeral_buffer.add(memory, first, b"".join(pieces), lengths, ts_ms, tag)
 

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seglog.engine.tail import Tail
+from seglog.format.dtypes import ROWS
 from seglog.format.index import Entry
 
 groups = st.lists(st.tuples(st.integers(1, 3), st.lists(st.integers(46, 500), min_size=1, max_size=5)), max_size=8)
@@ -39,6 +40,21 @@ def test_it_knows_what_a_list_would_know(
 
 
 def test_a_record_costs_24_bytes() -> None:
-    tail = Tail(1)
-    columns = [getattr(tail, name) for name in ("_files", "_offsets", "_lengths", "_times")]
-    assert sum(column.itemsize for column in columns) == 24
+    assert ROWS.itemsize == 24
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(46, 500), min_size=1, max_size=200), st.integers(0, 2**32 - 100_000))
+def test_many_records_at_once_are_those_of_one_after_the_other(lengths: list[int], offset: int) -> None:
+    at_once, each = Tail(5), Tail(5)
+    at_once.extend(3, offset, lengths, 99)
+    for length in lengths:
+        each.add(3, offset, length, 99)
+        offset += length
+    assert at_once.rows(0, len(lengths)).tolist() == each.rows(0, len(lengths)).tolist()
+    assert (at_once.bytes, at_once.end_seq) == (each.bytes, each.end_seq) == (sum(lengths), 5 + len(lengths))
+    for one in (at_once, each):
+        one.cut(5 + len(lengths) // 2)
+        one.lose(2, 100)
+    assert at_once.rows(0, len(at_once)).tolist() == each.rows(0, len(each)).tolist()
+    assert at_once.kept_seq == (4 + len(lengths) // 2 if len(lengths) > 1 else 6)

@@ -15,7 +15,7 @@ from seglog import Evicted, Gap, InvalidSetting, Log, LogSettings, Record, Topic
 from seglog.engine.entries import EvictEntry
 from seglog.engine.upkeep import InCaller
 from seglog.format.frame import LOST, read_header
-from seglog.writing import write
+from seglog.writing import append
 from tests.faults.disk import SimulatedDisk
 from tests.faults.files import Effects, UnsyncedFiles
 from tests.seams.limits import Limit, set_limit
@@ -495,12 +495,10 @@ def test_one_of_a_topic_that_is_being_made_waits_for_that(log: Log) -> None:
     with engine.committer.lock:
         create = new_topic_entry(engine, "new", PASSING)
         engine.committer.enqueue(create)
-    begun = write.begin_append(
-        engine, "new", [b"value"], tag=None, node=None, unterminated=False, durability="ephemeral"
-    )
+    begun = append.begin_append(engine, "new", [b"value"], 1, append.AppendOptions(durability="ephemeral"))
     assert create.state.head_seq == 0
     engine.committer.finish(create)
-    assert write.finish_append(engine, begun) == range(1, 2)
+    assert append.finish_append(engine, begun) == range(1, 2)
     assert _shown(log.topic("new")) == [(1, b"value")]
 
 

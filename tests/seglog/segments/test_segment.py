@@ -34,7 +34,7 @@ class CountingFiles(OsFiles):
         super().pwrite(fd, data, offset)
 
     def pwritev(self, fd: int, pieces: Sequence[bytes], offset: int) -> None:
-        self.writes += len(pieces) > 1  # OsFiles writes a single piece with pwrite
+        self.writes += 1
         super().pwritev(fd, pieces, offset)
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:

@@ -152,7 +152,7 @@ def _state(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _state(each) for key, each in value.items()}
     if isinstance(value, seglog.engine.tail.Tail):
-        return [getattr(value, name) for name in value.__slots__]
+        return [value.first_seq, value.end_seq, value.bytes, value.rows(0, len(value)).tolist()]
     if isinstance(value, seglog.engine.ephemeral_buffer.EphemeralBuffer):
         return [*value.chunks]
     if isinstance(value, list | tuple):

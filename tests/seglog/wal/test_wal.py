@@ -46,15 +46,19 @@ def _frames(count: int, size: int = 10, first_seq: int = 1) -> list[bytes]:
     return append_frames(1, first_seq, 1, values, tag=None, node=None, unterminated=False, durable=True)
 
 
+def _write(wal: Wal, frames: list[bytes]) -> tuple[int, int]:
+    return wal.write(frames, len(frames), sum(map(len, frames)))
+
+
 def _file(folder: WalFolder, number: int = 1) -> OpenFile:
     return OpenFile(OsFiles(), folder.wal_file(number), os.O_RDWR)
 
 
 def test_frames_lie_one_after_the_other_and_a_mark_follows_each_sync(wal: Wal, folder: WalFolder) -> None:
-    assert wal.write(_frames(2), 2) == (1, 0)
+    assert _write(wal, _frames(2)) == (1, 0)
     wal.sync()
     wal.sync()
-    assert wal.write(_frames(1), 1) == (1, 2 * 56 + SYNC_MARK_BYTES)
+    assert _write(wal, _frames(1)) == (1, 2 * 56 + SYNC_MARK_BYTES)
     assert wal.end == WalPosition(1, 3 * 56 + SYNC_MARK_BYTES, 5)
     file = _file(folder)
     found = itertools.chain.from_iterable(scan(file, 0, wal.end.offset))
@@ -68,9 +72,9 @@ def test_frames_lie_one_after_the_other_and_a_mark_follows_each_sync(wal: Wal, f
 
 
 def test_a_new_file_is_begun_where_the_next_group_does_not_fit(wal: Wal, folder: WalFolder) -> None:
-    wal.write(_frames(50), 50)
+    _write(wal, _frames(50))
     wal.sync()
-    assert wal.write(_frames(50), 50) == (52, 0)
+    assert _write(wal, _frames(50)) == (52, 0)
     assert read_current(OsFiles(), folder) == "wal-0000000000000052.log"
     assert _file(folder).size() == 50 * 56 + SYNC_MARK_BYTES
     assert wal.older_files == 1
@@ -78,7 +82,7 @@ def test_a_new_file_is_begun_where_the_next_group_does_not_fit(wal: Wal, folder:
     wal.remove_below(52)
     assert wal.older_files == 0
     assert not folder.wal_file(1).exists()
-    assert wal.write(_frames(50), 50) == (102, 0)
+    assert _write(wal, _frames(50)) == (102, 0)
     wal.remove_below(52)
     assert folder.wal_file(52).exists()
 
@@ -86,20 +90,20 @@ def test_a_new_file_is_begun_where_the_next_group_does_not_fit(wal: Wal, folder:
 def test_what_a_full_disk_took_of_a_group_is_cut_off(folder: WalFolder) -> None:
     files = _TakesOneFrame()
     wal = Wal(files, folder, 4096, create_first(files, folder))
-    wal.write(_frames(2), 2)
+    _write(wal, _frames(2))
     end = wal.end
     files.is_full = True
     with pytest.raises(DiskFull):
-        wal.write(_frames(2, first_seq=3), 2)
+        _write(wal, _frames(2, first_seq=3))
     assert _file(folder).size() == end.offset
     files.is_full = False
-    assert (wal.end, wal.write(_frames(1, first_seq=3), 1)) == (end, (1, end.offset))
+    assert (wal.end, _write(wal, _frames(1, first_seq=3))) == (end, (1, end.offset))
 
 
 def test_a_group_larger_than_a_file_goes_into_an_empty_one(wal: Wal, folder: WalFolder) -> None:
-    assert wal.write(_frames(100), 100) == (1, 0)
+    assert _write(wal, _frames(100)) == (1, 0)
     assert wal.older_files == 0
-    assert wal.write(_frames(100), 100) == (101, 0)
+    assert _write(wal, _frames(100)) == (101, 0)
     assert wal.older_files == 1
     assert read_current(OsFiles(), folder) == "wal-0000000000000101.log"
 
@@ -107,11 +111,11 @@ def test_a_group_larger_than_a_file_goes_into_an_empty_one(wal: Wal, folder: Wal
 def test_a_group_and_its_mark_end_below_the_largest_offset(wal: Wal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seglog.wal.wal.OFFSET_END", 3 * 56 + SYNC_MARK_BYTES)
     with pytest.raises(OffsetOverflow):
-        wal.write(_frames(4), 4)
+        _write(wal, _frames(4))
     with pytest.raises(OffsetOverflow):
-        wal.write(_frames(3, 11), 3)
+        _write(wal, _frames(3, 11))
     assert wal.end == WalPosition(1, 0, 1)
-    assert wal.write(_frames(3), 3) == (1, 0)
+    assert _write(wal, _frames(3)) == (1, 0)
 
 
 def test_a_mark_is_found_wherever_it_lies(folder: WalFolder) -> None:
@@ -146,7 +150,7 @@ def test_frames_go_where_zeros_were_written_before(folder: WalFolder) -> None:
     frames = _frames(64, 200)
     size = len(b"".join(frames)) + SYNC_MARK_BYTES
     for _ in range(200):
-        wal.write(frames, len(frames))
+        _write(wal, frames)
         wal.sync()
     assert wal.end.offset == 200 * size
     assert 0 < files.writes_beyond <= wal.end.offset // (256 * 1024) + 1
@@ -157,7 +161,7 @@ def test_frames_go_where_zeros_were_written_before(folder: WalFolder) -> None:
 def test_zeros_ahead_end_where_the_file_ends(folder: WalFolder, file_bytes: int) -> None:
     wal = Wal(OsFiles(), folder, file_bytes, create_first(OsFiles(), folder))
     for _ in range(200):
-        wal.write(_frames(50), 50)
+        _write(wal, _frames(50))
         wal.sync()
         size = wal.file(wal.end.file).size()
         assert size == max(file_bytes, 50 * 56 + SYNC_MARK_BYTES)

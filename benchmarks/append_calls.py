@@ -1,0 +1,56 @@
+"""Counts the function calls of appends: of one appender, of batches, and of asyncio tasks in the thread of their loop.
+
+A count is exact, and the same on every machine. It covers Python functions, generator steps and built-in functions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import seglog
+from benchmarks.calls import count_calls
+from benchmarks.idle import Idle
+from seglog import aio
+
+__all__ = ["AIMS", "calls_of_a_batch", "calls_of_a_task"]
+
+#: The most calls for each record that are wanted: of a lone append, of batches, and of tasks.
+AIMS = {"alone": 45, "batch": 4, "tasks": 14}
+
+_FEW_ROUNDS, _MANY_ROUNDS = 3, 13
+
+
+def calls_of_a_batch(directory: Path, values: Sequence[bytes]) -> float:
+    """Return the calls of one append of `values` at `fsync`, for each record."""
+    with seglog.open(directory, upkeep=Idle) as log:
+        append = partial(log.topic("bench").append, values)
+        for _ in range(3):
+            append()
+        return count_calls(append) / len(values)
+
+
+def calls_of_a_task(directory: Path, tasks: int, value: bytes) -> float:
+    """Return the calls for each record in the loop's thread, if each of `tasks` appends one record after the other.
+
+    The calls of asyncio itself count too, and those of the end of each task do not.
+    """
+    with asyncio.Runner() as runner:
+        log = runner.run(aio.open(directory, upkeep=Idle).__aenter__())
+        topic = log.topic("bench")
+
+        async def append(rounds: int) -> None:
+            for _ in range(rounds):
+                await topic.append([value])
+
+        async def append_together(rounds: int) -> None:
+            await asyncio.gather(*[append(rounds) for _ in range(tasks)])
+
+        runner.run(append_together(1))
+        few, many = [
+            count_calls(partial(runner.run, append_together(rounds))) for rounds in (_FEW_ROUNDS, _MANY_ROUNDS)
+        ]
+        runner.run(log.close())
+    return (many - few) / (_MANY_ROUNDS - _FEW_ROUNDS) / tasks

@@ -1,0 +1,281 @@
+"""An append, from the caller's arguments to its seqs.
+
+    1  `check_append` checks the arguments and copies mutable values. No later step checks them again.
+    2  `begin_append` takes the lock, gives the records their seqs and time, and encodes their frames. It queues them as
+       one entry of group commit (seglog.wal.group_commit).
+    3  `finish_append` leads the group of that entry, or waits for the leader. Then the records are visible.
+    4  It wakes the upkeep if there is work, and applies the limits of the topic.
+
+`append` makes these steps for one append. If no entry is in flight, its caller is alone. Then it writes and syncs its
+own frames in step 3, and makes no step that serves other threads. `seglog.aio` makes steps 2 to 4 for the merged
+appends of many tasks, which go into one group.
+
+Raises `ReadOnly`, `AppendsHeld`, `LogClosed`, `WriterPoisoned` and `DiskFull`. A refused append takes no seq. After
+`DiskFull` nothing has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+from seglog.engine.engine import Engine
+from seglog.engine.entries import AppendEntry, CreateEntry, EphemeralEntry
+from seglog.engine.state import TopicState
+from seglog.errors import (
+    AppendsHeld,
+    InvalidArgument,
+    InvalidLabel,
+    NoSuchTopic,
+    OffsetOverflow,
+    ReadOnly,
+    RecordTooLarge,
+    TopicFull,
+)
+from seglog.files.clock_watch import JUMP_MS
+from seglog.format.appends import encode_appends
+from seglog.format.control import TopicCreated
+from seglog.format.frame import LABEL_MAX_BYTES
+from seglog.format.index import OFFSET_END
+from seglog.maintenance.checkpoint import wait_for_room
+from seglog.maintenance.ephemeral import make_room, trim
+from seglog.maintenance.housekeeping import enforce_limits
+from seglog.maintenance.retention import Retained, passed_cap
+from seglog.values.byte_strings import byte_strings
+from seglog.values.config import TopicConfig, check_durability, check_history
+from seglog.values.names import BRANCH_MARK
+from seglog.wal.group_commit import Entry, GroupCommit
+from seglog.wal.wal import SYNC_MARK_BYTES
+
+__all__ = [
+    "PLAIN",
+    "AppendOptions",
+    "PendingAppend",
+    "append",
+    "begin_append",
+    "check_append",
+    "check_label",
+    "finish_append",
+    "new_topic",
+    "wake_upkeep",
+]
+
+# Maximum of one append. The writer writes it with one call into one WAL file, where offsets have 32 bits.
+_APPEND_MAX_BYTES = 1024 * 1024 * 1024
+
+# More ephemeral records than this after a record in the WAL ask for a checkpoint. Until then the tail has an entry for
+# each of them.
+_LOST_IN_TAIL_MAX = 100_000
+
+
+class AppendOptions(NamedTuple):
+    """The arguments of an append beside its values. They are the same for all of its records."""
+
+    tag: str | None = None
+    node: str | None = None
+    unterminated: bool = False
+    durability: str | None = None
+
+
+PLAIN = AppendOptions()
+
+#: An append that has its seqs and is in the queue: the shard and the state of its topic, its entries, its seqs. The
+#: caller must call `finish_append`, because the queue may wait for this append to lead.
+PendingAppend: TypeAlias = tuple[GroupCommit, TopicState, tuple[Entry, ...], range]
+
+
+def append(engine: Engine, name: str, values: Sequence[bytes], options: AppendOptions) -> range:
+    """Append the values and return their seqs. A missing topic is created in the same group.
+
+    Without values, nothing is created.
+    """
+    values, records, _ = check_append(engine, values, options)
+    if not records:
+        known = engine.find(name)
+        head = 0 if known is None else known.head_seq
+        return range(head + 1, head + 1)
+    for wal in engine.wals.each:
+        if wal.older:
+            wait_for_room(engine)
+    committer = engine.committer
+    committer.check_apart()
+    # The body of `change`, inlined, because a lone append spends its time here.
+    try:
+        while (begun := begin_append(engine, name, values, records, options, is_alone=True)) is None:
+            committer.flush()
+        return finish_append(engine, begun)
+    except BaseException as error:
+        committer.leave(error)
+        raise
+
+
+def check_append(engine: Engine, values: Sequence[bytes], options: AppendOptions) -> tuple[Sequence[bytes], int, int]:
+    """Return the values as the log keeps them (seglog.values.byte_strings), their number, and their size in bytes.
+
+    Raises `ReadOnly` and `AppendsHeld`. For wrong arguments, raises `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`
+    and `InvalidArgument`.
+    """
+    if engine.is_read_only:
+        raise ReadOnly(engine.layout.root)
+    if engine.append_block_reason is not None:
+        raise AppendsHeld(engine.append_block_reason)
+    limit = engine.settings.max_record_bytes
+    if type(values) is list and len(values) == 1 and type(value := values[0]) is bytes:
+        # The common case, in a third of the time of the general case.
+        own: Sequence[bytes] = (value,)
+        records, size_bytes = 1, len(value)
+        if size_bytes > limit:
+            raise RecordTooLarge(size_bytes, limit)
+    else:
+        own = byte_strings(values)
+        records, size_bytes = len(own), _check_sizes(own, limit)
+    if options is not PLAIN:
+        _check_options(options)
+    return own, records, size_bytes
+
+
+def begin_append(
+    engine: Engine, name: str, values: Sequence[bytes], records: int, options: AppendOptions, *, is_alone: bool = False
+) -> PendingAppend | None:
+    """Assign seqs to the values, of which there are `records`, and queue the append. `finish_append` commits it.
+
+    `check_append` and `check_apart` have passed. `is_alone` says that the caller queues nothing else before it finishes
+    this append.
+    If a topic of that name is being deleted, return None. The caller calls `flush` and tries again, because a durable
+    deletion frees the name (SHARD-1).
+    """
+    tag, node, unterminated, durability = options
+    with engine.committer.raw_lock:
+        create: CreateEntry | None = None
+        state = engine.topics.get(name)
+        if state is None:
+            create = _creation(engine, name)
+            if create is None:
+                return None
+            state = create.state
+        durability = durability or state.config.durability
+        is_durable, is_disk, is_ephemeral = durability == "fsync", durability == "disk", durability == "ephemeral"
+        shard = engine.committer.open_shard(state.topic_id)
+        now_ms, last_ms = engine.clock.now_ms(), state.assigned_ts_ms
+        if not -JUMP_MS <= now_ms - last_ms <= JUMP_MS:
+            engine.clock_watch.look(state.name, now_ms, last_ms)
+        ts_ms = now_ms if now_ms > last_ms else last_ms
+        if is_ephemeral:
+            check_history(durability, keep_history=state.config.keep_history)
+        seqs = range(state.assigned_seq + 1, state.assigned_seq + 1 + records)
+        frames = encode_appends(
+            state.topic_id, seqs, ts_ms, values, tag=tag, node=node, unterminated=unterminated, durable=is_durable
+        )
+        if frames[2] + SYNC_MARK_BYTES > OFFSET_END:
+            raise OffsetOverflow(engine.layout.wal, OFFSET_END)
+        if state.config.discard == "reject":
+            _check_room(state, records, frames[2])
+        entry: Entry
+        if is_ephemeral:
+            make_room(engine, state, frames[2], records)
+            entry = EphemeralEntry(state, engine.memory, seqs.start, ts_ms, frames, tag)
+            if create is None and state.is_quiet:
+                _publish_at_once(engine, state, entry)
+                return shard, state, (), seqs
+        else:
+            is_late = is_disk and shard.is_sync_due(now_ms, engine.settings.disk_sync_interval_ms)
+            written_ms = now_ms if is_disk else None
+            entry = AppendEntry(state, seqs, ts_ms, frames, sync=is_durable or is_late, written_ms=written_ms)
+        if create is not None:
+            shard.enqueue(create)
+            shard.enqueue(entry)
+            return shard, state, (create, entry), seqs
+        if is_alone and entry.frames:
+            shard.enqueue_alone(entry)
+        else:
+            shard.enqueue(entry)
+        return shard, state, (entry,), seqs
+
+
+def finish_append(engine: Engine, begun: PendingAppend) -> range:
+    """Commit the append, and return its seqs when the records are as safe as their durability says."""
+    shard, state, entries, seqs = begun
+    for entry in entries:
+        shard.finish(entry)
+    wal = shard.wal
+    if wal.older or wal.offset > wal.half_bytes or shard.unsynced_since_ms is not None or engine.wants_checkpoint:
+        wake_upkeep(engine)
+    config = state.config
+    if config.ttl_ms is not None or config.cap_records is not None or config.cap_bytes is not None:
+        trim(engine, state)
+        enforce_limits(engine, state)
+    return seqs
+
+
+def _creation(engine: Engine, name: str) -> CreateEntry | None:
+    """Return the entry that creates a missing topic, or None if a topic of that name is being deleted."""
+    engine.committer.check_open()
+    if engine.is_being_deleted(name):
+        return None
+    if BRANCH_MARK in name:
+        raise NoSuchTopic(name)  # only the code that creates a branch knows its first seq
+    return new_topic(engine, name, engine.topic_defaults, first_seq=1, ts_floor_ms=0)
+
+
+def _publish_at_once(engine: Engine, state: TopicState, entry: EphemeralEntry) -> None:
+    """Publish ephemeral records of a topic that has nothing in flight. They need not wait for other topics' entries."""
+    entry.assign()
+    entry.publish(0, 0)
+    engine.wants_checkpoint |= len(state.tail) > 0 and state.head_seq - state.logged_seq > _LOST_IN_TAIL_MAX
+
+
+def wake_upkeep(engine: Engine) -> None:
+    """Wake the threads that do the work which a change has left, if there is any."""
+    if engine.wants_checkpoint or engine.wals.needs_upkeep:
+        engine.upkeep.wake()
+    if engine.committer.has_unsynced:
+        engine.syncer.wake_later(engine.settings.disk_sync_interval_ms / 1000)
+
+
+def new_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int, ts_floor_ms: int) -> CreateEntry:
+    """Return the entry that creates a topic. The caller holds the lock. The id of a refused entry stays unused."""
+    created = TopicCreated(engine.next_topic_id, name, engine.epoch_floor + 1, first_seq, config, ts_floor_ms)
+    engine.next_topic_id += 1
+    return CreateEntry(created, engine.topics, engine.creating, engine.changed)
+
+
+def check_label(label: str, text: str) -> None:
+    """Raise `InvalidArgument` or `InvalidLabel` if `text` is no tag or node."""
+    if not isinstance(text, str):
+        raise InvalidArgument(label, text, "a text or None")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidLabel(label, f"cannot be written as UTF-8: {error.reason}") from error
+    if size > LABEL_MAX_BYTES:
+        raise InvalidLabel(label, f"{size} bytes are more than {LABEL_MAX_BYTES}")
+
+
+def _check_options(options: AppendOptions) -> None:
+    if options.tag is not None:
+        check_label("tag", options.tag)
+    if options.node is not None:
+        check_label("node", options.node)
+    # Another number would set other flags of the frame.
+    if options.unterminated is not False and options.unterminated is not True:
+        raise InvalidArgument("unterminated", options.unterminated, "True or False")
+    if options.durability is not None:
+        check_durability(options.durability)
+
+
+def _check_sizes(values: Sequence[bytes], limit: int) -> int:
+    """Return the sum of the sizes. Raises `RecordTooLarge`."""
+    total = sum(map(len, values))
+    if total > limit and max(map(len, values)) > limit:
+        raise RecordTooLarge(max(map(len, values)), limit)
+    if total > _APPEND_MAX_BYTES:
+        raise RecordTooLarge(total, _APPEND_MAX_BYTES)
+    return total
+
+
+def _check_room(state: TopicState, records: int, size_bytes: int) -> None:
+    """Raise `TopicFull` if the append would pass a cap. The caller holds the lock, and no seq is assigned yet."""
+    wanted = Retained(state.retained_from, state.assigned_seq + records, state.retained_bytes + size_bytes)
+    passed = passed_cap(state.config, wanted)
+    if passed is not None:
+        raise TopicFull(state.name, *passed)

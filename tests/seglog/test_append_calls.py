@@ -1,0 +1,21 @@
+"""An append makes few function calls. The counts are exact, so no slow machine fails these tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.append_calls import AIMS, calls_of_a_batch, calls_of_a_task
+
+ROOM = 1.1
+VALUE = b"x" * 200
+
+
+@pytest.mark.parametrize(("records", "most"), [(1, AIMS["alone"]), (64, AIMS["batch"]), (1_024, AIMS["batch"])])
+def test_an_append_makes_few_calls_for_each_record(tmp_path: Path, records: int, most: float) -> None:
+    assert calls_of_a_batch(tmp_path / "data", [VALUE] * records) <= most * ROOM
+
+
+def test_tasks_make_few_calls_for_each_record(tmp_path: Path) -> None:
+    assert calls_of_a_task(tmp_path / "data", 256, VALUE) <= 25
