@@ -28,7 +28,9 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
+from contextvars import Context, copy_context
+from itertools import chain, islice
+from operator import attrgetter
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar, overload
@@ -61,7 +63,7 @@ _Result = TypeVar("_Result")
 # The topic and the options of an append. Appends that agree in both can be merged.
 _Kind: TypeAlias = tuple[str, AppendOptions]
 _Outcome: TypeAlias = "range | BaseException"
-_is_cancelled = asyncio.Future.cancelled
+_is_cancelled = attrgetter("is_cancelled")
 
 
 @checked
@@ -193,7 +195,7 @@ class AsyncTopic:
             raise OtherLoop
         if queue.for_room or queue.is_closed or queue.waiting_bytes + size_bytes > queue.max_bytes:
             await queue.wait_for_room(size_bytes)
-        return await queue.put(values, size_bytes, kind)
+        return await queue.put(values, records, size_bytes, kind)
 
     @overload
     def read(
@@ -291,47 +293,72 @@ class AsyncTopic:
         return await asyncio.to_thread(call, *given, **named)
 
 
+class _Ack(asyncio.Future[range]):
+    """The seqs of one append of `records` values, for the task that awaits them.
+
+    A future of asyncio makes a callback in the loop for each task that it wakes. This one keeps the step that the task
+    would make, and the queue makes the steps of all tasks of a group in one callback.
+    """
+
+    records = 0
+    step: Callable[[_Ack], object] | None = None
+    context: Context
+    is_cancelled = False
+
+    def add_done_callback(self, step: Callable[[Any], object], *, context: Context | None = None) -> None:
+        """Keep the step of the task that awaits this. Only that task calls this, and it does so once."""
+        self.step, self.context = step, copy_context() if context is None else context
+
+    def cancel(self, msg: Any | None = None) -> bool:
+        """Cancel as any future does: the task makes its step in a callback of its own."""
+        if not super().cancel(msg):
+            return False
+        self.is_cancelled = True
+        step, self.step = self.step, None
+        if step is not None:
+            self.get_loop().call_soon(step, self, context=self.context)
+        return True
+
+
 class _Part:
     """Successive appends to a topic, of one kind. They become one entry, as if one caller had appended all values."""
 
-    __slots__ = ("counts", "kind", "seqs", "size_bytes", "values")
+    __slots__ = ("acks", "kind", "size_bytes", "values")
 
     def __init__(self, kind: _Kind) -> None:
         self.kind = kind
         self.values: list[bytes] = []
-        self.counts: list[int] = []
-        self.seqs: list[asyncio.Future[range]] = []
+        self.acks: list[_Ack] = []
         self.size_bytes = 0
 
     def drop_cancelled(self) -> None:
         """Drop the appends that were cancelled before the group begins (AIO-2)."""
-        if not any(map(_is_cancelled, self.seqs)):
-            return
-        wanted = [own for own in self.split() if not own.seqs[0].cancelled()]
-        self.seqs = [own.seqs[0] for own in wanted]
-        self.counts = [own.counts[0] for own in wanted]
-        self.values = [value for own in wanted for value in own.values]
+        if any(map(_is_cancelled, self.acks)):
+            wanted = [own for own in self.split() if not own.acks[0].is_cancelled]
+            self.acks = [own.acks[0] for own in wanted]
+            self.values = [value for own in wanted for value in own.values]
 
     def split(self) -> list[_Part]:
         """Return each append as a part of its own. The first part has all the bytes, those of cancelled appends too."""
         values, parts = iter(self.values), []
-        for seqs, count in zip(self.seqs, self.counts, strict=True):
+        for ack in self.acks:
             parts.append(part := _Part(self.kind))
-            part.values, part.counts, part.seqs = list(islice(values, count)), [count], [seqs]
+            part.values, part.acks = list(islice(values, ack.records)), [ack]
         parts[0].size_bytes = self.size_bytes
         return parts
 
     def settle(self, outcome: _Outcome) -> None:
+        """Give each append its result. Its task does not run yet."""
         if isinstance(outcome, BaseException):
-            for seqs in self.seqs:
-                if not seqs.done():
-                    seqs.set_exception(_own(outcome))
+            for ack in self.acks:
+                if not ack.is_cancelled:
+                    ack.set_exception(_own(outcome))
             return
         first = outcome.start
-        for seqs, count in zip(self.seqs, self.counts, strict=True):
-            stop = first + count
-            if not seqs.done():
-                seqs.set_result(range(first, stop))
+        for ack in self.acks:
+            stop = first + ack.records
+            if not ack.is_cancelled:
+                ack.set_result(range(first, stop))
             first = stop
 
 
@@ -342,8 +369,8 @@ class _Queue(Owned):
 
     2  `_commit` writes and syncs, in the committing thread.
 
-    3  `_settle` gives each task its result, and wakes the next append that waits for room. Then it calls `_send` again,
-    after the woken tasks have run.
+    3  `_settle` gives each append its result, and wakes the next append that waits for room. Then `_wake` makes the
+    next step of each task of the group. After the tasks that these steps woke, the loop calls `_send` again.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -352,7 +379,9 @@ class _Queue(Owned):
         self.loop = asyncio.get_running_loop()
         self._work: SimpleQueue[list[_Part] | None] = SimpleQueue()
         self._waiting: list[_Part] = []
+        # The newest part of each topic, and the newest of all.
         self._last_parts: dict[str, _Part] = {}
+        self._last: _Part | None = None
         self.waiting_bytes = 0
         self.for_room: deque[asyncio.Future[None]] = deque()
         self._is_sending = False
@@ -361,16 +390,14 @@ class _Queue(Owned):
         # A daemon thread: a program that ends without `close` does not wait for it. Recovery makes up for that.
         threading.Thread(target=self._commit_all, name="seglog-append", daemon=True).start()
 
-    def put(self, values: Sequence[bytes], size_bytes: int, kind: _Kind) -> asyncio.Future[range]:
+    def put(self, values: Sequence[bytes], records: int, size_bytes: int, kind: _Kind) -> _Ack:
         """Queue an append, for which there is room. It joins the last part of its topic, if it may (AIO-1)."""
-        seqs: asyncio.Future[range] = asyncio.Future(loop=self.loop)
-        part = self._last_parts.get(kind[0])
-        if part is None or part.kind != kind or part.size_bytes + size_bytes > _MERGED_MAX_BYTES:
-            part = self._last_parts[kind[0]] = _Part(kind)
-            self._waiting.append(part)
+        ack, part = _Ack(loop=self.loop), self._last
+        ack.records = records
+        if part is None or part.kind is not kind or part.size_bytes + size_bytes > _MERGED_MAX_BYTES:
+            part = self._last = self._part_for(kind, size_bytes)
         part.values += values
-        part.counts.append(len(values))
-        part.seqs.append(seqs)
+        part.acks += [ack]
         part.size_bytes += size_bytes
         self.waiting_bytes += size_bytes
         if self.for_room:
@@ -379,7 +406,14 @@ class _Queue(Owned):
             # Send a tick later, so that the group has the appends of all tasks of this tick.
             self._is_sending = True
             self.loop.call_soon(self._send)
-        return seqs
+        return ack
+
+    def _part_for(self, kind: _Kind, size_bytes: int) -> _Part:
+        part = self._last_parts.get(kind[0])
+        if part is None or part.kind != kind or part.size_bytes + size_bytes > _MERGED_MAX_BYTES:
+            part = self._last_parts[kind[0]] = _Part(kind)
+            self._waiting.append(part)
+        return part
 
     async def close(self) -> None:
         if asyncio.get_running_loop() is not self.loop:
@@ -439,7 +473,7 @@ class _Queue(Owned):
 
     def _send(self) -> None:
         if self._waiting:
-            group, self._waiting, self._last_parts = self._waiting, [], {}
+            group, self._waiting, self._last_parts, self._last = self._waiting, [], {}, None
             for part in group:
                 part.drop_cancelled()
             self._work.put(group)
@@ -454,7 +488,19 @@ class _Queue(Owned):
             self.waiting_bytes -= part.size_bytes
             part.settle(outcome)
         self._wake_next()
-        # Send after the tasks that were just woken, because they may append more.
+        self._wake(chain.from_iterable([part.acks for part, _ in outcomes]))
+
+    def _wake(self, acks: Iterator[_Ack]) -> None:
+        """Make the next step of each task that awaits one of `acks`, and then send the appends that wait."""
+        try:
+            for ack in acks:
+                step, ack.step = ack.step, None
+                if step is not None:
+                    ack.context.run(step, ack)
+        except BaseException:
+            # A step raises only an exception that ends the loop. If the loop runs again, wake the other tasks.
+            self.loop.call_soon(self._wake, acks)
+            raise
         self.loop.call_soon(self._send)
 
     def _commit_all(self) -> None:
@@ -468,31 +514,58 @@ class _Queue(Owned):
 
 
 def _commit(engine: Engine, group: Sequence[_Part]) -> list[tuple[_Part, _Outcome]]:
-    """Commit all parts as one group of the committer, and return the outcome of each."""
+    """Commit all parts as one group of the committer, and return the outcome of each.
+
+    If the topic of a part is being deleted, that part and all behind it are another group, after the deletion.
+    """
+    outcomes: list[tuple[_Part, _Outcome]] = []
+    waiting = deque(group)
     try:
         wait_for_room(engine)
-        begun = [each for part in group for each in _begin(engine, part)]
-        return [(part, _finish(engine, one) if isinstance(one, tuple) else one) for part, one in begun]
+        while waiting:
+            begun = _begin(engine, waiting)
+            outcomes += [(part, _finish(engine, one) if isinstance(one, tuple) else one) for part, one in begun]
+            if waiting:
+                _flush(engine, waiting, outcomes)
     except BaseException as error:
         engine.committer.abandon()
         return [(part, error) for part in group]
+    return outcomes
 
 
-def _begin(engine: Engine, part: _Part) -> list[tuple[_Part, PendingAppend | _Outcome]]:
+def _begin(engine: Engine, waiting: deque[_Part]) -> list[tuple[_Part, PendingAppend | _Outcome]]:
+    """Begin the appends of the parts, in order, up to the first part whose topic is being deleted."""
+    begun: list[tuple[_Part, PendingAppend | _Outcome]] = []
+    while waiting:
+        part = waiting[0]
+        outcome = _begin_one(engine, part)
+        if outcome is None:
+            return begun
+        waiting.popleft()
+        if isinstance(outcome, TopicFull) and len(part.acks) > 1:
+            waiting.extendleft(reversed(part.split()))  # there may be room for some of the appends
+        else:
+            begun.append((part, outcome))
+    return begun
+
+
+def _begin_one(engine: Engine, part: _Part) -> PendingAppend | _Outcome | None:
     if not part.values:
-        return [(part, range(0))]
+        return range(0)
     topic, options = part.kind
     try:
-        while (begun := begin_append(engine, topic, part.values, len(part.values), options)) is None:
-            engine.committer.flush()
-    except TopicFull as error:
-        if len(part.seqs) == 1:
-            return [(part, error)]
-        # There may be room for some of the appends.
-        return [each for own in part.split() for each in _begin(engine, own)]
+        return begin_append(engine, topic, part.values, len(part.values), options)
     except Exception as error:
-        return [(part, error)]
-    return [(part, begun)]
+        return error
+
+
+def _flush(engine: Engine, waiting: deque[_Part], outcomes: list[tuple[_Part, _Outcome]]) -> None:
+    """Make the deletion durable that the parts wait for. If that fails, the failure is their outcome."""
+    try:
+        engine.committer.flush()
+    except Exception as error:
+        outcomes += [(part, error) for part in waiting]
+        waiting.clear()
 
 
 def _finish(engine: Engine, begun: PendingAppend) -> _Outcome:

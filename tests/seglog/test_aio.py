@@ -5,6 +5,7 @@ import errno
 import inspect
 import threading
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +276,92 @@ def test_one_that_is_cancelled_later_is_appended_once(tmp_path: Path) -> None:
         assert _values(log.sync) == [b"first", b"second"]
 
     run(test, tmp_path / "data", files=files)
+
+
+def test_one_that_waits_for_a_deletion_does_not_fail_those_beside_it(tmp_path: Path) -> None:
+    files = GatedFiles()
+
+    async def test(log: AsyncLog) -> None:
+        for name in ("t", "gone"):
+            await log.topic(name).append([b"makes the topic"])
+        files.gate.clear()
+        files.is_waiting.clear()
+        deleting = asyncio.create_task(log.delete_topic("gone"))
+        await asyncio.to_thread(files.is_waiting.wait, 60)
+        calls = [log.topic(name).append([b"%d" % n]) for n, name in enumerate(["t", "gone", "t", "gone"])]
+        appending = asyncio.gather(*calls)
+        await asyncio.sleep(0.01)
+        files.gate.set()
+        assert await appending == [range(2, 3), range(1, 2), range(3, 4), range(2, 3)]
+        await deleting
+        assert [_values(log.sync, name)[-2:] for name in ("t", "gone")] == [[b"0", b"2"], [b"1", b"3"]]
+
+    run(test, tmp_path / "data", files=files)
+
+
+def test_each_task_goes_on_in_its_own_context(tmp_path: Path) -> None:
+    number: ContextVar[int] = ContextVar("number")
+
+    async def append(log: AsyncLog, own: int) -> int:
+        number.set(own)
+        for _ in range(3):
+            await log.topic("t").append([b"%d" % own])
+            assert asyncio.current_task() is tasks[own]
+        return number.get()
+
+    tasks: list[asyncio.Task[int]] = []
+
+    async def test(log: AsyncLog) -> None:
+        tasks.extend(asyncio.create_task(append(log, own)) for own in range(20))
+        assert await asyncio.gather(*tasks) == list(range(20))
+
+    run(test, tmp_path / "data")
+
+
+def test_one_that_is_cancelled_by_another_of_its_group_has_its_records(tmp_path: Path) -> None:
+    async def test(log: AsyncLog) -> None:
+        async def first() -> range:
+            seqs = await log.topic("t").append([b"first"])
+            assert second.cancel()
+            return seqs
+
+        tasks = [asyncio.create_task(first())]
+        second = asyncio.create_task(log.topic("t").append([b"second"]))
+        outcomes = await asyncio.gather(*tasks, second, return_exceptions=True)
+        assert outcomes[0] == range(1, 2)
+        assert isinstance(outcomes[1], asyncio.CancelledError)
+        assert _values(log.sync) == [b"first", b"second"]
+
+    run(test, tmp_path / "data")
+
+
+def test_a_task_that_ends_the_loop_keeps_no_other_task_waiting(tmp_path: Path) -> None:
+    class Ended(SystemExit):
+        pass
+
+    async def ends(log: AsyncLog) -> None:
+        await log.topic("t").append([b"ends the loop"])
+        raise Ended
+
+    async def begin() -> tuple[AsyncLog, list[asyncio.Task[Any]]]:
+        log = await aio.open(tmp_path / "data").__aenter__()
+        calls = [log.topic("t").append([b"%d" % n]) for n in range(5)]
+        return log, [asyncio.create_task(call) for call in (*calls[:2], ends(log), *calls[2:])]
+
+    loop = asyncio.new_event_loop()
+    try:
+        log, tasks = loop.run_until_complete(begin())
+        with pytest.raises(Ended):
+            loop.run_until_complete(asyncio.wait(tasks, timeout=60))
+        others = [*tasks[:2], *tasks[3:]]
+        outcomes = loop.run_until_complete(asyncio.wait_for(asyncio.gather(*others), 20))
+        assert outcomes == [range(1, 2), range(2, 3), range(4, 5), range(5, 6), range(6, 7)]
+        assert loop.run_until_complete(log.topic("t").append([b"after"])) == range(7, 8)
+        loop.run_until_complete(log.close())
+        with pytest.raises(Ended):
+            tasks[2].result()
+    finally:
+        loop.close()
 
 
 def test_appends_wait_for_room_in_order(tmp_path: Path) -> None:

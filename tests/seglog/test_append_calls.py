@@ -18,4 +18,4 @@ def test_an_append_makes_few_calls_for_each_record(tmp_path: Path, records: int,
 
 
 def test_tasks_make_few_calls_for_each_record(tmp_path: Path) -> None:
-    assert calls_of_a_task(tmp_path / "data", 256, VALUE) <= 25
+    assert calls_of_a_task(tmp_path / "data", 256, VALUE) <= AIMS["tasks"] * ROOM
