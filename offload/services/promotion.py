@@ -10,7 +10,7 @@
       state of step 2. If there is another commit, it begins again.
     5 It changes the names (catalog.refs.promotion).                  a second call makes the missing steps
     6 It looks for commits after the fence of the former main.        a second call fences its writer, whoever that is
-    7 Its replica of main moves to the new volume.
+    7 Its replica of main moves to the new volume.                    a second call or the next sync makes step 7
 
 SWITCH-1  No writer of the former main continues unknowing.
     The fence has a higher epoch, so the next commit of the writer is refused. Its records stay in its directory, and
@@ -93,7 +93,12 @@ class Promotion:
         side = f"{topic}@{branch}"
         split_name(side)
         with self._locked(topic, side):
-            main, new = self._branches.resolve(topic), self._branches.resolve(topic, branch)
+            main = self._branches.resolve(topic)
+            try:
+                new = self._branches.resolve(topic, branch)
+            except NoSuchBranch:  # perhaps an earlier promotion ended before its last step
+                self._follow_main(topic)
+                raise
 
             def change() -> None:
                 nonlocal keep  # the second call for a promotion finds the name that the first one gave
@@ -114,6 +119,7 @@ class Promotion:
         side = f"{topic}@{keep}"
         with self._locked(topic, side):
             if self._branches.resolve(topic) != vids[0]:
+                self._follow_main(topic)  # perhaps an earlier undo ended before its last step
                 change()  # main has changed since, or never did
             else:
                 self._switch(topic, side, vids, change, carry=False, leave=True)
@@ -203,7 +209,10 @@ class Promotion:
 
     def _follow(self, topic: str, side: str) -> None:
         """Let this directory's replica of main follow the new volume. The name of the branch leads nowhere now."""
+        self._follow_main(topic)
+        self._replicas.forget(side)
+
+    def _follow_main(self, topic: str) -> None:
         handle = self._handles.find(topic)
         if handle is not None and not self._log.has_topic(topic):
             self._handles.relocate(handle)
-        self._replicas.forget(side)
