@@ -138,7 +138,8 @@ class Model:
     """The model of the whole store, and its judge.
 
     `names` and `tags` hold, for each name, every value that is possible. A lost answer leaves more than one value.
-    `moved` holds every volume of a name that a promotion has changed. `pins` holds the acked pins.
+    `moved` holds every volume of a name that a promotion has changed, and `given_up` the former volume of a name whose
+    undelete came too late. `pins` holds the acked pins.
     """
 
     def __init__(self, ground: Ground, now_ms: Callable[[], int], window_ms: int, grace_ms: int) -> None:
@@ -156,6 +157,7 @@ class Model:
         self.acked: set[tuple[Vid, int, bytes]] = set()
         self.names: dict[tuple[str, str], set[Held]] = {}
         self.moved: dict[tuple[str, str], set[Vid]] = {}
+        self.given_up: dict[tuple[str, str], Vid | None] = {}
         self.tags: dict[tuple[str, str], set[ForkPoint | None]] = {}
         self.pins: dict[Key, tuple[ForkPoint, int]] = {}
         self.checked = 0
@@ -363,7 +365,10 @@ class Model:
         if moved is not None:
             self._hold(vid in moved, f"{topic}@{branch} is volume {vid}, and was one of {moved}")
         elif len(known) == 1:
-            self._hold({each.vid for each in known} == {vid}, f"{topic}@{branch} is volume {vid}, and was {known}")
+            held = {each.vid for each in known}
+            # A directory that had the branch open writes its volume until GC closes it.
+            is_open_still = held == {None} and vid == self.given_up.get((topic, branch))
+            self._hold(held == {vid} or is_open_still, f"{topic}@{branch} is volume {vid}, and was {known}")
         elif branch.startswith("d"):  # the directory's own branch, which no other task deletes
             self.names[topic, branch] = {Held(vid)}
 

@@ -300,6 +300,7 @@ class Forker(Member):
             is_due = value.deleted_at_ms + self.model.window_ms <= self.latest_ms
             if not is_due:
                 raise Broken(f"{branch} cannot be had back: {error}") from error
+            self.model.given_up[TOPIC, branch] = value.vid
             self._now(branch, Held(None))
         else:
             self._now(branch, Held(value.vid))
