@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from offload.cli.output import Output, note
 from offload.cli.session import Session
 from offload.commands.parameters import About
-from offload.errors import BadParameter
+from offload.errors import BadParameter, ChecksFailed
+from seglog import SETTINGS_FILE
 
 if TYPE_CHECKING:
     from catalog.objects import ObjectStore
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["doctor"]
 
-_WORDS = {"ok": "ok", "failed": "FAILED", "skipped": "skipped"}
+_WORDS = {"ok": "ok", "failed": "FAILED", "skipped": "skipped", "warn": "warn", "fail": "FAIL"}
 
 
 def doctor(
@@ -26,11 +27,15 @@ def doctor(
         str | None, About("With --spark: the cluster. By default Spark's configuration names it.")
     ] = None,
 ) -> None:
-    """Check that the remote keeps the promises that seglog needs, and that this role may use them.
+    """Check the data directory and its machine, and that the remote keeps the promises that seglog needs.
 
-    The command tries every promise, races included, with about 290 requests that send 37 MB. It works under a fresh
-    prefix doctor/.../ within the remote's own, and then removes its objects. It skips requests that the role may not
-    make, such as deletes. With --remote before the command, it needs no data directory.
+    In a data directory, the command first checks free disk, the time of a sync, limits of files, permissions, the
+    daemon's certificate, and that a daemon answers. A line says `ok`, `warn` or `FAIL`, with what to do. Without a
+    remote, these checks are all.
+
+    For the remote, the command tries every promise, races included, with about 290 requests that send 37 MB. It works
+    under a fresh prefix doctor/.../ within the remote's own, and then removes its objects. It skips requests that the
+    role may not make, such as deletes. With --remote before the command, it needs no data directory.
 
     It also shows how far this machine's clock is from the store's. If a check failed, the exit code is 1.
 
@@ -40,9 +45,31 @@ def doctor(
     if master is not None and not spark:
         raise BadParameter("--master goes with --spark")
     output = session.output
-    with session.remote_store() as store:
-        for found in _findings(store, master, spark=spark):
-            _show(output, found)
+    failed: ChecksFailed | None = None
+    is_directory = not spark and (session.directory / SETTINGS_FILE).is_file()
+    if is_directory:
+        try:
+            _check_directory(session)
+        except ChecksFailed as error:
+            failed = error
+    if not is_directory or session.remote or session.settings().url:
+        with session.remote_store() as store:
+            for found in _findings(store, master, spark=spark):
+                _show(output, found)
+    if failed is not None:
+        raise failed
+
+
+def _check_directory(session: Session) -> None:
+    """Show the checks of the directory. Raises `ChecksFailed`."""
+    from offload.commands.doctor_directory import doctor_directory
+    from offload.wire import SOCKET_FILE
+    from seglog import SystemClock
+
+    now_ms = SystemClock().now_ms()
+    for found in doctor_directory(session.directory, session.settings().serve, now_ms, SOCKET_FILE):
+        advice = f". To do: {found.advice}" if found.advice else ""
+        session.output.show(found, f"{_WORDS[found.outcome]:8}{found.check}: {found.found}{advice}")
 
 
 def _findings(store: ObjectStore, master: str | None, *, spark: bool) -> Iterator[CheckDone | ClockAhead | Left]:

@@ -529,11 +529,15 @@ COMMANDS = {
     ),
     'doctor': ListedCommand(
         'doctor',
-        'Check that the remote keeps the promises that seglog needs, and that this role may use them.\n'
+        'Check the data directory and its machine, and that the remote keeps the promises that seglog needs.\n'
         '\n'
-        'The command tries every promise, races included, with about 290 requests that send 37 MB. It works under a fresh\n'
-        "prefix doctor/.../ within the remote's own, and then removes its objects. It skips requests that the role may not\n"
-        'make, such as deletes. With --remote before the command, it needs no data directory.\n'
+        'In a data directory, the command first checks free disk, the time of a sync, limits of files, permissions, the\n'
+        "daemon's certificate, and that a daemon answers. A line says `ok`, `warn` or `FAIL`, with what to do. Without a\n"
+        'remote, these checks are all.\n'
+        '\n'
+        'For the remote, the command tries every promise, races included, with about 290 requests that send 37 MB. It works\n'
+        "under a fresh prefix doctor/.../ within the remote's own, and then removes its objects. It skips requests that the\n"
+        'role may not make, such as deletes. With --remote before the command, it needs no data directory.\n'
         '\n'
         "It also shows how far this machine's clock is from the store's. If a check failed, the exit code is 1.\n"
         '\n'

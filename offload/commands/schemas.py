@@ -43,6 +43,7 @@ _UNLISTED = (
     "verify.verify",
     "verify.verify_remote",
     "doctor.doctor",
+    "doctor_directory.doctor_directory",
 )
 """The use cases that are not in the registry, because they need no open data directory."""
 

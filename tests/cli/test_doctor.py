@@ -20,6 +20,7 @@ from tests.faults.store import CountingStore
 from tests.s3_server import not_of_minio
 from tests.seams.limits import Limit, set_limit
 
+LOCAL = ["versions", "disk", "fsync", "files", "permissions", "tls", "daemon"]
 NAMES = [check.name for check in CHECKS]
 
 
@@ -51,7 +52,10 @@ def test_the_remote_of_the_data_directory_is_the_one_that_is_checked(run: Run, t
     done = run("--json", "doctor")
     assert done.code == 0
     *checks, clock = values_of(done.text)
-    assert [value["outcome"] for value in checks] == ["ok"] * len(NAMES)
+    local = [value for value in checks if value["kind"] == "directory_checked"]
+    assert [value["check"] for value in local] == LOCAL
+    assert "fail" not in [value["outcome"] for value in local]
+    assert [value["outcome"] for value in checks[len(local) :]] == ["ok"] * len(NAMES)
     assert clock == {"schema": 1, "kind": "clock_ahead", "clock_ahead_ms": 0}
     assert (tmp_path / "remote").is_dir()
 
