@@ -312,8 +312,8 @@ class PlanOutgrown(Conflict):
 
 
 class NotUndone(Conflict):
-    def __init__(self, number: int, reason: str) -> None:
-        super().__init__(f"operation {number} cannot be undone: {reason}", hint="`seglog oplog` lists the operations")
+    def __init__(self, number: int, reason: str, hint: str = "`seglog oplog` lists the operations") -> None:
+        super().__init__(f"operation {number} cannot be undone: {reason}", hint=hint)
         self.number = number
 
 
@@ -328,13 +328,15 @@ class NotTakenBack(Conflict):
 class RecordsGone(Conflict):
     """`records` of the records that an undo would bring back are gone. `ranges` are the first of their ranges."""
 
-    def __init__(self, name: str, lsn: int, records: int, ranges: tuple[tuple[int, int], ...]) -> None:
+    def __init__(
+        self, name: str, lsn: int, records: int, ranges: tuple[tuple[int, int], ...], *, is_all: bool = False
+    ) -> None:
         named = ", ".join(f"{first} to {last}" if last > first else str(first) for first, last in ranges)
         noun = "record" if records == 1 else "records"
         super().__init__(
             f"{records:,} {noun} that lsn {lsn} of {name} took away are in no object any more: seq {named}"
             "; nothing was changed",
-            hint="`--partial` brings the others back",
+            hint="no record is left" if is_all else "`--partial` brings the others back",
         )
         self.name = name
         self.lsn = lsn

@@ -89,7 +89,13 @@ class Archive(Owned):
         from offload.services.history import HistoryService
 
         machinery = self._machinery
-        return HistoryService(self._context, machinery.states, machinery.targets, lambda: machinery.promotion)
+        return HistoryService(
+            self._context,
+            machinery.states,
+            machinery.targets,
+            lambda: machinery.promotion,
+            lambda: machinery.undoing,
+        )
 
     @part
     def pins(self) -> PinService:

@@ -74,8 +74,7 @@ COMMANDS = {
         'Delete records by seq, by tag, or by both together. Readers no longer see them.\n'
         '\n'
         'With a remote, the delete becomes a commit: at once, or with the next offload if older records wait for it. After\n'
-        'that commit, `seglog restore TOPIC --to head~1 --as NAME` makes a branch of the state before it. Without a remote\n'
-        'there is no way back.',
+        'that commit, `seglog undo TOPIC lsn:N` brings the records back. Without a remote there is no way back.',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('before', 'int', 'Delete the records below this seq.', ('--before',)),
@@ -90,9 +89,9 @@ COMMANDS = {
         'Evict the oldest records of a topic, in the remote too. A reader that starts below gets a gap.\n'
         '\n'
         'Retention (`seglog topic set --ttl`, caps) frees the local disk only. The remote keeps those records, and `read\n'
-        '--at` shows them. `evict` removes them from the remote as well, with a commit. Within the window, `seglog restore\n'
-        'TOPIC --to head~1 --as NAME` makes a branch of the state before it. After the window, `seglog gc` deletes the\n'
-        'objects. Example: seglog evict access --older-than 365d',
+        '--at` shows them. `evict` removes them from the remote as well, with a commit. Within the window, `seglog undo TOPIC\n'
+        'lsn:N` brings them back. After the window, `seglog gc` deletes the objects. Example: seglog evict access\n'
+        '--older-than 365d',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('before', 'int', 'Evict the records below this seq.', ('--before',), least=1),
@@ -106,9 +105,10 @@ COMMANDS = {
         'truncate',
         'Remove the records from a seq on. Later appends use their seqs again.\n'
         '\n'
-        'If the remote has any of the records, the command first offloads all of them. The truncation is then a commit, and\n'
-        '`seglog restore TOPIC --to head~1 --as NAME` makes a branch of the state before it. If only this directory has the\n'
-        'records, there is no way back. Example: seglog truncate orders --from 4711 --yes',
+        'If the remote has any of the records, the command first offloads all of them. The truncation is then a commit. As\n'
+        'long as no append uses the seqs again, `seglog undo TOPIC lsn:N` brings the records back. Later, `seglog restore\n'
+        'TOPIC --to head~1 --as NAME` makes a branch of the state before it. If only this directory has the records, there is\n'
+        'no way back. Example: seglog truncate orders --from 4711 --yes',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('start', 'int', 'The first seq to remove.', ('--from',), is_required=True, least=1),
@@ -456,11 +456,19 @@ COMMANDS = {
     ),
     'undo': ListedCommand(
         'undo',
-        'Revert the last change of a branch or tag, or the change with that number. No record changes.\n'
+        'Undo the last change of a branch or tag, the change with that number, or one commit that took records away.\n'
         '\n'
-        'Each `undo` without a number goes one step further back.',
+        'Each `undo` without a number goes one step further back, and no record changes. `undo TOPIC lsn:N` brings back the\n'
+        'records that a delete, an eviction or a truncation took. They have their seqs and times again, and all else stays.\n'
+        'The command first offloads the topic, and then drops its hot copies. Another directory that writes the topic is\n'
+        'stopped, and keeps what it did not offload: `seglog reset TOPIC --as NAME` there.\n'
+        'Example: seglog undo orders lsn:7',
         (
-            ListedParameter('number', 'int', 'The number of the change in `oplog`.', (), least=1),
+            ListedParameter('change', 'str', 'The number of a change in `oplog`, or a topic.', (), is_topic=True, names='topic'),
+            ListedParameter('commit', 'str', 'With a topic: the delete, eviction or truncation to undo, as lsn:N.', (), names='target'),
+            ListedParameter('partial', 'bool', 'Bring back what is left, if some of the records are gone.', ('--partial',), default=False),
+            ListedParameter('message', 'str', 'Why. The commit or the oplog keeps it.', ('-m', '--message'), default=''),
+            ListedParameter('dry_run', 'bool', 'Show what would come back, and change nothing.', ('--dry-run',), default=False),
         ),
     ),
     'inspect': ListedCommand(

@@ -66,6 +66,8 @@ def _what(commit: CommitListed) -> str:
             return f"{segments} in the place of {counted(commit.removed_objects, 'object')}"
         case "evict":
             return f"records below seq {commit.evict_floor}, of {commit.at_time}"
+        case "restore":
+            return f"takes back lsn {commit.undone_lsn}, of {commit.at_time}"
         case "delete" if commit.before_seq:
             return f"records below seq {commit.before_seq}, of {commit.at_time}"
         case "delete":

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from offload.cli.output import Output, counted, lines, rows
+from offload.cli.output import Output, counted, format_bytes, lines, rows
 from offload.cli.preview import taking_lines
 from offload.commands.branch import BranchAt, BranchDeleted, BranchListed, BranchMade, BranchPromoted, BranchSide
-from offload.commands.oplog import Operation
+from offload.commands.oplog import CommitUndone, Operation
 from offload.commands.pin import PinListed
 from offload.commands.tag import TagListed
 
@@ -116,6 +116,26 @@ def operation_text(found: Operation) -> str:
     ).rstrip()
 
 
+def undone_text(done: Operation | CommitUndone) -> str:
+    if isinstance(done, Operation):
+        return f"undone: {operation_text(done)}"
+    what = f"lsn {done.undone} of {done.topic}, of kind {done.undone_kind}"
+    if done.is_earlier:
+        return f"{what}, is undone already (lsn {done.lsn})"
+    seqs = f", seq {done.first_seq} to {done.last_seq}" if done.records else ""
+    if done.lsn is None:
+        told = [f"undo of {what}, would bring back {counted(done.records)}{seqs}"]
+        told.append(f"  shows {counted(done.objects, 'object')} of {format_bytes(done.bytes)} again")
+    else:
+        told = [f"undone: {what}: {counted(done.records)} are back{seqs} (lsn {done.lsn})"]
+    if done.gone:
+        told.append(f"  {counted(done.gone)} are in no object any more")
+    if done.stay_away:
+        by = ", ".join(f"lsn {each}" for each in done.taken_by)
+        told.append(f"  {counted(done.stay_away)} stay away: {by} took them as well")
+    return "\n".join(told)
+
+
 def _subject(key: str) -> str:
     """Return the subject of an operation as the command line names it."""
     kind, _, rest = key.partition("/")
@@ -125,7 +145,7 @@ def _subject(key: str) -> str:
 
 print_branch_made = lines(branch_made_text)
 print_operation = rows(("number", "time", "writer", "operation", "subject", "message"), _operation_row, operation_text)
-print_undone = lines(lambda undone: f"undone: {operation_text(undone)}")
+print_undone = lines(undone_text)
 print_branch = rows(("branch", "volume", "made", "from", "ahead", "behind", "deleted"), _branch_row, branch_text)
 print_branch_deleted = taking_lines(branch_deleted_text)
 print_branch_back = lines(lambda back: f"{back.branch} is back")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from offload.commands.results import HIDDEN
+from offload.commands.results import HIDDEN, OPTIONAL
 from offload.moment import Moment
 
 if TYPE_CHECKING:
@@ -25,7 +25,10 @@ class SegmentListed:
 
 @dataclass(frozen=True, slots=True)
 class CommitListed:
-    """A commit of a topic's history. The hidden fields hold the details of its kind."""
+    """A commit of a topic's history. The hidden fields hold the details of its kind.
+
+    A commit of kind restore has undone the commit `undone_lsn`.
+    """
 
     volume: str
     lsn: int
@@ -45,6 +48,7 @@ class CommitListed:
     before_seq: int = field(metadata=HIDDEN)
     deleted_records: int = field(metadata=HIDDEN)
     removed_objects: int = field(metadata=HIDDEN)
+    undone_lsn: int | None = field(metadata=OPTIONAL)
 
 
 def listed(stored: PastCommit, erased_by_ms: int | None) -> CommitListed:
@@ -82,4 +86,5 @@ def listed(stored: PastCommit, erased_by_ms: int | None) -> CommitListed:
         before_seq=commit.deletions.before_seq,
         deleted_records=sum(len(BitMap.deserialize(bitmap)) for bitmap in bitmaps),
         removed_objects=len(commit.removed_sids),
+        undone_lsn=None if commit.restored is None else commit.restored.undone.lsn,
     )

@@ -13,13 +13,13 @@ from offload.commands.times import time_ms
 from offload.errors import BadParameter
 
 if TYPE_CHECKING:
-    from catalog import PastCommit
+    from catalog import PastCommit, SegmentView
     from catalog.history import History
     from offload.archive import Archive
 
 __all__ = ["log", "show"]
 
-_KINDS = ("offload", "delete", "evict", "truncate", "compact", "config")
+_KINDS = ("offload", "delete", "evict", "truncate", "compact", "config", "restore")
 
 
 def log(
@@ -119,6 +119,8 @@ class _Touched:
                 return commit.truncate_from is not None and commit.truncate_from <= seq <= commit.at_seq
             case CommitKind.EVICT:
                 return seq < commit.bounds.evict_floor
+            case CommitKind.RESTORE:
+                return any(_shows(view, seq) for view in commit.restored_views)
             case CommitKind.DELETE:
                 return seq < commit.deletions.before_seq or self._is_deleted(past)
         return False
@@ -132,6 +134,13 @@ class _Touched:
             for sid, first_seq in self._first_seqs.items()
             if sid in bitmaps
         )
+
+
+def _shows(view: SegmentView, seq: int) -> bool:
+    from pyroaring import BitMap
+
+    deleted = BitMap() if view.deleted is None else BitMap.deserialize(view.deleted)
+    return view.first <= seq <= view.last and seq - view.ref.first_seq not in deleted
 
 
 def _kinds(text: str | None) -> set[str] | None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
-from offload.commands.parameters import About
+from offload.commands.parameters import About, Reason, without_main
+from offload.errors import BadParameter
 from offload.moment import Moment
+from seglog.arguments import WHOLE_MAX
 
 if TYPE_CHECKING:
     from catalog.refs.oplog import NumberedEntry
     from offload.archive import Archive
 
-__all__ = ["Operation", "oplog", "undo"]
+__all__ = ["CommitUndone", "Operation", "oplog", "undo"]
+
+_LSN = re.compile(r"lsn:([0-9]+)", re.ASCII)
+_DIGITS = 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,30 @@ class Operation:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class CommitUndone:
+    """The commit `undone` of a topic, taken back by the commit `lsn`, which is None for a preview.
+
+    `records` came back, from `first_seq` to `last_seq`. `gone` are in no object any more. `stay_away` were taken by the
+    later commits `taken_by` as well. The topic shows so many `objects` again, of so many bytes. `is_earlier` says that
+    an earlier call has made the commit.
+    """
+
+    topic: str
+    undone: int
+    undone_kind: str
+    lsn: int | None
+    records: int
+    first_seq: int | None
+    last_seq: int | None
+    gone: int
+    stay_away: int
+    taken_by: tuple[int, ...]
+    objects: int
+    bytes: int
+    is_earlier: bool
+
+
 def oplog(
     archive: Archive, limit: Annotated[int, About("At most so many.", "-n --limit", least=1)] = 50
 ) -> Iterator[Operation]:
@@ -38,13 +69,107 @@ def oplog(
 
 def undo(
     archive: Archive,
-    number: Annotated[int | None, About("The number of the change in `oplog`.", least=1, is_argument=True)] = None,
-) -> Operation:
-    """Revert the last change of a branch or tag, or the change with that number. No record changes.
+    change: Annotated[
+        str | None,
+        About("The number of a change in `oplog`, or a topic.", clean=without_main, is_argument=True, names="topic"),
+    ] = None,
+    commit: Annotated[
+        str | None,
+        About("With a topic: the delete, eviction or truncation to undo, as lsn:N.", is_argument=True, names="target"),
+    ] = None,
+    partial: Annotated[bool, About("Bring back what is left, if some of the records are gone.")] = False,
+    message: Reason = "",
+    dry_run: Annotated[bool, About("Show what would come back, and change nothing.")] = False,
+) -> Operation | CommitUndone:
+    """Undo the last change of a branch or tag, the change with that number, or one commit that took records away.
 
-    Each `undo` without a number goes one step further back.
+    Each `undo` without a number goes one step further back, and no record changes. `undo TOPIC lsn:N` brings back the
+    records that a delete, an eviction or a truncation took. They have their seqs and times again, and all else stays.
+    The command first offloads the topic, and then drops its hot copies. Another directory that writes the topic is
+    stopped, and keeps what it did not offload: `seglog reset TOPIC --as NAME` there.
+    Example: seglog undo orders lsn:7
     """
-    return _operation(archive.history.undo(number))
+    if change is not None and not (change.isdecimal() and commit is None):
+        return _undo_commit(archive, change, commit, partial=partial, message=message, dry_run=dry_run)
+    if partial or message or dry_run:
+        raise BadParameter("--partial, --message and --dry-run go with a topic and lsn:N")
+    if change is not None:
+        return _operation(archive.history.undo(_number(change)))
+    found = _last_operation(archive)
+    _check_newest(archive, found)
+    return _operation(archive.history.undo(found.number))
+
+
+def _undo_commit(
+    archive: Archive, topic: str, commit: str | None, *, partial: bool, message: str, dry_run: bool
+) -> CommitUndone:
+    lsn = _LSN.fullmatch(commit or "")
+    if lsn is None:
+        given = f"{commit!r} is no commit: " if commit else ""
+        raise BadParameter(
+            f"{given}say `seglog undo {topic} lsn:N`; `seglog log {topic} --kind delete,evict,truncate` lists them"
+        )
+    number = _number(lsn[1])
+    if dry_run:
+        found = archive.history.preview_undo(topic, number)
+    else:
+        found = archive.history.undo_removal(topic, number, partial=partial, message=message)
+    return CommitUndone(
+        topic=topic,
+        undone=number,
+        undone_kind=found.kind,
+        lsn=found.lsn,
+        records=found.records,
+        first_seq=found.first_seq or None,
+        last_seq=found.last_seq or None,
+        gone=found.gone,
+        stay_away=found.away,
+        taken_by=found.taken_by,
+        objects=found.objects,
+        bytes=found.size_bytes,
+        is_earlier=found.is_earlier,
+    )
+
+
+def _number(text: str) -> int:
+    number = int(text[:_DIGITS])
+    if not 1 <= number <= WHOLE_MAX or len(text) > _DIGITS:
+        raise BadParameter(f"{text}: these numbers are from 1 to {WHOLE_MAX}")
+    return number
+
+
+def _last_operation(archive: Archive) -> NumberedEntry:
+    from catalog.errors import NotUndone
+
+    try:
+        return archive.history.last_operation()
+    except NotUndone as nothing:
+        nothing.hint = "`seglog undo TOPIC lsn:N` takes back a delete, an eviction or a truncation"
+        raise
+
+
+def _check_newest(archive: Archive, found: NumberedEntry) -> None:
+    """Raise `NotUndone` if records were taken from the topic after the operation. The operator may mean that."""
+    from catalog.errors import Missing, NotUndone
+    from catalog.format.control import full_name
+    from catalog.format.keys import named_by
+
+    for subject in sorted({each.subject for each in found.entry.changes}):
+        named = named_by(subject)
+        if named is None:
+            continue
+        topic, branch = named
+        for name in (topic, full_name(topic, branch)) if subject.startswith("refs/") else (topic,):
+            with suppress(Missing):
+                past = archive.history.newest_removal(name)
+                if past is not None and past.commit.created_at_ms > found.entry.at_ms:
+                    lsn, what = past.commit.lsn, past.commit.kind.name.lower()
+                    raise NotUndone(
+                        found.number,
+                        f"the newest change of {name} is a commit of kind {what}, lsn {lsn}",
+                        f"`seglog undo {name} lsn:{lsn}` takes that back, `seglog undo {found.number}` takes back the"
+                        f" {found.entry.operation} before it",
+                    )
 
 
 def _operation(found: NumberedEntry) -> Operation:

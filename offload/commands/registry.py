@@ -164,7 +164,7 @@ COMMANDS: Mapping[str, Command] = {
         Command("pin/refresh", "pin.refresh"),
         Command("pin/release", "pin.release"),
         Command("oplog", "oplog.oplog", reads=_always),
-        Command("undo", "oplog.undo"),
+        Command("undo", "oplog.undo", reads=_dry),
         Command("topic/create", "topic.create"),
         Command("topic/set", "topic.set_config"),
         Command("topic/show", "topic.show", reads=_always),

@@ -83,8 +83,7 @@ def delete(
     """Delete records by seq, by tag, or by both together. Readers no longer see them.
 
     With a remote, the delete becomes a commit: at once, or with the next offload if older records wait for it. After
-    that commit, `seglog restore TOPIC --to head~1 --as NAME` makes a branch of the state before it. Without a remote
-    there is no way back.
+    that commit, `seglog undo TOPIC lsn:N` brings the records back. Without a remote there is no way back.
     """
     from offload.services.removal import take_here
 
@@ -115,9 +114,9 @@ def evict(
     """Evict the oldest records of a topic, in the remote too. A reader that starts below gets a gap.
 
     Retention (`seglog topic set --ttl`, caps) frees the local disk only. The remote keeps those records, and `read
-    --at` shows them. `evict` removes them from the remote as well, with a commit. Within the window, `seglog restore
-    TOPIC --to head~1 --as NAME` makes a branch of the state before it. After the window, `seglog gc` deletes the
-    objects. Example: seglog evict access --older-than 365d
+    --at` shows them. `evict` removes them from the remote as well, with a commit. Within the window, `seglog undo TOPIC
+    lsn:N` brings them back. After the window, `seglog gc` deletes the objects. Example: seglog evict access
+    --older-than 365d
     """
     from offload.services.removal import take_here
 
@@ -150,9 +149,10 @@ def truncate(
 ) -> RecordsRemoved | WouldTake:
     """Remove the records from a seq on. Later appends use their seqs again.
 
-    If the remote has any of the records, the command first offloads all of them. The truncation is then a commit, and
-    `seglog restore TOPIC --to head~1 --as NAME` makes a branch of the state before it. If only this directory has the
-    records, there is no way back. Example: seglog truncate orders --from 4711 --yes
+    If the remote has any of the records, the command first offloads all of them. The truncation is then a commit. As
+    long as no append uses the seqs again, `seglog undo TOPIC lsn:N` brings the records back. Later, `seglog restore
+    TOPIC --to head~1 --as NAME` makes a branch of the state before it. If only this directory has the records, there is
+    no way back. Example: seglog truncate orders --from 4711 --yes
     """
     from offload.services.removal import truncate_here
 
@@ -188,12 +188,11 @@ def _check_within(place: Directory, topic: str, seq: int | None) -> None:
 
 
 def _way_back(archive: Archive | None, topic: str, lsn: int | None) -> tuple[str | None, Moment | None]:
-    """Return the command that makes a branch of the state before the commit, and until when it works."""
+    """Return the command that takes the commit back, and until when it works."""
     if archive is None or lsn is None:
         return None, None
-    target = f"lsn:{lsn - 1}" if lsn > 1 else "head~1"
     until = int(time.time() * 1000) + archive.history.window_ms(topic)
-    return f"seglog restore {topic} --to {target} --as NAME", Moment(until)
+    return f"seglog undo {topic} lsn:{lsn}", Moment(until)
 
 
 def _waits(done: Removed, message: str) -> str | None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from catalog import Bounds, ForkPoint, History, PastCommit, SegmentView, Snapshot
+from catalog import Bounds, CommitKind, ForkPoint, History, PastCommit, SegmentView, Snapshot
 from catalog.errors import OutOfWindow
 from catalog.history import retry_if_collected
 from catalog.refs.oplog import NumberedEntry, Oplog
@@ -14,6 +14,7 @@ from catalog.refs.pin import HeldPin, Pins
 from catalog.refs.promotion import moved_main
 from catalog.refs.undo import find_operation, undo_found
 from catalog.retention import window_ms_of
+from catalog.undo_plan import TAKES_AWAY
 from offload.context import ArchiveContext
 from offload.errors import NotOffloaded
 from offload.format.metadata import SegmentIndex
@@ -30,15 +31,21 @@ from seglog.values.names import BRANCH_MARK
 
 if TYPE_CHECKING:
     from offload.services.promotion import Promotion
+    from offload.services.undoing import Undoing, Undone
 
 __all__ = ["HistoryService", "range_to_read"]
 
 
 class HistoryService(Owned):
-    """The calls about the past of topics and branches. Only `undo` changes anything."""
+    """The calls about the past of topics and branches. Only `undo` and `undo_removal` change anything."""
 
     def __init__(
-        self, context: ArchiveContext, states: RemoteStates, targets: Targets, promotion: Callable[[], Promotion]
+        self,
+        context: ArchiveContext,
+        states: RemoteStates,
+        targets: Targets,
+        promotion: Callable[[], Promotion],
+        undoing: Callable[[], Undoing],
     ) -> None:
         self._log = context.log
         self._store = context.store
@@ -50,6 +57,7 @@ class HistoryService(Owned):
         self._states = states
         self._targets = targets
         self._promotion = promotion
+        self._undoing = undoing
 
     @checked
     def snapshot(self, name: str, at: str | None = None) -> Snapshot:
@@ -179,6 +187,42 @@ class HistoryService(Owned):
     def operations(self) -> Iterator[NumberedEntry]:
         """Return the operations log, newest first: each entry says which writer changed which name."""
         return Oplog(self._store).entries()
+
+    def last_operation(self) -> NumberedEntry:
+        """Return the operation that `undo` without a number takes back. Raises `NotUndone` if there is none."""
+        return find_operation(self._volumes)
+
+    @checked
+    def newest_removal(self, name: str) -> PastCommit | None:
+        """Return the newest commit of a topic or branch if it took records away. Maintenance does not count.
+
+        Raises as `commits` does.
+        """
+
+        def newest(history: History) -> PastCommit | None:
+            changes = (each for each in history if each.commit.kind not in {CommitKind.CONFIG, CommitKind.COMPACT})
+            return next(changes, None)
+
+        found = retry_if_collected(lambda: self._states.history(name), newest)
+        return found if found is not None and found.commit.kind in TAKES_AWAY else None
+
+    @checked
+    def preview_undo(self, name: str, lsn: int) -> Undone:
+        """Return the records that `undo_removal` would bring back. Raises as `undo_removal` does."""
+        return self._undoing().preview(name, lsn)
+
+    @checked
+    def undo_removal(self, name: str, lsn: int, *, partial: bool = False, message: str = "") -> Undone:
+        """Undo the delete, eviction or truncation with that LSN, by a new commit (offload.services.undoing).
+
+        The records have their seqs and times again. All else stays as it is. The call first offloads what this
+        directory has of the topic, and then drops its hot copies. A writer in another directory is fenced.
+
+        Raises `NotTakenBack`, `OutOfWindow` if GC does not keep the state before the commit, `NoSuchTopic`,
+        `NoSuchBranch`, and what the store raises. If some of the records are gone, raises `RecordsGone` unless
+        `partial`. After an error, the caller repeats the call.
+        """
+        return self._undoing().run(name, lsn, partial=partial, message=message)
 
     @checked
     def undo(self, number: int | None = None) -> NumberedEntry:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from offload.services.offloading import Offloading
     from offload.services.promotion import Promotion
     from offload.services.removal import Removal
+    from offload.services.undoing import Undoing
     from offload.services.writers import Writers
     from offload.write.offloader import Offloader
     from offload.write.port import Uploader
@@ -117,3 +118,9 @@ class Machinery:
         from offload.services.promotion import Promotion
 
         return Promotion(self._context, self.writers, self.offloader, self.publisher, self.replicas, self.reset)
+
+    @part
+    def undoing(self) -> Undoing:
+        from offload.services.undoing import Undoing
+
+        return Undoing(self._context, self.writers, self.offloader, self.publisher, self.replicas, self.reset)

@@ -33,7 +33,8 @@ def run_statuses(
             found.pop(str(sid), None)
         if commit.truncate_from is not None:
             found = dict(_cut(found, commit.truncate_from))
-        found.update((str(segment.sid), _complete(segment, hot_floor)) for segment in commit.segments)
+        again = [view.ref for view in commit.restored_views if view.vid == commit.vid]
+        found.update((str(segment.sid), _complete(segment, hot_floor)) for segment in (*commit.segments, *again))
     for attempt in attempts:
         run = RunStatus(
             str(attempt.sid),

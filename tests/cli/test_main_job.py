@@ -55,7 +55,7 @@ def test_offload_drop_read_delete_restore(started: Run) -> None:
     assert started("read", "t").out == body
 
     assert started("delete", "t", "--before", "51", "--yes").undated == (
-        "deleted 50 records of t (lsn 2)\n  undo: `seglog restore t --to lsn:1 --as NAME`, until TIME\n"
+        "deleted 50 records of t (lsn 2)\n  undo: `seglog undo t lsn:2`, until TIME\n"
     )
     assert started("read", "t").out == body[body.index(b"record 50\n") :]
     log = started("log", "t").text.splitlines()

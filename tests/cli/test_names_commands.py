@@ -111,6 +111,28 @@ def test_undo_takes_back_what_the_oplog_shows(started: Run) -> None:
     assert started("undo", "99").code == 3
 
 
+def test_a_bad_delete_is_undone_and_undo_alone_asks_which_change_is_meant(started: Run) -> None:
+    assert started("undo").err.splitlines()[-1].endswith("takes back a delete, an eviction or a truncation")
+    started("branch", "create", "orders", "fix")
+    deleted = started("delete", "orders", "--before", "4", "--yes")
+    assert "\n  undo: `seglog undo orders lsn:3`, until 20" in deleted.text
+    refused = started("undo")
+    assert (refused.code, "the newest change of orders is a commit of kind delete, lsn 3" in refused.err) == (4, True)
+    assert "`seglog undo orders lsn:3` takes that back, `seglog undo 2` takes back the branch create" in refused.err
+    seen = started("undo", "orders", "lsn:3", "--dry-run").text
+    assert seen.startswith("undo of lsn 3 of orders, of kind delete, would bring back 3 records, seq 1 to 3\n")
+    assert started("read", "orders").out == b"four\nfive\n"
+    [done] = rows(started, "undo", "orders", "lsn:3", "-m", "it was wrong")
+    assert (done["kind"], done["undone"], done["lsn"], done["records"]) == ("commit_undone", 3, 4, 3)
+    assert started("read", "orders").out == b"one\ntwo\nthree\nfour\nfive\n"
+    shown = started("log", "orders", "--kind", "restore", "--stat").text
+    assert ("takes back lsn 3, of " in shown, "it was wrong" in shown) == (True, True)
+    assert [row["lsn"] for row in rows(started, "log", "orders", "--record", "2")] == [4, 3, 1]
+    assert started("undo", "orders", "lsn:3").text == "lsn 3 of orders, of kind delete, is undone already (lsn 4)\n"
+    assert started("append", "orders", stdin=b"six\n").text == "appended 1 record to orders, seq 6 to 6\n"
+    assert started("undo").text.startswith("undone: 2 ")
+
+
 def test_a_bad_delete_is_put_back_by_a_promotion(started: Run) -> None:
     started("delete", "orders", "--before", "4", "--yes")
     assert started("restore", "orders", "--to", "head~1", "--as", "good").code == 0

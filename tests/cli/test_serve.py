@@ -156,9 +156,7 @@ def test_commands_on_a_served_directory_go_through_the_daemon(start: Start, run:
     refused = run("delete", "t", "--before", "2", stdin=b"no\n", is_terminal=True)
     assert (refused.code, "not confirmed" in refused.err, run("read", "t").out) == (1, True, body)
     done = run("delete", "t", "--before", "2", stdin=b"y\n", is_terminal=True)
-    assert (
-        done.undated == "deleted 1 record of t (lsn 2)\n  undo: `seglog restore t --to lsn:1 --as NAME`, until TIME\n"
-    )
+    assert done.undated == "deleted 1 record of t (lsn 2)\n  undo: `seglog undo t lsn:2`, until TIME\n"
     assert len(run("log", "t").text.splitlines()) == 2
     assert "t@half holds 4 records" in run("restore", "t", "--to", "head~1", "--as", "half").text
     assert run("read", "t@half").out == body

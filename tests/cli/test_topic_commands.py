@@ -197,8 +197,7 @@ def test_what_is_in_the_remote_is_truncated_by_a_commit(run: Run, remote: str) -
     assert json.loads(run("--json", "truncate", "t", "--from", "4", "--yes").out)["lsn"] is None
     done = run("truncate", "t", "--from", "2", "--yes")
     assert done.undated == (
-        "removed 2 records of t, which ends with seq 1 now (lsn 3)\n"
-        "  undo: `seglog restore t --to lsn:2 --as NAME`, until TIME\n"
+        "removed 2 records of t, which ends with seq 1 now (lsn 3)\n  undo: `seglog undo t lsn:3`, until TIME\n"
     )
     assert "from seq 2 on" in run("log", "t").text
     run("append", "t", stdin=b"B\n")
@@ -218,8 +217,7 @@ def test_evict_takes_the_oldest_and_tells(run: Run, remote: str) -> None:
         run("evict", "t", "--older-than", "1d", "--yes").text == "evicted 0 records of t, which begins with seq 1 now\n"
     )
     assert run("evict", "t", "--before", "3", "--yes").undated == (
-        "evicted 2 records of t, which begins with seq 3 now (lsn 2)\n"
-        "  undo: `seglog restore t --to lsn:1 --as NAME`, until TIME\n"
+        "evicted 2 records of t, which begins with seq 3 now (lsn 2)\n  undo: `seglog undo t lsn:2`, until TIME\n"
     )
     assert "records below seq 3" in run("log", "t").text
     assert run("read", "t").out == b"c\n"

@@ -195,6 +195,11 @@ CALLS = {
         branch="half",
     ),
     "HistoryService.window_ms": _of_name("history.window_ms"),
+    "HistoryService.newest_removal": _of_name("history.newest_removal"),
+    "HistoryService.preview_undo": _of_name("history.preview_undo", {"lsn": "whole"}, lsn=2),
+    "HistoryService.undo_removal": _of_name(
+        "history.undo_removal", {"lsn": "whole", "partial": "bool", "message": "text"}, lsn=2
+    ),
     "PinService.list": _of("pins.list", {"topic": "text"}, "topic"),
     "PinService.refresh": _of("pins.refresh", {"name": "text", "ttl_s": "whole"}, name="x", ttl_s=1),
     "PinService.release": _of("pins.release", {"name": "text"}, name="x"),

@@ -1,0 +1,329 @@
+"""The undo of one delete, eviction or truncation of a topic, by a commit of kind restore (catalog.undo_plan).
+
+    step                                                              state after a crash in this step
+    1 The directory offloads what it has of the topic.                the same topic, further in the remote
+    2 It puts a pin on the state before the commit.                   the same, with a pin that expires
+    3 It plans, and asks the store for each object that the newest    the same
+      state does not show.
+    4 It drops its own topic, as a reset does.                        a replica of the topic
+    5 It puts the commit right after the state of step 3, with a      the same, or the undo; the next sync moves the
+      higher epoch. If another commit is there, it begins again.      replica
+    6 Its replica moves to the commit.                                the undo, whole
+
+BACK-1  A record that is appended meanwhile is not lost. Step 4 then fails with the log's `ConcurrentModification`, and
+    the steps begin again. A writer in another directory is fenced by step 5, and keeps what it did not offload.
+BACK-2  The pin is there before the plan is made, so GC refuses it or keeps each object of the state. The pin stays
+    until it expires. A GC run that read the commits before step 5 may still delete, but it reads the pins again.
+BACK-3  A second call after a crash or a lost answer finds the commit, and changes nothing.
+BACK-4  Before step 1, the plan is made from the newest state in the remote. So a call that is refused changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from pyroaring import BitMap
+
+from catalog import CommitKind, ForkPoint, Handle, PastCommit, SegmentView, Sid, Snapshot, encode_commit, timeline
+from catalog.errors import CatalogError, Diverged, NoSuchObject, NotTakenBack, OutOfWindow, RecordsGone
+from catalog.format import keys
+from catalog.format.encoding import StoredCommit
+from catalog.history import History, retry_if_collected
+from catalog.refs.pin import HeldPin, Pins
+from catalog.refs.retention_check import check_kept
+from catalog.undo_plan import Taken, UndoPlan, count, first_ranges, plan_undo
+from offload.context import ArchiveContext
+from offload.errors import LocalChangesLost, OffloadError
+from offload.format.metadata import decode_bitmap
+from offload.handles import Tip, split_name
+from offload.replication.replica import Replicas
+from offload.replication.reset import Reset
+from offload.services.writers import Writers
+from offload.write.offloader import Offloader
+from offload.write.publisher import Publisher
+from seglog import ConcurrentModification
+
+__all__ = ["PIN_MS", "Undoing", "Undone"]
+
+PIN_MS = 7 * 24 * 3_600_000
+"""The lease on the state before the commit (BACK-2). A GC run ends sooner."""
+
+_ROUNDS = 20
+_CONCURRENT_HEADS = 16
+_NAMED_RANGES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """The result of an undo. `lsn` is the commit of kind restore, or None for a preview.
+
+    `records` came back, from `first_seq` to `last_seq`, which are 0 without any. `gone` counts records in objects that
+    are missing. `away` counts records that the later commits `taken_by` took as well. `objects` counts the segments
+    that the topic shows again, with `size_bytes` of data. `is_earlier` says that an earlier call made the commit.
+    """
+
+    kind: str
+    lsn: int | None
+    records: int
+    first_seq: int
+    last_seq: int
+    gone: int
+    away: int
+    taken_by: tuple[int, ...]
+    objects: int
+    size_bytes: int
+    is_earlier: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Removal:
+    """A commit to undo in the history of a topic: the commits after it, oldest first, and the newest state."""
+
+    past: PastCommit
+    later: tuple[PastCommit, ...]
+    now: Snapshot
+
+    @property
+    def point(self) -> ForkPoint:
+        """Return the state right before the commit."""
+        return ForkPoint(self.past.commit.vid, self.past.commit.lsn - 1)
+
+
+class Undoing:
+    """Undoes commits that took records away. `run` holds the lock of the topic."""
+
+    def __init__(
+        self,
+        context: ArchiveContext,
+        writers: Writers,
+        offloader: Offloader,
+        publisher: Publisher,
+        replicas: Replicas,
+        reset: Reset,
+    ) -> None:
+        self._context = context
+        self._log = context.log
+        self._store = context.store
+        self._volumes = context.volumes
+        self._handles = context.handles
+        self._clock = context.clock
+        self._pins = Pins(context.volumes)
+        self._writers = writers
+        self._offloader = offloader
+        self._publisher = publisher
+        self._replicas = replicas
+        self._reset = reset
+
+    def preview(self, name: str, lsn: int) -> Undone:
+        """Return what an undo would bring back. Raises as `run` does, except `RecordsGone`."""
+        split_name(name)
+        found, plan = retry_if_collected(lambda: self._history(name), lambda past: self._planned(name, lsn, past))
+        return _undone(found, plan, None)
+
+    def run(self, name: str, lsn: int, *, partial: bool, message: str) -> Undone:
+        """Undo the commit with that LSN in the topic's history.
+
+        Raises `NotTakenBack`, `RecordsGone` unless `partial`, `OutOfWindow` if the state before the commit is gone, and
+        what `Archive.offload` raises. After an error, the caller repeats the call.
+        """
+        self._log.check_writable()
+        split_name(name)
+        with self._context.locks.of(name):
+            earlier = self._begin(name, lsn, partial=partial)
+            if earlier is not None:
+                return earlier
+            pin: HeldPin | None = None
+            for _ in range(_ROUNDS):
+                self._offload(name)
+                pin, found, plan = self._plan_under_pin(name, lsn, pin, partial=partial)
+                if self._let_go(name) and (made := self._publish(name, found, plan, message)) is not None:
+                    self._follow(name)
+                    return _undone(found, plan, made)
+        raise ConcurrentModification(name)
+
+    def _begin(self, name: str, lsn: int, *, partial: bool) -> Undone | None:
+        """Make the plan once before anything changes (BACK-4). Return the result of an earlier call, or None."""
+        found, plan = retry_if_collected(lambda: self._history(name), lambda past: self._planned(name, lsn, past))
+        cut = found.past.commit.truncate_from
+        if cut is not None and not plan.undone_by and self._head_here(name) >= cut:
+            raise NotTakenBack(
+                name,
+                lsn,
+                f"new records have the seqs from {cut} on",
+                f"`seglog restore {name} --to lsn:{lsn - 1} --as NAME` makes a branch with the old ones",
+            )
+        if not plan.back and plan.undone_by:
+            self._follow(name)
+            return replace(_undone(found, plan, plan.undone_by), is_earlier=True)
+        _check(name, lsn, plan, partial=partial)
+        return None
+
+    def _head_here(self, name: str) -> int:
+        return self._log.topic(name).head_seq if self._log.has_topic(name) else 0
+
+    def _plan_under_pin(
+        self, name: str, lsn: int, pin: HeldPin | None, *, partial: bool
+    ) -> tuple[HeldPin, _Removal, UndoPlan]:
+        """Hold the pin, then plan (BACK-2). If the undo is refused, release the pin."""
+        now_ms = self._clock.now_ms()
+        found = retry_if_collected(lambda: self._history(name), lambda past: self._find(name, lsn, past))
+        if pin is None:
+            pin = self._pins.hold(found.point, f"undo of lsn {lsn} of {name}", ttl_ms=PIN_MS, now_ms=now_ms)
+        else:
+            pin = self._pins.renew(pin, ttl_ms=PIN_MS, now_ms=now_ms)
+        try:
+            plan = self._plan(name, found)
+            _check(name, lsn, plan, partial=partial)
+        except (CatalogError, OffloadError):
+            self._pins.release(pin, now_ms=self._clock.now_ms())
+            raise
+        return pin, found, plan
+
+    def _history(self, name: str) -> tuple[Snapshot, History]:
+        """Return the newest state in the remote, and its commits."""
+        now = self._volumes.snapshot(self._handles.resolve(name))
+        return now, self._volumes.history(now.vid, now.lsn)
+
+    def _find(self, name: str, lsn: int, newest: tuple[Snapshot, History]) -> _Removal:
+        now, history = newest
+        past = history.at_lsn(lsn)
+        if past is None:
+            raise OutOfWindow(f"lsn:{lsn} of {name}", timeline.window(history))
+        return _Removal(past, tuple(_later(history, past))[::-1], now)
+
+    def _planned(self, name: str, lsn: int, newest: tuple[Snapshot, History]) -> tuple[_Removal, UndoPlan]:
+        found = self._find(name, lsn, newest)
+        check_kept(self._volumes, found.point)
+        return found, self._plan(name, found)
+
+    def _plan(self, name: str, found: _Removal) -> UndoPlan:
+        """Return the plan. Objects that are not in the store count as missing."""
+        commit, point = found.past.commit, found.point
+        cut_seq = None if commit.truncate_from is not None else found.past.cut_seq
+        before = self._volumes.snapshot(point.vid, point.lsn, cut_seq)
+        stored = StoredCommit(commit, found.past.hash)
+        later = [each.commit for each in found.later]
+        shown = {view.ref.sid for view in found.now.segments}
+        missing: set[Sid] = set()
+
+        def live(view: SegmentView) -> BitMap:
+            try:
+                index = self._context.reader.index(view)
+            except NoSuchObject:
+                if view.ref.sid in shown:
+                    raise
+                missing.add(view.ref.sid)
+                return BitMap(range(view.ref.last_seq - view.ref.first_seq + 1))
+            return decode_bitmap(index.live, index, keys.index_key(view.vid, view.ref.sid))
+
+        while True:
+            known = frozenset(missing)
+            plan = plan_undo(name, before, stored, later, found.now, live, missing=known)
+            missing |= self._missing(plan.shown_again)
+            if missing == known:
+                return plan
+
+    def _missing(self, views: tuple[SegmentView, ...]) -> set[Sid]:
+        """Return the segments of which the store lacks an object."""
+        if not views:
+            return set()
+        with ThreadPoolExecutor(min(_CONCURRENT_HEADS, len(views)), "undo-head") as pool:
+            return {
+                view.ref.sid for view, is_here in zip(views, pool.map(self._is_here, views), strict=True) if not is_here
+            }
+
+    def _is_here(self, view: SegmentView) -> bool:
+        ref = view.ref
+        try:
+            data = self._store.head(keys.data_key(view.vid, ref.sid)).size
+            index = self._store.head(keys.index_key(view.vid, ref.sid)).size
+        except NoSuchObject:
+            return False
+        return (data, index) == (ref.data_length, ref.index_head_length + ref.index_trailer_length)
+
+    def _offload(self, name: str) -> None:
+        if self._log.has_topic(name):
+            self._writers.open(name)
+            self._log.topic(name).seal()
+            self._offloader.run(name)
+
+    def _let_go(self, name: str) -> bool:
+        """Drop the topic of the log. Return False if it got a record or a delete meanwhile (BACK-1)."""
+        if self._log.has_topic(name):
+            try:
+                self._reset.run(self._handles.of(name))
+            except LocalChangesLost:
+                return False
+        return True
+
+    def _publish(self, name: str, found: _Removal, plan: UndoPlan, message: str) -> int | None:
+        """Put the commit right after the state of the plan. Return its LSN, or None if another commit is there."""
+        now = found.now
+        commit = self._publisher.commit(
+            Handle(name, now.vid, now.lsn),
+            Tip(now.bounds, now.head_hash),
+            CommitKind.RESTORE,
+            at_seq=plan.bounds.head_seq,
+            at_ts_ms=max(self._clock.now_ms(), now.max_ts_ms),
+            bounds=plan.bounds,
+            epoch=max(now.epoch, 1) + 1,
+            message=message,
+        )
+        body, _ = encode_commit(replace(commit, restored=plan.restored))
+        try:
+            self._volumes.publish(now.vid, commit.lsn, body)
+        except Diverged:
+            return None
+        return commit.lsn
+
+    def _follow(self, name: str) -> None:
+        """Let this directory's replica of the topic move to the newest commit."""
+        handle = self._handles.find(name)
+        if handle is not None and not self._log.has_topic(name):
+            self._replicas.forward(self._handles.relocate(handle))
+
+
+def _later(history: History, past: PastCommit) -> Iterator[PastCommit]:
+    """Yield the commits after `past`, newest first."""
+    for each in history:
+        if (each.commit.vid, each.commit.lsn) == (past.commit.vid, past.commit.lsn):
+            return
+        yield each
+
+
+def _check(name: str, lsn: int, plan: UndoPlan, *, partial: bool) -> None:
+    """Raise `RecordsGone` unless the caller takes a part, and `NotTakenBack` if no record comes back."""
+    gone = count(plan.gone)
+    if gone and not (partial and plan.back):
+        raise RecordsGone(name, lsn, gone, first_ranges(plan.gone, _NAMED_RANGES), is_all=not plan.back)
+    if plan.back:
+        return
+    if plan.away:
+        by = ", ".join(f"lsn {each}" for each in plan.taken_by)
+        raise NotTakenBack(name, lsn, f"{by} took its records as well", f"first undo {by}")
+    raise NotTakenBack(name, lsn, "the topic shows all its records")
+
+
+def _undone(found: _Removal, plan: UndoPlan, lsn: int | None) -> Undone:
+    return Undone(
+        kind=found.past.commit.kind.name.lower(),
+        lsn=lsn,
+        records=plan.records,
+        first_seq=min(map(_first_seq, plan.back), default=0),
+        last_seq=max(map(_last_seq, plan.back), default=0),
+        gone=count(plan.gone),
+        away=count(plan.away),
+        taken_by=plan.taken_by if plan.away else (),
+        objects=len(plan.shown_again),
+        size_bytes=sum(view.ref.data_length for view in plan.shown_again),
+    )
+
+
+def _first_seq(taken: Taken) -> int:
+    return taken.view.ref.first_seq + taken.entries.min()
+
+
+def _last_seq(taken: Taken) -> int:
+    return taken.view.ref.first_seq + taken.entries.max()

@@ -1,0 +1,297 @@
+"""Test the undo of a delete, an eviction or a truncation, beside appends, other writers, crashes and lost objects."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from catalog import CommitKind
+from catalog.errors import CatalogError, Fenced, NoSuchObject, NoSuchTopic, NotTakenBack, OutOfWindow, RecordsGone
+from catalog.format import keys
+from catalog.objects.memory import MemoryStore
+from offload.archive import Archive
+from offload.errors import OffloadError
+from seglog import Log, Record
+from tests import work
+from tests.catalog.test_renames import Meanwhile
+from tests.faults.steps import Place, crashes
+from tests.faults.stride import every as strided
+from tests.offload.replicas import opened, ship, values
+
+pytestmark = pytest.mark.usefixtures("no_pauses")
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+def _topic(log: Log, archive: Archive) -> None:
+    """Make a topic of three objects, `a` to `f`, with tags."""
+    for first, second in ("ab", "cd", "ef"):
+        ship(archive, log, "t", first.encode(), tag="odd")
+        ship(archive, log, "t", second.encode(), tag="even")
+
+
+def _records(archive: Archive, name: str = "t") -> list[Record]:
+    return list(archive.read(name))
+
+
+def _bytes(store: MemoryStore) -> dict[str, bytes]:
+    return {key: store.get(keys.Key(key)) for key in store.list("")}
+
+
+@pytest.mark.parametrize("kind", ["below", "tag", "evict", "truncate"])
+@pytest.mark.parametrize("is_erased", [False, True])
+def test_the_records_are_back_with_their_seqs_and_times(
+    tmp_path: Path, store: MemoryStore, kind: str, *, is_erased: bool
+) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _topic(log, archive)
+        before, bounds = _records(archive), archive.history.snapshot("t").bounds
+        removed = {
+            "below": lambda: archive.delete("t", before=4),
+            "tag": lambda: archive.delete("t", tag="odd"),
+            "evict": lambda: archive.evict("t", 4),
+            "truncate": lambda: archive.truncate("t", 4),
+        }[kind]()
+        assert removed.lsn is not None
+        if is_erased:
+            archive.upkeep.erase("t")
+        assert len(_records(archive)) == 3
+        seen = archive.history.preview_undo("t", removed.lsn)
+        assert (seen.lsn, seen.records, seen.gone, seen.away) == (None, 3, 0, 0)
+        done = archive.history.undo_removal("t", removed.lsn, message="wrong topic")
+        assert (done.records, done.first_seq, done.last_seq) == (3, seen.first_seq, seen.last_seq)
+        assert _records(archive) == before
+        assert archive.history.snapshot("t").bounds == bounds
+        newest = next(iter(archive.history.commits("t"))).commit
+        assert (newest.kind, newest.lsn, newest.message) == (CommitKind.RESTORE, done.lsn, "wrong topic")
+        assert archive.history.newest_removal("t") is None
+        assert log.topics() == []
+        ship(archive, log, "t", b"g")
+        assert values(archive, "t") == [b"a", b"b", b"c", b"d", b"e", b"f", b"g"]
+        assert archive.history.undo_removal("t", removed.lsn).is_earlier
+    with opened(tmp_path / "two", store) as (_, other):
+        assert values(other, "t") == [b"a", b"b", b"c", b"d", b"e", b"f", b"g"]
+        assert len(values(other, "t", at=f"lsn:{removed.lsn}")) == 3
+
+
+def test_what_came_after_the_delete_stays(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _topic(log, archive)
+        first = archive.delete("t", tag="odd").lsn
+        ship(archive, log, "t", b"g", tag="odd")
+        second = archive.delete("t", before=5).lsn
+        log.topic("t").append([b"not offloaded"])
+        assert first is not None
+        assert second is not None
+        done = archive.history.undo_removal("t", first)
+        assert (done.records, done.away, done.taken_by) == (1, 2, (second,))
+        assert values(archive, "t") == [b"e", b"f", b"g", b"not offloaded"]
+        assert archive.history.undo_removal("t", second).records == 2
+        assert values(archive, "t") == [b"b", b"d", b"e", b"f", b"g", b"not offloaded"]
+        assert archive.history.undo_removal("t", first).records == 2
+        assert values(archive, "t") == [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"not offloaded"]
+
+
+def test_a_branch_undoes_its_own_delete_and_one_that_it_has_from_its_parent(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _topic(log, archive)
+        above = archive.delete("t", before=3).lsn
+        archive.restore("t", to="head", name="fix")
+        log_topic = archive.open_for_append("t@fix")
+        own = archive.delete(log_topic.name, tag="even").lsn
+        assert above is not None
+        assert own is not None
+        assert values(archive, "t@fix") == [b"c", b"e"]
+        assert archive.history.undo_removal("t@fix", above).records == 2
+        assert archive.history.undo_removal("t@fix", own).records == 2
+        assert values(archive, "t@fix") == [b"a", b"b", b"c", b"d", b"e", b"f"]
+        assert values(archive, "t") == [b"c", b"d", b"e", b"f"]
+
+
+def test_what_cannot_be_undone_changes_nothing(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _topic(log, archive)
+        cut = archive.truncate("t", 5).lsn
+        assert cut is not None
+        log.topic("t").append([b"new"])
+        kept = _bytes(store)
+        for lsn, error, words in (
+            (1, NotTakenBack, "a commit of kind offload takes no records away"),
+            (99, OutOfWindow, "lsn:99 of t"),
+            (cut, NotTakenBack, "new records have the seqs from 5 on"),
+        ):
+            with pytest.raises(error, match=words):
+                archive.history.undo_removal("t", lsn)
+            assert (log.topics(), _bytes(store)) == (["t"], kept)
+        with pytest.raises(NoSuchTopic):
+            archive.history.undo_removal("nope", 1)
+        log.topic("t").seal()
+        archive.offload("t")
+        with pytest.raises(NotTakenBack, match="has new records") as refused:
+            archive.history.preview_undo("t", cut)
+        assert refused.value.hint == f"`seglog restore t --to lsn:{cut - 1} --as NAME` makes a branch with the old ones"
+        first = archive.delete("t", tag="odd").lsn
+        second = archive.delete("t", before=9).lsn
+        assert first is not None
+        assert second is not None
+        archive.history.undo_removal("t", second)
+        third = archive.evict("t", 9).lsn
+        with pytest.raises(NotTakenBack, match=f"lsn {third} took its records as well"):
+            archive.history.undo_removal("t", first)
+
+
+def test_lost_objects_are_named_and_a_part_comes_back_only_if_the_caller_says_so(
+    tmp_path: Path, store: MemoryStore
+) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _topic(log, archive)
+        shown = archive.history.snapshot("t").segments
+        removed = archive.delete("t", before=5).lsn
+        assert removed is not None
+        store.delete(keys.data_key(shown[1].vid, shown[1].ref.sid))
+        kept = _bytes(store)
+        assert archive.history.preview_undo("t", removed).gone == 1
+        with pytest.raises(RecordsGone, match="1 record that lsn 7 of t took away are in no object any more: seq 2;"):
+            archive.history.undo_removal("t", removed)
+        assert (log.topics(), _bytes(store)) == (["t"], kept)
+        with pytest.raises(NoSuchObject):  # the hot copy may be the last one, so the directory keeps it
+            archive.history.undo_removal("t", removed, partial=True)
+        assert log.topics() == ["t"]
+    with opened(tmp_path / "two", store) as (_, other):
+        done = other.history.undo_removal("t", removed, partial=True)
+        assert (done.records, done.gone) == (3, 1)
+        assert values(other, "t") == [b"a", b"c", b"d", b"e", b"f"]
+
+
+@pytest.mark.parametrize("effect", range(1, 12, 2))
+def test_a_record_that_is_appended_meanwhile_is_kept(tmp_path: Path, store: MemoryStore, effect: int) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _topic(log, archive)
+        archive.delete("t", before=4)
+
+    def act() -> None:
+        if log.has_topic("t"):
+            acked.extend(log.topic("t").append([b"new"]))
+
+    acked: list[int] = []
+    with opened(tmp_path / "one", Meanwhile(store, effect, act)) as (log, archive):
+        archive.history.undo_removal("t", 7)
+        assert values(archive, "t") == [b"a", b"b", b"c", b"d", b"e", b"f", *[b"new"] * len(acked)]
+
+
+@pytest.mark.parametrize("effect", [0, 1, 2])
+def test_another_writer_is_fenced_or_comes_first(tmp_path: Path, store: MemoryStore, effect: int) -> None:
+    with opened(tmp_path / "one", store) as (log, archive), opened(tmp_path / "two", store) as (_, two):
+        _topic(log, archive)
+        archive.delete("t", before=4)
+        two.replication.sync("t")
+
+        def act() -> None:
+            with suppress(CatalogError, OffloadError):
+                log.topic("t").append([b"late"])
+                log.topic("t").seal()
+                archive.offload("t")
+
+        if effect == 0:
+            two.history.undo_removal("t", 7)
+            act()
+        else:
+            with opened(tmp_path / "three", Meanwhile(store, effect, act)) as (_, three):
+                three.history.undo_removal("t", 7)
+        is_in = True
+        try:
+            log.topic("t").append([b"more"])
+            log.topic("t").seal()
+            archive.offload("t")
+        except Fenced:
+            is_in = False
+        assert not is_in, "the undo fences the former writer"
+        with opened(tmp_path / "four", store) as (_, fresh):
+            found = values(fresh, "t")
+            assert found[:6] == [b"a", b"b", b"c", b"d", b"e", b"f"]
+            archive.replication.reset("t", as_branch="rest")
+            assert set(values(archive, "t@rest")) | set(found) >= {b"late", b"more"}
+
+
+@strided(23, part=8)
+def test_an_undo_that_ends_at_any_step_is_completed_by_the_next(tmp_path: Path, every: int) -> None:
+    base = Place(tmp_path / "base")
+    with base.opened() as (log, archive):
+        _topic(log, archive)
+        archive.delete("t", tag="odd")
+        archive.upkeep.erase("t")
+        log.topic("t").append([b"new"])
+
+    def act(_: Log, archive: Archive) -> None:
+        archive.history.undo_removal("t", 7)
+
+    for name, place in crashes(base, tmp_path, act, every):
+        with place.opened() as (log, archive):
+            act(log, archive)
+            assert values(archive, "t") == [b"a", b"b", b"c", b"d", b"e", b"f", b"new"], name
+            kinds = [past.commit.kind for past in archive.history.commits("t")]
+            assert kinds.count(CommitKind.RESTORE) == 1, name
+            ship(archive, log, "t", b"g")
+            assert values(archive, "t")[-2:] == [b"new", b"g"], name
+
+
+@work.amounts(6, soak=800, part=8)
+def test_any_order_of_changes_and_undos_shows_what_the_model_says(tmp_path: Path, amount: int) -> None:
+    """An undo right after its commit restores the state before. Later, it brings back what no later commit took."""
+    seed, undone = work.seed_of("undo of topics"), 0
+    for number in range(amount):
+        rng = random.Random(f"{seed} {number}")
+        with opened(tmp_path / f"{number}", MemoryStore()) as (log, archive):
+            undone += _history(log, archive, rng)
+    work.tell(f"undo of topics: {amount:,} histories, {undone:,} undone commits")
+    assert undone
+
+
+def _history(log: Log, archive: Archive, rng: random.Random) -> int:
+    """Run one history of deletes by tag and by seq, erasures, and undos. Return the number of undos."""
+    taken: dict[int, set[int]] = {}
+    below: dict[int, int] = {}
+    live: set[int] = set()
+    head = undone = 0
+    for _ in range(12):
+        act = rng.choice(["append", "append", "tag", "below", "erase", "compact", "undo", "undo"])
+        if act == "append" or not head:
+            for tag in rng.sample("abc", 2):
+                ship(archive, log, "t", b"%d" % head, tag=tag)
+                head += 1
+                live.add(head)
+        elif act in {"tag", "below"}:
+            seq = rng.randint(2, head + 1)
+            tag = rng.choice("abc") if act == "tag" else None
+            archive.open_for_append("t")
+            lsn = archive.delete("t", tag=tag, before=None if tag else seq).lsn
+            left = {record.seq for record in archive.read("t")}
+            if lsn is not None:
+                taken[lsn], below[lsn] = live - left, 0 if tag else seq
+            live = left
+        elif act in {"erase", "compact"}:
+            archive.open_for_append("t")
+            archive.upkeep.erase("t") if act == "erase" else archive.upkeep.compact("t")
+        elif taken:
+            lsn = rng.choice(list(taken))
+            floor = max((seq for other, seq in below.items() if other > lsn), default=0)
+            back = {seq for seq in taken[lsn] if seq >= floor} - live
+            if not back:
+                with suppress(NotTakenBack):
+                    assert archive.history.undo_removal("t", lsn).is_earlier
+                continue
+            assert archive.history.undo_removal("t", lsn).records == len(back)
+            live |= back
+            undone += 1
+            below.pop(lsn, None)
+            if all(seq in live for seq in taken[lsn]):
+                taken.pop(lsn)
+        assert [record.seq for record in archive.read("t")] == sorted(live)
+        assert archive.history.count(archive.history.snapshot("t"))[0] == len(live)
+    return undone
