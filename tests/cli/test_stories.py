@@ -3,6 +3,7 @@
 ```sh      the commands. `seglog` runs in this process, the other stages of a pipe in a shell
 ```text    the output of the block before, on standard output. `…` stands for anything within a line, and a line
            with nothing else for any lines
+A line may end in `|| echo "exit code $?"`: it then fails, with this code. `ssh.log` is a log of OpenSSH.
 <!-- clock: yesterday 14:00 -->    the time of the commands below, in the local zone; `now` ends that
 """
 
@@ -19,17 +20,20 @@ import pytest
 
 from seglog import SystemClock
 from tests.cli.conftest import Run
+from tests.texts import text as text_of
 
 STORIES = sorted(
     path for path in (Path(__file__).resolve().parents[2] / "docs" / "stories").glob("*.md") if path.stem != "README"
 )
 _PART = re.compile(r"^```(sh|text)\n(.*?)^```$|^<!-- (clock): (.*?) -->$", re.MULTILINE | re.DOTALL)
+_FAILS = ' || echo "exit code $?"'
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
 def test_a_story_happens_as_it_is_written(
     story: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "ssh.log").write_bytes(text_of("OpenSSH"))
     said = b""
     with monkeypatch.context() as patch:
         for kind, text in _parts(story.read_text()):
@@ -60,14 +64,15 @@ def _parts(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _output(line: str, run: Run, directory: Path) -> bytes:
-    """Run one line, a pipe of stages, and return its standard output. Every stage succeeds."""
+    """Run one line, a pipe of stages, and return its standard output. Every stage succeeds, but one before `||`."""
     data = b""
-    for stage in line.split(" | "):
+    pipe, fails, _ = line.partition(_FAILS)
+    for stage in pipe.split(" | "):
         name, *words = shlex.split(stage)
         if name == "seglog":
             done = run(*words, stdin=data)
-            assert done.code == 0, f"{line}: {done.err}"
-            data = done.out
+            assert (done.code != 0) == bool(fails), f"{line}: {done.err}"
+            data = done.out + (f"exit code {done.code}\n".encode() if fails else b"")
         else:
             data = subprocess.run(
                 ["sh", "-c", stage], cwd=directory, input=data, capture_output=True, check=True
