@@ -127,7 +127,7 @@ class Scrub:
     # ------------------------------------------------------------ objects
 
     def _look_at_objects(self, vid: Vid, kept: SidSet, report: ScrubReport) -> Iterator[Finding]:
-        listed = self._listed(vid)
+        listed = self.listed(vid)
         shown = next(listed, None)
         for sid in kept:
             report.segments += 1
@@ -144,7 +144,7 @@ class Scrub:
         if shown is not None:
             report.unreferenced += 1 + sum(1 for _ in listed)
 
-    def _listed(self, vid: Vid) -> Iterator[tuple[Sid, bool]]:
+    def listed(self, vid: Vid) -> Iterator[tuple[Sid, bool]]:
         """Yield each listed segment, and True if both its objects are listed."""
         before: Sid | None = None
         is_whole = False
@@ -173,10 +173,10 @@ class Scrub:
 
     def _read_all(self, marker: Marker, kept: Kept, seen: SidSet, report: ScrubReport) -> Iterator[Finding]:
         try:
-            for vid, ref in self._segments(marker, kept):
+            for vid, ref in self.segments(marker, kept):
                 if ref.sid not in seen:
                     seen.add(ref.sid)
-                    yield from self._read(vid, ref, report)
+                    yield from self.read(vid, ref, report)
             yield from self._fold_again(marker, kept)
         except (Corrupt, NoSuchObject) as trouble:
             if not self._has_moved(kept):
@@ -189,7 +189,7 @@ class Scrub:
         except Corrupt:
             return False
 
-    def _segments(self, marker: Marker, kept: Kept) -> Iterator[tuple[Vid, SegmentRef]]:
+    def segments(self, marker: Marker, kept: Kept) -> Iterator[tuple[Vid, SegmentRef]]:
         """Yield all segments of the volume, and the segments of other volumes that its states show."""
         volumes, vid = marker.volumes(), kept.vid
         for lsn in kept.held_alone():
@@ -203,7 +203,7 @@ class Scrub:
             yield from ((vid, ref) for ref in commit.segments)
             yield from ((view.vid, view.ref) for view in commit.restored_views)
 
-    def _read(self, vid: Vid, ref: SegmentRef, report: ScrubReport) -> Iterator[Finding]:
+    def read(self, vid: Vid, ref: SegmentRef, report: ScrubReport) -> Iterator[Finding]:
         for key, length, hashed, digest in (
             (data_key(vid, ref.sid), ref.data_length, ref.data_length, ref.data_hash),
             (

@@ -497,10 +497,16 @@ COMMANDS = {
         'With --remote, check every branch, tag and lease, their commits, and that each segment is there. With --deep, check\n'
         'every byte of the segments too. Others may use the remote meanwhile, and the command needs no data directory.\n'
         '\n'
+        "With --read-data-subset, look at each object of the remote's segments: it is found, lost, corrupt, orphan (no commit\n"
+        'names it) or uploading. Read the given share of the segments. With --state FILE, an interrupted check continues, and\n'
+        'the next one reads the next share: 20 runs of 5% read everything. Plain text leaves found objects out.\n'
+        '\n'
         'If there is damage, the command names file and offset, or the key, and ends with exit code 5.',
         (
             ListedParameter('remote', 'bool', 'Check the remote instead. Others may use it meanwhile.', ('--remote',), default=False),
             ListedParameter('deep', 'bool', 'With --remote: read every byte.', ('--deep',), default=False),
+            ListedParameter('subset', 'str', 'Look at each object in the remote, and read this share of them: 5%.', ('--read-data-subset',)),
+            ListedParameter('state', 'path', 'With --read-data-subset: a file that makes the check resumable.', ('--state',)),
         ),
     ),
     'recover': ListedCommand(

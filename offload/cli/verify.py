@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 from offload.cli.output import counted, format_bytes
@@ -14,6 +15,7 @@ from offload.errors import BadParameter
 
 if TYPE_CHECKING:
     from offload.commands.verify import DamagedFile, FileChecked, Note, RemoteChecked
+    from offload.commands.verify_part import ObjectLooked, ObjectsLooked
 
 __all__ = ["verify"]
 
@@ -22,6 +24,10 @@ def verify(
     session: Session,
     remote: Annotated[bool, About("Check the remote instead. Others may use it meanwhile.")] = False,
     deep: Annotated[bool, About("With --remote: read every byte.")] = False,
+    subset: Annotated[
+        str | None, About("Look at each object in the remote, and read this share of them: 5%.", "--read-data-subset")
+    ] = None,
+    state: Annotated[Path | None, About("With --read-data-subset: a file that makes the check resumable.")] = None,
 ) -> None:
     """Check every byte of the data directory, and change nothing: manifests, WAL, segments, and that they agree.
 
@@ -31,11 +37,21 @@ def verify(
     With --remote, check every branch, tag and lease, their commits, and that each segment is there. With --deep, check
     every byte of the segments too. Others may use the remote meanwhile, and the command needs no data directory.
 
+    With --read-data-subset, look at each object of the remote's segments: it is found, lost, corrupt, orphan (no commit
+    names it) or uploading. Read the given share of the segments. With --state FILE, an interrupted check continues, and
+    the next one reads the next share: 20 runs of 5% read everything. Plain text leaves found objects out.
+
     If there is damage, the command names file and offset, or the key, and ends with exit code 5.
     """
     if deep and not remote:
         raise BadParameter("--deep goes with --remote: of a data directory every byte is read anyway")
-    if remote:
+    if state is not None and subset is None:
+        raise BadParameter("--state goes with --read-data-subset")
+    if subset is not None and deep:
+        raise BadParameter("--deep reads everything: it does not go with --read-data-subset")
+    if subset is not None:
+        _show_part(session, subset, state)
+    elif remote:
         _show_remote(session, deep=deep)
     else:
         _show_directory(session)
@@ -69,6 +85,32 @@ def _show_remote(session: Session, *, deep: bool) -> None:
                 session.output.show(found, _counted(found, deep=deep))
             else:
                 session.output.show(found, f"DAMAGED {found.damaged}: {found.reason}")
+
+
+def _show_part(session: Session, subset: str, state: Path | None) -> None:
+    from offload.commands import verify_part as use
+    from seglog import SystemClock
+
+    share = use.parse_share(subset)
+    with session.remote_store() as store:
+        now_ms = SystemClock().now_ms()
+        results = with_bars(
+            lambda tell: use.verify_part(store, now_ms, tell, share=share, state=state),
+            is_shown=session.shows_progress,
+        )
+        for found in results:
+            session.output.show(found, _part_text(found))
+
+
+def _part_text(found: ObjectLooked | ObjectsLooked) -> str:
+    from offload.commands import verify_part as use
+
+    if isinstance(found, use.ObjectLooked):
+        return "" if found.state == "found" else f"{found.state:10} {found.object}: {found.reason}"
+    states = f"{found.lost:,} lost, {found.corrupt:,} corrupt, {found.orphan:,} orphan, {found.uploading:,} uploading"
+    part = f"{found.start:.1%} to {found.end:.1%}, {format_bytes(found.read_bytes)} read"
+    resumed = f", {counted(found.resumed, 'segment')} read before" if found.resumed else ""
+    return f"{found.found:,} of {counted(found.objects, 'object')} found; {states}; part {part}{resumed}"
 
 
 def _line(found: FileChecked | Note | DamagedFile) -> str:

@@ -42,6 +42,7 @@ _UNLISTED = (
     "inspect.entries",
     "verify.verify",
     "verify.verify_remote",
+    "verify_part.verify_part",
     "doctor.doctor",
     "doctor_directory.doctor_directory",
 )

@@ -132,6 +132,8 @@ _OWN: dict[tuple[str, str], tuple[Case, ...]] = {
     ("recover", "url"): (("gs://bucket", 2),),
     ("recover", "directory"): (("data", 4),),
     ("recover", "topic"): (("nope", 3), ("a/b", 3)),
+    ("verify", "subset"): (("5", 2), ("0%", 2), ("101%", 2), ("nan%", 2), ("x%", 2)),
+    ("verify", "state"): (("nowhere/state", 2),),
     ("doctor", "master"): (("nonsense", 2),),
     ("branch/create", "name"): _NEW_BRANCH,
     ("branch/rename", "new"): (("a/b", 2), ("main", 2)),
