@@ -33,8 +33,8 @@ BEFORE = (
 )
 STEPS = (
     "seglog points orders",
-    "seglog restore orders --to lsn:1 --as rescued",
-    "seglog branch promote orders rescued --carry",
+    "seglog undo orders lsn:2 --dry-run",
+    "seglog undo orders lsn:2",
     "seglog read orders --limit 3",
 )
 _WIDTH, _HEIGHT = 120, 24
