@@ -15,7 +15,7 @@ _OTHERS = frozenset({"init"})
 
 def hint_of(path: str, values: Mapping[str, Any]) -> str:
     """Return how to complete the command, or "" if it changes nothing."""
-    if path == "undo" and values.get("number") is None:
+    if path == "undo" and values.get("change") is None:
         return "another `seglog undo` may take back one more change: `seglog oplog` shows the newest ones"
     if path in _OTHERS or (path in COMMANDS and not COMMANDS[path].reads(values) and not values.get("follow")):
         return "it may be done in part: the same command completes it, or says that it is done"

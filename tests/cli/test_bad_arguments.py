@@ -127,6 +127,7 @@ _OWN: dict[tuple[str, str], tuple[Case, ...]] = {
     ("export", "directory"): (("data", 4), ("lines", 2)),
     ("follow", "url"): (("gs://bucket", 2),),
     ("follow", "directory"): (("remote", 4),),
+    ("undo", "change"): (("nope", 2), ("99", 3)),
     ("inspect", "target"): (("missing", 3), ("data", 3)),
     ("inspect", "index"): (("missing", 3),),
     ("recover", "url"): (("gs://bucket", 2),),
