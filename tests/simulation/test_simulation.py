@@ -90,7 +90,7 @@ def test_what_is_promised_holds_for_long(share: int) -> None:
 
 
 def test_what_is_promised_holds_whatever_branch_is_main() -> None:
-    totals = _simulate(0, PROMOTIONS, promotes=True)
+    totals = _simulate(7, PROMOTIONS, promotes=True)  # two of the three take one back
     assert totals["acked"] > 5 * PROMOTIONS
     assert min(totals[name] for name in ("promotions", "promotions_taken_back", "collections", "crashes")) > 0
 
