@@ -93,7 +93,12 @@ def pattern_of(text: str, *, fixed: bool = False, serves_others: bool = False) -
 
 
 def _search_of_re2(pattern: bytes) -> Callable[[bytes], object] | None:
-    """Return the search of RE2; None if it is not installed, or does not know the pattern."""
+    """Return the search of RE2; None if it is not installed, or does not know the pattern.
+
+    RE2 takes `{,3}` for plain text, and Python for a repetition, so such a pattern is for `re`.
+    """
+    if b"{," in pattern:
+        return None
     try:
         import re2
     except ImportError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import sys
 import types
 from collections.abc import Iterator
@@ -201,7 +202,43 @@ def test_re2_matches_if_it_is_installed_and_knows_the_pattern(monkeypatch: pytes
     assert asked == [b"x", b"x(?=y)"]
 
 
-def test_a_daemon_leaves_regular_expressions_to_its_client(opened_directory: tuple[Log, Archive]) -> None:
+def test_the_real_re2_finds_the_same_as_re() -> None:
+    pytest.importorskip("re2")
+    values = [bytes([byte]) for byte in range(256)]
+    values += [b"", b"order 7", b"7\n", b"a\nb", b"aab", b"a{,2}b", b"12ms", b"\xff\xfe", "\u00e9".encode()]
+    patterns = [
+        "7$",
+        "^$",
+        r"\s",
+        r"\S",
+        r"\bx",
+        "(?i)\udce9",
+        "(?i)k",
+        ".",
+        r"[\x80-\xff]",
+        r"\d+ms",
+        "(?s)a.b",
+        "(?m)^b$",
+    ]
+    patterns += [r"\w", r"\W", "(?P<n>a)a", "\0", "[^a]", "\u00e9", "a{,2}b", r"(a)\1", "a(?=b)", r"a\Z"]
+    known = {("7$", b"7\n"), ("^$", b"\n"), (r"\s", b"\v"), (r"\S", b"\v")}  # docs/cli.md names them
+    differing = set()
+    for pattern in patterns:
+        fits = match_of(None, None, None, None, pattern, fixed=False).fits
+        search = re.compile(pattern.encode("utf-8", "surrogateescape")).search
+        differing |= {(pattern, value) for value in values if fits(Record(1, 1, value)) != bool(search(value))}
+    assert differing == known
+
+
+def test_the_real_re2_ends_where_re_takes_very_long() -> None:
+    pytest.importorskip("re2")
+    assert not match_of(None, None, None, None, "(a+)+$", fixed=False).fits(Record(1, 1, b"a" * 5000 + b"b"))
+
+
+def test_a_daemon_leaves_regular_expressions_to_its_client(
+    opened_directory: tuple[Log, Archive], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)  # type: ignore[arg-type]
     log, archive = opened_directory
     read = COMMANDS["read"]
 
