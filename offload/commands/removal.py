@@ -14,7 +14,7 @@ from offload.commands.units import parse_span_ms
 from offload.errors import BadParameter
 from offload.moment import Moment
 from seglog.arguments import WHOLE_MAX
-from seglog.errors import SeqOutOfRange
+from seglog.errors import NotTruncatable, SeqOutOfRange
 
 if TYPE_CHECKING:
     from offload.archive import Archive, Removed
@@ -125,11 +125,11 @@ def evict(
     age_ms = 0 if older is None else parse_span_ms("--older-than", older)
     check_meant(f"this evicts records of {topic}", yes=yes, dry_run=dry_run)
     archive = place.maybe_archive
+    if before is None and archive is not None:
+        archive.upkeep.check_clock(f"nothing of {topic} was evicted")
     if dry_run:
         return would_take(place, "evict", topic, before=before, age_ms=None if older is None else age_ms)
     handle = place.log.get_topic(topic if archive is None else archive.open_for_append(topic).name)
-    if before is None and archive is not None:
-        archive.upkeep.check_clock(f"nothing of {topic} was evicted")
     bound = before if before is not None else handle.seq_at(max(0, int(time.time() * 1000) - age_ms))
     if archive is None:
         done = take_here(handle, bound, None, lambda: handle.evict(bound))
@@ -160,6 +160,7 @@ def truncate(
     archive = place.maybe_archive
     if dry_run:
         _check_within(place, topic, start)
+        _check_floor(place, topic, start)
         return would_take(place, "truncate", topic, start=start)
     if archive is None:
         done = truncate_here(place.log.get_topic(topic), start)
@@ -185,6 +186,18 @@ def _check_within(place: Directory, topic: str, seq: int | None) -> None:
         first, head_seq = bounds.first_seq, bounds.head_seq
     if seq > head_seq + 1:
         raise SeqOutOfRange(topic, seq, first, head_seq)
+
+
+def _check_floor(place: Directory, topic: str, seq: int) -> None:
+    """Raise `NotTruncatable` if a truncation of a topic of the log may not begin at `seq` (TRUNC-5)."""
+    if not place.log.has_topic(topic):
+        return
+    handle = place.log.get_topic(topic)
+    if handle.config.keep_history and handle.config.ttl_ms:
+        return  # `evict_floor` counts expired records, below which a topic with history may be truncated
+    floor = handle.evict_floor if handle.config.keep_history else max(handle.hot_floor, handle.evict_floor)
+    if seq < floor:
+        raise NotTruncatable(topic, seq, floor)
 
 
 def _way_back(archive: Archive | None, topic: str, lsn: int | None) -> tuple[str | None, Moment | None]:

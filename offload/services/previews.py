@@ -163,8 +163,12 @@ class PreviewService(Owned):
 
     @checked
     def erasure(self, name: str) -> Preview:
-        """Return the deleted records that are still in objects of the topic's own volume."""
-        if self._log.has_topic(name) and self._handles.find(name) is None:
+        """Return the deleted records that are still in objects of the topic's own volume.
+
+        Raises `NoSuchTopic` for a replica, which may not rewrite objects.
+        """
+        self._log.get_topic(name)
+        if self._handles.find(name) is None:
             return Preview(NOTHING, 0)
         snapshot = self._states.newest(name)
         own = [view for view in snapshot.segments if view.vid == snapshot.vid]
