@@ -239,7 +239,7 @@ def test_the_doctor_reaches_every_executor_and_names_what_is_wrong(cluster: Clus
     doctor = [sys.executable, "-m", "offload", "--json", "--remote", s3_remote, "doctor", "--spark"]
     done = cluster.run(*doctor, "--master", cluster.master)
     checks = {found["check"]: found for found in map(json.loads, done.stdout.splitlines())}
-    assert {found["outcome"] for found in checks.values()} == {"ok"}, checks
+    assert [found["reason"] for found in checks.values() if found["outcome"] != "ok"] == []
     assert checks["jvm"]["proves"] == "2 of 2 executors"
     assert checks["python"]["proves"].startswith("2 of 2 executors with Python")
     assert done.returncode == 0
