@@ -32,6 +32,7 @@ from seglog.files.lock import DirectoryLock
 from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
 from seglog.files.settings_file import load_settings
 from seglog.files.volatile import in_memory_kind
+from seglog.format.arrays import import_now
 from seglog.maintenance import housekeeping
 from seglog.maintenance.checkpoint import checkpoint, checkpoint_locked, relieve
 from seglog.maintenance.reclaim import Reclaimer
@@ -97,6 +98,8 @@ def open(
     port = OsFiles() if files is None else files
     layout = Layout(Path(path).absolute())
     clock = SystemClock() if clock is None else clock
+    if not read_only:
+        import_now()
     with _plain_errors(layout.root, read_only=read_only):
         if create and not read_only:
             _make_root(port, layout.root)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Later", "NDArray", "dtypes", "np"]
+__all__ = ["Later", "NDArray", "dtypes", "import_now", "np"]
 
 
 class _Imported:
@@ -29,6 +29,11 @@ class Later:
         vars(self).update(vars(importlib.import_module(self._module)))
         self.__class__ = _Imported  # type: ignore[assignment]
         return getattr(self, name)
+
+
+def import_now() -> None:
+    """Import numpy, before a log is opened for changes. Later, a lack of memory or rights would fail a checkpoint."""
+    dtypes.ENTRIES, np.zeros  # noqa: B018 - the first use of a name imports its module
 
 
 if TYPE_CHECKING:

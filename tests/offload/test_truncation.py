@@ -468,7 +468,7 @@ def test_one_that_the_volume_was_never_told_of_is_a_change_that_a_reset_keeps(
         ship(archive, log, "t", *old(6))
         two.replication.take_over("t")
         log.topic("t").truncate(4)
-        with pytest.raises(LocalChangesLost, match="0 records and 0 deletes, and 1 truncations"):
+        with pytest.raises(LocalChangesLost, match="0 records and 0 deletes, and 1 truncation,"):
             archive.replication.reset("t")
         log.topic("t").append([b"new 4"])
         result = archive.replication.reset("t", as_branch="mine")
