@@ -1,4 +1,4 @@
-"""What an operator does after a signal stopped a command. A command that only reads leaves nothing to do."""
+"""The next step after a signal stopped a command. A command that only reads leaves nothing to do."""
 
 from __future__ import annotations
 

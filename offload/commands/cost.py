@@ -1,4 +1,4 @@
-"""What the remote costs: `seglog cost`."""
+"""The cost of the remote: `seglog cost`."""
 
 from __future__ import annotations
 

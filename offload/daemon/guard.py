@@ -158,7 +158,7 @@ async def _refuse(refusal: Busy | Refused, send: Send) -> None:
 
 
 def _has_body(scope: Scope) -> bool:
-    """Whether the request waits for a body. Only a POST does."""
+    """Return True if the request waits for a body. Only a POST does."""
     headers = dict(scope["headers"])
     is_empty = headers.get(b"content-length", b"0").strip(b"0") == b"" and b"transfer-encoding" not in headers
     return scope["method"] == "POST" and not is_empty
