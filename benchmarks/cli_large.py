@@ -97,6 +97,13 @@ def requests_of_steps(path: Path, segments: int) -> dict[str, Counter[str]]:
         found["branch promote"] = store.taken()
         archive.history.undo()
         found["undo of the promotion"] = store.taken()
+        archive.replication.take_over(TOPIC)
+        removed = archive.truncate(TOPIC, SEGMENTS + 3)
+        store.taken()
+        undone = archive.history.undo_removal(TOPIC, removed.lsn or 0)
+        if undone.records != 3:
+            raise RuntimeError(f"{undone.records} records came back: the figures would be wrong")
+        found["undo of a truncation"] = store.taken()
     return found
 
 
