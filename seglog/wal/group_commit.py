@@ -230,6 +230,7 @@ class GroupCommit(Owned):
             for entry in (*self._queue, *self._group):
                 entry.left = entry.left or entry.owner == owner
             self._shared.recompute_assigned()
+            self._wake_successor()  # the interrupt may have come right after this thread named it
             if self.leader is None and (self._group or self._queue):
                 self.leader = owner
         if self.leader == owner:

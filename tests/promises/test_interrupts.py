@@ -104,6 +104,23 @@ class _FailingDisk(_Disk):
         super().datasync(fd)
 
 
+class _BusyDisk(SimulatedDisk):
+    """A disk on which another append waits behind the first sync after `log` is set."""
+
+    log: Log | None = None
+    behind: threading.Thread | None = None
+
+    def datasync(self, fd: int) -> None:
+        if self.log is not None and self.behind is None:
+            topic, state = self.log.topic("t"), engine_of(self.log).state("t")
+            before = state.assigned_seq
+            self.behind = threading.Thread(target=topic.append, args=([b"behind"],), daemon=True)
+            self.behind.start()
+            while state.assigned_seq == before:
+                time.sleep(0.0005)
+        super().datasync(fd)
+
+
 def _open(disk: SimulatedDisk) -> Log:
     return seglog.open(DIRECTORY, files=disk, settings=SETTINGS)
 
@@ -148,6 +165,24 @@ def test_an_interrupt_at_any_point_stops_nobody_else(what: str) -> None:
         except BaseException as problem:
             problem.add_note(f"interrupted at point {at} of {count}")
             raise
+
+
+def test_an_interrupt_at_any_point_wakes_the_append_behind() -> None:
+    waited = 0
+    for at in range(1, 1000):
+        disk = _BusyDisk()
+        log = _begin("append", disk)
+        disk.log = log
+        was_hit = interrupted(lambda log=log: log.topic("t").append([b"x"]), MODULES[:-1], at)  # type: ignore[misc]
+        if disk.behind is not None:
+            disk.behind.join(20)
+            assert not disk.behind.is_alive(), f"another thread waits for ever, after an interrupt at point {at}"
+            waited += was_hit
+        disk.log = None
+        log.close()
+        if not was_hit:
+            break
+    assert waited > 20
 
 
 @pytest.mark.parametrize("what", ["append", "append that rotates", "create", "flush"])
