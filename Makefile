@@ -4,7 +4,7 @@
 #   make demo FILE=app.log           ingest this file
 #   make bench NAME="append" ARGS="--json"
 #   make soak PART=3                 one part of the long tests; without PART it lists them
-#   make test SEGLOG_TEST_SEED=7     the seed that a run before has printed
+#   make test SEGLOG_TEST_SEED=7     other random histories than those of seed 30
 #   make setup PYTHON=/opt/python3   the Python to make .venv with
 
 SHELL := /bin/sh
@@ -38,7 +38,7 @@ format: setup ## put the code into its form, mend what ruff can mend
 	$(RUN) ruff format
 
 test: setup ## all tests but the soak ones and Pulsar's
-	@$(RUN) python -m pytest -m "not soak and not pulsar" $(WORKERS) $(ARGS)
+	@$(RUN) env SEGLOG_TEST_SEED=$(or $(SEGLOG_TEST_SEED),30) python -m pytest -m "not soak and not pulsar" $(WORKERS) $(ARGS)
 
 test-pulsar: setup ## Apache Pulsar's own code reads our objects, and we read its; needs Maven, and a JDK
 	@$(RUN) python -m pytest -m pulsar $(ARGS) tests/interop

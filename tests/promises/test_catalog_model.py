@@ -6,7 +6,7 @@ model. It names the state by seq, time, LSN, tag or pin. After every GC it reads
 or a pin names. It compares records by seq, value, time, tag and node. It reads at the times of events and at times
 between them. The archive refuses a state that never was.
 
-Each default run draws new histories. Set SEGLOG_TEST_SEED to repeat a run.
+The seed of the run decides the histories (`tests/work.py`).
 
 Not tested: whether the archive refuses or reads a time that GC has passed, which LSN a commit gets,
 and two writers at once (`test_directories_share_a_topic.py`).

@@ -78,7 +78,10 @@ class HistoryInSpark(CatalogModel):
         remote.close()
 
     def _states(self, name: str) -> list[tuple[dict[str, str], ForkPoint]]:
-        """Return the options and the point of each version of a branch, and of its newest state."""
+        """Return the options and the point of each version of a branch, and of its newest state.
+
+        A commit of a parent has no version in the branch if a commit of the branch has the same LSN.
+        """
         if self.lines[name].deleted_ms is not None:
             return []
         branch = name.partition("@")[2] or "main"
@@ -88,7 +91,10 @@ class HistoryInSpark(CatalogModel):
         except Missing:
             return []  # no record was offloaded yet
         options = {"topic": TOPIC, "branch": branch, "startingSeq": "earliest", "pinSeconds": "0"}
-        past = [({**options, "versionAsOf": str(each.commit.lsn)}, each.point()) for each in volumes.history(vid)]
+        points: dict[int, ForkPoint] = {}
+        for each in volumes.history(vid):  # newest first, so the branch's own commits come before its parents'
+            points.setdefault(each.commit.lsn, each.point())
+        past = [({**options, "versionAsOf": str(lsn)}, point) for lsn, point in points.items()]
         return [*past, (options, ForkPoint(vid, volumes.newest_lsn(vid)))]
 
     def _rows(self, point: ForkPoint) -> list[Row]:
