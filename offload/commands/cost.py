@@ -106,10 +106,8 @@ def cost(
     """
     known = S3_STANDARD if prices is None else parse_prices(prices)
     archive = place.archive
-    with place.host.phases() as tell:
-        survey = archive.collection.survey(
-            watch=lambda phase, done, total, unit: tell(f"cost, {phase}", total, done, unit)
-        )
+    with place.watched("cost") as watch:
+        survey = archive.collection.survey(watch=watch)
     topics: dict[str, list[VolumeUse]] = defaultdict(list)
     for volume in survey.volumes:
         topics[volume.names[0][0] if volume.names else ""].append(volume)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from offload.errors import NoRemote
 
 if TYPE_CHECKING:
+    from catalog.gc.report import Watch
     from offload.archive import Archive
     from seglog import Log
 
-__all__ = ["Directory", "Host", "RequestsSeen", "Tell", "Work"]
+__all__ = ["Directory", "Host", "RequestsSeen", "Tell", "Work", "watch_of"]
 
 Tell = Callable[[str, int | None, int, str], None]
 """Takes the progress of a phase: its title, the total or None, the part that is done, and the unit.
 
 The unit is `bytes`, or a noun such as `volumes`. A new title begins a new phase.
 """
+
+
+def watch_of(tell: Tell, title: str) -> Watch:
+    """Return a function that takes the progress of phases by their own names, and tells it with `title` before them."""
+    return lambda phase, done, total, unit: tell(f"{title}, {phase}", total, done, unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +110,9 @@ class Directory:
         if archive is None:
             raise NoRemote(log.path)
         return archive
+
+    @contextmanager
+    def watched(self, title: str) -> Iterator[Watch]:
+        """Yield a function that takes the progress of phases, and tells it to the host with `title` before them."""
+        with self.host.phases() as tell:
+            yield watch_of(tell, title)

@@ -117,11 +117,7 @@ def gc(
     """
     retain_s, grace_s = parse_retained("--retain", retain), parse_retained("--grace", grace)
     upkeep = place.archive.upkeep
-    with place.host.phases() as tell:
-
-        def watch(phase: str, done: int, total: int | None, unit: str) -> None:
-            tell(f"gc, {phase}", total, done, unit)
-
+    with place.watched("gc") as watch:
         report = upkeep.collect(dry_run=dry_run, retain_s=retain_s, grace_s=grace_s, watch=watch)
     yield from map(_kept, report.kept)
     yield from _outcomes(report, dry_run=dry_run)

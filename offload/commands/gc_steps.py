@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +14,7 @@ from offload.moment import Moment
 
 if TYPE_CHECKING:
     from catalog.gc.plan import Garbage
-    from catalog.gc.report import GcReport, Watch
+    from catalog.gc.report import GcReport
 
 __all__ = ["KeyExplained", "PlanListed", "PlannedKey", "apply", "explain", "plan"]
 
@@ -74,7 +73,7 @@ def plan(
             yield from _keys(page)
         return
     pages: list[list[Garbage]] = []
-    with _watched(place, "gc plan") as watch:
+    with place.watched("gc plan") as watch:
         report = collection.plan(dry_run=dry_run, retain_s=retain_s, on_page=pages.append, watch=watch)
     for page in pages:
         yield from _keys(page)
@@ -99,7 +98,7 @@ def apply(
     """
     retain_s, grace_s = parse_retained("--retain", retain), parse_retained("--grace", grace)
     collection = place.archive.collection
-    with _watched(place, "gc apply") as watch:
+    with place.watched("gc apply") as watch:
         report = collection.apply(number, dry_run=dry_run, retain_s=retain_s, grace_s=grace_s, watch=watch)
     if dry_run:
         yield PlannedObjects(dict(report.planned), report.planned_bytes, dry_run=True)
@@ -119,7 +118,7 @@ def explain(
     """
     retain_s = parse_retained("--retain", retain)
     collection = place.archive.collection
-    with _watched(place, "gc explain") as watch:
+    with place.watched("gc explain") as watch:
         found = collection.explain(key, retain_s=retain_s, watch=watch)
     return KeyExplained(found.key, found.size_bytes, found.verdict, found.reasons)
 
@@ -130,12 +129,6 @@ def _keys(page: Iterable[Garbage]) -> Iterator[PlannedKey]:
     for garbage in page:
         for each in planned_keys(garbage):
             yield PlannedKey(each.key, each.size_bytes, each.reason)
-
-
-@contextmanager
-def _watched(place: Directory, title: str) -> Iterator[Watch]:
-    with place.host.phases() as tell:
-        yield lambda phase, done, total, unit: tell(f"{title}, {phase}", total, done, unit)
 
 
 def _check_blocked(report: GcReport) -> None:

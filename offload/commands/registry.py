@@ -47,8 +47,7 @@ class Command:
 
     `split` names a function for a client of the daemon. It takes the arguments, and returns those for the daemon with
     the work that the client does on the results. `reads` takes the arguments, and returns whether the command only
-    reads. `takes` returns whether it takes something
-    away. Such a command has the parameters `dry_run` and `yes`.
+    reads. `takes` returns whether it takes something away. Such a command has the parameters `dry_run` and `yes`.
     """
 
     path: str

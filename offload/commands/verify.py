@@ -10,7 +10,7 @@ from pathlib import Path
 import seglog
 from catalog.gc.scrub import Scrub
 from catalog.objects import ObjectStore
-from offload.commands.directory import Tell
+from offload.commands.directory import Tell, watch_of
 from offload.commands.results import HIDDEN
 from offload.errors import DamageFound
 
@@ -89,11 +89,7 @@ def verify_remote(
 
     Others may use the remote meanwhile. `tell` takes the progress of each phase, with `deep` in bytes.
     """
-
-    def watch(phase: str, done: int, total: int | None, unit: str) -> None:
-        tell(f"verify, {phase}", total, done, unit)
-
-    report = Scrub(store, now_ms=now_ms, watch=watch).run(deep=deep)
+    report = Scrub(store, now_ms=now_ms, watch=watch_of(tell, "verify")).run(deep=deep)
     yield RemoteChecked(report.volumes, report.commits, report.segments, report.size_bytes, report.unreferenced)
     for finding in report.findings:
         yield DamagedObject(finding.place, finding.reason)

@@ -25,7 +25,7 @@ from typing import Any, BinaryIO
 from catalog.format.gid import Sid
 from catalog.gc.object_check import Looked, ObjectCheck
 from catalog.objects import ObjectStore
-from offload.commands.directory import Tell
+from offload.commands.directory import Tell, watch_of
 from offload.errors import BadParameter, DamageFound
 
 __all__ = ["ObjectLooked", "ObjectsLooked", "parse_share", "verify_part"]
@@ -86,7 +86,7 @@ def verify_part(
             part.end,
             part.done,
             part.add,
-            lambda phase, done, total, unit: tell(f"verify, {phase}", total, done, unit),
+            watch_of(tell, "verify"),
         )
         for looked in check.run():
             counts[looked.state] += bool(looked.key)
