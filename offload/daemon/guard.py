@@ -23,7 +23,7 @@ import asyncio
 import hmac
 import json
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
 from offload.daemon.metrics import Metrics
@@ -34,6 +34,7 @@ from offload.settings import ServeSettings
 __all__ = ["Guard", "error_answer"]
 
 Scope: TypeAlias = MutableMapping[str, Any]
+Headers: TypeAlias = Mapping[bytes, bytes]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
@@ -65,18 +66,19 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        settings = self._settings()
+        settings, headers = self._settings(), dict(scope["headers"])
         is_probe = scope["path"] in _PROBES
         try:
-            self._check(scope, settings, is_tcp=is_tcp, is_probe=is_probe)
+            self._check(scope, headers, settings, is_tcp=is_tcp, is_probe=is_probe)
         except (Busy, Refused) as refusal:
             await _refuse(self._counted(refusal), send)
             return
         with Place(self._places, settings, limited=not is_probe) as place:
+            if not _has_body(scope["method"], headers):
+                place.take()
             await self._pass(scope, receive, send, settings, place)
 
-    def _check(self, scope: Scope, settings: ServeSettings, *, is_tcp: bool, is_probe: bool) -> None:
-        headers = dict(scope["headers"])
+    def _check(self, scope: Scope, headers: Headers, settings: ServeSettings, *, is_tcp: bool, is_probe: bool) -> None:
         if is_tcp:
             host = headers.get(b"host", b"").decode("latin-1")
             if _name_of(host).lower() not in {name.strip().lower() for name in settings.allowed_hosts.split(",")}:
@@ -99,8 +101,6 @@ class Guard:
         status = 0
         is_whole = False
         start = time.perf_counter()
-        if not _has_body(scope):
-            place.take()
 
         async def paced_receive() -> MutableMapping[str, Any]:
             nonlocal taken, is_whole
@@ -118,7 +118,7 @@ class Guard:
                 raise self._counted(_too_large(settings))
             try:
                 place.hold(size_bytes)
-                if is_whole and _has_body(scope):
+                if is_whole:
                     place.take()
             except Busy as busy:
                 raise self._counted(busy) from None
@@ -157,11 +157,10 @@ async def _refuse(refusal: Busy | Refused, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _has_body(scope: Scope) -> bool:
+def _has_body(method: str, headers: Headers) -> bool:
     """Return True if the request waits for a body. Only a POST does."""
-    headers = dict(scope["headers"])
     is_empty = headers.get(b"content-length", b"0").strip(b"0") == b"" and b"transfer-encoding" not in headers
-    return scope["method"] == "POST" and not is_empty
+    return method == "POST" and not is_empty
 
 
 def error_answer(error: Exception) -> tuple[int, list[tuple[bytes, bytes]], bytes]:

@@ -53,8 +53,8 @@ class Place:
         self._places.held_bytes -= self._held_bytes
 
     def take(self) -> None:
-        """Take the place. Raises `Busy` if all are taken."""
-        if self._limited:
+        """Take the place, unless the request has it. Raises `Busy` if all are taken."""
+        if self._limited and not self._is_taken:
             self._places.check(self._settings)
             self._places.taken += 1
             self._is_taken = True
