@@ -68,31 +68,39 @@ def _range(handler: BaseHTTPRequestHandler) -> tuple[int, int]:
     return int(first), min(int(last), len(BODY) - 1)
 
 
-def serve(handler: BaseHTTPRequestHandler, cut: int = 0) -> None:
-    first, last = _range(handler)
-    body = BODY[first : last + 1]
-    handler.send_response(206)
-    handler.send_header("Content-Range", f"bytes {first}-{last}/{len(BODY)}")
-    handler.send_header("Content-Length", str(len(body)))
+def _send(
+    handler: BaseHTTPRequestHandler, status: int, body: bytes, *, length: int | None = None, shift: int = 0
+) -> None:
+    """Send a head and `body`. The head promises `length` bytes, and a 206 names the range, `shift` bytes too late."""
+    handler.send_response(status)
+    if status == 206:
+        first, last = _range(handler)
+        handler.send_header("Content-Range", f"bytes {first + shift}-{last + shift}/{len(BODY)}")
+    handler.send_header("Content-Length", str(len(body) if length is None else length))
     handler.end_headers()
-    handler.wfile.write(body[: len(body) - cut])
-    if cut:
+    handler.wfile.write(body)
+    if length is not None:
         handler.close_connection = True
 
 
-def refuse(status: int, code: str) -> Callable[[BaseHTTPRequestHandler], None]:
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        body = f"<Error><Code>{code}</Code></Error>".encode()
-        handler.send_response(status)
-        handler.send_header("Content-Length", str(len(body)))
-        handler.end_headers()
-        handler.wfile.write(body)
+def _asked(handler: BaseHTTPRequestHandler, shift: int = 0) -> bytes:
+    """Return the bytes of the range that was asked for, or of one that begins `shift` bytes later."""
+    first, last = _range(handler)
+    return BODY[first + shift : last + 1 + shift]
 
-    return answer
+
+def serve(handler: BaseHTTPRequestHandler) -> None:
+    _send(handler, 206, _asked(handler))
+
+
+def refuse(status: int, code: str) -> Callable[[BaseHTTPRequestHandler], None]:
+    body = f"<Error><Code>{code}</Code></Error>".encode()
+    return lambda handler: _send(handler, status, body)
 
 
 def cut(handler: BaseHTTPRequestHandler) -> None:
-    serve(handler, cut=7)
+    body = _asked(handler)
+    _send(handler, 206, body[:-7], length=len(body))
 
 
 def reset(handler: BaseHTTPRequestHandler) -> None:
@@ -102,54 +110,33 @@ def reset(handler: BaseHTTPRequestHandler) -> None:
 
 def drip(handler: BaseHTTPRequestHandler) -> None:
     """Send a byte now and then, so that the connection is never idle for as long as the reader's patience."""
-    first, last = _range(handler)
-    handler.send_response(206)
-    handler.send_header("Content-Range", f"bytes {first}-{last}/{len(BODY)}")
-    handler.send_header("Content-Length", str(last + 1 - first))
-    handler.end_headers()
+    body = _asked(handler)
+    _send(handler, 206, b"", length=len(body))
     with contextlib.suppress(ConnectionError):
-        for place in range(first, first + 8):
-            handler.wfile.write(BODY[place : place + 1])
+        for place in range(8):
+            handler.wfile.write(body[place : place + 1])
             time.sleep(0.5)
-    handler.close_connection = True
 
 
 def page(handler: BaseHTTPRequestHandler) -> None:
     """Answer 404 as a proxy does, with a page of its own."""
-    body = b"<html><head><title>404 Not Found</title></head></html>"
-    handler.send_response(404)
-    handler.send_header("Content-Length", str(len(body)))
-    handler.end_headers()
-    handler.wfile.write(body)
+    _send(handler, 404, b"<html><head><title>404 Not Found</title></head></html>")
 
 
 def shifted(handler: BaseHTTPRequestHandler) -> None:
     """Answer a range that begins one byte later."""
-    first, last = _range(handler)
-    handler.send_response(206)
-    handler.send_header("Content-Range", f"bytes {first + 1}-{last + 1}/{len(BODY)}")
-    handler.send_header("Content-Length", str(last + 1 - first))
-    handler.end_headers()
-    handler.wfile.write(BODY[first + 1 : last + 2])
+    _send(handler, 206, _asked(handler, 1), shift=1)
 
 
 def whole(handler: BaseHTTPRequestHandler) -> None:
     """Answer the whole object, as a server does that knows no ranges."""
-    handler.send_response(200)
-    handler.send_header("Content-Length", str(len(BODY)))
-    handler.end_headers()
-    handler.wfile.write(BODY)
+    _send(handler, 200, BODY)
 
 
 def slow(handler: BaseHTTPRequestHandler) -> None:
     """Send the head at once, and the body after the reader's patience of two seconds."""
-    first, last = _range(handler)
-    handler.send_response(206)
-    handler.send_header("Content-Range", f"bytes {first}-{last}/{len(BODY)}")
-    handler.send_header("Content-Length", str(last + 1 - first))
-    handler.end_headers()
+    _send(handler, 206, b"", length=len(_asked(handler)))
     time.sleep(3)
-    handler.close_connection = True
 
 
 @pytest.fixture
