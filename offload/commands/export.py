@@ -106,7 +106,7 @@ def verify(files: Files, directory: Path, name: str) -> Iterator[WrongPart | Exp
     """Read the files of an export again, and compare them with the manifest. Raises `DamageFound` at the end."""
     if not look(files, directory):
         raise BadParameter(f"{directory} has no export")
-    with opened(files, directory, makes=False) as place:
+    with opened(files, directory, writes=False) as place:
         begun = place.begun
         if begun is None or begun.name != name:
             raise OtherExport("no topic yet" if begun is None else begun.name, name)
@@ -126,7 +126,7 @@ def verify(files: Files, directory: Path, name: str) -> Iterator[WrongPart | Exp
 def _begun(source: Source, files: Files, directory: Path, wanted: Wanted) -> Iterator[ExportDirectory]:
     """Yield the directory with an export that has begun: an earlier run's, or a new one."""
     if look(files, directory):
-        with opened(files, directory, makes=False) as place:
+        with opened(files, directory) as place:
             if place.begun is not None:
                 _continue(source, place, place.begun, wanted)
                 yield place

@@ -12,7 +12,7 @@ PARTS-1  A file is whole on the disk, under its name, before the manifest lists 
 PARTS-2  The manifest only grows. A last line that a kill cut does not count, and the next run removes it.
 PARTS-3  A file with such a name that the manifest does not list is left from a run that was killed. The next run
     deletes it. All other files stay.
-PARTS-4  One run at a time has the manifest open. It holds a lock, which ends with the process.
+PARTS-4  One run at a time has the manifest open for writing. It holds a lock, which ends with the process.
 """
 
 from __future__ import annotations
@@ -169,22 +169,23 @@ def look(files: Files, path: Path) -> bool:
 
 
 @contextmanager
-def opened(files: Files, path: Path, *, makes: bool) -> Iterator[ExportDirectory]:
-    """Yield the directory. With `makes`, make it if it is not there.
+def opened(files: Files, path: Path, *, makes: bool = False, writes: bool = True) -> Iterator[ExportDirectory]:
+    """Yield the directory. With `makes`, make it if it is not there. Without `writes`, change no file.
 
     Raises `ExportRunning` if another run has it open, and `ExportDamaged` if a line is no line of a manifest.
     """
     if makes:
         _make(files, path)
-    fd = files.open(path / MANIFEST, os.O_RDWR | (os.O_CREAT if makes else 0))
+    flags = os.O_RDWR | (os.O_CREAT if makes else 0) if writes else os.O_RDONLY
+    fd = files.open(path / MANIFEST, flags)
     try:
         try:
-            files.lock(fd)
+            (files.lock if writes else files.lock_shared)(fd)
         except BlockingIOError:
             raise ExportRunning(path) from None
         body = files.pread(fd, files.size(fd), 0)
         whole = body[: body.rfind(b"\n") + 1]
-        if len(whole) < len(body):
+        if writes and len(whole) < len(body):
             files.truncate(fd, len(whole))
         if makes:
             files.sync_dir(path)

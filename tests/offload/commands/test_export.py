@@ -16,8 +16,9 @@ from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.commands import export as use
 from offload.commands.directory import Directory
-from offload.commands.export import Wanted
+from offload.commands.export import ExportVerified, Wanted
 from offload.commands.export_directory import MANIFEST, Exported
+from offload.commands.export_directory import opened as opened_export
 from offload.commands.export_forms import Form
 from offload.commands.export_state import ExportBegun, Source
 from offload.commands.registry import COMMANDS
@@ -322,6 +323,23 @@ def test_a_full_disk_leaves_whole_files_and_a_way_on(calls: Calls, tmp_path: Pat
         calls.run(tmp_path / "out", files=files)
     calls.run(tmp_path / "out")
     assert _bytes(tmp_path / "out") == b"".join(value + b"\n" for value in VALUES)
+
+
+def test_a_check_writes_nothing_and_several_run_at_once(calls: Calls, tmp_path: Path) -> None:
+    """The last line of the manifest is cut, as a kill leaves it."""
+    out = tmp_path / "out"
+    calls.run(out)
+    manifest = out / MANIFEST
+    manifest.write_bytes(manifest.read_bytes()[:-2])
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    for path in (manifest, out):
+        path.chmod(path.stat().st_mode & ~0o222)
+    with opened_export(OsFiles(), out, writes=False):
+        [found] = use.verify(OsFiles(), out, "t")
+    assert isinstance(found, ExportVerified)
+    assert (found.is_whole, found.records) == (False, 30)
+    out.chmod(0o755)
+    assert {path: path.read_bytes() for path in out.iterdir()} == before
 
 
 def test_damage_of_the_files_is_found(calls: Calls, tmp_path: Path) -> None:
