@@ -7,8 +7,6 @@ imports it.
 from __future__ import annotations
 
 import json
-import os
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,8 +15,9 @@ from urllib.parse import quote, urlencode
 
 from offload.commands.codec import decode
 from offload.commands.registry import Command
+from offload.daemon_socket import SOCKET_FILE, connected
 from offload.errors import DaemonGone, OffloadError
-from offload.wire import MESSAGE_HEAD, SOCKET_FILE, STREAM_TYPE, VALUES_TYPE, encode_values
+from offload.wire import MESSAGE_HEAD, STREAM_TYPE, VALUES_TYPE, encode_values
 from seglog.arguments import checked
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class DaemonClient:
         """Return a client, or None if no daemon serves the directory now."""
         client = cls(directory)
         try:
-            client._connect().close()
+            connected(directory).close()
         except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
             return None
         return client
@@ -106,7 +105,7 @@ class DaemonClient:
 
         with closing(http.client.HTTPConnection("localhost")) as connection:
             try:
-                connection.sock = self._connect()
+                connection.sock = connected(self._directory)
                 connection.request(method, path, body, dict(headers))
                 answer = connection.getresponse()
             except (http.client.HTTPException, OSError) as error:
@@ -137,19 +136,6 @@ class DaemonClient:
 
     def _gone(self, error: Exception) -> DaemonGone:
         return DaemonGone(self._directory / SOCKET_FILE, str(error) or type(error).__name__)
-
-    def _connect(self) -> socket.socket:
-        """Connect through the directory's descriptor, because an address has 108 bytes and a path may be longer."""
-        inside = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
-        connection = socket.socket(socket.AF_UNIX)
-        try:
-            connection.connect(f"/proc/self/fd/{inside}/{SOCKET_FILE}")
-        except BaseException:
-            connection.close()
-            raise
-        finally:
-            os.close(inside)
-        return connection
 
 
 class RemoteTopic:

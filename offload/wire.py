@@ -20,7 +20,6 @@ from seglog.values.byte_strings import byte_strings
 
 __all__ = [
     "MESSAGE_HEAD",
-    "SOCKET_FILE",
     "STREAM_TYPE",
     "VALUES_TYPE",
     "decode_values",
@@ -28,7 +27,6 @@ __all__ = [
     "encode_values",
 ]
 
-SOCKET_FILE: Final = "seglog.sock"
 VALUES_TYPE: Final = "application/vnd.seglog.values"
 STREAM_TYPE: Final = "application/vnd.seglog.stream"
 MESSAGE_HEAD: Final = struct.Struct(">cI")

@@ -63,11 +63,10 @@ def doctor(
 def _check_directory(session: Session) -> None:
     """Show the checks of the directory. Raises `ChecksFailed`."""
     from offload.commands.doctor_directory import doctor_directory
-    from offload.wire import SOCKET_FILE
     from seglog import SystemClock
 
     now_ms = SystemClock().now_ms()
-    for found in doctor_directory(session.directory, session.settings().serve, now_ms, SOCKET_FILE):
+    for found in doctor_directory(session.directory, session.settings().serve, now_ms):
         advice = f". To do: {found.advice}" if found.advice else ""
         session.output.show(found, f"{_WORDS[found.outcome]:8}{found.check}: {found.found}{advice}")
 

@@ -18,18 +18,17 @@ import os
 import platform
 import resource
 import shutil
-import socket
 import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offload.commands.certificate import valid_until_ms
+from offload.daemon_socket import connected
 from offload.errors import ChecksFailed
 from offload.moment import format_time
 
@@ -59,12 +58,11 @@ class DirectoryChecked:
 
 
 def doctor_directory(
-    directory: Path, settings: ServeSettings, now_ms: int, socket_file: str, *, answer_s: float = _ANSWER_S
+    directory: Path, settings: ServeSettings, now_ms: int, *, answer_s: float = _ANSWER_S
 ) -> Iterator[DirectoryChecked]:
     """Yield each check with its outcome. Raises `ChecksFailed` at the end if a check failed.
 
-    The check of fsync writes a temporary file and removes it. A daemon listens at `socket_file` in the
-    directory, and has `answer_s` seconds to answer.
+    The check of fsync writes a temporary file and removes it. A daemon has `answer_s` seconds to answer.
     """
     checks: dict[str, Callable[[], tuple[str, str, str]]] = {
         "versions": _versions,
@@ -73,7 +71,7 @@ def doctor_directory(
         "files": _files,
         "permissions": lambda: _permissions(directory, settings),
         "tls": lambda: _tls(directory, settings, now_ms),
-        "daemon": lambda: _daemon(directory, socket_file, answer_s),
+        "daemon": lambda: _daemon(directory, answer_s),
     }
     failed = 0
     for name, check in checks.items():
@@ -160,20 +158,15 @@ def _tls(_directory: Path, settings: ServeSettings, now_ms: int) -> tuple[str, s
     return ("warn", found, advice) if days < _TLS_DAYS else ("ok", found, "")
 
 
-def _daemon(directory: Path, socket_file: str, answer_s: float) -> tuple[str, str, str]:
+def _daemon(directory: Path, answer_s: float) -> tuple[str, str, str]:
     advice = "read its log; if it hangs, end it and start `seglog serve` again"
-    with closing(socket.socket(socket.AF_UNIX)) as connection:
-        connection.settimeout(answer_s)
-        inside = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            # The address goes through the descriptor, because it has 108 bytes and a path may be longer.
-            connection.connect(f"/proc/self/fd/{inside}/{socket_file}")
-        except (FileNotFoundError, ConnectionRefusedError):
-            return "ok", "no daemon serves this directory", ""
-        except TimeoutError:
-            return "fail", f"the daemon takes no connection within {answer_s:g} s", advice
-        finally:
-            os.close(inside)
+    try:
+        connection = connected(directory, timeout_s=answer_s)
+    except (FileNotFoundError, ConnectionRefusedError):
+        return "ok", "no daemon serves this directory", ""
+    except TimeoutError:
+        return "fail", f"the daemon takes no connection within {answer_s:g} s", advice
+    with connection:
         try:
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             answer = connection.recv(64)

@@ -32,10 +32,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from offload.daemon.guard import Guard
 from offload.daemon.http import make_app
 from offload.daemon.service import Service, open_service
+from offload.daemon_socket import SOCKET_FILE, address_in
 from offload.errors import InvalidAddress
 from offload.settings import ServeSettings
 from offload.settings_file import Settings
-from offload.wire import SOCKET_FILE
 
 __all__ = ["announce", "run"]
 
@@ -212,20 +212,16 @@ def _sockets(directory: Path, settings: ServeSettings) -> Iterator[tuple[list[so
 
 @contextmanager
 def _unix_socket(directory: Path) -> Iterator[socket.socket]:
-    """Yield the listening Unix socket, and remove it at the end.
-
-    An address takes 108 bytes. The bind goes through the directory's descriptor, so that a path of any length fits.
-    """
+    """Yield the listening Unix socket, and remove it at the end."""
     path = directory / SOCKET_FILE
     path.unlink(missing_ok=True)  # SERVER-2: this daemon holds the lock
     listening = socket.socket(socket.AF_UNIX)
-    inside = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     mask = os.umask(0o177)
     try:
-        listening.bind(f"/proc/self/fd/{inside}/{SOCKET_FILE}")
+        with address_in(directory) as address:
+            listening.bind(address)
     finally:
         os.umask(mask)
-        os.close(inside)
     try:
         with listening:
             listening.listen(_BACKLOG)

@@ -38,7 +38,7 @@ def checks(directory: Path, settings: ServeSettings | None = None) -> Mapping[st
     serve = settings or ServeSettings(disk_alarm_bytes=0, disk_reject_bytes=0)
     failed = None
     try:
-        for each in doctor_directory(directory, serve, NOW_MS, "seglog.sock", answer_s=0.05):
+        for each in doctor_directory(directory, serve, NOW_MS, answer_s=0.05):
             found[each.check] = each
     except ChecksFailed as error:
         failed = error.count
