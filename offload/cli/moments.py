@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from offload.cli.log import commit_text
 from offload.cli.output import counted, format_bytes, lines
-from offload.commands.moments import PointListed, RecordShown, Resolved, Window
+from offload.commands.moments import PointListed, RecordNearby, Resolved, Window
 
 __all__ = ["print_points", "print_resolved"]
 
@@ -33,7 +33,7 @@ def resolved_text(found: Resolved) -> str:
     return "\n".join(told)
 
 
-def _record(record: RecordShown) -> str:
+def _record(record: RecordNearby) -> str:
     tag = f" tag {record.tag}" if record.tag else ""
     return f"seq {record.seq}  {record.time}{tag}  {record.start}"
 

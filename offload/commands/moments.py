@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from offload.archive import Archive
     from seglog import Record
 
-__all__ = ["PointListed", "RecordShown", "Resolved", "Window", "points", "resolve"]
+__all__ = ["PointListed", "RecordNearby", "Resolved", "Window", "points", "resolve"]
 
 _SHOWN_BYTES = 60
 _TAKES_AWAY = ("delete", "evict", "truncate")
@@ -57,7 +57,7 @@ class PointListed:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordShown:
+class RecordNearby:
     """A record near a point. `start` are its first bytes as text."""
 
     seq: int
@@ -78,8 +78,8 @@ class Resolved:
     volume: str
     lsn: int
     seq: int | None
-    before: tuple[RecordShown, ...]
-    after: tuple[RecordShown, ...]
+    before: tuple[RecordNearby, ...]
+    after: tuple[RecordNearby, ...]
     next_commit: CommitListed | None
     pin: str | None
     pinned_until: Moment | None
@@ -147,7 +147,7 @@ def resolve(
     return replace(found, pin=held.name, pinned_until=Moment(held.pin.expires_at_ms))
 
 
-def _before(archive: Archive, topic: str, snapshot: Snapshot, count: int) -> tuple[RecordShown, ...]:
+def _before(archive: Archive, topic: str, snapshot: Snapshot, count: int) -> tuple[RecordNearby, ...]:
     """Return the last live record of a state, and the live ones of the `count` seqs before it."""
     _, last = archive.history.count(snapshot)
     if last is None:
@@ -156,16 +156,16 @@ def _before(archive: Archive, topic: str, snapshot: Snapshot, count: int) -> tup
     return tuple(map(_shown, archive.history.read_snapshot(topic, snapshot, 0, first, last.seq)))
 
 
-def _after(archive: Archive, topic: str, first_seq: int, count: int) -> tuple[RecordShown, ...]:
+def _after(archive: Archive, topic: str, first_seq: int, count: int) -> tuple[RecordNearby, ...]:
     """Return the next `count` live records of today."""
     with suppress(SeqOutOfRange, Evicted):  # the topic ends there today, or those records are gone
         return tuple(map(_shown, islice(archive.read(topic, first_seq), count)))
     return ()
 
 
-def _shown(record: Record) -> RecordShown:
+def _shown(record: Record) -> RecordNearby:
     start = record.value[:_SHOWN_BYTES].decode(errors="replace")
-    return RecordShown(record.seq, Moment(record.ts_ms), record.tag, start)
+    return RecordNearby(record.seq, Moment(record.ts_ms), record.tag, start)
 
 
 def _has_lsn(history: History, past: PastCommit) -> bool:
