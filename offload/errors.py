@@ -43,6 +43,7 @@
     ├── Unavailable          nothing was changed; try again                exit 1
     │   ├── Busy                 the daemon has as many requests as it takes
     │   ├── DaemonGone           the daemon ended, or closed the connection, before it answered
+    │   ├── JavaNotStarted       PySpark found no Java that runs
     │   ├── Stopping             the daemon is being stopped
     │   ├── WorkerDied           the process that uploads ended before the upload was done
     │   └── WorkerFailed         the process that uploads raised an error that cannot be raised here
@@ -104,6 +105,7 @@ __all__ = [
     "InvalidOption",
     "InvalidRemote",
     "InvalidRow",
+    "JavaNotStarted",
     "LiveWriter",
     "LoadConflict",
     "LoadTooLate",
@@ -546,6 +548,13 @@ class DaemonGone(Unavailable):
         super().__init__(f"the daemon at {path} did not answer: {reason}", hint="read its log, then try again")
         self.path = path
         self.reason = reason
+
+
+class JavaNotStarted(Unavailable):
+    """PySpark found no Java, or Java ended at once. Its own message is on standard error."""
+
+    def __init__(self) -> None:
+        super().__init__("Spark could not start Java", hint="install Java 17 or newer, or let JAVA_HOME name one")
 
 
 class Stopping(Unavailable):

@@ -27,7 +27,7 @@ from catalog.errors import CatalogError
 from catalog.format.gid import Sid
 from catalog.format.keys import Key, doctor_prefix
 from offload.commands.doctor import CheckDone, Left
-from offload.errors import ChecksFailed
+from offload.errors import ChecksFailed, JavaNotStarted, NotInstalled
 from offload.wiring import open_store
 from seglog import Clock, LogSettings
 
@@ -51,10 +51,9 @@ class _Broken(Exception):
 
 def start_session(master: str | None) -> Any:
     """Return a session of Spark. Without `master`, Spark's own configuration names the cluster."""
-    from pyspark.sql import SparkSession
+    from offload.spark.session import new_session
 
-    builder = SparkSession.builder.appName("seglog doctor").config("spark.ui.showConsoleProgress", "false")
-    session = (builder.master(master) if master else builder).getOrCreate()
+    session = new_session("seglog doctor", master=master, shows_progress=False)
     session.sparkContext.setLogLevel("OFF")
     return session
 
@@ -102,6 +101,8 @@ def _checked(name: str, act: Callable[[], str]) -> CheckDone:
         return CheckDone(name, "ok", act(), "")
     except _Broken as broken:
         return CheckDone(name, "failed", "", str(broken))
+    except (JavaNotStarted, NotInstalled) as missing:
+        return CheckDone(name, "failed", "", f"{missing}; {missing.hint}")
     except Exception as error:  # whatever Spark, Java or the store raise is the reason
         return CheckDone(name, "failed", "", _reason(error))
 

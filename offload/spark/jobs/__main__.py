@@ -23,6 +23,7 @@ from offload.spark.jobs.parquet_export import export
 from offload.spark.jobs.table import result_lines
 from offload.spark.jobs.tag_statistics import statistics
 from offload.spark.option_texts import OptionTexts
+from offload.spark.session import new_session
 from seglog.errors import SeglogError
 
 __all__ = ["main"]
@@ -69,9 +70,7 @@ def _session(job: str, dry_run: bool) -> Any:
     if dry_run and job != "gc":
         return None
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from pyspark.sql import SparkSession
-
-    return SparkSession.builder.appName("seglog jobs").getOrCreate()
+    return new_session("seglog jobs")
 
 
 def _reported(error: Exception) -> int:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import SparkSession
 
 from offload.commands.doctor import CheckDone
-from offload.commands.doctor_spark import doctor_spark
+from offload.commands.doctor_spark import doctor_spark, start_session
 from offload.errors import ChecksFailed
 from offload.spark import registration
+from offload.spark.jobs import __main__ as jobs
 from offload.wiring import open_store
 from seglog import SystemClock
 from tests.cli.conftest import Run, run
@@ -68,6 +71,30 @@ def test_without_java_the_reason_is_told_and_all_else_is_skipped(
     ]
     assert "See docs/spark.md" in done.err
     assert not list((tmp_path / "remote").rglob("doctor*"))
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."),
+            "Spark could not start Java; install Java 17 or newer, or let JAVA_HOME name one",
+        ),
+        (
+            ImportError("No module named 'pyspark'"),
+            "seglog doctor needs pyspark, which is not installed; install it: `pip install 'seglog[spark]'`",
+        ),
+    ],
+)
+def test_what_spark_lacks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str):
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    if isinstance(error, ImportError):
+        monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    else:
+        monkeypatch.setattr(SparkSession.Builder, "getOrCreate", Mock(side_effect=error))
+    first = next(doctor_spark(lambda: start_session(None), (tmp_path / "remote").as_uri(), SystemClock()))
+    assert first == CheckDone("session", "failed", "", reason)
+    assert jobs.main(["gc", (tmp_path / "remote").as_uri()]) == (2 if isinstance(error, ImportError) else 1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,29 @@
+"""The session of Spark for a command of seglog that runs by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offload.errors import JavaNotStarted, NotInstalled
+
+__all__ = ["new_session"]
+
+
+def new_session(name: str, *, master: str | None = None, shows_progress: bool = True) -> Any:
+    """Return a session for an application of that name. Without `master`, Spark's own configuration names the cluster.
+
+    Raises `NotInstalled` without PySpark, and `JavaNotStarted`.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise NotInstalled(name, "pyspark", "spark") from None
+    builder = SparkSession.builder.appName(name)
+    if not shows_progress:
+        builder = builder.config("spark.ui.showConsoleProgress", "false")
+    try:
+        return (builder.master(master) if master else builder).getOrCreate()
+    except Exception as error:
+        if "JAVA_GATEWAY_EXITED" not in str(error):
+            raise
+        raise JavaNotStarted from error
