@@ -6,7 +6,7 @@ So a command that only looks imports no encoder, no upload and no merge. It take
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from offload.context import ArchiveContext
 from offload.replication.replica import Replicas
@@ -44,7 +44,13 @@ class part(Generic[T]):  # noqa: N801 - a decorator, like `property`
         self._name = make.__name__
         self.__doc__ = make.__doc__
 
-    def __get__(self, owner: Any, kind: type | None = None) -> T:
+    @overload
+    def __get__(self, owner: None, kind: type) -> part[T]: ...
+    @overload
+    def __get__(self, owner: object, kind: type) -> T: ...
+    def __get__(self, owner: object, kind: type) -> part[T] | T:
+        if owner is None:  # a tool looks at the class, as `inspect` does
+            return self
         found: T = vars(owner).setdefault(self._name, self._make(owner))
         return found
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import threading
 from pathlib import Path
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -27,6 +29,11 @@ def test_a_log_has_one_archive_at_a_time(tmp_path: Path) -> None:
         with offload.attach(log, store=MemoryStore()), pytest.raises(ColdTierAttached):
             offload.attach(log, store=MemoryStore())
         offload.attach(log, store=MemoryStore()).close()
+
+
+def test_tools_may_look_at_the_class_and_make_a_double_of_it() -> None:
+    assert {"branches", "collection", "history", "read"} <= dict(inspect.getmembers(offload.Archive)).keys()
+    create_autospec(offload.Archive).read("t")
 
 
 def test_an_archive_that_is_not_made_leaves_the_log_without_a_cold_tier(
