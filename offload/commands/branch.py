@@ -150,6 +150,7 @@ def restore(
 ) -> BranchMade:
     """Bring a past state back as a branch. Nothing is overwritten and no data is copied.
 
+    To bring only the records of one delete, eviction or truncation back, without a branch: `seglog undo TOPIC lsn:N`.
     Examples: seglog restore orders --to head~1 --as before-the-delete;
     seglog restore orders --to 2026-11-21T09:30:00Z --as morning; seglog restore orders --to "15 minutes ago" --as back
     """

@@ -59,7 +59,7 @@ def plan(
     retain: Annotated[str | None, About(_RETAIN)] = None,
     dry_run: Annotated[bool, About("Show what a new plan would name, and write none.")] = False,
 ) -> Iterator[PlannedKey | PlannedObjects | PlanListed]:
-    """Write a plan of the garbage of now, and show each object with its size and the reason. Delete nothing.
+    """Write a plan of the present garbage, and show each object with its size and the reason. Delete nothing.
 
     A plan is an object in the remote, and has a number. `seglog gc` and the Spark job `gc` write the same plans. A new
     plan leaves out what an older plan names. The last lines list the plans that wait.

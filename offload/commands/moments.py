@@ -97,8 +97,8 @@ def points(
     """Show the points that a restore accepts and that matter: each commit that took records away, the point right
     before it, tags, and starts of branches. Newest first.
 
-    Each target is one for restore, branch create, tag create and read --at. Example: seglog points orders --around
-    "2 hours ago"
+    Each target is one for restore, branch create, tag create and read --at. `seglog undo TOPIC lsn:N` takes back a
+    commit that took records away. Example: seglog points orders --around "2 hours ago"
     """
     from catalog import timeline
 

@@ -43,7 +43,7 @@ def read(
     tag: Annotated[str | None, About("Only records with this tag; TEXT* means all tags that begin with TEXT.")] = None,
     where: Annotated[str | None, About("Only records that meet it: tag=NAME or tag=TEXT*.")] = None,
     grep: Annotated[
-        str | None, About("Only records whose bytes this regular expression finds something in.", metavar="PATTERN")
+        str | None, About("Only records with bytes that this regular expression matches.", metavar="PATTERN")
     ] = None,
     fixed: Annotated[bool, About("With --grep: PATTERN is plain text.", "-F --fixed")] = False,
     stats: Annotated[bool, About("At the end, say how many chunks were read, and how many the index skipped.")] = False,
