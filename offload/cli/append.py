@@ -12,9 +12,10 @@ from typing import Annotated, BinaryIO
 
 from offload.cli.execution import directory_of
 from offload.cli.interrupts import Interrupts
-from offload.cli.output import counted, note
+from offload.cli.output import counted
 from offload.cli.progress import progress
 from offload.cli.session import Session
+from offload.cli.stopped import told
 from offload.commands import append as use
 from offload.commands.append import Appended, Format, RecordSink
 from offload.commands.lines import Batch
@@ -53,7 +54,7 @@ def append(
     other_format = None if input_format == Format.LINES else str(input_format)
     options = {"format": other_format, "tag": tag, "node": node, "durability": durability}
     reached = _Reached(_Resume(topic, "-" if file is None else str(file), options, skip_lines))
-    with reached.told_if_stopped(), reached.interrupts:
+    with told(reached.text), reached.interrupts:
         with _stream(file) as (stream, size), _sink(session, topic, durability) as sink:
             found = use.batches(
                 stream,
@@ -97,16 +98,11 @@ class _Reached:
     done: Appended | None = None
     interrupts: Interrupts = field(default_factory=Interrupts)
 
-    @contextmanager
-    def told_if_stopped(self) -> Iterator[None]:
-        """If a signal stops the command, say what is in, and how to continue."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            note(f"interrupted: {self._told()}")
-            raise
+    def text(self) -> str:
+        """Say what is in after a signal, and how to continue."""
+        return f"interrupted: {self._reached()}"
 
-    def _told(self) -> str:
+    def _reached(self) -> str:
         look = f"`seglog topic show {self.resume.topic}` names the last one"
         if self.done is not None and self.done.last_seq:
             unsure = "" if self.interrupts.is_orderly else f"at least; {look}; then "

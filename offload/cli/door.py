@@ -71,7 +71,7 @@ def _run_command(request: Request, serve: Serve) -> int:
         flush_output()
     except KeyboardInterrupt as stop:
         end_at_once()
-        return _stop(request, exit_code(stop))
+        return _stop(request, stop)
     except Exception as error:
         from offload.commands.results import problem
 
@@ -85,14 +85,17 @@ def _run_command(request: Request, serve: Serve) -> int:
     return 0
 
 
-def _stop(request: Request, code: int) -> int:
+def _stop(request: Request, stop: KeyboardInterrupt) -> int:
     """Say that a signal stopped the command, unless the command only reads, and return the exit code."""
     from offload.cli.stopped import hint_of
 
-    hint = hint_of(request.path, request.values)
-    if hint:
-        said = {"error": "Interrupted", "message": "interrupted", "hint": hint, "exit_code": code}
-        _refuse(said, as_json=bool(request.options["as_json"]))
+    line, code, as_json = str(stop), exit_code(stop), bool(request.options["as_json"])
+    hint = "" if line else hint_of(request.path, request.values)
+    if line and not as_json:
+        write_error(f"{line}\n")
+    elif line or hint:
+        said = {"error": "Interrupted", "message": line or "interrupted", "hint": hint or None, "exit_code": code}
+        _refuse(said, as_json=as_json)
     return code
 
 

@@ -13,6 +13,7 @@ from offload.cli.execution import results_of
 from offload.cli.output import counted, format_bytes, note
 from offload.cli.progress import Bar
 from offload.cli.session import Session
+from offload.cli.stopped import told
 from offload.cli.streams import discard_output
 from offload.commands import export as use
 from offload.commands.export import ExportVerified, Wanted, WrongPart
@@ -66,19 +67,13 @@ def export(
         for found in use.verify(OsFiles(), directory, topic):
             session.output.show(found, _verified_text(found))
         return
-    with closing(_Seen(session, topic)) as seen:
+    with closing(_Seen(session, topic)) as seen, told(seen.text):
         wanted = Wanted(topic, at, Form(form), part_bytes)
-        results = use.export(_source(session, topic), OsFiles(), directory, wanted, seen.passed)
-        try:
-            for result in results:
-                if isinstance(result, Exported):
-                    seen.close()
-                seen.count += isinstance(result, PartExported)
-                session.output.show(result, _text(result))
-        except KeyboardInterrupt:
-            whole = counted(seen.count, "file")
-            note(f"interrupted: this run ended {whole}; repeat the command to continue")
-            raise
+        for result in use.export(_source(session, topic), OsFiles(), directory, wanted, seen.passed):
+            if isinstance(result, Exported):
+                seen.close()
+            seen.count += isinstance(result, PartExported)
+            session.output.show(result, _text(result))
 
 
 class _Seen:
@@ -102,6 +97,10 @@ class _Seen:
     def close(self) -> None:
         if self._bar is not None:
             self._bar.close()
+
+    def text(self) -> str:
+        """Say how far the run came, after a signal."""
+        return f"interrupted: this run ended {counted(self.count, 'file')}; repeat the command to continue"
 
 
 def _print(session: Session, wanted: Wanted) -> None:

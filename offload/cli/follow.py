@@ -14,6 +14,7 @@ from offload.cli.output import counted, note
 from offload.cli.progress import with_bars
 from offload.cli.session import Session
 from offload.cli.start import recovered_text
+from offload.cli.stopped import told
 from offload.cli.times import ago_text
 from offload.commands.parameters import About
 
@@ -58,13 +59,12 @@ def follow(
         )
         return use.follow(directory, url, options)
 
-    try:
-        with closing(with_bars(run, is_shown=session.shows_progress)) as results:
-            _show(session, results, once=once)
-    except KeyboardInterrupt:
-        again = f"`seglog follow {url} {directory}` continues"
-        note(f"stopped: {again}, `seglog -C {directory} takeover TOPIC` makes this directory the writer")
-        raise
+    line = (
+        f"stopped: `seglog follow {url} {directory}` continues, "
+        f"`seglog -C {directory} takeover TOPIC` makes this directory the writer"
+    )
+    with told(lambda: line), closing(with_bars(run, is_shown=session.shows_progress)) as results:
+        _show(session, results, once=once)
 
 
 def _show(session: Session, results: Iterator[Shown], *, once: bool) -> None:

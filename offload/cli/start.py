@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from offload.cli.output import counted, note
 from offload.cli.progress import ToldBars, with_bars
 from offload.cli.session import Session
+from offload.cli.stopped import told
 from offload.commands.parameters import About
 from offload.errors import BadParameter
 
@@ -71,15 +72,12 @@ def recover(
     results = with_bars(
         lambda tell: use.recover(directory, url, tell, topic=topic, writable=writable), is_shown=session.shows_progress
     )
-    try:
+    with told(lambda: "interrupted: repeat the command, and it continues"):
         for found in results:
             if isinstance(found, NotRecovered):
                 note(f"{found.topic}: {found.error}")
             else:
                 session.output.show(found, recovered_text(found))
-    except KeyboardInterrupt:
-        note("interrupted: repeat the command, and it continues")
-        raise
 
 
 def recovered_text(found: Recovered) -> str:

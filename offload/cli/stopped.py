@@ -1,20 +1,31 @@
-"""The next step after a signal stopped a command. A command that only reads leaves nothing to do."""
+"""What a command says after a signal stopped it. A command that only reads says nothing, and leaves nothing to do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from offload.commands.registry import COMMANDS
+__all__ = ["hint_of", "told"]
 
-__all__ = ["hint_of"]
-
-#: Commands that change something, but not through the registry. `append`, `export` and `recover` say it themselves.
+#: Commands that change something, but not through the registry, and have no line of their own (`told`).
 _OTHERS = frozenset({"init"})
+
+
+@contextmanager
+def told(line: Callable[[], str]) -> Iterator[None]:
+    """If a signal stops the block, give the exception a line about it. The front door prints the line."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        stop.args = (line(),)
+        raise
 
 
 def hint_of(path: str, values: Mapping[str, Any]) -> str:
     """Return how to complete the command, or "" if it changes nothing."""
+    from offload.commands.registry import COMMANDS
+
     if path == "undo" and values.get("change") is None:
         return "another `seglog undo` may take back one more change: `seglog oplog` shows the newest ones"
     if path in _OTHERS or (path in COMMANDS and not COMMANDS[path].reads(values) and not values.get("follow")):

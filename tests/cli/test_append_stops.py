@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -52,6 +53,17 @@ def test_an_interrupt_tells_what_is_in_and_how_to_continue(started: Run, monkeyp
     )
     assert started("append", "t", "file", "--skip-lines", "8192").code == 0
     assert started("read", "t").out == _LINES
+    with monkeypatch.context() as patch:
+        _after_a_batch(patch, lambda: os.kill(os.getpid(), signal.SIGINT), is_counted=False)
+        stopped = started("--json", "append", "u", "file")
+    assert json.loads(stopped.err) == {
+        "schema": 1,
+        "kind": "error",
+        "error": "Interrupted",
+        "message": "interrupted: seq 1 to 8192 were appended, continue with `seglog append u file --skip-lines 8192`",
+        "hint": None,
+        "exit_code": 130,
+    }
 
 
 def test_a_full_disk_gets_one_line_that_does_not_contradict_itself(
