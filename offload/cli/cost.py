@@ -35,12 +35,12 @@ def _money(money: float) -> str:
 
 def _requests(found: RequestCost) -> str:
     if found.requests is None or found.covers_s is None or found.money is None:
-        return "requests                     not counted: no daemon serves this directory"
+        return f"{'requests':<28} not counted: no daemon serves this directory"
     total, hours = sum(found.requests.values()), found.covers_s / 3600
     kinds = ", ".join(f"{count:,} {method}" for method, count in found.requests.items())
     told = f"{counted(total, 'request')} of this daemon in the last {hours:.1f} h"
     shown = f" ({kinds})" if kinds else ""
-    return f"requests                     {told}, {_money(found.money)} a month at this rate{shown}"
+    return f"{'requests':<28} {told}, {_money(found.money)} a month at this rate{shown}"
 
 
 def _total(found: CostTotal) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from catalog.objects.wrapped import WrappedStore
 from offload.commands.prices import S3_STANDARD, parse_prices
 from offload.daemon.last_day import LastDay
 from offload.errors import BadParameter
@@ -97,3 +99,10 @@ def test_the_requests_of_a_daemon_cover_its_last_day() -> None:
     now_s = 3600.0 * 25
     assert (day.seen().methods, day.seen().covers_s) == ({"list": 1}, 3600.0 * 5)
     assert S3_STANDARD.requests({"delete": 9}, 1.0) == S3_STANDARD.requests({"put": 1}, 0.0) == 0
+
+
+def test_each_request_but_a_delete_and_an_abort_has_a_price() -> None:
+    """A store counts a listing with sizes as `list`."""
+    methods = {name for name, each in vars(WrappedStore).items() if inspect.isfunction(each) and name[0] != "_"}
+    free = {name for name in methods - {"close", "sizes"} if not S3_STANDARD.requests({name: 1}, 1.0)}
+    assert free == {"abort_upload", "delete", "delete_many"}
