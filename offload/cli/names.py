@@ -125,7 +125,8 @@ def undone_text(done: Operation | CommitUndone) -> str:
     seqs = f", seq {done.first_seq} to {done.last_seq}" if done.records else ""
     if done.lsn is None:
         told = [f"undo of {what}, would bring back {counted(done.records)}{seqs}"]
-        told.append(f"  shows {counted(done.objects, 'object')} of {format_bytes(done.bytes)} again")
+        if done.objects:
+            told.append(f"  shows {counted(done.objects, 'object')} of {format_bytes(done.bytes)} again")
     else:
         told = [f"undone: {what}: {counted(done.records)} are back{seqs} (lsn {done.lsn})"]
     if done.gone:

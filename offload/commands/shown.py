@@ -31,11 +31,11 @@ class RecordShown:
 
     @property
     def heading(self) -> str:
-        """Its seq, time and tag, for people."""
+        """Return the seq, the time and the tag, for people."""
         tag = f" tag {self.tag}" if self.tag else ""
         return f"seq {self.seq}  {self.time}{tag}"
 
     @property
     def content(self) -> str:
-        """Its value, for people."""
+        """Return the value, for people."""
         return repr(self.value_base64) if self.value is None else self.value
