@@ -59,7 +59,7 @@ COMMANDS = {
             ListedParameter('until', 'str', 'Only records of this time or earlier.', ('--until',), names='time'),
             ListedParameter('tag', 'str', 'Only records with this tag; TEXT* means all tags that begin with TEXT.', ('--tag',)),
             ListedParameter('where', 'str', 'Only records that meet it: tag=NAME or tag=TEXT*.', ('--where',)),
-            ListedParameter('grep', 'str', 'Only records whose bytes this regular expression finds something in.', ('--grep',), metavar='PATTERN'),
+            ListedParameter('grep', 'str', 'Only records with bytes that this regular expression matches.', ('--grep',), metavar='PATTERN'),
             ListedParameter('fixed', 'bool', 'With --grep: PATTERN is plain text.', ('-F', '--fixed'), default=False),
             ListedParameter('stats', 'bool', 'At the end, say how many chunks were read, and how many the index skipped.', ('--stats',), default=False),
             ListedParameter('branch', 'str', 'The branch; the same as TOPIC@BRANCH.', ('--branch',), names='branch'),
@@ -172,7 +172,7 @@ COMMANDS = {
     ),
     'gc/plan': ListedCommand(
         'gc/plan',
-        'Write a plan of the garbage of now, and show each object with its size and the reason. Delete nothing.\n'
+        'Write a plan of the present garbage, and show each object with its size and the reason. Delete nothing.\n'
         '\n'
         'A plan is an object in the remote, and has a number. `seglog gc` and the Spark job `gc` write the same plans. A new\n'
         'plan leaves out what an older plan names. The last lines list the plans that wait.',
@@ -380,8 +380,8 @@ COMMANDS = {
         'Show the points that a restore accepts and that matter: each commit that took records away, the point right\n'
         'before it, tags, and starts of branches. Newest first.\n'
         '\n'
-        'Each target is one for restore, branch create, tag create and read --at. Example: seglog points orders --around\n'
-        '"2 hours ago"',
+        'Each target is one for restore, branch create, tag create and read --at. `seglog undo TOPIC lsn:N` takes back a\n'
+        'commit that took records away. Example: seglog points orders --around "2 hours ago"',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('around', 'str', 'The points nearest to this time, such as 2026-11-21T09:30Z.', ('--around',), names='time'),
@@ -438,6 +438,7 @@ COMMANDS = {
         'restore',
         'Bring a past state back as a branch. Nothing is overwritten and no data is copied.\n'
         '\n'
+        'To bring only the records of one delete, eviction or truncation back, without a branch: `seglog undo TOPIC lsn:N`.\n'
         'Examples: seglog restore orders --to head~1 --as before-the-delete;\n'
         'seglog restore orders --to 2026-11-21T09:30:00Z --as morning; seglog restore orders --to "15 minutes ago" --as back',
         (
