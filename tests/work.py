@@ -4,8 +4,8 @@ Bounds are numbers of images, faults, schedules and histories, never seconds. So
 
     default run    `make test`; each proof does a fixed amount
     soak           `make soak PART=n`; a test says its part by `@pytest.mark.soak(part=n)`
-    seeds          `seed_of` derives a proof's seed from SEGLOG_TEST_SEED. `make test` sets 30, so that a change of the code
-                   alone makes a test fail. Without a value, as in `make soak`, each run draws a new one
+    seeds          `seed_of` derives a proof's seed from SEGLOG_TEST_SEED. `make test` sets 30, so that only a change of
+                   the code makes a test fail. Without a value, as in `make soak`, each run draws a new one
     counts         `tell` takes one line; the end of the run shows the lines of all proofs
 """
 
