@@ -1,7 +1,9 @@
-"""How fast sealed segments are read, every byte verified: one by one, in lists, and whole frames; 200 B and 1 KB.
+"""How fast sealed segments are read, every byte verified, in each form that a caller can have; 200 B and 1 KB.
 
     records     `Topic.read`
     batches     `Topic.read_batches`
+    lines       `Topic.read_arrays`, and the values as the lines that `seglog read` writes
+    arrow       `Topic.read_arrow`
     frames      `Topic.frame_batches`, which offloading and checkpoints use
 
 The yardstick is `cat` of the same .data files to /dev/null: the cost of moving the bytes without a look at them. The
@@ -32,6 +34,7 @@ TOPIC = "bench"
 RECORD_SIZES = (200, 1024)
 _MB = 1_000_000
 _AIM_MB_PER_S = 1_000
+_AIMED = ("batches", "arrow")
 
 
 def run(options: Options) -> Report:
@@ -60,6 +63,8 @@ def _reads(options: Options, size_bytes: int) -> list[Row]:
         ways: dict[str, Callable[[], int]] = {
             "records": lambda: sum(1 for _ in topic.read()),
             "batches": lambda: sum(map(len, topic.read_batches())),
+            "lines": lambda: sum(len(found) for found in topic.read_arrays() if found.lines()),
+            "arrow": lambda: sum(map(len, topic.read_arrow())),
             "frames": lambda: sum(map(len, topic.frame_batches(1, count))),
         }
         subjects = {way: partial(figures, work) for way, work in ways.items()}
@@ -68,7 +73,7 @@ def _reads(options: Options, size_bytes: int) -> list[Row]:
     shutil.rmtree(place)
     rows: list[Row] = []
     for way in ways:
-        is_aim = way == "batches" and size_bytes == RECORD_SIZES[1]
+        is_aim = way in _AIMED and size_bytes == RECORD_SIZES[1]
         label, one = f"{way}, {size_bytes} B", rounds.called("seglog", way)
         rows += compare(one, label, "records/s", "records_per_s", "cat", more_is_better=True)
         aims = (Aim(_AIM_MB_PER_S),) if is_aim else ()

@@ -32,6 +32,8 @@ from seglog.arguments import checked
 from seglog.process.ownership import Owned, is_foreign
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from offload.services.branches import BranchService
     from offload.services.collection import CollectionService
     from offload.services.history import HistoryService
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from offload.services.tags import TagService
     from offload.services.upkeep import UpkeepService
     from offload.write.port import Uploader
+    from seglog import RecordArrays
 
 __all__ = ["Archive", "OffloadResult", "Removed", "Restored", "TopicStatus"]
 
@@ -206,6 +209,33 @@ class Archive(Owned):
         `NoSuchTopic`, `NoSuchBranch`, `InvalidTarget`, `OutOfWindow`.
         """
         return self._reading.read(name, start, end, at=at)
+
+    @checked
+    def read_arrays(
+        self, name: str, start: int | None = None, end: int | None = None, *, at: str | None = None
+    ) -> Iterator[RecordArrays]:
+        """Return the records of `read` as arrays (`Topic.read_arrays`). Raises as `read` does."""
+        return self._reading.read_arrays(name, start, end, at=at)
+
+    @checked
+    def read_arrow(
+        self,
+        name: str,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        at: str | None = None,
+        tag: str | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Return the records of `read` as batches of Apache Arrow, of a topic, a branch, or a past state of it.
+
+        `Topic.read_arrow` describes the batches, their schema and `tag`. If pyarrow is not installed, raises
+        `NotInstalled`. Raises as `read` does.
+        """
+        from seglog.format.arrow import arrow_batches, check_arrow
+
+        check_arrow("Archive.read_arrow")
+        return arrow_batches(name, self._reading.read_arrays(name, start, end, at=at), tag)
 
     @checked
     def open_for_append(self, name: str) -> Topic:

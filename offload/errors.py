@@ -61,7 +61,6 @@
         ├── NeverWritten         an ephemeral topic has nothing to offload
         ├── NoDaemon             no daemon serves this directory
         ├── NoRemote
-        ├── NotInstalled         an optional package is missing
         ├── Refused              the daemon's rules forbid it: host, origin, token, size, pace
         ├── UnknownObject        no file or object that `inspect` knows
         └── UnsupportedOption
@@ -117,7 +116,6 @@ __all__ = [
     "NoRemote",
     "NoSuchFile",
     "NotConfirmed",
-    "NotInstalled",
     "NotOffloaded",
     "ObjectDamaged",
     "OffloadError",
@@ -705,16 +703,6 @@ class NoRemote(Misuse):
             hint=f"set url in the [remote] section of {path}/seglog.toml, or give --remote URL",
         )
         self.path = path
-
-
-class NotInstalled(Misuse):
-    """The package is not installed. The extra of seglog installs it."""
-
-    def __init__(self, what: str, package: str, extra: str) -> None:
-        super().__init__(
-            f"{what} needs {package}, which is not installed", hint=f"install it: `pip install 'seglog[{extra}]'`"
-        )
-        self.package = package
 
 
 class UnknownObject(Misuse):

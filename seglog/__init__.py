@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         NoSuchSegment,
         NoSuchTopic,
         NotADataDirectory,
+        NotInstalled,
         NotTruncatable,
         OffsetOverflow,
         OpenedByParent,
@@ -78,6 +79,8 @@ if TYPE_CHECKING:
     from seglog.files.clock import Clock, SystemClock
     from seglog.files.port import Files, OsFiles, replace_atomically
     from seglog.files.settings_file import default_toml, load_settings, read_sections, write_default
+    from seglog.format.arrow import arrow_schema
+    from seglog.format.record_arrays import RecordArrays
     from seglog.log import Log, open
     from seglog.maintenance.retention import Retention
     from seglog.segments.segment import SegmentInfo
@@ -134,6 +137,7 @@ __all__ = [
     "NoSuchSegment",
     "NoSuchTopic",
     "NotADataDirectory",
+    "NotInstalled",
     "NotTruncatable",
     "OffsetOverflow",
     "OpenedByParent",
@@ -141,6 +145,7 @@ __all__ = [
     "OtherLoop",
     "ReadOnly",
     "Record",
+    "RecordArrays",
     "RecordTooLarge",
     "Report",
     "Retention",
@@ -166,6 +171,7 @@ __all__ = [
     "WarmStoreRequired",
     "WriterPoisoned",
     "WrongSize",
+    "arrow_schema",
     "default_toml",
     "load_settings",
     "open",
@@ -185,6 +191,8 @@ _HOMES = {
     "load_settings": "seglog.files.settings_file",
     "read_sections": "seglog.files.settings_file",
     "write_default": "seglog.files.settings_file",
+    "arrow_schema": "seglog.format.arrow",
+    "RecordArrays": "seglog.format.record_arrays",
     "Log": "seglog.log",
     "open": "seglog.log",
     "Retention": "seglog.maintenance.retention",

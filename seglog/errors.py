@@ -45,6 +45,7 @@
         ├── InvalidSetting
         ├── InvalidLabel         a tag or node that does not fit a frame
         ├── ItemTooLarge         for one item of a journal
+        ├── NotInstalled         an optional package is missing
         ├── OpenedByParent       a log, journal or archive in a fork of the process that opened it
         ├── OtherLoop            an async log in another event loop than its own
         ├── OffsetOverflow       a file is full: an offset in it has 32 bits
@@ -96,6 +97,7 @@ __all__ = [
     "NoSuchSegment",
     "NoSuchTopic",
     "NotADataDirectory",
+    "NotInstalled",
     "NotTruncatable",
     "OffsetOverflow",
     "OpenedByParent",
@@ -568,6 +570,16 @@ class ItemTooLarge(Misuse):
         super().__init__(f"an item of {size_bytes} bytes is over the limit of {limit_bytes}; nothing was appended")
         self.size_bytes = size_bytes
         self.limit_bytes = limit_bytes
+
+
+class NotInstalled(Misuse):
+    """The package is not installed. The extra of seglog installs it."""
+
+    def __init__(self, what: str, package: str, extra: str) -> None:
+        super().__init__(
+            f"{what} needs {package}, which is not installed", hint=f"install it: `pip install 'seglog[{extra}]'`"
+        )
+        self.package = package
 
 
 class OffsetOverflow(Misuse):

@@ -27,9 +27,9 @@ from catalog.errors import CatalogError
 from catalog.format.gid import Sid
 from catalog.format.keys import Key, doctor_prefix
 from offload.commands.doctor import CheckDone, Left
-from offload.errors import ChecksFailed, JavaNotStarted, NotInstalled
+from offload.errors import ChecksFailed, JavaNotStarted
 from offload.wiring import open_store
-from seglog import Clock, LogSettings
+from seglog import Clock, LogSettings, NotInstalled
 
 __all__ = ["doctor_spark", "start_session"]
 

@@ -17,8 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from offload.commands.lines import to_json, to_line
-from offload.errors import NotInstalled
-from seglog import Record
+from seglog import NotInstalled, Record
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -29,6 +29,7 @@ from offload.format.entry import (
     entry_heads,
     entry_starts,
 )
+from seglog.format.arrow import labels
 from seglog.format.frame import CHECKSUM, HAS_NODE, HAS_TAG, FrameType
 
 __all__ = ["Columns", "decode_columns"]
@@ -64,12 +65,8 @@ class Columns:
         return self.parts.take(pa.array(rows * _PARTS + _DATA))
 
     def _text(self, rows: NDArray[np.int64], part: int, flag: int) -> pa.StringArray:
-        absent = self.flags[rows] & flag == 0
-        if absent.all():
-            return pa.nulls(len(rows), pa.string())
-        found = self.parts.take(pa.array(rows * _PARTS + part, mask=absent))
         try:
-            return found.cast(pa.string())
+            return labels(self.parts, rows * _PARTS + part, self.flags[rows] & flag != 0)
         except pa.ArrowInvalid as error:
             raise InvalidChunk(self.key, self.offset, "a tag or node in it is not UTF-8") from error
 

@@ -1,4 +1,4 @@
-"""The records of a decoded chunk: many at once, or a few one by one.
+"""The records of a decoded chunk: many at once, as objects or as arrays, or a few one by one.
 
 CHUNK-1  This module checks every record before it returns it: XXH3, seq, topic, lengths. It checks many records as
     arrays, as the log does (seglog.format.frames.read_headers). If that check fails, it goes through the records one by
@@ -16,14 +16,13 @@ from itertools import repeat
 
 from offload.errors import InvalidChunk
 from offload.format.block import ChunkRef
-from offload.format.entry import ENTRY, entries, entry_starts, frame_of
+from offload.format.entry import ENTRY, entries, frame_of
 from seglog.errors import InvalidFrame
-from seglog.format.arrays import np
+from seglog.format.arrays import NDArray, np
 from seglog.format.frame import (
     DELETED,
     HAS_NODE,
     HAS_TAG,
-    HEADER,
     UNTERMINATED,
     FrameType,
     Header,
@@ -31,9 +30,10 @@ from seglog.format.frame import (
     record_of,
 )
 from seglog.format.frames import read_headers
+from seglog.format.record_arrays import RecordArrays, in_arrays
 from seglog.values.record import Record
 
-__all__ = ["records_of_chunk"]
+__all__ = ["arrays_of_chunk", "records_of_chunk"]
 
 _FEW = 16
 _ENTRY_LENGTH = struct.Struct(">I")
@@ -58,51 +58,73 @@ def records_of_chunk(
     return _one_by_one(raw, chunk, topic_id, key, first, last)
 
 
+def arrays_of_chunk(
+    raw: bytes | memoryview, chunk: ChunkRef, topic_id: int, key: str, first: int, last: int
+) -> Iterator[RecordArrays]:
+    """Yield the records of `records_of_chunk` as arrays. None is empty.
+
+    If a record is damaged, raises `InvalidChunk` after the sound records before it.
+    """
+    first, last = max(first, chunk.first_seq), min(last, chunk.last_seq)
+    found = _checked(raw, chunk, topic_id, first, last)
+    if found is None or not found.labels_are_text():
+        yield from in_arrays(_one_by_one(raw, chunk, topic_id, key, first, last))
+    elif len(found):
+        yield found
+
+
 def _many(raw: bytes | memoryview, chunk: ChunkRef, topic_id: int, first: int, last: int) -> list[Record] | None:
     """Return the records, checked as arrays; None if anything is wrong."""
-    lengths = _entry_lengths(raw)
-    if lengths is None or len(lengths) != chunk.count:
+    found = _checked(raw, chunk, topic_id, first, last)
+    if found is None:
         return None
-    sizes = np.array(lengths, dtype=np.uint32)
-    starts = entry_starts(sizes)
-    buffer = np.frombuffer(raw, dtype=np.uint8).copy()
-    starts = starts[:-1] + _FRAME_AT
-    # An entry's data is a frame without its length. Write that length over the last bytes of the entry id.
-    for place, byte in enumerate(sizes.astype("<u4").view(np.uint8).reshape(-1, 4).T):
-        buffer[starts + place] = byte
-    frames = buffer.data.cast("B")
-    ends = starts + sizes + np.int64(4)
-    headers = read_headers(frames, starts, ends)  # type: ignore[arg-type]  # any buffer will do
-    seqs = np.arange(chunk.first_seq, chunk.last_seq + 1, dtype=np.uint64)
-    if headers is None or not ((headers["seq"] == seqs) & (headers["topic_id"] == topic_id)).all():
-        return None
-    wanted = slice(first - chunk.first_seq, last - chunk.first_seq + 1)
-    headers, starts = headers[wanted], starts[wanted]
-    alive = headers["flags"] & DELETED == 0
-    if not alive.all():
-        headers, starts = headers[alive], starts[alive]
-    body = bytes(frames)
+    headers, body = found.headers, bytes(raw)
     if (headers["flags"] & _MORE_THAN_A_VALUE).any():
         try:
-            return list(map(record_of, repeat(body), starts.tolist(), map(Header._make, headers.tolist())))
+            return list(map(record_of, repeat(body), found.starts.tolist(), map(Header._make, headers.tolist())))
         except InvalidFrame:
             return None
-    starts = starts + HEADER.size
-    ends = starts + headers["data_len"]
+    _, _, starts, ends = found.places()
     columns = headers["seq"].tolist(), headers["ts_ms"].tolist(), starts.tolist(), ends.tolist()
     return [Record(seq, ts_ms, body[start:end]) for seq, ts_ms, start, end in zip(*columns, strict=True)]
 
 
-def _entry_lengths(raw: bytes | memoryview) -> list[int] | None:
-    """Return the lengths of the entries; None if the last entry does not end with the chunk."""
-    lengths: list[int] = []
-    take, unpack = lengths.append, _ENTRY_LENGTH.unpack_from
+def _checked(raw: bytes | memoryview, chunk: ChunkRef, topic_id: int, first: int, last: int) -> RecordArrays | None:
+    """Return the records that are not erased; None if anything is wrong. Their labels may not be UTF-8."""
+    bounds = _entry_bounds(raw)
+    if bounds is None or len(bounds) != chunk.count + 1:
+        return None
+    starts, ends = bounds[:-1] + _FRAME_AT, bounds[1:]
+    buffer = np.frombuffer(raw, dtype=np.uint8).copy()
+    # An entry's data is a frame without its length. Write that length over the last bytes of the entry id.
+    sizes = (ends - starts - np.int64(4)).astype("<u4")
+    for place, byte in enumerate(sizes.view(np.uint8).reshape(-1, 4).T):
+        buffer[starts + place] = byte
+    headers = read_headers(buffer.data.cast("B"), starts, ends)  # type: ignore[arg-type]  # any buffer will do
+    seqs = np.arange(chunk.first_seq, chunk.last_seq + 1, dtype=np.uint64)
+    if headers is None or not ((headers["seq"] == seqs) & (headers["topic_id"] == topic_id)).all():
+        return None
+    wanted = slice(first - chunk.first_seq, last - chunk.first_seq + 1)
+    found = RecordArrays(raw, starts[wanted], headers[wanted])
+    return found.at(np.flatnonzero(found.headers["flags"] & DELETED == 0))
+
+
+def _entry_bounds(raw: bytes | memoryview) -> NDArray[np.int64] | None:
+    """Return where each entry begins, and where the last one ends.
+
+    None: the last entry does not end with the chunk.
+    """
+    bounds: list[int] = []
+    take, unpack = bounds.append, _ENTRY_LENGTH.unpack_from
     position, size = 0, len(raw)
-    while position <= size - ENTRY.size:
-        (length,) = unpack(raw, position)
-        take(length)
-        position += length + ENTRY.size
-    return lengths if position == size else None
+    try:
+        while position < size:
+            take(position)
+            position += unpack(raw, position)[0] + ENTRY.size
+    except struct.error:  # fewer than four bytes are left
+        return None
+    take(position)
+    return np.array(bounds, dtype=np.int64) if position == size else None
 
 
 def _one_by_one(

@@ -29,12 +29,14 @@ from catalog.objects.base import ObjectStore
 from offload.format.metadata import SegmentIndex
 from offload.read.cache import ChunkCache
 from offload.read.chunk_fetcher import ChunkFetcher, ChunkRequest
-from offload.read.chunk_records import records_of_chunk
+from offload.read.chunk_records import arrays_of_chunk, records_of_chunk
 from offload.read.index_cache import IndexCache
 from offload.read.pool import Pool
 from offload.read.read_ahead import ReadAhead
 from offload.settings import ColdSettings
 from seglog import Record
+from seglog.format.arrays import np
+from seglog.format.record_arrays import RecordArrays
 from seglog.process.ownership import Owned, is_foreign
 
 __all__ = ["ColdReader"]
@@ -78,21 +80,28 @@ class ColdReader(Owned):
 
     def records(self, snapshot: Snapshot, first: int, last: int) -> Iterator[Record]:
         """Yield the live records of `snapshot` with `first <= seq <= last`, ascending."""
-        wanted = [
-            (view, max(first, view.first), min(last, view.last))
-            for view in snapshot.segments
-            if view.first <= last and first <= view.last
-        ]
         current: SegmentView | None = None
         deleted = BitMap()
-        for view, records in self._records(wanted):
+        for view, records in self._records(_wanted(snapshot, first, last)):
             if view is not current:
-                current, deleted = view, BitMap.deserialize(view.deleted) if view.deleted else BitMap()
+                current, deleted = view, _deleted(view)
             if deleted:
                 first_seq = view.ref.first_seq
                 yield from (record for record in records if record.seq - first_seq not in deleted)
             else:
                 yield from records
+
+    def arrays(self, snapshot: Snapshot, first: int, last: int) -> Iterator[RecordArrays]:
+        """Yield the records of `records` as arrays, chunk by chunk. None is empty."""
+        with closing(self._chunks(_wanted(snapshot, first, last))) as chunks:
+            for request, raw in chunks:
+                deleted = _deleted(request.view)
+                for found in arrays_of_chunk(
+                    raw, request.chunk, request.index.topic_id, request.key, request.first, request.last
+                ):
+                    shown = _without(found, deleted, request.view.ref.first_seq)
+                    if len(shown):
+                        yield shown
 
     def segment_records(self, view: SegmentView, first: int, last: int) -> Iterator[Record]:
         """Return the records of one segment, also the records that later commits deleted. Records whose bytes are gone
@@ -188,3 +197,25 @@ class ColdReader(Owned):
         else:
             index.result()
         return view
+
+
+def _wanted(snapshot: Snapshot, first: int, last: int) -> list[_Segment]:
+    return [
+        (view, max(first, view.first), min(last, view.last))
+        for view in snapshot.segments
+        if view.first <= last and first <= view.last
+    ]
+
+
+def _deleted(view: SegmentView) -> BitMap:
+    """Return the entry ids of the records that later commits deleted."""
+    return BitMap.deserialize(view.deleted) if view.deleted else BitMap()
+
+
+def _without(found: RecordArrays, deleted: BitMap, first_seq: int) -> RecordArrays:
+    """Return the records whose entry ids are not in `deleted`. The segment begins with `first_seq`."""
+    if not deleted:
+        return found
+    ids = found.seqs - first_seq
+    hidden = (deleted & BitMap(range(int(ids[0]), int(ids[-1]) + 1))).to_array()
+    return found.at(np.flatnonzero(~np.isin(ids, hidden)))

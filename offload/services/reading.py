@@ -17,6 +17,7 @@ from offload.services.remote_states import RemoteStates
 from offload.services.targets import Targets
 from seglog import Record
 from seglog.errors import SeqOutOfRange
+from seglog.format.record_arrays import RecordArrays, in_arrays
 from seglog.process.ownership import Owned
 
 __all__ = ["Reading"]
@@ -37,15 +38,40 @@ class Reading(Owned):
         self, name: str, start: int | None = None, end: int | None = None, *, at: str | None = None
     ) -> Iterator[Record]:
         """Return the records that `Archive.read` describes."""
-        wanted = timeline.Head() if at is None else self._targets.parse(at)
-        if self._log.has_topic(name) and wanted == timeline.Head():
+        wanted = self._wanted(at)
+        if self._is_of_log(name, wanted):
             return self._log.topic(name).read(start, end)
+        return self._records_at(name, wanted, *self._range(name, wanted, start, end, at))
+
+    def read_arrays(
+        self, name: str, start: int | None = None, end: int | None = None, *, at: str | None = None
+    ) -> Iterator[RecordArrays]:
+        """Return the records that `Archive.read_arrays` describes."""
+        wanted = self._wanted(at)
+        if self._is_of_log(name, wanted):
+            return self._log.topic(name).read_arrays(start, end)
+        state, first, last = self._range(name, wanted, start, end, at)
+        if isinstance(state, Snapshot):
+            return self._reader.arrays(state, first, last)
+        return in_arrays(self._records_at(name, wanted, state, first, last))
+
+    def _wanted(self, at: str | None) -> timeline.Target:
+        return timeline.Head() if at is None else self._targets.parse(at)
+
+    def _is_of_log(self, name: str, wanted: timeline.Target) -> bool:
+        """Return whether the log itself has the state."""
+        return self._log.has_topic(name) and wanted == timeline.Head()
+
+    def _range(
+        self, name: str, wanted: timeline.Target, start: int | None, end: int | None, at: str | None
+    ) -> tuple[Snapshot | PastState, int, int]:
+        """Return the state, and the first and the last seq to read of it."""
         state = self._states.newest(name) if at is None else self._state_at(name, wanted)
         floor = state.bounds.evict_floor
         if wanted == timeline.Head() and isinstance(state, Snapshot):
             floor = self._history.live_floor(name, state)
         start, last = range_to_read(name, state.bounds, floor, start)
-        return self._records_at(name, wanted, state, start, last if end is None else min(end, last))
+        return state, start, last if end is None else min(end, last)
 
     def _state_at(self, name: str, wanted: timeline.Target) -> Snapshot | PastState:
         places = self._targets.places(name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeVar
 
 from catalog import Handle, History, Snapshot
 from catalog.errors import NoSuchObject, NoSuchTopic
@@ -12,7 +14,12 @@ from offload.errors import HistoryBehind
 from offload.write.publisher import Publisher
 from seglog import Record
 
+if TYPE_CHECKING:
+    from seglog.format.record_arrays import RecordArrays
+
 __all__ = ["ColdTier", "RemoteStates"]
+
+_Item = TypeVar("_Item")
 
 
 class RemoteStates:
@@ -93,17 +100,32 @@ class ColdTier:
         self._states = states
 
     def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
+        return self._items(topic, self._snapshot(topic, last), first, last, self._reader.records, attrgetter("seq"))
+
+    def read_arrays(self, topic: str, first: int, last: int) -> Iterator[RecordArrays]:
+        snapshot = self._snapshot(topic, last)
+        return self._items(topic, snapshot, first, last, self._reader.arrays, attrgetter("last_seq"))
+
+    def _snapshot(self, topic: str, last: int) -> Snapshot:
         snapshot = self._states.newest(topic)
         if last > snapshot.bounds.head_seq:
             raise HistoryBehind(topic, last, snapshot.bounds.head_seq)
-        return self._records(topic, snapshot, first, last)
+        return snapshot
 
-    def _records(self, topic: str, snapshot: Snapshot, first: int, last: int) -> Iterator[Record]:
+    def _items(
+        self,
+        topic: str,
+        snapshot: Snapshot,
+        first: int,
+        last: int,
+        read: Callable[[Snapshot, int, int], Iterator[_Item]],
+        last_seq_of: Callable[[_Item], int],
+    ) -> Iterator[_Item]:
         while True:
             try:
-                for record in self._reader.records(snapshot, first, last):
-                    yield record
-                    first = record.seq + 1
+                for item in read(snapshot, first, last):
+                    yield item
+                    first = last_seq_of(item) + 1
             except NoSuchObject:
                 newer = self._states.behind_read(topic, snapshot)
                 if newer is None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from offload.errors import InvalidOption
 from offload.spark.options import ReadOptions
+from seglog.format.arrow import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,15 +68,8 @@ def export_schema() -> pa.Schema:
     """Return the Arrow schema of `EXPORT_COLUMNS`."""
     import pyarrow as pa
 
-    types = {
-        "seq": pa.int64(),
-        "timestamp": pa.timestamp("us", tz="UTC"),
-        "node": pa.string(),
-        "tag": pa.string(),
-        "value": pa.binary(),
-        "lsn": pa.int64(),
-    }
-    return pa.schema([pa.field(name, types[name]) for name in EXPORT_COLUMNS])
+    schema = arrow_schema().append(pa.field("lsn", pa.int64()))
+    return pa.schema([schema.field(name) for name in EXPORT_COLUMNS])
 
 
 def columns_of(options: ReadOptions) -> tuple[Column, ...]:

@@ -14,6 +14,7 @@ from pyroaring import BitMap
 from offload.format.block import ChunkRef
 from offload.format.columns import Columns
 from offload.spark.task import Filter, Op, Piece
+from seglog.format.arrow import timestamps
 from seglog.format.frame import DELETED
 
 __all__ = ["data_batch", "hidden_entries", "plain_batches", "visible"]
@@ -42,7 +43,7 @@ class _Source:
 _COLUMNS: Mapping[str, Callable[[_Source], pa.Array]] = {
     "topic": lambda source: pa.repeat(source.piece.topic, len(source.seqs)),
     "seq": lambda source: pa.array(source.seqs),
-    "timestamp": lambda source: pa.array(source.read.ts_ms[source.rows] * 1000).view(pa.timestamp("us", tz="UTC")),
+    "timestamp": lambda source: timestamps(source.read.ts_ms[source.rows]),
     "node": lambda source: source.read.node(source.rows),
     "tag": lambda source: source.read.tag(source.rows),
     "value": lambda source: source.read.value(source.rows),

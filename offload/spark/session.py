@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from offload.errors import JavaNotStarted, NotInstalled
+from offload.errors import JavaNotStarted
+from seglog import NotInstalled
 
 __all__ = ["new_session"]
 

@@ -15,8 +15,8 @@ from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import FileCorrupt
 from seglog.reading.read import check_place, continue_records, live_records, load_batch
-from seglog.segments.batch import FRAME_BATCH_MAX_BYTES, FRAME_BATCH_MAX_RECORDS, FrameBatch
-from seglog.values.record import Gap, Record
+from seglog.segments.batch import FrameBatch
+from seglog.values.record import Gap, Record, in_groups
 
 __all__ = ["read_batches"]
 
@@ -71,22 +71,9 @@ def read_batches(
 def _one_by_one(
     engine: Engine, state: TopicState, first: int, last: int, truncations: int, expired: int = 1
 ) -> Iterator[list[Record]]:
-    """Yield lists of records that are read one by one: from the cold tier, or where a batch has an error.
+    """Return lists of records that are read one by one: from the cold tier, or where a batch has an error.
 
-    Before an error is raised, the records before it are yielded.
+    The records before an error come before it.
     """
-    batch: list[Record] = []
-    size_bytes = 0
-    try:
-        for record in continue_records(engine, state, first, last, truncations, gaps=False, expired=expired):
-            batch.append(cast("Record", record))
-            size_bytes += len(batch[-1].value)
-            if len(batch) >= FRAME_BATCH_MAX_RECORDS or size_bytes >= FRAME_BATCH_MAX_BYTES:
-                full, batch, size_bytes = batch, [], 0
-                yield full
-    except Exception:
-        if batch:
-            yield batch
-        raise
-    if batch:
-        yield batch
+    records = continue_records(engine, state, first, last, truncations, gaps=False, expired=expired)
+    return in_groups(cast("Iterator[Record]", records))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
@@ -32,6 +32,7 @@ __all__ = [
     "BATCH_MAX_RECORDS",
     "check_place",
     "continue_records",
+    "joined_gaps",
     "live_records",
     "load_batch",
     "lost_times",
@@ -39,6 +40,8 @@ __all__ = [
     "read_records",
     "tail_batch",
 ]
+
+_Item = TypeVar("_Item")
 
 # One read spans frames of other topics up to this size, about a page, instead of two reads.
 _GAP_MAX_BYTES = 4096
@@ -70,10 +73,10 @@ def continue_records(
     Records below `expired` are lost (seglog.reading.expiry).
     """
     items = _items(engine, state, first, last, truncations, gaps=gaps, expired=expired)
-    return _joined(items) if gaps else items
+    return joined_gaps(items) if gaps else items
 
 
-def _joined(items: Iterator[Record | Gap]) -> Iterator[Record | Gap]:
+def joined_gaps(items: Iterator[_Item | Gap]) -> Iterator[_Item | Gap]:
     """Join gaps that touch."""
     held: Gap | None = None
     for item in items:

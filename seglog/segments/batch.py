@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress, repeat
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from seglog.errors import FileCorrupt, InvalidFrame
 from seglog.format.arrays import NDArray, dtypes, np
@@ -32,6 +32,9 @@ from seglog.format.frames import Frames, picked_headers, read_frames, read_heade
 from seglog.format.index import Entry
 from seglog.values.merged_deletes import MergedDeletes
 from seglog.values.record import Gap, Record
+
+if TYPE_CHECKING:
+    from seglog.format.record_arrays import RecordArrays
 
 __all__ = ["FRAME_BATCH_MAX_BYTES", "FRAME_BATCH_MAX_RECORDS", "FrameBatch", "lost_batch"]
 
@@ -222,6 +225,20 @@ class FrameBatch:
         columns = zip(seqs, headers["ts_ms"].tolist(), values, *rest, strict=False)
         kept = _kept(seqs, rest[0], deletes) if deletes else None
         return map(tuple.__new__, repeat(Record), columns if kept is None else compress(columns, kept))
+
+    def arrays(self) -> RecordArrays | None:
+        """Return the records whose entries do not say that they are deleted. `deletes` are not applied.
+
+        None: a frame is damaged, as in `headers`, or a node or tag is not UTF-8.
+        """
+        from seglog.format.record_arrays import RecordArrays  # imported late, because most commands need none
+
+        headers = self.headers()
+        if headers is None:
+            return None
+        rows = np.flatnonzero(self.entries["flags"] & DELETED == 0)
+        found = RecordArrays(self.buffer, self.starts(), headers).at(rows)
+        return found if found.labels_are_text() else None
 
     def _record(self, position: int, header: Header) -> Record:
         try:

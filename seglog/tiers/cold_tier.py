@@ -9,11 +9,14 @@ while it waits for the cold tier.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from seglog.values.record import Record
 
-__all__ = ["ColdTier"]
+if TYPE_CHECKING:
+    from seglog.format.record_arrays import RecordArrays
+
+__all__ = ["ArraysTier", "ColdTier"]
 
 
 class ColdTier(Protocol):
@@ -24,4 +27,13 @@ class ColdTier(Protocol):
         records that its own listed deletes reach.
         If a record should be there and cannot be read, the iterator raises. The tier never skips such a record.
         """
+        ...
+
+
+@runtime_checkable
+class ArraysTier(ColdTier, Protocol):
+    """A cold tier that also returns thousands of records at once. The log asks any other tier for records."""
+
+    def read_arrays(self, topic: str, first: int, last: int) -> Iterator[RecordArrays]:
+        """Iterate over the records of `read`, as arrays. Raises as `read` does."""
         ...

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-__all__ = ["LABEL_MAX_BYTES", "Gap", "Record"]
+__all__ = ["LABEL_MAX_BYTES", "Gap", "Record", "in_groups"]
 
 LABEL_MAX_BYTES: Final = 0xFFFF
 """The length of a tag or node in UTF-8, at most."""
+
+_GROUP_RECORDS = 1024
+_GROUP_BYTES = 1024 * 1024
 
 
 class Record(NamedTuple):
@@ -37,3 +41,22 @@ class Gap:
 
     gap_from: int
     gap_to: int
+
+
+def in_groups(records: Iterable[Record]) -> Iterator[list[Record]]:
+    """Yield records in lists of up to a MiB. If `records` raises, yield the records before the error first."""
+    group: list[Record] = []
+    size_bytes = 0
+    try:
+        for record in records:
+            group.append(record)
+            size_bytes += len(record.value)
+            if len(group) >= _GROUP_RECORDS or size_bytes >= _GROUP_BYTES:
+                full, group, size_bytes = group, [], 0
+                yield full
+    except Exception:
+        if group:
+            yield group
+        raise
+    if group:
+        yield group

@@ -172,6 +172,10 @@ CALLS = {
     "HistoryService.point": _of_name("history.point", {"target": "text"}, target="seq:3"),
     "ReplicationService.pull": _of_name("replication.pull"),
     "Archive.read": _of_name("read", {"start": "whole", "end": "whole", "at": "text"}, "start end at"),
+    "Archive.read_arrays": _of_name("read_arrays", {"start": "whole", "end": "whole", "at": "text"}, "start end at"),
+    "Archive.read_arrow": _of_name(
+        "read_arrow", {"start": "whole", "end": "whole", "at": "text", "tag": "text"}, "start end at tag"
+    ),
     "Archive.release": _of_name("release", {"at_once": "bool"}),
     "BranchService.rename_branch": _of_topic(
         "branches.rename_branch", {"branch": "text", "new": "text"}, branch="half", new="other"

@@ -60,6 +60,8 @@ def calls_on(archive: Archive) -> dict[str, Callable[[], Any]]:
         "release": lambda: archive.release("t"),
         "read": lambda: archive.read("t"),
         "read at": lambda: archive.read("t", at="seq:5"),
+        "read_arrays": lambda: archive.read_arrays("t"),
+        "read_arrow": lambda: archive.read_arrow("t", at="seq:5"),
         "snapshot": lambda: archive.history.snapshot("t"),
         "history": lambda: archive.history.commits("t"),
         "point": lambda: archive.history.point("t", "seq:5"),
@@ -99,6 +101,8 @@ def test_cold_readers_on_their_way_end_after_what_they_have_in_memory(archive: A
         "with gaps": log.topic("t").read(1, gaps=True),
         "of the archive": archive.read("t", 1, at=f"seq:{RECORDS}"),
         "batches": log.topic("t").read_batches(1),
+        "arrays": log.topic("t").read_arrays(1),
+        "Arrow of the archive": archive.read_arrow("t", 1, at=f"seq:{RECORDS}"),
     }
     for reader in readers.values():
         next(reader)

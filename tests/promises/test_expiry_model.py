@@ -62,6 +62,7 @@ def test_a_topic_with_a_ttl_shows_what_a_list_of_times_says(tmp_path: Path, seed
         live = list(range(max(floor, deleted), len(times) + 1))
         assert [record.seq for record in topic.read()] == live
         assert [record.seq for batch in topic.read_batches() for record in batch] == live
+        assert [seq for found in topic.read_arrays() for seq in found.seqs.tolist()] == live
         assert topic.earliest_seq == max(floor, deleted)
         if times:
             items = list(topic.read(1, gaps=True))

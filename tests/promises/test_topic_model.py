@@ -32,6 +32,7 @@ from seglog import Evicted, Gap, LogSettings, Record, TopicConfig
 from seglog.engine.upkeep import InCaller
 from seglog.tiers.local_store import LocalSegmentStore
 from seglog.values.layout import Layout
+from tests.array_rows import rows_of
 from tests.faults.disk import Image, SimulatedDisk
 from tests.seglog.clocks import SetClock
 from tests.seglog.totals import check_totals
@@ -187,6 +188,7 @@ class TopicModel(RuleBasedStateMachine):
             for batch in self.topic.read_batches():
                 found += batch
         assert found == sound
+        assert rows_of(self.topic.read_arrays(gaps=True)) == items
 
     def teardown(self) -> None:
         with contextlib.suppress(AttributeError):

@@ -568,6 +568,8 @@ def test_every_method_that_waits_has_a_twin() -> None:
                 "follower",
                 "frame_batches",
                 "frames",
+                "read_arrays",
+                "read_arrow",
                 "read_batches",
                 "release",
                 "sealed_files",

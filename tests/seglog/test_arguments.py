@@ -28,6 +28,7 @@ VALUES = (
     seglog.DeleteOp,
     seglog.Gap,
     seglog.Record,
+    seglog.RecordArrays,
     seglog.Report,
     seglog.Retention,
     seglog.SegmentInfo,
@@ -142,6 +143,12 @@ LOG = {
     "Topic.append": _of_topic("append", APPEND, "tag node durability", values=[b"x"]),
     "Topic.read": _of_topic(
         "read", {**READ, "since_ms": "whole", "until_ms": "whole", "gaps": "bool"}, "start end since_ms until_ms"
+    ),
+    "Topic.read_arrays": _of_topic("read_arrays", {**READ, "gaps": "bool"}, "start end"),
+    "Topic.read_arrow": _of_topic(
+        "read_arrow",
+        {**READ, "since_ms": "whole", "until_ms": "whole", "tag": "text"},
+        "start end since_ms until_ms tag",
     ),
     "Topic.read_batches": _of_topic("read_batches", READ, "start end"),
     "Topic.follow": _of_topic("follow", FOLLOW, "start timeout_s", timeout_s=0),

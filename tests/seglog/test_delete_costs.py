@@ -26,6 +26,7 @@ WAYS: dict[str, Callable[[Topic, int], object]] = {
 READS: dict[str, Callable[[Topic], int]] = {
     "read": lambda topic: sum(1 for _ in topic.read()),
     "read_batches": lambda topic: sum(map(len, topic.read_batches())),
+    "read_arrays": lambda topic: sum(map(len, topic.read_arrays())),
     "frames": lambda topic: sum(1 for _ in topic.frames(topic.hot_floor, topic.head_seq)),
 }
 

@@ -71,6 +71,8 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
         "topic retention": topic.enforce_retention,
         "read": topic.read,
         "read_batches": topic.read_batches,
+        "read_arrays": topic.read_arrays,
+        "read_arrow": topic.read_arrow,
         "frames": lambda: topic.frames(1, 2),
         "frame_batches": lambda: topic.frame_batches(1, 2),
         "sealed_files": lambda: topic.sealed_files(1, 2),
@@ -149,6 +151,8 @@ def test_readers_on_their_way_end_at_their_next_record(log: Log) -> None:
         "with gaps": topic.read(gaps=True),
         "from the WAL": topic.read(26),
         "batches": topic.read_batches(),
+        "arrays": topic.read_arrays(),
+        "Arrow": topic.read_arrow(),
         "frame batches": topic.frame_batches(1, 27),
         "follow": topic.follow(),
     }

@@ -211,6 +211,8 @@ READS = {
         "last_ts_ms",
         "name",
         "read",
+        "read_arrays",
+        "read_arrow",
         "read_batches",
     ),
     *("record_count_hot", "sealed_files", "sealed_seq", "segments", "seq_at", "topic_id", "truncate_ops"),

@@ -22,8 +22,8 @@ from offload.commands.export_directory import opened as opened_export
 from offload.commands.export_forms import Form
 from offload.commands.export_state import ExportBegun, Source
 from offload.commands.registry import COMMANDS
-from offload.errors import ExportDamaged, ExportOutdated, ExportRunning, NotInstalled, OtherExport, PartlyExported
-from seglog import Log, OsFiles
+from offload.errors import ExportDamaged, ExportOutdated, ExportRunning, OtherExport, PartlyExported
+from seglog import Log, NotInstalled, OsFiles
 from seglog.errors import DirectoryInUse
 from seglog.files.port import Files
 from tests.faults.files import CrashingFiles, FailingFiles, SimulatedCrash, UnsyncedFiles

@@ -11,8 +11,11 @@ from hypothesis import strategies as st
 from catalog.format.commit import Codec
 from offload.errors import InvalidChunk
 from offload.format.block import ChunkRef
-from offload.read.chunk_records import records_of_chunk
+from offload.format.entry import ENTRY
+from offload.read.chunk_records import arrays_of_chunk, records_of_chunk
 from seglog import Record
+from seglog.format.frame import DELETED, HAS_NODE, HAS_TAG, LOST, FrameType, encode
+from tests.array_rows import seen
 from tests.offload.samples import KEY, TOPIC_ID, Sample, encode_object, frames_of_samples, sample_lists
 from tests.seams.archive import many_records, records_one_by_one
 
@@ -91,3 +94,52 @@ def test_records_of_another_topic_or_place_are_refused() -> None:
     for ref, topic_id in ((chunk, TOPIC_ID + 1), (moved, TOPIC_ID)):
         with pytest.raises(InvalidChunk, match="belongs"):
             list(records_of_chunk(raw, ref, topic_id, KEY, 1, 200))
+
+
+def same_both_ways(raw: bytes, chunk: ChunkRef, first: int = 1, last: int = 200) -> tuple[object, str]:
+    """Check that arrays show what records show. Return it."""
+    found = [
+        seen(lambda way=way, body=body: way(body, chunk, TOPIC_ID, KEY, first, last))  # type: ignore[misc]
+        for way in (records_of_chunk, arrays_of_chunk)
+        for body in (raw, memoryview(raw))
+    ]
+    assert found[1:] == found[:1] * 3
+    return found[0]
+
+
+@given(samples=sample_lists, first=st.integers(1, 70), last=st.integers(1, 70))
+def test_arrays_have_the_records(samples: list[Sample], first: int, last: int) -> None:
+    raw, chunk = chunk_of(samples)
+    if first <= min(last, chunk.last_seq):
+        assert same_both_ways(raw, chunk, first, last)[1] == ""
+
+
+def test_each_changed_byte_is_the_same_damage_for_arrays() -> None:
+    raw, chunk = chunk_of([Sample(b"a", "tag"), Sample(b"", deleted=True), *PLAIN[:18]])
+    errors = 0
+    for offset in range(len(raw)):
+        damaged = raw[:offset] + bytes([raw[offset] ^ 2]) + raw[offset + 1 :]
+        errors += same_both_ways(damaged, chunk)[1] != ""
+    assert errors > len(raw) / 2
+    for end in range(0, len(raw), 5):
+        assert same_both_ways(raw[:end], chunk)[1] != ""
+
+
+@pytest.mark.parametrize(
+    ("node", "tag", "flags"),
+    [
+        (b"n\xc3", b"\xa4t", HAS_NODE | HAS_TAG),  # together they are UTF-8
+        (b"", b"\xff", HAS_TAG),
+        (b"n", b"", 0),
+        (b"", b"", 64),
+        (b"", b"", LOST),
+        (b"\xff", b"", HAS_NODE | DELETED),
+    ],
+)
+def test_a_frame_with_a_right_checksum_that_no_log_writes_is_judged_alike(node: bytes, tag: bytes, flags: int) -> None:
+    frames = frames_of_samples(PLAIN[:30])
+    frames[20] = encode(FrameType.APPEND, topic_id=TOPIC_ID, seq=21, ts_ms=5, node=node, tag=tag, flags=flags)
+    raw = b"".join(ENTRY.pack(len(frame) - 4, number) + frame[4:] for number, frame in enumerate(frames))
+    chunk = replace(chunk_of(PLAIN[:30])[1], raw_length=len(raw))
+    _, error = same_both_ways(raw, chunk)
+    assert bool(error) == (not flags & DELETED)

@@ -13,6 +13,7 @@ from seglog import Evicted, Gap, Log, LogSettings, NotTruncatable, Record, Topic
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
 from seglog.tiers.memory_store import MemorySegmentStore
+from tests.array_rows import rows_of
 from tests.seglog.clocks import SetClock
 
 SETTINGS = LogSettings(segment_max_events=10)
@@ -84,6 +85,7 @@ def test_no_reader_shows_what_is_past_its_ttl(
     assert shown(topic.follow(1, timeout_s=0, gaps=True)) == gap + live
     assert shown(topic.follow(timeout_s=0)) == live
     assert [record.seq for batch in topic.read_batches() for record in batch] == live
+    assert rows_of(topic.read_arrays(1, gaps=True)) == list(topic.read(1, gaps=True))
     assert (topic.earliest_seq, topic.evict_floor) == (expired + 1, expired + 1)
     assert topic.seq_at(0) == expired + 1
     assert shown(topic.read(since_ms=0)) == live
