@@ -66,20 +66,23 @@ def _opened(session: Session, command: Command, *, read_only: bool) -> Iterator[
         with session.log(read_only=read_only) as log:
             yield log
         return
-    with directory_of(session, read_only=read_only) as place:
+    with directory_of(session, read_only=read_only, takes_lines=not session.as_json) as place:
         yield place.archive if command.works_on is Archive else place
 
 
 @contextmanager
-def directory_of(session: Session, *, read_only: bool = False) -> Iterator[Directory]:
-    """Yield the data directory. It opens at its first use, and closes at the end."""
+def directory_of(session: Session, *, read_only: bool = False, takes_lines: bool = False) -> Iterator[Directory]:
+    """Yield the data directory. It opens at its first use, and closes at the end.
+
+    `takes_lines` says that the caller prints records as lines alone.
+    """
     with ExitStack() as stack:
 
         @functools.cache
         def opened() -> tuple[Log, Archive | None]:
             return stack.enter_context(session.log_and_maybe_archive(read_only=read_only))
 
-        yield Directory(opened, _ThisProcess(session))
+        yield Directory(opened, _ThisProcess(session, takes_lines=takes_lines))
 
 
 class _ThisProcess:
@@ -88,8 +91,9 @@ class _ThisProcess:
     is_ending = False
     serves_others = False
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, *, takes_lines: bool) -> None:
         self._session = session
+        self.takes_lines = takes_lines
 
     def check_listener(self) -> None:
         """Do nothing: a write to a closed standard output fails by itself."""

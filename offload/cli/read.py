@@ -10,18 +10,23 @@ from offload.cli.output import Output, counted, note
 from offload.cli.streams import discard_output
 from offload.commands.lines import RecordBatch, to_line
 from offload.commands.parameters import with_branch
+from offload.commands.plain_lines import RecordLines
 from offload.commands.pruning import ReadStats
 from seglog import Gap, Record
 
 __all__ = ["print_records"]
 
 
-def print_records(output: Output, results: Iterator[RecordBatch | ReadStats], values: Mapping[str, Any]) -> None:
+def print_records(
+    output: Output, results: Iterator[RecordBatch | RecordLines | ReadStats], values: Mapping[str, Any]
+) -> None:
     name = with_branch(values["topic"], values["branch"])
     try:
         for found in results:
             if isinstance(found, ReadStats):
                 _tell(output, found)
+            elif isinstance(found, RecordLines):
+                sys.stdout.buffer.write(found.data)
             else:
                 _write(output, name, found)
             sys.stdout.flush()

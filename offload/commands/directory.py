@@ -59,6 +59,11 @@ class Host(Protocol):
         """Return whether the process has other clients, which wait while it looks for a pattern."""
         ...
 
+    @property
+    def takes_lines(self) -> bool:
+        """Return whether the process takes records as lines alone, without their seqs, times and labels."""
+        ...
+
     def check_listener(self) -> None:
         """Raise `BrokenPipeError` if nothing takes the results any more."""
         ...

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 from offload.commands.directory import Directory
 from offload.commands.lines import RecordBatch
 from offload.commands.matching import Match, match_of, pattern_of
 from offload.commands.parameters import About, TopicName, with_branch
+from offload.commands.plain_lines import RecordLines, plain_lines
 from offload.commands.pruning import ReadStats, Skipped, pruned_here, pruned_there
 from offload.commands.times import time_ms
 from offload.errors import BadParameter, NotOffloaded
@@ -29,6 +30,7 @@ _LISTENER_CHECK_S = 1.0
 _REPLICA_LOOK_S = 1.0
 
 _Item = TypeVar("_Item", bound=Record | Gap | None)
+_Results: TypeAlias = Iterator[RecordBatch | RecordLines | ReadStats]
 
 
 def read(
@@ -52,7 +54,7 @@ def read(
     limit: Annotated[int | None, About("At most so many records.", least=1)] = None,
     follow: Annotated[bool, About("Then wait for more, and write each record as it comes.")] = False,
     wait: Annotated[float | None, About("With --follow: end after so many seconds without one.", least=0)] = None,
-) -> Iterator[RecordBatch | ReadStats]:
+) -> Iterator[RecordBatch | RecordLines | ReadStats]:
     """Write records to standard output, one line each, byte for byte.
 
     Without --from, the output begins with the first live record. If retention evicted records of the range, a line on
@@ -69,11 +71,15 @@ def read(
         time_ms(since), time_ms(until), tag, where, grep, fixed=fixed, serves_others=_serves_others(place, grep)
     )
     name, counts = with_branch(topic, branch), Skipped()
+    is_plain = match == Match() and not stats
+    if is_plain and not follow and limit is None and place.host.takes_lines:
+        yield from plain_lines(place, name, start, end, at)
+        return
     if follow:
         found = _followed(place, name, start, wait)
     else:
         found = _found(place, name, start, end, match, at, counts if match.is_indexed or stats else None)
-    if match == Match() and not stats:
+    if is_plain:
         items = _limited(found, limit)
         while group := tuple(islice(items, 1 if follow else _BATCH_RECORDS)):
             yield RecordBatch(group)
@@ -86,7 +92,7 @@ def read(
 
 def split(
     values: Mapping[str, Any],
-) -> tuple[Mapping[str, Any], Callable[[Iterator[RecordBatch | ReadStats]], Iterator[RecordBatch | ReadStats]]]:
+) -> tuple[Mapping[str, Any], Callable[[_Results], _Results]]:
     """Return the arguments for a daemon, and the work of its client: the client looks for a regular expression."""
     if values["grep"] is None or values["fixed"]:
         return values, iter
@@ -94,12 +100,10 @@ def split(
     return {**values, "grep": None, "limit": None}, partial(_searched, Match(has_pattern=has_pattern), values["limit"])
 
 
-def _searched(
-    match: Match, limit: int | None, results: Iterator[RecordBatch | ReadStats]
-) -> Iterator[RecordBatch | ReadStats]:
+def _searched(match: Match, limit: int | None, results: _Results) -> _Results:
     """Yield the results without the records that do not match, up to `limit` records."""
     for found in results:
-        if isinstance(found, ReadStats):
+        if not isinstance(found, RecordBatch):
             yield found
             continue
         fitting = (item for item in found.items if isinstance(item, Gap) or match.fits(item))

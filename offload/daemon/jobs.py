@@ -92,6 +92,7 @@ class _Daemon:
     stream: Stream
     tells_progress: bool
     serves_others: ClassVar[bool] = True
+    takes_lines: ClassVar[bool] = False
 
     @property
     def is_ending(self) -> bool:

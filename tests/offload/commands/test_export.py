@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import types
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -45,7 +46,7 @@ class Calls:
         self.before: Any = _nothing
         self.locked = False
         self.remarks: list[str] = []
-        host: Any = None
+        host: Any = types.SimpleNamespace(takes_lines=False)
         self.place = Directory(lambda: (log, archive), host)
 
     def __call__(self, path: str, values: Mapping[str, Any]) -> Iterator[Any]:

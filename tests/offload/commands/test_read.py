@@ -39,6 +39,7 @@ class _Clock(SystemClock):
 
 class _Host:
     serves_others = False
+    takes_lines = False
 
     def check_listener(self) -> None:
         pass
