@@ -17,7 +17,7 @@ from offload.commands.codec import decode
 from offload.commands.registry import Command
 from offload.daemon_socket import SOCKET_FILE, connected
 from offload.errors import DaemonGone, OffloadError
-from offload.wire import MESSAGE_HEAD, STREAM_TYPE, VALUES_TYPE, encode_values
+from offload.wire import LINES_HEADER, MESSAGE_HEAD, STREAM_TYPE, VALUES_TYPE, encode_values
 from seglog.arguments import checked
 
 if TYPE_CHECKING:
@@ -63,16 +63,19 @@ class DaemonClient:
         values: Mapping[str, Any],
         *,
         remote: str | None,
+        takes_lines: bool = False,
         on_progress: Callable[[str, int | None, int, str], None] = lambda _title, _total, _done, _unit: None,
     ) -> Iterator[Any]:
         """Run a command in the daemon, and yield its results. Raises `DaemonError` for its error, and `DaemonGone`.
 
         `on_progress` gets the title of an operation or of a phase, the total or None, the part done so far, and the
-        unit: `bytes`, or a noun.
+        unit: `bytes`, or a noun. With `takes_lines`, records may come as lines alone.
         """
         headers = {"Accept": STREAM_TYPE, "Content-Type": "application/json"}
         if remote is not None:
             headers["Seglog-Remote"] = remote
+        if takes_lines:
+            headers[LINES_HEADER] = "1"
         with self._request("POST", f"/rpc/{command.path}", json.dumps(values).encode(), headers) as answer:
             while True:
                 kind, body = self._message(answer)

@@ -19,6 +19,7 @@ from offload.errors import InvalidInput
 from seglog.values.byte_strings import byte_strings
 
 __all__ = [
+    "LINES_HEADER",
     "MESSAGE_HEAD",
     "STREAM_TYPE",
     "VALUES_TYPE",
@@ -29,6 +30,8 @@ __all__ = [
 
 VALUES_TYPE: Final = "application/vnd.seglog.values"
 STREAM_TYPE: Final = "application/vnd.seglog.stream"
+LINES_HEADER: Final = "Seglog-Lines"
+"""The header of a request for a stream whose client takes records as lines alone."""
 MESSAGE_HEAD: Final = struct.Struct(">cI")
 _LENGTH = struct.Struct("<I")
 

@@ -25,8 +25,11 @@ def results_of(session: Session, command: Command, values: Mapping[str, Any]) ->
     daemon = session.daemon()
     if daemon is not None:
         given, finished = command.shared(values)
+        # If the client works on the results, it needs records.
+        takes_lines = given is values and not session.as_json
         with closing(ToldBars(is_shown=session.shows_progress)) as bars:
-            for result in finished(daemon.results(command, given, remote=session.remote, on_progress=bars.tell)):
+            told = daemon.results(command, given, remote=session.remote, takes_lines=takes_lines, on_progress=bars.tell)
+            for result in finished(told):
                 bars.hide()
                 yield result
         return

@@ -51,7 +51,7 @@ from offload.daemon.openapi import openapi
 from offload.daemon.service import Service
 from offload.errors import InvalidBody, InvalidOption, Refused, Stopping, UnsupportedOption
 from offload.replica_topic import ReplicaTopic
-from offload.wire import STREAM_TYPE, VALUES_TYPE, decode_values, encode_message
+from offload.wire import LINES_HEADER, STREAM_TYPE, VALUES_TYPE, decode_values, encode_message
 from seglog import Gap, LogClosed, Record, RecordTooLarge, Topic
 from seglog.arguments import WHOLE_MAX
 from seglog.reading.follow import Follower
@@ -314,7 +314,8 @@ class _Api:
         if self._service.stopping.is_set():
             raise Stopping
         remote = request.headers.get("seglog-remote")
-        stream = start(self._service, command, given, is_stream=is_stream, remote=remote)
+        takes_lines = is_stream and LINES_HEADER in request.headers
+        stream = start(self._service, command, given, is_stream=is_stream, remote=remote, takes_lines=takes_lines)
         if is_stream:
             return await _begun(request, self._messages(stream), STREAM_TYPE)
         return await _begun(request, self._results(stream), _LINES_TYPE)

@@ -33,11 +33,18 @@ from seglog import Log
 __all__ = ["Stream", "encode_end", "start"]
 
 _WAITING_MESSAGES = 64
+_WAITING_BYTES = 8 * 1024 * 1024
 _PROGRESS_S = 0.2
 
 
 def start(
-    service: Service, command: Command, given: Mapping[str, Any], *, is_stream: bool, remote: str | None = None
+    service: Service,
+    command: Command,
+    given: Mapping[str, Any],
+    *,
+    is_stream: bool,
+    remote: str | None = None,
+    takes_lines: bool = False,
 ) -> Stream:
     """Run a command in a thread of its own, and return the stream that carries its results.
 
@@ -51,7 +58,7 @@ def start(
     service.metrics.commands_running.inc()
 
     def work() -> None:
-        host = _Daemon(service, stream, tells_progress=is_stream)
+        host = _Daemon(service, stream, tells_progress=is_stream, takes_lines=takes_lines)
         with closing(command.run(_place(service, command, host, remote), values)) as results:
             for result in results:
                 if is_stream:
@@ -91,8 +98,8 @@ class _Daemon:
     service: Service
     stream: Stream
     tells_progress: bool
+    takes_lines: bool
     serves_others: ClassVar[bool] = True
-    takes_lines: ClassVar[bool] = False
 
     @property
     def is_ending(self) -> bool:
@@ -167,13 +174,14 @@ class Stream:
     """The results of one command, on their way from the command's thread to the event loop.
 
     The command's thread puts messages (kind, bytes). The event loop, which makes the stream, takes them. If too many
-    messages wait, `put` blocks the command's thread, and nothing else. The event loop waits for a message without a
-    thread. `end` never blocks.
+    messages or bytes wait, `put` blocks the command's thread, and nothing else. The event loop waits for a message
+    without a thread. `end` never blocks.
     """
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
         self._messages: deque[tuple[bytes, bytes]] = deque()
+        self._waiting_bytes = 0
         self._room = threading.Condition()
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
@@ -182,7 +190,7 @@ class Stream:
     def put(self, kind: bytes, body: bytes) -> None:
         """Add a message. Raises `BrokenPipeError` if the stream is abandoned."""
         with self._room:
-            self._room.wait_for(lambda: self._is_abandoned or len(self._messages) < _WAITING_MESSAGES)
+            self._room.wait_for(self._has_room)
         self.check()
         self._add(kind, body)
 
@@ -213,9 +221,17 @@ class Stream:
             await self._news.wait()
         with self._room:
             self._room.notify_all()
-            return self._messages.popleft()
+            kind, body = self._messages.popleft()
+            self._waiting_bytes -= len(body)
+            return kind, body
+
+    def _has_room(self) -> bool:
+        is_full = len(self._messages) >= _WAITING_MESSAGES or self._waiting_bytes >= _WAITING_BYTES
+        return self._is_abandoned or not is_full
 
     def _add(self, kind: bytes, body: bytes) -> None:
+        with self._room:
+            self._waiting_bytes += len(body)
         self._messages.append((kind, body))
         with suppress(RuntimeError):  # the loop has ended, so no reader is left
             self._loop.call_soon_threadsafe(self._news.set)

@@ -28,6 +28,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 import seglog
+from offload.client import DaemonClient
+from offload.commands.registry import COMMANDS
 from tests.cli.conftest import Run
 from tests.waiting import wait_until
 
@@ -146,6 +148,17 @@ def test_commands_on_a_served_directory_go_through_the_daemon(start: Start, run:
     assert run("read", "t").out == body
     assert [json.loads(line)["seq"] for line in run("--json", "read", "t").out.splitlines()] == [1, 2, 3, 4]
     assert run("read", "t", "--limit", "1").out == b"one\n"
+    client, read = DaemonClient(daemon.directory), COMMANDS["read"]
+    for given, takes_lines, wanted in (
+        ({}, True, {"RecordLines"}),
+        ({}, False, {"RecordBatch"}),
+        ({"limit": 2}, True, {"RecordBatch"}),
+    ):
+        values = read.arguments({"topic": "t", **given})
+        assert {type(each).__name__ for each in client.results(read, values, remote=None, takes_lines=takes_lines)} == (
+            wanted
+        )
+    assert run("read", "t", "--grep", "t[wh]").out == b"two\r\nthree"
     run("seal", "t")
     offloaded = run("--json", "offload", "t", "--drop-hot")
     assert offloaded.err == ""
