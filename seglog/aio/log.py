@@ -1,0 +1,111 @@
+"""A log for the tasks of one event loop, and the way to open it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from types import TracebackType
+from typing import Any
+
+import seglog.log
+from seglog.aio.append_queue import AppendQueue
+from seglog.aio.topic import AsyncTopic
+from seglog.arguments import checked
+from seglog.errors import LogClosed, OtherLoop
+from seglog.log import Log
+from seglog.maintenance.retention import Retention
+from seglog.process.ownership import Owned, is_foreign
+from seglog.values.config import TopicConfig
+
+__all__ = ["AsyncLog", "open"]
+
+
+@checked
+def open(path: str | os.PathLike[str], **options: Any) -> AsyncLog:
+    """Return a log for `async with`, which opens it. Options and errors are those of `seglog.open`."""
+    return AsyncLog(path, options)
+
+
+class AsyncLog(Owned):
+    """A log for the tasks of one event loop, returned by `open`."""
+
+    def __init__(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
+        self._path = path
+        self._options = options
+        self._log: Log | None = None
+        self._queue: AppendQueue | None = None
+
+    async def __aenter__(self) -> AsyncLog:
+        self._log = await asyncio.to_thread(seglog.log.open, self._path, **self._options)
+        self._queue = AppendQueue(self._log._engine)  # noqa: SLF001 - the other face of the same engine
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def sync(self) -> Log:
+        """Return the plain log, whose calls block the calling thread. Raise `LogClosed`."""
+        if self._log is None:
+            raise LogClosed
+        return self._log
+
+    def topic(self, name: str) -> AsyncTopic:
+        """Return the topic of that name, whether it exists yet or not. No I/O.
+
+        Raise `InvalidTopicName`, `LogClosed`.
+        """
+        topic = self.sync.topic(name)
+        assert self._queue is not None  # noqa: S101 - set with the log
+        return AsyncTopic(topic, self._queue)
+
+    def get_topic(self, name: str) -> AsyncTopic:
+        """Return the topic of that name. No I/O. Raise `NoSuchTopic`, `InvalidTopicName`, `LogClosed`."""
+        self.sync.get_topic(name)
+        return self.topic(name)
+
+    def topics(self) -> list[str]:
+        """Return the names of the topics, ascending. No I/O."""
+        return self.sync.topics()
+
+    async def create_topic(
+        self, name: str, config: TopicConfig | None = None, first_seq: int = 1, ts_floor_ms: int = 0
+    ) -> AsyncTopic:
+        await asyncio.to_thread(self.sync.create_topic, name, config, first_seq, ts_floor_ms)
+        return self.topic(name)
+
+    async def configure(self, name: str, config: TopicConfig) -> None:
+        await asyncio.to_thread(self.sync.configure, name, config)
+
+    async def delete_topic(self, name: str) -> None:
+        await asyncio.to_thread(self.sync.delete_topic, name)
+
+    async def checkpoint(self) -> None:
+        await asyncio.to_thread(self.sync.checkpoint)
+
+    async def enforce_retention(self) -> list[Retention]:
+        return await asyncio.to_thread(self.sync.enforce_retention)
+
+    async def remove(self) -> None:
+        """Remove the log as `Log.remove` does, once the appends in progress have ended."""
+        if self._queue is not None:
+            await self._queue.close()
+        await asyncio.to_thread(self.sync.remove)
+
+    async def reclaim(self) -> None:
+        await asyncio.to_thread(self.sync.reclaim)
+
+    async def close(self) -> None:
+        """Close the log once the appends in progress have ended. Later appends raise `LogClosed`. Idempotent."""
+        if is_foreign(self) or self._log is None or self._queue is None:
+            return
+        try:
+            await self._queue.close()
+        except OtherLoop:
+            raise  # the log stays open in its own loop
+        except BaseException:
+            await asyncio.to_thread(self._log.close)
+            raise
+        await asyncio.to_thread(self._log.close)

@@ -1,0 +1,160 @@
+"""A topic for the tasks of one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Literal, ParamSpec, TypeVar, overload
+
+from seglog.aio.append_queue import AppendQueue
+from seglog.aio.merged import Kind
+from seglog.aio.reads import in_batches, wait_for_news
+from seglog.arguments import checked
+from seglog.errors import LogClosed, OtherLoop
+from seglog.maintenance.retention import Retention
+from seglog.process.ownership import check_process
+from seglog.topic import Topic
+from seglog.values.deletes import DeleteOp
+from seglog.values.record import Gap, Record
+from seglog.writing.append import PLAIN, AppendOptions, check_append
+
+__all__ = ["AsyncTopic"]
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+
+class AsyncTopic:
+    """A name in a log, for many tasks."""
+
+    __slots__ = ("_plain", "_queue", "sync")
+
+    def __init__(self, topic: Topic, queue: AppendQueue) -> None:
+        self.sync = topic
+        self._queue = queue
+        self._plain: Kind = (topic.name, PLAIN)
+
+    def __repr__(self) -> str:
+        return f"<AsyncTopic {self.sync.name}>"
+
+    @property
+    def name(self) -> str:
+        return self.sync.name
+
+    async def append(
+        self,
+        values: Sequence[bytes],
+        *,
+        tag: str | None = None,
+        node: str | None = None,
+        unterminated: bool = False,
+        durability: str | None = None,
+    ) -> range:
+        """Append records as `Topic.append` does. Order, cancellation and bound follow AIO-1 to AIO-3."""
+        kind = self._plain
+        if tag is not None or node is not None or unterminated is not False or durability is not None:
+            kind = (self.sync.name, AppendOptions(tag, node, unterminated, durability))
+        queue = self._queue
+        values, records, size_bytes = check_append(queue.engine, values, kind[1])
+        if not records:
+            return self.sync.append(values)
+        if asyncio.get_running_loop() is not queue.loop:
+            raise OtherLoop
+        if queue.for_room or queue.is_closed or queue.waiting_bytes + size_bytes > queue.max_bytes:
+            await queue.wait_for_room(size_bytes)
+        return await queue.put(values, records, size_bytes, kind)
+
+    @overload
+    def read(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        gaps: Literal[False] = False,
+    ) -> AsyncIterator[Record]: ...
+    @overload
+    def read(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        gaps: bool,
+    ) -> AsyncIterator[Record | Gap]: ...
+    @checked
+    def read(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        gaps: bool = False,
+    ) -> AsyncIterator[Record] | AsyncIterator[Record | Gap]:
+        """Read as `Topic.read` does, up to a MiB at a time in another thread.
+
+        Errors are raised when a record is asked for.
+        """
+        if since_ms is None and until_ms is None and not gaps:
+            return self._read_batches(start, end)
+        return in_batches(
+            self._queue, lambda: self.sync.read(start, end, since_ms=since_ms, until_ms=until_ms, gaps=gaps)
+        )
+
+    async def _read_batches(self, start: int | None, end: int | None) -> AsyncIterator[Record]:
+        batches = self.sync.read_batches(start, end)
+        while (batch := await self._in_thread(next, batches, None)) is not None:
+            for record in batch:
+                yield record
+
+    @overload
+    def follow(
+        self, start: int | None = None, *, timeout_s: float | None = None, gaps: Literal[False] = False
+    ) -> AsyncIterator[Record]: ...
+    @overload
+    def follow(
+        self, start: int | None = None, *, timeout_s: float | None = None, gaps: bool
+    ) -> AsyncIterator[Record | Gap]: ...
+    @checked
+    def follow(
+        self, start: int | None = None, *, timeout_s: float | None = None, gaps: bool = False
+    ) -> AsyncIterator[Record] | AsyncIterator[Record | Gap]:
+        """Follow as `Topic.follow` does, but no thread waits. Errors are raised when a record is asked for."""
+        return self._follow(start, timeout_s, gaps=gaps)
+
+    async def _follow(self, start: int | None, timeout_s: float | None, *, gaps: bool) -> AsyncIterator[Any]:
+        follower = self.sync.follower(start, gaps=gaps)
+        try:
+            while True:
+                async for item in in_batches(self._queue, follower.new_items):
+                    yield item
+                if not await wait_for_news(follower, timeout_s):
+                    return
+        except LogClosed:
+            return
+
+    async def delete(self, *, before: int | None = None, tag: str | None = None) -> DeleteOp:
+        return await self._in_thread(self.sync.delete, before=before, tag=tag)
+
+    async def evict(self, before: int) -> DeleteOp:
+        return await self._in_thread(self.sync.evict, before)
+
+    async def truncate(self, seq: int, *, position: tuple[int, int, int] | None = None) -> None:
+        await self._in_thread(self.sync.truncate, seq, position=position)
+
+    async def seq_at(self, ts_ms: int) -> int:
+        return await self._in_thread(self.sync.seq_at, ts_ms)
+
+    async def seal(self) -> None:
+        await self._in_thread(self.sync.seal)
+
+    async def enforce_retention(self) -> Retention:
+        return await self._in_thread(self.sync.enforce_retention)
+
+    async def _in_thread(self, call: Callable[_Given, _Result], *given: _Given.args, **named: _Given.kwargs) -> _Result:
+        # A forked child has no thread to wait for.
+        check_process(self._queue)
+        return await asyncio.to_thread(call, *given, **named)
