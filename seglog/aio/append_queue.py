@@ -1,169 +1,211 @@
-"""The queue of the appends of tasks."""
+"""The queue of the appends of tasks. One thread of the log commits them, group by group.
+
+    1  A task puts its append into a part, and waits (seglog.aio.merged). At the end of the tick, `_send` hands all
+       parts to the committing thread, and wakes the thread if it is idle.
+    2  The thread takes all parts that were handed over, as one group, and commits it (seglog.aio.group).
+    3  The thread hands the outcomes to the loop, in one callback. Then it takes the next group. If there is none, the
+       thread is idle.
+    4  `_settle` runs in the loop. It gives each append its result, and makes the next step of each task of the group.
+       Then `_send` hands over what these tasks append.
+
+So the loop works while the thread waits for the disk, and all appends that come meanwhile are the next group. If the
+log is opened with `loop_wait_ms`, `_send` may commit a small group in the loop itself (AIO-5).
+
+    a wait                      what ends it
+    a task for its ack          `_settle` of its group, or `Ack.cancel`
+    a task for room             a group that is settled, a task that leaves the line, or `close`
+    the thread that is idle     `_send` after an append, or `close`
+    `close`                     the thread, which ends when nothing is handed over any more
+"""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import chain
 from queue import SimpleQueue
+from typing import Any
 
-from seglog.aio.group import commit
-from seglog.aio.merged import MERGED_MAX_BYTES, Ack, Kind, Outcome, Part
+from seglog.aio.group import Outcomes, commit
+from seglog.aio.loop_time import LoopTime
+from seglog.aio.merged import Part, Waiting, merged, steps_of
 from seglog.engine.engine import Engine
 from seglog.errors import LogClosed, OtherLoop
 from seglog.process.ownership import Owned
 
 __all__ = ["AppendQueue"]
 
+# The loop leaves larger groups to the thread. To encode so much takes a millisecond.
+_HERE_MAX_BYTES = 256 * 1024
+
 
 class AppendQueue(Owned):
-    """The queue of appends. The loop's thread does all work but the commit itself, once for each group:
+    """The appends that wait, and the thread that commits them. Its methods run in the loop."""
 
-    1  `_send` hands the waiting appends to the committing thread. If none wait, the queue rests.
-
-    2  `_commit` writes and syncs, in the committing thread.
-
-    3  `_settle` gives each append its result, and wakes the next append that waits for room. Then `_wake` makes the
-    next step of each task of the group. After the tasks that these steps woke, the loop calls `_send` again.
-    """
-
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, loop_time: LoopTime) -> None:
         self.engine = engine
+        self._loop_time = loop_time
         self.max_bytes = engine.settings.queue_max_bytes
         self.loop = asyncio.get_running_loop()
-        self._work: SimpleQueue[list[Part] | None] = SimpleQueue()
-        self._waiting: list[Part] = []
-        # The newest part of each topic, and the newest of all.
-        self._last_parts: dict[str, Part] = {}
-        self._last: Part | None = None
-        self.waiting_bytes = 0
+        self.waiting = Waiting(self.loop, self._send)
+        #: The appends that wait for room, in order.
         self.for_room: deque[asyncio.Future[None]] = deque()
-        self._is_sending = False
-        self._at_rest: asyncio.Future[None] | None = None
         self.is_closed = False
+        self._handed_over: deque[list[Part]] = deque()
+        # The thread holds the lock while it commits. The loop holds it if it commits a group itself.
+        self._committing = threading.Lock()
+        self._is_idle = False
+        self._wakes: SimpleQueue[None] = SimpleQueue()
+        self._at_rest: asyncio.Future[None] = self.loop.create_future()
+        self._done: asyncio.Future[None] = self.loop.create_future()
+        self._done.set_result(None)
         # A daemon thread: a program that ends without `close` does not wait for it. Recovery makes up for that.
         threading.Thread(target=self._commit_all, name="seglog-append", daemon=True).start()
 
-    def put(self, values: Sequence[bytes], records: int, size_bytes: int, kind: Kind) -> Ack:
-        """Queue an append, for which there is room. It joins the last part of its topic, if it may (AIO-1)."""
-        ack, part = Ack(loop=self.loop), self._last
-        ack.records = records
-        if part is None or part.kind is not kind or part.size_bytes + size_bytes > MERGED_MAX_BYTES:
-            part = self._last = self._part_for(kind, size_bytes)
-        part.values += values
-        part.acks += [ack]
-        part.size_bytes += size_bytes
-        self.waiting_bytes += size_bytes
-        if self.for_room:
-            self._wake_next()
-        if not self._is_sending:
-            # Send a tick later, so that the group has the appends of all tasks of this tick.
-            self._is_sending = True
-            self.loop.call_soon(self._send)
-        return ack
-
-    def _part_for(self, kind: Kind, size_bytes: int) -> Part:
-        part = self._last_parts.get(kind[0])
-        if part is None or part.kind != kind or part.size_bytes + size_bytes > MERGED_MAX_BYTES:
-            part = self._last_parts[kind[0]] = Part(kind)
-            self._waiting.append(part)
-        return part
+    def check_loop(self) -> None:
+        """Raise `OtherLoop` if another loop runs than the one that opened the log."""
+        if asyncio.get_running_loop() is not self.loop:
+            raise OtherLoop
 
     async def close(self) -> None:
-        if asyncio.get_running_loop() is not self.loop:
-            if not self.loop.is_closed():
-                raise OtherLoop
-            # The appends that wait get no answer. The group that is being written is completed.
+        """Return when no append is in progress. Later appends raise `LogClosed`. Idempotent."""
+        if self.loop.is_closed():
+            # No task waits for the appends in progress. The thread ends after the group that it writes.
             self.is_closed = True
-            self._work.put(None)
+            self._wakes.put(None)
             return
-        if not self.is_closed:
-            self.is_closed = True
-            if self._is_sending:
-                self._at_rest = self.loop.create_future()
-            else:
-                self._work.put(None)
-        if self._at_rest is not None:
-            await asyncio.shield(self._at_rest)
-
-    def _check_open(self) -> None:
-        if self.is_closed:
-            self._wake_next()
-            raise LogClosed
+        self.check_loop()
+        self._hand_over()  # before the flag, because the thread ends when it sees the flag and has nothing to do
+        self.is_closed = True
+        self._wakes.put(None)
+        self._wake_first()
+        await asyncio.shield(self._at_rest)
 
     def _has_room(self, size_bytes: int) -> bool:
-        return not self.waiting_bytes or self.waiting_bytes + size_bytes <= self.max_bytes
+        unsettled_bytes = self.waiting.unsettled_bytes
+        return unsettled_bytes <= 0 or unsettled_bytes + size_bytes <= self.max_bytes
 
     async def wait_for_room(self, size_bytes: int) -> None:
-        """Wait until there is room for an append (AIO-3). Raise `LogClosed`.
+        """Wait until there is room for an append, in order (AIO-3). Raise `LogClosed` and `OtherLoop`.
 
-        A waiter that leaves, with its append or without, wakes the next one.
+        Only the first in line is woken. When it leaves, with its append or without, it wakes the next one.
         """
-        self._check_open()
+        self.check_loop()
+        if self.is_closed:
+            raise LogClosed
         if not self.for_room and self._has_room(size_bytes):
             return
         turn: asyncio.Future[None] = self.loop.create_future()
         self.for_room.append(turn)
         try:
             await turn
-            while not self._has_room(size_bytes):
-                turn = self.loop.create_future()
-                self.for_room.appendleft(turn)
+            while not (self.is_closed or self._has_room(size_bytes)):
+                turn = self.for_room[0] = self.loop.create_future()
                 await turn
-        except BaseException:
-            if turn in self.for_room:
-                self.for_room.remove(turn)
-            else:
-                self._wake_next()
-            raise
-        self._check_open()
+        finally:
+            self.for_room.remove(turn)
+            self._wake_first()
+        if self.is_closed:
+            raise LogClosed
 
-    def _wake_next(self) -> None:
-        while self.for_room:
-            turn = self.for_room.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
+    def _wake_first(self) -> None:
+        if self.for_room and not self.for_room[0].done():
+            self.for_room[0].set_result(None)
 
     def _send(self) -> None:
-        if self._waiting:
-            group, self._waiting, self._last_parts, self._last = self._waiting, [], {}, None
-            for part in group:
-                part.drop_cancelled()
-            self._work.put(group)
+        """Hand the appends of this tick to the thread. If it writes a group, it takes them after that."""
+        self.waiting.is_sending = False
+        self._hand_over()
+        if not self._handed_over:
             return
-        self._is_sending = False
-        if self._at_rest is not None:
-            self._at_rest.set_result(None)
-            self._work.put(None)
+        if self._loop_time.is_set and self._may_commit_here():
+            self._commit_here()
+        elif self._is_idle:
+            self._wakes.put(None)
 
-    def _settle(self, outcomes: list[tuple[Part, Outcome]]) -> None:
-        for part, outcome in outcomes:
-            self.waiting_bytes -= part.size_bytes
-            part.settle(outcome)
-        self._wake_next()
-        self._wake(chain.from_iterable([part.acks for part, _ in outcomes]))
+    def _hand_over(self) -> None:
+        if self.waiting.parts:
+            self._handed_over.append(self.waiting.take())
 
-    def _wake(self, acks: Iterator[Ack]) -> None:
-        """Make the next step of each task that awaits one of `acks`, and then send the appends that wait."""
+    def _may_commit_here(self) -> bool:
+        """Return whether the loop may write what was handed over: little, with nobody to wait for but the disk."""
+        engine = self.engine
+        size_bytes = sum(part.size_bytes for parts in tuple(self._handed_over) for part in parts)
+        is_free = engine.committer.is_at_rest and not (engine.wals.older_files or self._committing.locked())
+        return is_free and size_bytes <= _HERE_MAX_BYTES and self._loop_time.allows_next()
+
+    def _commit_here(self) -> None:
+        outcomes: Outcomes = []
         try:
-            for ack in acks:
-                step, ack.step = ack.step, None
-                if step is not None:
-                    ack.context.run(step, ack)
+            with self._committing:
+                group = self._take_group()
+                begin = time.perf_counter()
+                outcomes = commit(self.engine, group)
+                self._loop_time.note(time.perf_counter() - begin)
+        finally:
+            self._settle(outcomes)
+
+    def _settle(self, outcomes: Outcomes, steps: Iterator[object] | None = None) -> None:
+        """Give each append its result, and make the next step of each task. Then send the appends that wait."""
+        self.waiting.is_sending = True
+        try:
+            if steps is None:
+                for part, outcome in outcomes:
+                    if part.outcome is None:  # else an interrupt has ended an earlier call
+                        part.outcome = outcome
+                        self.waiting.unsettled_bytes -= part.size_bytes
+                self._wake_first()
+                steps = steps_of([ack for part, _ in outcomes for ack in part.acks], self._done)
+            deque(steps, maxlen=0)
+            self.loop.call_soon(self._send)
         except BaseException:
             # A step raises only an exception that ends the loop. If the loop runs again, wake the other tasks.
-            self.loop.call_soon(self._wake, acks)
+            self.loop.call_soon(self._settle, outcomes, steps)
             raise
-        self.loop.call_soon(self._send)
+        for part, _ in outcomes:
+            part.acks = []  # because an ack refers to its part
+
+    def _take_group(self) -> list[Part]:
+        """Return all parts that were handed over, merged. The caller holds the lock, so groups keep their order."""
+        ticks = [self._handed_over.popleft() for _ in range(len(self._handed_over))]
+        return ticks[0] if len(ticks) == 1 else merged([*chain.from_iterable(ticks)])
+
+    # ------------------------------------------------------------ the committing thread
 
     def _commit_all(self) -> None:
-        """Commit one group after the other, in the committing thread."""
-        while (group := self._work.get()) is not None:
+        """Commit one group after the other, until the queue is closed and nothing is handed over."""
+        while True:
+            is_last = self.is_closed
+            # First the flag, and then the look: what the loop hands over later wakes this thread.
+            self._is_idle = True
+            if self._handed_over:
+                self._is_idle = False
+                if not self._commit_next():
+                    return
+            elif is_last:
+                self._tell(self._rest)
+                return
+            else:
+                self._wakes.get()
+
+    def _commit_next(self) -> bool:
+        """Commit what was handed over. Return False if the loop is closed."""
+        with self._committing:
+            group = self._take_group()
             outcomes = commit(self.engine, group)
-            try:
-                self.loop.call_soon_threadsafe(self._settle, outcomes)
-            except RuntimeError:
-                return  # the loop is closed: no task waits for the outcome
+        return self._tell(self._settle, outcomes)
+
+    def _tell(self, callback: Callable[..., None], *given: Any) -> bool:
+        """Let the loop make the callback. Return False if the loop is closed: then no task waits for the outcome."""
+        try:
+            self.loop.call_soon_threadsafe(callback, *given)
+        except RuntimeError:
+            return False
+        return True
+
+    def _rest(self) -> None:
+        if not self._at_rest.done():
+            self._at_rest.set_result(None)

@@ -9,6 +9,7 @@ from typing import Any
 
 import seglog.log
 from seglog.aio.append_queue import AppendQueue
+from seglog.aio.loop_time import LoopTime
 from seglog.aio.topic import AsyncTopic
 from seglog.arguments import checked
 from seglog.errors import LogClosed, OtherLoop
@@ -21,23 +22,29 @@ __all__ = ["AsyncLog", "open"]
 
 
 @checked
-def open(path: str | os.PathLike[str], **options: Any) -> AsyncLog:
-    """Return a log for `async with`, which opens it. Options and errors are those of `seglog.open`."""
-    return AsyncLog(path, options)
+def open(path: str | os.PathLike[str], *, loop_wait_ms: float = 0, **options: Any) -> AsyncLog:
+    """Return a log for `async with`, which opens it. The other options, and the errors, are those of `seglog.open`.
+
+    `loop_wait_ms` is the time for which a write may keep the loop waiting (AIO-5). With 0, a thread makes all writes.
+    A program of few tasks on a fast disk gains the time that the way to a thread and back takes. All other tasks of the
+    loop wait for the disk then, too.
+    """
+    return AsyncLog(path, options, LoopTime(loop_wait_ms / 1000))
 
 
 class AsyncLog(Owned):
     """A log for the tasks of one event loop, returned by `open`."""
 
-    def __init__(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
+    def __init__(self, path: str | os.PathLike[str], options: dict[str, Any], loop_time: LoopTime) -> None:
         self._path = path
         self._options = options
+        self._loop_time = loop_time
         self._log: Log | None = None
         self._queue: AppendQueue | None = None
 
     async def __aenter__(self) -> AsyncLog:
         self._log = await asyncio.to_thread(seglog.log.open, self._path, **self._options)
-        self._queue = AppendQueue(self._log._engine)  # noqa: SLF001 - the other face of the same engine
+        self._queue = AppendQueue(self._log._engine, self._loop_time)  # noqa: SLF001 - the other face of the same engine
         return self
 
     async def __aexit__(

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from seglog.aio.append_queue import AppendQueue
-from seglog.aio.merged import Kind
+from seglog.aio.merged import Ack, Kind, own_error
 from seglog.aio.reads import in_batches, wait_for_news
 from seglog.arguments import checked
-from seglog.errors import LogClosed, OtherLoop
+from seglog.errors import LogClosed
 from seglog.maintenance.retention import Retention
 from seglog.process.ownership import check_process
 from seglog.topic import Topic
@@ -55,14 +55,25 @@ class AsyncTopic:
         if tag is not None or node is not None or unterminated is not False or durability is not None:
             kind = (self.sync.name, AppendOptions(tag, node, unterminated, durability))
         queue = self._queue
-        values, records, size_bytes = check_append(queue.engine, values, kind[1])
+        ack = Ack()
+        ack.waiting, ack.kind, ack.is_cancelled = queue.waiting, kind, False
+        ack.values, records, size_bytes = check_append(queue.engine, values, kind[1])
+        ack.records, ack.size_bytes = records, size_bytes
         if not records:
             return self.sync.append(values)
-        if asyncio.get_running_loop() is not queue.loop:
-            raise OtherLoop
-        if queue.for_room or queue.is_closed or queue.waiting_bytes + size_bytes > queue.max_bytes:
+        if queue.for_room or queue.is_closed or queue.waiting.unsettled_bytes + size_bytes > queue.max_bytes:
             await queue.wait_for_room(size_bytes)
-        return await queue.put(values, records, size_bytes, kind)
+        try:
+            await ack
+        except RuntimeError:
+            queue.check_loop()
+            raise
+        outcome = ack.part.outcome
+        if type(outcome) is int:
+            first = outcome + ack.offset
+            return range(first, first + records)
+        assert isinstance(outcome, BaseException)  # noqa: S101 - the group is settled
+        raise own_error(outcome)
 
     @overload
     def read(

@@ -62,6 +62,11 @@ class Committer(Owned):
         return any(shard.unsynced_since_ms is not None for shard in self._shards)
 
     @property
+    def is_at_rest(self) -> bool:
+        """Return whether no thread leads in any shard. No lock is needed for a hint."""
+        return all(shard.leader is None for shard in self._shards)
+
+    @property
     def is_poisoned(self) -> bool:
         return self._shared.poison is not None
 

@@ -194,8 +194,7 @@ def async_queue_of(log: AsyncLog) -> Any:
 
 def parts_of(queue: Any) -> list[Any]:
     """Return the parts of appends that wait in the queue of a log's tasks. A test counts their bytes."""
-    parts: list[Any] = queue._waiting
-    return parts
+    return [part for parts in (*queue._handed_over, queue.waiting.parts) for part in parts]
 
 
 def lock_of(journal: Journal) -> Reentrant:

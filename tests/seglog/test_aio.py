@@ -26,8 +26,10 @@ from seglog import (
     aio,
 )
 from seglog.aio import AsyncLog
+from seglog.aio.merged import Ack
 from tests.faults.files import FailingFiles, UnsyncedFiles
 from tests.seams.log import async_queue_of, note_groups, parts_of, shards_of, waiters_of
+from tests.seglog.loops import factory_of, on_both_loops, run_on
 
 
 class GatedFiles(UnsyncedFiles):
@@ -45,12 +47,12 @@ class GatedFiles(UnsyncedFiles):
         self.syncs += 1
 
 
-def run(test: Callable[[AsyncLog], Awaitable[None]], directory: Path, **options: object) -> None:
+def run(test: Callable[[AsyncLog], Awaitable[None]], directory: Path, *, loop: str = "asyncio", **options: Any) -> None:
     async def whole() -> None:
         async with aio.open(directory, **options) as log:
             await asyncio.wait_for(test(log), 60)
 
-    asyncio.run(whole())
+    run_on(loop, whole())
 
 
 def _values(log: seglog.Log, name: str = "t") -> list[bytes]:
@@ -65,7 +67,8 @@ async def _begin_one_that_waits_in_its_sync(log: AsyncLog, files: GatedFiles) ->
     return first
 
 
-def test_what_is_appended_is_read(tmp_path: Path) -> None:
+@on_both_loops
+def test_what_is_appended_is_read(tmp_path: Path, loop: str) -> None:
     async def test(log: AsyncLog) -> None:
         topic = log.topic("t")
         assert await topic.append([b"one", b"two"], tag="eu", node="n") == range(1, 3)
@@ -76,7 +79,7 @@ def test_what_is_appended_is_read(tmp_path: Path) -> None:
         assert [record.seq async for record in topic.read(2, 2)] == [2]
         assert (topic.name, topic.sync.head_seq, found[0].tag) == ("t", 3, "eu")
 
-    run(test, tmp_path / "data")
+    run(test, tmp_path / "data", loop=loop)
     with seglog.open(tmp_path / "data") as log:
         assert _values(log) == [b"one", b"two", b"three"]
 
@@ -113,6 +116,31 @@ def test_what_is_called_while_a_group_is_written_is_the_next_group(tmp_path: Pat
         assert files.syncs == 2
         assert log.sync.topics() == ["t", "t0", "t1", "t2"]
         assert [log.sync.topic(f"t{n}").head_seq for n in range(3)] == [10] * 3
+
+    run(test, tmp_path / "data", files=files)
+
+
+def test_the_ticks_during_a_sync_are_one_group_without_those_that_were_cancelled(tmp_path: Path) -> None:
+    files = GatedFiles()
+
+    async def test(log: AsyncLog) -> None:
+        await log.topic("t").append([b"makes the topic"])
+        [shard] = shards_of(log.sync)
+        first = await _begin_one_that_waits_in_its_sync(log, files)
+        files.syncs, groups, tasks = 0, note_groups(shard), []
+        for tick in range(6):
+            calls = [log.topic("t").append([b"%d.%d" % (tick, n)] * n, tag="ab"[tick // 3]) for n in (1, 2)]
+            tasks += [asyncio.create_task(call) for call in calls]
+            await asyncio.sleep(0.001)
+        tasks[3].cancel()
+        tasks[8].cancel()
+        files.gate.set()
+        outcomes = await asyncio.gather(first, *tasks, return_exceptions=True)
+        assert (files.syncs, groups) == (2, [2])
+        kept = [one for one in outcomes if isinstance(one, range)]
+        assert [seq for seqs in kept for seq in seqs] == list(range(2, 18))
+        left = [(tick, n) for tick in range(6) for n in (1, 2) if (tick, n) not in ((1, 2), (4, 1))]
+        assert _values(log.sync)[2:] == [b"%d.%d" % (tick, n) for tick, n in left for _ in range(n)]
 
     run(test, tmp_path / "data", files=files)
 
@@ -171,7 +199,7 @@ def test_of_appends_that_do_not_fit_together_those_that_fit_are_in(tmp_path: Pat
         assert outcomes[1:3] == [range(1, 3), range(3, 6)]
         assert _values(log.sync) == [b"1"] * 2 + [b"2"] * 3
         queue = async_queue_of(log)
-        assert queue.waiting_bytes == 0
+        assert queue.waiting.unsettled_bytes == 0
 
     run(test, tmp_path / "data")
 
@@ -212,7 +240,8 @@ def test_one_that_is_cancelled_before_its_group_begins_appends_nothing(tmp_path:
     run(test, tmp_path / "data", files=files)
 
 
-def test_what_is_left_of_a_group_keeps_its_values_and_seqs(tmp_path: Path) -> None:
+@on_both_loops
+def test_what_is_left_of_a_group_keeps_its_values_and_seqs(tmp_path: Path, loop: str) -> None:
     files = GatedFiles()
 
     async def test(log: AsyncLog) -> None:
@@ -227,7 +256,7 @@ def test_what_is_left_of_a_group_keeps_its_values_and_seqs(tmp_path: Path) -> No
         assert kept == [range(1, 2), range(2, 4), range(4, 8), range(8, 13)]
         assert _values(log.sync)[1:] == [b"%d.%d" % (n, i) for n in (2, 4, 5) for i in range(n)]
 
-    run(test, tmp_path / "data", files=files)
+    run(test, tmp_path / "data", loop=loop, files=files)
 
 
 def test_a_group_that_all_have_left_is_nothing(tmp_path: Path) -> None:
@@ -263,7 +292,8 @@ def test_those_behind_one_that_is_cancelled_later_hear_of_their_own_seqs(tmp_pat
     run(test, tmp_path / "data", files=files)
 
 
-def test_one_that_is_cancelled_later_is_appended_once(tmp_path: Path) -> None:
+@on_both_loops
+def test_one_that_is_cancelled_later_is_appended_once(tmp_path: Path, loop: str) -> None:
     files = GatedFiles()
 
     async def test(log: AsyncLog) -> None:
@@ -275,7 +305,7 @@ def test_one_that_is_cancelled_later_is_appended_once(tmp_path: Path) -> None:
         assert await log.topic("t").append([b"second"]) == range(2, 3)
         assert _values(log.sync) == [b"first", b"second"]
 
-    run(test, tmp_path / "data", files=files)
+    run(test, tmp_path / "data", loop=loop, files=files)
 
 
 def test_one_that_waits_for_a_deletion_does_not_fail_those_beside_it(tmp_path: Path) -> None:
@@ -299,7 +329,8 @@ def test_one_that_waits_for_a_deletion_does_not_fail_those_beside_it(tmp_path: P
     run(test, tmp_path / "data", files=files)
 
 
-def test_each_task_goes_on_in_its_own_context(tmp_path: Path) -> None:
+@on_both_loops
+def test_each_task_goes_on_in_its_own_context(tmp_path: Path, loop: str) -> None:
     number: ContextVar[int] = ContextVar("number")
 
     async def append(log: AsyncLog, own: int) -> int:
@@ -315,10 +346,11 @@ def test_each_task_goes_on_in_its_own_context(tmp_path: Path) -> None:
         tasks.extend(asyncio.create_task(append(log, own)) for own in range(20))
         assert await asyncio.gather(*tasks) == list(range(20))
 
-    run(test, tmp_path / "data")
+    run(test, tmp_path / "data", loop=loop)
 
 
-def test_one_that_is_cancelled_by_another_of_its_group_has_its_records(tmp_path: Path) -> None:
+@on_both_loops
+def test_one_that_is_cancelled_by_another_of_its_group_has_its_records(tmp_path: Path, loop: str) -> None:
     async def test(log: AsyncLog) -> None:
         async def first() -> range:
             seqs = await log.topic("t").append([b"first"])
@@ -332,10 +364,11 @@ def test_one_that_is_cancelled_by_another_of_its_group_has_its_records(tmp_path:
         assert isinstance(outcomes[1], asyncio.CancelledError)
         assert _values(log.sync) == [b"first", b"second"]
 
-    run(test, tmp_path / "data")
+    run(test, tmp_path / "data", loop=loop)
 
 
-def test_a_task_that_ends_the_loop_keeps_no_other_task_waiting(tmp_path: Path) -> None:
+@on_both_loops
+def test_a_task_that_ends_the_loop_keeps_no_other_task_waiting(tmp_path: Path, loop: str) -> None:
     class Ended(SystemExit):
         pass
 
@@ -348,23 +381,24 @@ def test_a_task_that_ends_the_loop_keeps_no_other_task_waiting(tmp_path: Path) -
         calls = [log.topic("t").append([b"%d" % n]) for n in range(5)]
         return log, [asyncio.create_task(call) for call in (*calls[:2], ends(log), *calls[2:])]
 
-    loop = asyncio.new_event_loop()
+    runs = factory_of(loop)()
     try:
-        log, tasks = loop.run_until_complete(begin())
+        log, tasks = runs.run_until_complete(begin())
         with pytest.raises(Ended):
-            loop.run_until_complete(asyncio.wait(tasks, timeout=60))
+            runs.run_until_complete(asyncio.wait(tasks, timeout=60))
         others = [*tasks[:2], *tasks[3:]]
-        outcomes = loop.run_until_complete(asyncio.wait_for(asyncio.gather(*others), 20))
+        outcomes = runs.run_until_complete(asyncio.wait_for(asyncio.gather(*others), 20))
         assert outcomes == [range(1, 2), range(2, 3), range(4, 5), range(5, 6), range(6, 7)]
-        assert loop.run_until_complete(log.topic("t").append([b"after"])) == range(7, 8)
-        loop.run_until_complete(log.close())
+        assert runs.run_until_complete(log.topic("t").append([b"after"])) == range(7, 8)
+        runs.run_until_complete(log.close())
         with pytest.raises(Ended):
             tasks[2].result()
     finally:
-        loop.close()
+        runs.close()
 
 
-def test_appends_wait_for_room_in_order(tmp_path: Path) -> None:
+@on_both_loops
+def test_appends_wait_for_room_in_order(tmp_path: Path, loop: str) -> None:
     files = GatedFiles()
 
     async def test(log: AsyncLog) -> None:
@@ -375,18 +409,18 @@ def test_appends_wait_for_room_in_order(tmp_path: Path) -> None:
         tasks.append(asyncio.create_task(topic.append([b"small"])))
         await asyncio.sleep(0.01)
         queue = async_queue_of(log)
-        assert (queue.waiting_bytes, len(parts_of(queue)), len(queue.for_room)) == (65, 1, 6)
+        assert (queue.waiting.unsettled_bytes, len(parts_of(queue)), len(queue.for_room)) == (65, 1, 6)
         tasks[3].cancel()
         files.gate.set()
         outcomes = await asyncio.gather(first, *tasks, return_exceptions=True)
         assert isinstance(outcomes.pop(4), asyncio.CancelledError)
         assert outcomes == [range(seq, seq + 1) for seq in range(1, 8)]
-        assert (queue.waiting_bytes, len(parts_of(queue)), len(queue.for_room)) == (0, 0, 0)
+        assert (queue.waiting.unsettled_bytes, len(parts_of(queue)), len(queue.for_room)) == (0, 0, 0)
 
-    run(test, tmp_path / "data", files=files, settings=LogSettings(queue_max_bytes=100))
+    run(test, tmp_path / "data", loop=loop, files=files, settings=LogSettings(queue_max_bytes=100))
 
 
-def test_what_waits_is_bounded_when_a_group_is_done_too(tmp_path: Path) -> None:
+def test_what_waits_is_bounded_when_a_group_is_done_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other appends wait while the previous group ends. Their bytes count towards the bound."""
     files = GatedFiles()
     waiting = []
@@ -394,14 +428,13 @@ def test_what_waits_is_bounded_when_a_group_is_done_too(tmp_path: Path) -> None:
     async def test(log: AsyncLog) -> None:
         first = await _begin_one_that_waits_in_its_sync(log, files)
         queue = async_queue_of(log)
-        put = queue.put
+        join = Ack.add_done_callback
 
-        def noted(*given: Any) -> Any:
-            found = put(*given)
+        def noted(ack: Ack, *given: Any, **named: Any) -> None:
+            join(ack, *given, **named)
             waiting.append(sum(part.size_bytes for part in parts_of(queue)))
-            return found
 
-        queue.put = noted  # type: ignore[method-assign]
+        monkeypatch.setattr(Ack, "add_done_callback", noted)
         tasks = [asyncio.create_task(log.topic("t").append([b"x" * 60])) for _ in range(5)]
         await asyncio.sleep(0.01)
         files.gate.set()
@@ -411,7 +444,8 @@ def test_what_waits_is_bounded_when_a_group_is_done_too(tmp_path: Path) -> None:
     run(test, tmp_path / "data", files=files, settings=LogSettings(queue_max_bytes=100))
 
 
-def test_close_waits_for_appends_on_their_way_and_takes_no_more(tmp_path: Path) -> None:
+@on_both_loops
+def test_close_waits_for_appends_on_their_way_and_takes_no_more(tmp_path: Path, loop: str) -> None:
     files = GatedFiles()
 
     async def test(log: AsyncLog) -> None:
@@ -431,10 +465,11 @@ def test_close_waits_for_appends_on_their_way_and_takes_no_more(tmp_path: Path) 
             await third
         await log.close()
 
-    run(test, tmp_path / "data", files=files, settings=LogSettings(queue_max_bytes=100))
+    run(test, tmp_path / "data", loop=loop, files=files, settings=LogSettings(queue_max_bytes=100))
 
 
-def test_threads_and_tasks_append_to_one_log(tmp_path: Path) -> None:
+@on_both_loops
+def test_threads_and_tasks_append_to_one_log(tmp_path: Path, loop: str) -> None:
     async def test(log: AsyncLog) -> None:
         def work() -> None:
             for number in range(200):
@@ -451,7 +486,7 @@ def test_threads_and_tasks_append_to_one_log(tmp_path: Path) -> None:
             numbers = [int(value.split()[1]) for value in found if value.startswith(who + b" ")]
             assert numbers == list(range(len(numbers)))
 
-    run(test, tmp_path / "data", settings=LogSettings(wal_file_bytes=8192, segment_max_events=50))
+    run(test, tmp_path / "data", loop=loop, settings=LogSettings(wal_file_bytes=8192, segment_max_events=50))
 
 
 def test_a_reader_shows_what_comes_before_an_error(tmp_path: Path) -> None:
@@ -488,7 +523,8 @@ async def _until(holds: Callable[[], object]) -> None:
     raise AssertionError("what the test waits for never came")
 
 
-def test_a_follower_gets_what_comes_and_no_thread_waits(tmp_path: Path) -> None:
+@on_both_loops
+def test_a_follower_gets_what_comes_and_no_thread_waits(tmp_path: Path, loop: str) -> None:
     async def test(log: AsyncLog) -> None:
         topic = log.topic("t")
         await topic.append([b"1", b"2"])
@@ -509,7 +545,7 @@ def test_a_follower_gets_what_comes_and_no_thread_waits(tmp_path: Path) -> None:
         await topic.append([b"4"])
         assert (await waiting[0]).seq == 4
 
-    run(test, tmp_path / "data")
+    run(test, tmp_path / "data", loop=loop)
 
 
 def test_a_follower_ends_with_its_log_and_with_its_topic(tmp_path: Path) -> None:
