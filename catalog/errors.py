@@ -312,8 +312,11 @@ class PlanOutgrown(Conflict):
 
 
 class NotUndone(Conflict):
-    def __init__(self, number: int, reason: str, hint: str = "`seglog oplog` lists the operations") -> None:
-        super().__init__(f"operation {number} cannot be undone: {reason}", hint=hint)
+    """`number` is the operation's, or None if there is no operation to undo."""
+
+    def __init__(self, number: int | None, reason: str, hint: str = "`seglog oplog` lists the operations") -> None:
+        told = "nothing was undone" if number is None else f"operation {number} cannot be undone"
+        super().__init__(f"{told}: {reason}", hint=hint)
         self.number = number
 
 

@@ -48,7 +48,7 @@ def find_operation(volumes: Volumes, number: int | None = None) -> NumberedEntry
                 bodies[change.subject] = _body(volumes, change.subject)
         if _is_last(found, bodies, taken_back):
             return found
-    raise NotUndone(0, "no change of a name is left to undo")
+    raise NotUndone(None, "no change of a name is left")
 
 
 def undo_found(volumes: Volumes, found: NumberedEntry, *, writer_id: str, now_ms: int) -> NumberedEntry:
