@@ -43,7 +43,7 @@
     ├── Unavailable          nothing was changed; try again                exit 1
     │   ├── Busy                 the daemon has as many requests as it takes
     │   ├── DaemonGone           the daemon ended, or closed the connection, before it answered
-    │   ├── JavaNotStarted       PySpark found no Java that runs
+    │   ├── JavaNotStarted       PySpark found no Java, or Java ended at once
     │   ├── Stopping             the daemon is being stopped
     │   ├── WorkerDied           the process that uploads ended before the upload was done
     │   └── WorkerFailed         the process that uploads raised an error that cannot be raised here
@@ -552,7 +552,10 @@ class JavaNotStarted(Unavailable):
     """PySpark found no Java, or Java ended at once. Its own message is on standard error."""
 
     def __init__(self) -> None:
-        super().__init__("Spark could not start Java", hint="install Java 17 or newer, or let JAVA_HOME name one")
+        super().__init__(
+            "Spark's Java did not start, or ended at once; its own message is above",
+            hint="if there is no Java, install Java 17 or newer, or let JAVA_HOME name one",
+        )
 
 
 class Stopping(Unavailable):

@@ -78,7 +78,8 @@ def test_without_java_the_reason_is_told_and_all_else_is_skipped(
     [
         (
             RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."),
-            "Spark could not start Java; install Java 17 or newer, or let JAVA_HOME name one",
+            "Spark's Java did not start, or ended at once; its own message is above; if there is no Java, "
+            "install Java 17 or newer, or let JAVA_HOME name one",
         ),
         (
             ImportError("No module named 'pyspark'"),
