@@ -166,7 +166,9 @@ class _Scan:
         if name in self._named:
             return self._named[name]
         here = f"{self._path.replace('/', ' ')} has" if self._path else "there is"
-        raise UsageError(f"{here} no option {name}{_similar(name, self._named)}", self._path)
+        is_of_top = any(name in each.options for each in OPTIONS)
+        more = ": it stands before the command" if is_of_top else _similar(name, self._named)
+        raise UsageError(f"{here} no option {name}{more}", self._path)
 
 
 def is_option(word: str) -> bool:

@@ -62,7 +62,7 @@ def test_the_options_of_the_top_stand_before_the_command_and_json_after_it_too()
     assert parsed("-Cdata topic --json list").options["as_json"] is True
     assert parsed("topic list --json").options["as_json"] is True
     assert parsed("read t").options["as_json"] is False
-    with pytest.raises(UsageError, match="read has no option --dir"):
+    with pytest.raises(UsageError, match="read has no option --dir: it stands before the command"):
         parsed("read t --dir data")
 
 
