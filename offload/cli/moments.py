@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from offload.cli.log import commit_text
-from offload.cli.output import counted, format_bytes, lines
+from offload.cli.output import Output, counted, format_bytes, lines
 from offload.commands.moments import PointListed, RecordNearby, Resolved, Window
 
 __all__ = ["print_points", "print_resolved"]
@@ -19,13 +22,15 @@ def point_text(found: Window | PointListed) -> str:
     return f"{found.target:<16} {found.time}  head seq {found.head_seq:<8} {told}{message}"
 
 
-def resolved_text(found: Resolved) -> str:
+def resolved_text(found: Resolved, *, has_context: bool = True) -> str:
     cut = "" if found.seq is None else f", cut after seq {found.seq}"
     told = [f"{found.target} is lsn {found.lsn} of volume {found.volume}{cut}"]
     *earlier, last = [_record(each) for each in found.before] or ["no record"]
     told += [f"    {each}" for each in earlier]
     told.append(f"  > {last}")
-    told += [f"    {_record(each)}" for each in found.after] or ["    no record follows today"]
+    told += [f"    {_record(each)}" for each in found.after]
+    if has_context and not found.after:
+        told.append("    no record follows today")
     if found.next_commit is not None:
         told.append(f"  the next commit: {commit_text(found.next_commit)}")
     if found.pin is not None:
@@ -38,5 +43,9 @@ def _record(record: RecordNearby) -> str:
     return f"seq {record.seq}  {record.time}{tag}  {record.start}"
 
 
+def print_resolved(output: Output, results: Iterator[Resolved], values: Mapping[str, Any]) -> None:
+    for found in results:
+        output.show(found, resolved_text(found, has_context=values["neighbours"] > 0))
+
+
 print_points = lines(point_text)
-print_resolved = lines(resolved_text)

@@ -120,6 +120,7 @@ def test_a_target_is_resolved_to_its_record_and_its_neighbours(started: Run) -> 
     text = started("resolve", "orders", "--to", "head").text
     assert "  > seq 5  " in text
     assert "no record follows today" in text
+    assert "follows" not in started("resolve", "orders", "--to", "lsn:2", "--context", "0").text
     for options, code in ((("--to", "lsn:9"), 3), (("--to", "head", "--pin", "none"), 2)):
         assert started("resolve", "orders", *options).code == code
 
