@@ -129,6 +129,7 @@ def undone_text(done: Operation | CommitUndone) -> str:
             told.append(f"  shows {counted(done.objects, 'object')} of {format_bytes(done.bytes)} again")
     else:
         told = [f"undone: {what}: {counted(done.records)} are back{seqs} (lsn {done.lsn})"]
+        told.append("  reads go to the remote, and the next append here takes the topic over")
     if done.gone:
         told.append(f"  {counted(done.gone)} are in no object any more")
     if done.stay_away:
