@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from offload.cli.output import counted, format_bytes, lines
+from offload.cli.times import span_text
 from offload.commands.cost import BranchCost, CostTotal, OtherCost, RequestCost, TopicCost
 
 __all__ = ["print_cost"]
@@ -36,9 +39,9 @@ def _money(money: float) -> str:
 def _requests(found: RequestCost) -> str:
     if found.requests is None or found.covers_s is None or found.money is None:
         return f"{'requests':<28} not counted: no daemon serves this directory"
-    total, hours = sum(found.requests.values()), found.covers_s / 3600
+    total, span = sum(found.requests.values()), span_text(timedelta(seconds=found.covers_s))
     kinds = ", ".join(f"{count:,} {method}" for method, count in found.requests.items())
-    told = f"{counted(total, 'request')} of this daemon in the last {hours:.1f} h"
+    told = f"{counted(total, 'request')} of this daemon in the last {span}"
     shown = f" ({kinds})" if kinds else ""
     return f"{'requests':<28} {told}, {_money(found.money)} a month at this rate{shown}"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from offload.cli.output import Output, counted, format_bytes, lines
 from offload.cli.streams import has_reader
-from offload.cli.times import ago_text
+from offload.cli.times import ago_text, span_text
 from offload.commands.directory import Work
 from offload.commands.status import Ahead, ArchivedTopic, DirectoryShown, LocalTopic
 from offload.moment import Moment, format_time
@@ -114,7 +114,7 @@ def _horizon(kept_from: Moment | None) -> str:
     """Return how far back a restore can go."""
     if kept_from is None:
         return ""
-    return ago_text(timedelta(milliseconds=max(0, SystemClock().now_ms() - kept_from))).removesuffix(" ago")
+    return span_text(timedelta(milliseconds=max(0, SystemClock().now_ms() - kept_from)))
 
 
 def _lag(lag: Lag | None) -> str:
@@ -189,7 +189,7 @@ def _erasure(state: TopicStatus) -> list[str]:
             f"takes them out, or `seglog compact {state.name} --erase`"
         )
     if state.erased_by_ms is not None:
-        others = "what else was deleted" if state.unerased_objects else "what was deleted"
+        others = "what else stays deleted" if state.unerased_objects else "what stays deleted"
         lines.append(f"  {others} is gone for good by {format_time(state.erased_by_ms)}")
     return lines
 

@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 
 from offload.cli.listed import ListedParameter
 
-__all__ = ["TimeNeedsZone", "Understood", "ago_text", "understand", "understood_values"]
+__all__ = ["TimeNeedsZone", "Understood", "ago_text", "span_text", "understand", "understood_values"]
 
 _NO_TIME = re.compile(r"head(~[0-9]*)?|(seq|lsn|tag|pin):.*|[0-9]*", re.ASCII | re.DOTALL)
 _AGO = re.compile(r"([0-9]{1,9}) ?(s|m|h|d|w|seconds?|minutes?|hours?|days?|weeks?) ago", re.ASCII)
@@ -111,8 +111,8 @@ def _guessed(text: str, now: datetime) -> datetime | None:
     return found
 
 
-def ago_text(passed: timedelta) -> str:
-    """Return a span of time such as `3 h 12 min ago`, with its two largest units."""
+def span_text(passed: timedelta) -> str:
+    """Return a span of time such as `3 h 12 min`, with its two largest units."""
     seconds = round(abs(passed.total_seconds()))
     parts: list[str] = []
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
@@ -121,5 +121,9 @@ def ago_text(passed: timedelta) -> str:
             parts.append(f"{count} {unit}")
         elif parts:
             break
-    told = " ".join(parts[:2])
-    return f"{told} ago" if passed >= timedelta(0) else f"in {told}"
+    return " ".join(parts[:2])
+
+
+def ago_text(passed: timedelta) -> str:
+    """Return a span of time such as `3 h 12 min ago`, or `in 3 h 12 min`."""
+    return f"{span_text(passed)} ago" if passed >= timedelta(0) else f"in {span_text(passed)}"

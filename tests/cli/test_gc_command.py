@@ -128,7 +128,7 @@ def test_status_tells_by_when_deleted_records_are_gone(started: Run) -> None:
     after = rows(started, "status", "orders")
     assert after["unerased_objects"] == 0
     assert after["erased_by_ms"] > before["erased_by_ms"]
-    assert "what was deleted is gone for good by 20" in started("status", "orders").text
+    assert "what stays deleted is gone for good by 20" in started("status", "orders").text
 
 
 def test_a_window_of_thousands_of_years_is_told(started: Run) -> None:
