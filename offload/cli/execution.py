@@ -20,20 +20,25 @@ if TYPE_CHECKING:
 __all__ = ["directory_of", "reader_of", "results_of"]
 
 
-def results_of(session: Session, command: Command, values: Mapping[str, Any]) -> Generator[Any, None, None]:
-    """Run a command, and yield its results as they come. The data directory stays open until the generator ends."""
+def results_of(
+    session: Session, command: Command, values: Mapping[str, Any], *, takes_lines: bool = False
+) -> Generator[Any, None, None]:
+    """Run a command, and yield its results as they come. The data directory stays open until the generator ends.
+
+    `takes_lines` says that the caller prints records as lines alone.
+    """
     daemon = session.daemon()
     if daemon is not None:
         given, finished = command.shared(values)
         # If the client works on the results, it needs records.
-        takes_lines = given is values and not session.as_json
+        takes_lines = takes_lines and given is values
         with closing(ToldBars(is_shown=session.shows_progress)) as bars:
             told = daemon.results(command, given, remote=session.remote, takes_lines=takes_lines, on_progress=bars.tell)
             for result in finished(told):
                 bars.hide()
                 yield result
         return
-    with _opened(session, command, read_only=command.reads(values)) as place:
+    with _opened(session, command, read_only=command.reads(values), takes_lines=takes_lines) as place:
         yield from command.run(place, values)
 
 
@@ -60,7 +65,9 @@ def reader_of(session: Session) -> Iterator[Callable[[str, Mapping[str, Any]], I
 
 
 @contextmanager
-def _opened(session: Session, command: Command, *, read_only: bool) -> Iterator[Log | Archive | Directory]:
+def _opened(
+    session: Session, command: Command, *, read_only: bool, takes_lines: bool
+) -> Iterator[Log | Archive | Directory]:
     """Yield the part of the data directory that the command works on."""
     from offload.archive import Archive
     from seglog import Log
@@ -69,7 +76,7 @@ def _opened(session: Session, command: Command, *, read_only: bool) -> Iterator[
         with session.log(read_only=read_only) as log:
             yield log
         return
-    with directory_of(session, read_only=read_only, takes_lines=not session.as_json) as place:
+    with directory_of(session, read_only=read_only, takes_lines=takes_lines) as place:
         yield place.archive if command.works_on is Archive else place
 
 

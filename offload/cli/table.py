@@ -109,7 +109,7 @@ def run_command(session: Session, path: str, values: Mapping[str, Any]) -> Calla
             _watch(session, command, values)
             return
         given = _confirmed(session, command, values) if command.takes(values) else values
-        with closing(results_of(session, command, given)) as results:
+        with closing(results_of(session, command, given, takes_lines=not session.as_json)) as results:
             ends_early = command.reads(given) or bool(given.get("follow"))
             waits = path in _SLOW and not given.get("follow")
             shown = while_waiting(results, command.path, is_shown=waits and session.shows_progress)

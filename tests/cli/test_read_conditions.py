@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from seglog import RecordArrays
 from tests.cli.conftest import Run
 from tests.schemas import SCHEMAS, mismatches
 
@@ -34,3 +37,23 @@ def test_read_finds_a_pattern_and_counts_what_it_skipped(run: Run, tmp_path: Pat
     for words, told in ((("--grep", "("), "--fixed looks for it"), (("--where", "x"), "--where takes tag=NAME")):
         refused = run("read", "t", *words)
         assert (refused.code, told in refused.err) == (2, True)
+
+
+def test_only_plain_values_are_written_by_the_chunk(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    lines = RecordArrays.lines
+
+    def noted(self: RecordArrays) -> bytes:
+        asked.append(len(self))
+        return lines(self)
+
+    monkeypatch.setattr(RecordArrays, "lines", noted)
+    assert run("init").code == 0
+    run("append", "t", stdin=b"one\ntwo\nthree")
+    assert run("read", "t").out == b"one\ntwo\nthree"
+    assert run("read", "t", "--from", "2", "--to", "2").out == b"two\n"
+    assert asked == [3, 1]
+    assert len(run("--json", "read", "t").out.splitlines()) == 3
+    assert run("read", "t", "--limit", "2").out == b"one\ntwo\n"
+    assert run("export", "t", "-", "--format", "raw").out == b"one\ntwo\nthree"
+    assert asked == [3, 1]
