@@ -84,6 +84,13 @@ class Snapshot:
     load_epoch: int = 0
     loaded: tuple[LoadedKey, ...] = ()
 
+    @property
+    def next_epoch(self) -> int:
+        """The epoch that fences every writer so far. Above 1: a writer of epoch 1 may not have committed yet, and
+        maintenance has epoch 0.
+        """
+        return max(self.epoch, 1) + 1
+
 
 def empty(vid: Vid) -> Snapshot:
     """Return a volume without parent and commits."""

@@ -131,7 +131,7 @@ def is_free(snapshot: Snapshot) -> bool:
 def _epoch(snapshot: Snapshot) -> int:
     if snapshot.epoch and snapshot.load_epoch == snapshot.epoch:
         return snapshot.epoch
-    return max(snapshot.epoch, 1) + 1  # above 1: a writer of epoch 1 may not have committed yet
+    return snapshot.next_epoch
 
 
 def _codec(snapshot: Snapshot, request: LoadRequest) -> Codec:

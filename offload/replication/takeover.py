@@ -63,8 +63,7 @@ class Takeover:
             found_epoch = snapshot.epoch
             if snapshot.lsn == 0:
                 return self._begin(handle, snapshot)  # the first commit carries the epoch
-            # Above 1: a writer of epoch 1 may not have committed yet, when maintenance of epoch 0 is all there is.
-            epoch = max(snapshot.epoch, 1) + 1
+            epoch = snapshot.next_epoch
             handle = self._claim(handle, snapshot, epoch)
             if handle.lsn > snapshot.lsn:
                 moved = self._handles.relocate(handle)

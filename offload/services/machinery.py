@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from offload.replication.sync import Sync
     from offload.replication.takeover import Takeover
     from offload.services.offloading import Offloading
+    from offload.services.own_topics import OwnTopics
     from offload.services.promotion import Promotion
     from offload.services.removal import Removal
     from offload.services.undoing import Undoing
@@ -120,13 +121,21 @@ class Machinery:
         return Removal(self._context, self.states, self.writers, self.offloader, self.replicas, self.reset)
 
     @part
+    def own_topics(self) -> OwnTopics:
+        from offload.services.own_topics import OwnTopics
+
+        return OwnTopics(self._context, self.writers, self.offloader, self.publisher, self.reset)
+
+    @part
     def promotion(self) -> Promotion:
+        from offload.services.carrying import Carrying
         from offload.services.promotion import Promotion
 
-        return Promotion(self._context, self.writers, self.offloader, self.publisher, self.replicas, self.reset)
+        carrying = Carrying(self._context, self.writers, self.offloader)
+        return Promotion(self._context, self.own_topics, carrying, self.replicas)
 
     @part
     def undoing(self) -> Undoing:
         from offload.services.undoing import Undoing
 
-        return Undoing(self._context, self.writers, self.offloader, self.publisher, self.replicas, self.reset)
+        return Undoing(self._context, self.own_topics, self.replicas)

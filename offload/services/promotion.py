@@ -28,19 +28,16 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
-from catalog import MAIN, CommitKind, Handle, Snapshot, Vid, encode_commit
-from catalog.errors import BranchExists, Diverged, KeyTaken, NoSuchBranch, NoSuchTopic, UnnamableBranch
+from catalog import MAIN, CommitKind, Snapshot, Vid
+from catalog.errors import BranchExists, KeyTaken, NoSuchBranch, NoSuchTopic, UnnamableBranch
 from catalog.format import keys
 from offload.context import ArchiveContext
-from offload.errors import LocalChangesLost, RecordsAfterFork
-from offload.handles import Tip, split_name
+from offload.errors import RecordsAfterFork
+from offload.handles import split_name
 from offload.replication.replica import Replicas
-from offload.replication.reset import Reset
 from offload.services.carrying import Carrying
 from offload.services.diff import Difference, State, diff_of
-from offload.services.writers import Writers
-from offload.write.offloader import Offloader
-from offload.write.publisher import Publisher
+from offload.services.own_topics import OwnTopics
 from seglog import ConcurrentModification
 
 __all__ = ["Promoted", "Promotion"]
@@ -65,26 +62,15 @@ class Promoted:
 class Promotion:
     """Promotes branches. `run` and `undo` hold the locks of both names."""
 
-    def __init__(
-        self,
-        context: ArchiveContext,
-        writers: Writers,
-        offloader: Offloader,
-        publisher: Publisher,
-        replicas: Replicas,
-        reset: Reset,
-    ) -> None:
+    def __init__(self, context: ArchiveContext, own: OwnTopics, carrying: Carrying, replicas: Replicas) -> None:
         self._context = context
         self._log = context.log
         self._volumes = context.volumes
         self._branches = context.branches
         self._handles = context.handles
-        self._carrying = Carrying(context, writers, offloader)
-        self._writers = writers
-        self._offloader = offloader
-        self._publisher = publisher
+        self._own = own
+        self._carrying = carrying
         self._replicas = replicas
-        self._reset = reset
 
     def run(self, topic: str, branch: str, keep: str, *, carry: bool, leave: bool, message: str) -> Promoted:
         """Make the branch main. Raises `RecordsAfterFork` unless the caller carries or leaves such records, and what
@@ -130,8 +116,8 @@ class Promotion:
         """Carry out all steps. `vids` are main's volumes, before and afterwards. Return what was carried, too."""
         carried = range(0)
         for _ in range(_ROUNDS):
-            self._offload(topic)
-            self._offload(side)
+            self._own.offload(topic)
+            self._own.offload(side)
             main, new = (self._volumes.snapshot(vid) for vid in vids)
             pasts = [self._volumes.history(state.vid, state.lsn) for state in (main, new)]
             after = diff_of(State(main, pasts[0]), State(new, pasts[1]), self._context.reader)
@@ -140,7 +126,7 @@ class Promotion:
                 new = self._volumes.snapshot(new.vid)
             elif after.left.appended and not leave:
                 raise RecordsAfterFork(topic, side, after.left.appended, after.shared_seq)
-            if not (self._let_go(side) and self._let_go(topic)):
+            if not (self._own.drop(side) and self._own.drop(topic)):
                 continue
             if self._fence(topic, main) and self._fence(side, new):
                 break
@@ -166,38 +152,11 @@ class Promotion:
                 stack.enter_context(self._context.locks.of(name))
             return stack.pop_all()
 
-    def _offload(self, name: str) -> None:
-        if self._log.has_topic(name):
-            self._writers.open(name)
-            self._log.topic(name).seal()
-            self._offloader.run(name)
-
-    def _let_go(self, name: str) -> bool:
-        """Drop the topic of the log. Return False if it got a record or a delete meanwhile."""
-        if self._log.has_topic(name):
-            try:
-                self._reset.run(self._handles.of(name))
-            except LocalChangesLost:
-                return False
-        return True
-
-    def _fence(self, name: str, snapshot: Snapshot) -> bool:
+    def _fence(self, name: str, state: Snapshot) -> bool:
         """Put a commit of a higher epoch right after a state. Return False if another commit is there."""
-        commit = self._publisher.commit(
-            Handle(name, snapshot.vid, snapshot.lsn),
-            Tip(snapshot.bounds, snapshot.head_hash),
-            CommitKind.CONFIG,
-            at_seq=snapshot.bounds.head_seq,
-            at_ts_ms=snapshot.max_ts_ms,
-            epoch=max(snapshot.epoch, 1) + 1,
-            message="its name changes: main is another branch from here on",
-        )
-        body, _ = encode_commit(commit)
-        try:
-            self._volumes.publish(snapshot.vid, commit.lsn, body)
-        except Diverged:
-            return False
-        return True
+        message = "its name changes: main is another branch from here on"
+        lsn = self._own.put_after(name, state, CommitKind.CONFIG, message, at_ts_ms=state.max_ts_ms)
+        return lsn is not None
 
     def _fence_newer(self, topic: str, vid: Vid, fence_lsn: int) -> None:
         """Fence a directory that took the former main over after its fence, and did not see the new ref (SWITCH-2)."""

@@ -26,8 +26,8 @@ from dataclasses import dataclass, replace
 
 from pyroaring import BitMap
 
-from catalog import CommitKind, ForkPoint, Handle, PastCommit, SegmentView, Sid, Snapshot, encode_commit, timeline
-from catalog.errors import CatalogError, Diverged, NoSuchObject, NotTakenBack, OutOfWindow, RecordsGone
+from catalog import CommitKind, ForkPoint, PastCommit, SegmentView, Sid, Snapshot, timeline
+from catalog.errors import CatalogError, NoSuchObject, NotTakenBack, OutOfWindow, RecordsGone
 from catalog.format import keys
 from catalog.format.encoding import StoredCommit
 from catalog.history import History, retry_if_collected
@@ -35,14 +35,11 @@ from catalog.refs.pin import HeldPin, Pins
 from catalog.refs.retention_check import check_kept
 from catalog.undo_plan import Taken, UndoPlan, count, first_ranges, plan_undo
 from offload.context import ArchiveContext
-from offload.errors import LocalChangesLost, OffloadError
+from offload.errors import OffloadError
 from offload.format.metadata import decode_bitmap
-from offload.handles import Tip, split_name
+from offload.handles import split_name
 from offload.replication.replica import Replicas
-from offload.replication.reset import Reset
-from offload.services.writers import Writers
-from offload.write.offloader import Offloader
-from offload.write.publisher import Publisher
+from offload.services.own_topics import OwnTopics
 from seglog import ConcurrentModification
 
 __all__ = ["PIN_MS", "Undoing", "Undone"]
@@ -94,15 +91,7 @@ class _Removal:
 class Undoing:
     """Undoes commits that took records away. `run` holds the lock of the topic."""
 
-    def __init__(
-        self,
-        context: ArchiveContext,
-        writers: Writers,
-        offloader: Offloader,
-        publisher: Publisher,
-        replicas: Replicas,
-        reset: Reset,
-    ) -> None:
+    def __init__(self, context: ArchiveContext, own: OwnTopics, replicas: Replicas) -> None:
         self._context = context
         self._log = context.log
         self._store = context.store
@@ -110,11 +99,8 @@ class Undoing:
         self._handles = context.handles
         self._clock = context.clock
         self._pins = Pins(context.volumes)
-        self._writers = writers
-        self._offloader = offloader
-        self._publisher = publisher
+        self._own = own
         self._replicas = replicas
-        self._reset = reset
 
     def preview(self, name: str, lsn: int) -> Undone:
         """Return what an undo would bring back. Raises as `run` does, except `RecordsGone`."""
@@ -136,9 +122,9 @@ class Undoing:
                 return earlier
             pin: HeldPin | None = None
             for _ in range(_ROUNDS):
-                self._offload(name)
+                self._own.offload(name)
                 pin, found, plan = self._plan_under_pin(name, lsn, pin, partial=partial)
-                if self._let_go(name) and (made := self._publish(name, found, plan, message)) is not None:
+                if self._own.drop(name) and (made := self._publish(name, found, plan, message)) is not None:
                     self._follow(name)
                     return _undone(found, plan, made)
         raise ConcurrentModification(name)
@@ -243,40 +229,17 @@ class Undoing:
             return False
         return (data, index) == (ref.data_length, ref.index_head_length + ref.index_trailer_length)
 
-    def _offload(self, name: str) -> None:
-        if self._log.has_topic(name):
-            self._writers.open(name)
-            self._log.topic(name).seal()
-            self._offloader.run(name)
-
-    def _let_go(self, name: str) -> bool:
-        """Drop the topic of the log. Return False if it got a record or a delete meanwhile (BACK-1)."""
-        if self._log.has_topic(name):
-            try:
-                self._reset.run(self._handles.of(name))
-            except LocalChangesLost:
-                return False
-        return True
-
     def _publish(self, name: str, found: _Removal, plan: UndoPlan, message: str) -> int | None:
         """Put the commit right after the state of the plan. Return its LSN, or None if another commit is there."""
-        now = found.now
-        commit = self._publisher.commit(
-            Handle(name, now.vid, now.lsn),
-            Tip(now.bounds, now.head_hash),
+        return self._own.put_after(
+            name,
+            found.now,
             CommitKind.RESTORE,
-            at_seq=plan.bounds.head_seq,
-            at_ts_ms=max(self._clock.now_ms(), now.max_ts_ms),
+            message,
+            at_ts_ms=max(self._clock.now_ms(), found.now.max_ts_ms),
             bounds=plan.bounds,
-            epoch=max(now.epoch, 1) + 1,
-            message=message,
+            restored=plan.restored,
         )
-        body, _ = encode_commit(replace(commit, restored=plan.restored))
-        try:
-            self._volumes.publish(now.vid, commit.lsn, body)
-        except Diverged:
-            return None
-        return commit.lsn
 
     def _follow(self, name: str) -> None:
         """Let this directory's replica of the topic move to the newest commit."""

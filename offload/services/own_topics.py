@@ -1,0 +1,91 @@
+"""The topic of this directory, before the remote gets a commit of its volume that the log did not make.
+
+A promotion and an undo put such a commit:
+
+    1  `offload` sends all that the log has of the topic.
+    2  The caller looks at the newest state in the remote.
+    3  `drop` drops the topic of the log. If it got a record or a delete since step 1, the caller begins again.
+    4  `put_after` puts the commit right after the state of step 2. If another commit is there, the caller begins again.
+
+ASIDE-1  No record that this directory acked is lost: step 2 sees all of them, or step 3 or 4 fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from catalog import Bounds, CommitKind, Handle, Snapshot, encode_commit
+from catalog.errors import Diverged
+from catalog.format.commit import Restored
+from offload.context import ArchiveContext
+from offload.errors import LocalChangesLost
+from offload.handles import Tip
+from offload.replication.reset import Reset
+from offload.services.writers import Writers
+from offload.write.offloader import Offloader
+from offload.write.publisher import Publisher
+
+__all__ = ["OwnTopics"]
+
+
+class OwnTopics:
+    """The topics of one log. The caller holds the lock of the topic."""
+
+    def __init__(
+        self, context: ArchiveContext, writers: Writers, offloader: Offloader, publisher: Publisher, reset: Reset
+    ) -> None:
+        self._log = context.log
+        self._volumes = context.volumes
+        self._handles = context.handles
+        self._writers = writers
+        self._offloader = offloader
+        self._publisher = publisher
+        self._reset = reset
+
+    def offload(self, name: str) -> None:
+        """Offload all that the log has of the topic. Raises what `Archive.offload` raises."""
+        if self._log.has_topic(name):
+            self._writers.open(name)
+            self._log.topic(name).seal()
+            self._offloader.run(name)
+
+    def drop(self, name: str) -> bool:
+        """Drop the topic of the log, as a reset does. Return False if it got a record or a delete meanwhile."""
+        if self._log.has_topic(name):
+            try:
+                self._reset.run(self._handles.of(name))
+            except LocalChangesLost:
+                return False
+        return True
+
+    def put_after(
+        self,
+        name: str,
+        state: Snapshot,
+        kind: CommitKind,
+        message: str,
+        *,
+        at_ts_ms: int,
+        bounds: Bounds | None = None,
+        restored: Restored | None = None,
+    ) -> int | None:
+        """Put a commit right after a state. Its epoch fences the writer of the volume.
+
+        Return its LSN, or None if another commit is there.
+        """
+        commit = self._publisher.commit(
+            Handle(name, state.vid, state.lsn),
+            Tip(state.bounds, state.head_hash),
+            kind,
+            at_seq=(bounds or state.bounds).head_seq,
+            at_ts_ms=at_ts_ms,
+            bounds=bounds,
+            epoch=state.next_epoch,
+            message=message,
+        )
+        body, _ = encode_commit(replace(commit, restored=restored))
+        try:
+            self._volumes.publish(state.vid, commit.lsn, body)
+        except Diverged:
+            return None
+        return commit.lsn
