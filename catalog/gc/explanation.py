@@ -20,6 +20,8 @@ from catalog.errors import Corrupt, NoSuchObject
 from catalog.format.gid import Sid, Vid
 from catalog.format.keys import (
     Key,
+    checkpoints_key,
+    control_key,
     list_of,
     lsn_of,
     named_by,
@@ -32,7 +34,7 @@ from catalog.format.keys import (
 from catalog.gc.garbage_search import GarbageSearch
 from catalog.gc.mark import Kept, Marker
 from catalog.gc.plan import Garbage, PlanWriter, pages_of, plans
-from catalog.gc.planned_keys import planned_keys
+from catalog.gc.planned_keys import PlannedKey, planned_keys
 from catalog.gc.report import GcReport
 from catalog.objects.base import ObjectStore
 from catalog.retention import Holder
@@ -53,7 +55,7 @@ def explain(store: ObjectStore, marker: Marker, attempts: Collection[Sid], key: 
     size_bytes = store.head(key).size
     verdict, reasons = _judged(store, marker, attempts, key, grace_ms)
     if verdict == "garbage":
-        reasons += list(_waiting(store, key, grace_ms))
+        reasons += list(_waiting(store, marker, key, grace_ms))
     return Explanation(key, size_bytes, verdict, tuple(reasons))
 
 
@@ -80,8 +82,14 @@ def _judged(
 
 
 def _whole(key: str) -> str:
-    """Return the key under which a plan names the object. For an index object, it is the key of its data object."""
+    """Return the key under which a plan names the object.
+
+    For an index object, it is the key of its data object. The checkpoints of a volume go with its control.
+    """
     data = key.removesuffix(".index")
+    vid = volume_of(key)
+    if vid is not None and key == checkpoints_key(vid):
+        return control_key(vid)
     return data if sid_of(data) is not None else key
 
 
@@ -90,7 +98,7 @@ def _planned(store: ObjectStore, marker: Marker, attempts: Collection[Sid], vid:
     found: dict[str, str] = {}
 
     def take(page: list[Garbage]) -> None:
-        found.update((each.key, each.reason) for garbage in page for each in planned_keys(garbage))
+        found.update((each.key, each.reason) for each in _keys(marker, page))
 
     writer = PlanWriter(None, marker.now_ms, take)
     search = GarbageSearch(store, marker, writer, GcReport(), attempts, now_ms=marker.now_ms, grace_ms=grace_ms)
@@ -191,9 +199,14 @@ def _of_states(marker: Marker, kept: Kept, sid: Sid) -> Iterator[str]:
         yield f"a state of volume {vid} cannot be read: {damage}"
 
 
-def _waiting(store: ObjectStore, key: Key, grace_ms: int) -> Iterator[str]:
+def _keys(marker: Marker, page: Iterable[Garbage]) -> Iterator[PlannedKey]:
+    for garbage in page:
+        yield from planned_keys(garbage, is_held=marker.look(garbage.vid).is_held)
+
+
+def _waiting(store: ObjectStore, marker: Marker, key: Key, grace_ms: int) -> Iterator[str]:
     for plan in plans(store):
-        named = (each.key for page in pages_of(store, plan) for garbage in page for each in planned_keys(garbage))
+        named = (each.key for page in pages_of(store, plan) for each in _keys(marker, page))
         if plan.is_whole and any(each == _whole(key) for each in named):
             yield f"plan {plan.number} names it, and may be carried out {_span(grace_ms)} after it was written"
 

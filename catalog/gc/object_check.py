@@ -34,7 +34,6 @@ from catalog.objects.base import ObjectStore
 __all__ = ["Looked", "ObjectCheck", "place_of"]
 
 _YOUNG_MS = 86_400_000
-_FOR_EVER_MS = 2**60
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ class ObjectCheck:
 
     def run(self) -> Iterator[Looked]:
         """Yield each object, suspect ones last. Raises the errors of the store."""
-        marker = self._marked()
+        marker = self._scrub.marked(self._watch)
         for vid, trouble in marker.blocked.items():
             yield Looked(str(vid), "corrupt", reason=f"its volume cannot be read: {trouble}")
         yield from self._uploads()
@@ -102,19 +101,6 @@ class ObjectCheck:
         yield from self._unnamed(marker)
         if suspects:
             yield from self._judged(suspects)
-
-    def _marked(self) -> Marker:
-        marker = Marker(
-            self._store,
-            None,
-            now_ms=self._now_ms,
-            window_ms=0,
-            grace_ms=0,
-            retain_ms=_FOR_EVER_MS,
-            watch=self._watch,
-        )
-        marker.mark()
-        return marker
 
     def _is_wanted(self, sid: Sid) -> bool:
         place = place_of(sid)
@@ -149,7 +135,7 @@ class ObjectCheck:
 
     def _judged(self, suspects: list[tuple[Vid, SegmentRef]]) -> Iterator[Looked]:
         """Yield the objects of the suspects again, by the names of now (OBJ-2)."""
-        marker = self._marked()
+        marker = self._scrub.marked(self._watch)
         for vid, ref in suspects:
             if ref.sid not in marker.sids[vid]:
                 continue

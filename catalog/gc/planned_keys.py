@@ -7,7 +7,7 @@ OUT-1  A plan is outgrown if something needs one of its objects now: a name that
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from catalog.format.gid import Sid
 from catalog.format.keys import (
@@ -38,8 +38,8 @@ class PlannedKey:
     reason: str
 
 
-def planned_keys(garbage: Garbage) -> Iterator[PlannedKey]:
-    """Yield the objects of one volume that a plan names."""
+def planned_keys(garbage: Garbage, *, is_held: bool = False) -> Iterator[PlannedKey]:
+    """Yield the objects of one volume that a plan names. If GC keeps single states of the volume, its control stays."""
     vid, first = garbage.vid, garbage.first_lsn
     kept = f"the kept states of its volume begin with lsn {first}" if first else "nothing keeps a range of its volume"
     for lsn in garbage.lsns:
@@ -54,20 +54,15 @@ def planned_keys(garbage: Garbage) -> Iterator[PlannedKey]:
         yield PlannedKey(fork_key(vid, fork), None, "the fork is gone")
     for name in garbage.pins:
         yield PlannedKey(pin_key(vid, name), None, "the pin expired a grace ago")
-    if garbage.closes:
+    if garbage.closes and not is_held:
         yield PlannedKey(control_key(vid), None, "nothing keeps a range of the volume: it closes")
 
 
 def small_keys_of(garbage: Garbage, *, is_held: bool) -> list[Key]:
     """Return the keys that `garbage` names, without segments. `is_held` says that GC keeps states of the volume."""
-    vid = garbage.vid
-    keys = [commit_key(vid, lsn) for lsn in garbage.lsns]
-    keys += [list_key(vid, *each) for each in garbage.lists]
-    keys += [fork_key(vid, fork) for fork in garbage.forks]
-    keys += [pin_key(vid, name) for name in garbage.pins]
-    if garbage.closes and not is_held:
-        keys += [checkpoints_key(vid), control_key(vid)]
-    return keys
+    small = replace(garbage, segments=[], orphans=[])
+    keys = [each.key for each in planned_keys(small, is_held=is_held)]
+    return [*keys, checkpoints_key(garbage.vid)] if garbage.closes and not is_held else keys
 
 
 def keys_needed(garbage: Garbage, marker: Marker, attempts: Collection[Sid]) -> Iterator[Key]:

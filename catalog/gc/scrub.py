@@ -82,16 +82,7 @@ class Scrub:
         return report
 
     def _look(self, report: ScrubReport, *, deep: bool) -> Iterator[Finding]:
-        marker = Marker(
-            self._store,
-            None,
-            now_ms=self._now_ms,
-            window_ms=0,
-            grace_ms=0,
-            retain_ms=_FOR_EVER_MS,
-            watch=lambda phase, *progress: self._watch(self._again + phase, *progress),
-        )
-        marker.mark()
+        marker = self.marked(lambda phase, *progress: self._watch(self._again + phase, *progress))
         self._read_bytes, self._all_bytes = 0, marker.kept_bytes
         for trouble in dict.fromkeys(marker.blocked.values()):
             concerned = [vid for vid, reason in marker.blocked.items() if reason is trouble]
@@ -113,6 +104,20 @@ class Scrub:
             self._watch(f"{self._again}looking for objects", looked, segments, "segments")
             yield from self._look_at_objects(vid, marker.sids[vid], report)
             looked += len(marker.sids[vid])
+
+    def marked(self, watch: Watch) -> Marker:
+        """Return the marks of all states from the boundaries on, whatever the windows are."""
+        marker = Marker(
+            self._store,
+            None,
+            now_ms=self._now_ms,
+            window_ms=0,
+            grace_ms=0,
+            retain_ms=_FOR_EVER_MS,
+            watch=watch,
+        )
+        marker.mark()
+        return marker
 
     def _look_at_fork(self, kept: Kept) -> Iterator[Finding]:
         control = kept.control

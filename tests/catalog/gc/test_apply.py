@@ -17,7 +17,7 @@ from catalog.errors import (
     PlanOutgrown,
 )
 from catalog.format.commit import ForkPoint
-from catalog.format.keys import Key, commit_key, control_key, data_key, page_key, tag_key
+from catalog.format.keys import Key, checkpoints_key, commit_key, control_key, data_key, page_key, tag_key
 from catalog.gc.collector import Collector
 from catalog.gc.plan import Garbage
 from catalog.gc.planned_keys import planned_keys
@@ -199,3 +199,24 @@ def test_a_planned_object_is_explained_with_its_plan_and_a_foreign_one_as_unknow
     assert collector(world).explain(Key(f"{main.vid}/notes")).verdict == "unknown"
     world.store.put(commit_key(main.vid, 8), b"damaged", {})
     assert collector(world).explain(commit_key(main.vid, 1)).verdict == "blocked"
+
+
+def test_the_last_objects_of_a_volume_stay_while_a_tag_holds_one_of_its_states() -> None:
+    world = World()
+    main = grown(world)
+    for _ in world.tag_steps("v1", ForkPoint(main.vid, 2)):
+        pass
+    world.delete_ref("main")
+    world.now_ms += 10 * HOUR_MS
+    planned(world)
+    told = collector(world).explain(control_key(main.vid))
+    assert (told.verdict, told.reasons) == ("kept", ("tag orders/v1 holds lsn 2 of its volume",))
+    world.collect()
+    last = [control_key(main.vid), checkpoints_key(main.vid)]
+    assert keys(world) >= {*last}
+    world.delete_tag(tag_key(TOPIC, "v1"))
+    world.now_ms += 10 * HOUR_MS
+    assert [collector(world).explain(key).verdict for key in last] == ["garbage", "garbage"]
+    for _ in range(3):
+        world.collect()
+    assert not keys(world) & {*last}
