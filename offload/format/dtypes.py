@@ -4,21 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from seglog.format.dtypes import BODY_HEADS
+
 __all__ = ["ENTRY_HEAD", "GAP"]
 
-#: An entry and the fixed part of its frame.
-ENTRY_HEAD = np.dtype(
-    [
-        ("length", ">u4"),
-        ("entry_id", ">u8"),
-        ("type", "u1"),
-        ("flags", "u1"),
-        ("topic_id", "<u8"),
-        ("seq", "<u8"),
-        ("ts_ms", "<u8"),
-        ("node_len", "<u2"),
-        ("tag_len", "<u2"),
-        ("data_len", "<u4"),
-    ]
-)
+#: An entry and the fixed part of its frame, without the frame's length.
+ENTRY_HEAD = np.dtype([("length", ">u4"), ("entry_id", ">u8"), *BODY_HEADS.descr])
 GAP = np.dtype([("checksum", "<u8"), ("length", ">u4"), ("entry_id", ">u8")])  # between one frame's body and the next

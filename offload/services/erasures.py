@@ -20,13 +20,12 @@ ERASE-2  A tag, a lease or a fork that holds an older state keeps its bytes beyo
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from catalog import CommitKind, ForkPoint, PastCommit, SegmentView, Sid, Snapshot, Vid
-from catalog.retention import window_ms_of
 from offload.context import ArchiveContext
+from offload.services.windows import window_ms_here
 from offload.write.merging import holds_more
 
 __all__ = ["ErasureState", "Erasures", "collected_after_ms", "erasure_state"]
@@ -46,9 +45,8 @@ class ErasureState:
 
 def collected_after_ms(context: ArchiveContext, name: str, snapshot: Snapshot) -> int:
     """Return the longest time from a commit of the topic until GC has deleted the objects that the commit replaced."""
-    log, settings = context.log, context.settings
-    config = json.dumps(log.topic(name).config.to_json()) if log.has_topic(name) else snapshot.config
-    window_ms = window_ms_of(config, settings.pitr_window_s * 1000)
+    settings = context.settings
+    window_ms = window_ms_here(context, name, lambda: snapshot.config)
     interval_s = settings.gc_interval_s if isinstance(settings.gc_interval_s, int) else 0
     return window_ms + (settings.gc_grace_s + 2 * interval_s) * 1000
 

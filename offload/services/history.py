@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.refs.pin import HeldPin, Pins
 from catalog.refs.promotion import moved_main
 from catalog.refs.undo import find_operation, undo_found
-from catalog.retention import window_ms_of
 from catalog.undo_plan import TAKES_AWAY
 from offload.context import ArchiveContext
 from offload.errors import NotOffloaded
@@ -23,6 +21,7 @@ from offload.services.diff import Difference, State, diff_of, differing_records
 from offload.services.expired import expired_before
 from offload.services.remote_states import RemoteStates
 from offload.services.targets import Targets
+from offload.services.windows import window_ms_here
 from seglog import Record
 from seglog.arguments import checked
 from seglog.errors import Evicted, SeqOutOfRange
@@ -47,13 +46,13 @@ class HistoryService(Owned):
         promotion: Callable[[], Promotion],
         undoing: Callable[[], Undoing],
     ) -> None:
+        self._context = context
         self._log = context.log
         self._store = context.store
         self._volumes = context.volumes
         self._reader = context.reader
         self._clock = context.clock
         self._writer_id = context.writer_id
-        self._window_s = context.settings.pitr_window_s
         self._states = states
         self._targets = targets
         self._promotion = promotion
@@ -180,9 +179,7 @@ class HistoryService(Owned):
     @checked
     def window_ms(self, name: str) -> int:
         """Return for how long GC keeps a past state of the topic or branch, in ms."""
-        config = json.dumps(self._log.topic(name).config.to_json()) if self._log.has_topic(name) else None
-        config = self._states.newest(name).config if config is None else config
-        return window_ms_of(config, self._window_s * 1000)
+        return window_ms_here(self._context, name, lambda: self._states.newest(name).config)
 
     def operations(self) -> Iterator[NumberedEntry]:
         """Return the operations log, newest first: each entry says which writer changed which name."""

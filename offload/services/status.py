@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from itertools import pairwise
 
 from catalog import Handle
 from catalog.errors import CatalogError
 from catalog.format.encoding import decode_commit_at
-from catalog.retention import window_ms_of
 from offload.context import ArchiveContext
 from offload.format.topic_config import PAUSED
 from offload.replication.replica import Replicas
 from offload.reports import Lag, RunStatus, TopicStatus
 from offload.services.erasures import ErasureState, collected_after_ms, erasure_state
 from offload.services.topic_status import status_of, status_of_replica
+from offload.services.windows import window_ms_here
 from offload.write.attempt import AttemptState
 from offload.write.runs import run_statuses
 from seglog import TruncateOp
@@ -165,8 +164,7 @@ class StatusService(Owned):
         handle = self._handles.find(name)
         if handle is None or handle.is_collected:
             return None
-        config = json.dumps(self._log.topic(name).config.to_json()) if self._log.has_topic(name) else handle.config
-        since_ms = self._clock.now_ms() - window_ms_of(config, self._context.settings.pitr_window_s * 1000)
+        since_ms = self._clock.now_ms() - window_ms_here(self._context, name, lambda: handle.config)
         begins_here = BRANCH_MARK not in name  # a branch also has the states of its parent
         return max(since_ms, handle.vid.created_ms) if begins_here else since_ms
 
