@@ -75,8 +75,8 @@ from seglog.wal.wal import durable_after, foreign_mark, is_blank, read_current
 __all__ = ["Recovered", "recover"]
 
 _logger = logging.getLogger("seglog.startup.recovery")
-# The most records that may be lost at once. Each takes memory during replay. A checkpoint is due after far fewer
-# (seglog.writing.append).
+# The most records that may be lost behind a record in the WAL. Each takes memory during replay. A checkpoint is due
+# after far fewer (seglog.writing.append). Without such a record, no checkpoint is due, and they take no memory.
 _LOST_MAX = 2**31
 
 
@@ -448,7 +448,7 @@ class _Replay:
         if header.seq < state.head_seq and state.head_seq != state.kept_head:
             raise _Misplaced(f"topic {state.name} has handed out seq {header.seq}, and ends with {state.head_seq}")
         lost = max(header.seq - state.head_seq, 0)
-        if lost > _LOST_MAX:
+        if header.seq > WHOLE_MAX or (len(state.tail) and lost > _LOST_MAX):
             raise _Misplaced(f"topic {state.name} would have lost {lost} records at once")
         state.lose(lost, header.ts_ms)
 

@@ -166,6 +166,16 @@ def test_a_frame_that_cannot_be_where_it_is_is_damage(left: Path, tmp_path: Path
         assert (caught.value.path, caught.value.offset) == (tmp_path / "data" / "wal" / NAME, offset)
 
 
+def test_a_topic_may_have_had_any_number_of_ephemeral_records_and_no_other(left: Path, tmp_path: Path) -> None:
+    create = encode(FrameType.TOPIC_CREATE, topic_id=2, seq=0, ts_ms=2**41, data=json.dumps(CREATE).encode())
+    head = encode(FrameType.HEAD_WATERMARK, topic_id=2, seq=2**32, ts_ms=2**41)
+    _with_frame(left, tmp_path / "data", create + head)
+    for last in (2**32 + 1, 2**32 + 2):
+        with _open(tmp_path / "data") as log:
+            assert log.topic("other").append([b"x"]) == range(last, last + 1)
+            assert [record.seq for record in log.topic("other").read()] == [*range(2**32 + 1, last + 1)]
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.integers(0, 12) | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
