@@ -41,6 +41,7 @@ from seglog.maintenance.checkpoint import wait_for_room
 from seglog.maintenance.ephemeral import make_room, trim
 from seglog.maintenance.housekeeping import enforce_limits
 from seglog.maintenance.retention import Retained, passed_cap
+from seglog.process.interrupts import uninterrupted
 from seglog.values.byte_strings import byte_strings
 from seglog.values.config import TopicConfig, check_durability, check_history
 from seglog.values.names import BRANCH_MARK
@@ -220,7 +221,11 @@ def _creation(engine: Engine, name: str) -> CreateEntry | None:
 def _publish_at_once(engine: Engine, state: TopicState, entry: EphemeralEntry) -> None:
     """Publish ephemeral records of a topic that has nothing in flight. They need not wait for other topics' entries."""
     entry.assign()
-    entry.publish(0, 0)
+    try:
+        entry.publish(0, 0)
+    except BaseException:  # half of it would hide the next record of the topic
+        uninterrupted(lambda: entry.publish(0, 0))
+        raise
     engine.wants_checkpoint |= len(state.tail) > 0 and state.head_seq - state.logged_seq > _LOST_IN_TAIL_MAX
 
 
