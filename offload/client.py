@@ -17,8 +17,9 @@ from offload.commands.codec import decode
 from offload.commands.registry import Command
 from offload.daemon_socket import SOCKET_FILE, connected
 from offload.errors import DaemonGone, OffloadError
-from offload.wire import LINES_HEADER, MESSAGE_HEAD, STREAM_TYPE, VALUES_TYPE, encode_values
+from offload.wire import LINES_HEADER, LINES_TYPE, MESSAGE_HEAD, STREAM_TYPE, VALUES_TYPE, encode_values
 from seglog.arguments import checked
+from seglog.format.lines import Lines
 
 if TYPE_CHECKING:
     import http.client
@@ -96,7 +97,11 @@ class DaemonClient:
     def append(self, topic: str, values: Sequence[bytes], labels: Mapping[str, str]) -> range:
         """Append to a topic, and return the seqs. Raises `DaemonError`, `DaemonGone`."""
         path = f"/topics/{quote(topic, safe='')}/records?{urlencode(labels)}"
-        with self._request("POST", path, encode_values(values), {"Content-Type": VALUES_TYPE}) as answer:
+        if isinstance(values, Lines):
+            kind, body = LINES_TYPE, values.text
+        else:
+            kind, body = VALUES_TYPE, encode_values(values)
+        with self._request("POST", path, body, {"Content-Type": kind}) as answer:
             said = json.loads(self._exactly(answer, None))
         return range(said["first_seq"], said["last_seq"] + 1) if said["appended"] else range(0)
 
@@ -151,7 +156,7 @@ class RemoteTopic:
     @checked
     def append(
         self,
-        values: Sequence[bytes],
+        values: Lines | Sequence[bytes],
         *,
         tag: str | None = None,
         node: str | None = None,

@@ -1,6 +1,7 @@
-"""The parts that daemon and client share: the socket's name, and two kinds of bodies. No I/O.
+"""Three kinds of bodies that daemon and client share. No I/O.
 
 application/vnd.seglog.values    many values: each is its length (u32, little-endian) and its bytes
+application/vnd.seglog.lines     many values: each is a line, with a line feed at its end
 application/vnd.seglog.stream    the results of a command, as messages of
                                  kind (1 byte) · length (u32, big-endian) · body (`length` bytes), where kind is
                                  r  a result (offload.commands.codec)
@@ -16,24 +17,31 @@ from collections.abc import Sequence
 from typing import Final
 
 from offload.errors import InvalidInput
+from seglog.format.lines import Lines
 from seglog.values.byte_strings import byte_strings
 
 __all__ = [
     "LINES_HEADER",
+    "LINES_TYPE",
     "MESSAGE_HEAD",
     "STREAM_TYPE",
     "VALUES_TYPE",
+    "decode_lines",
     "decode_values",
     "encode_message",
     "encode_values",
 ]
 
+LINES_TYPE: Final = "application/vnd.seglog.lines"
 VALUES_TYPE: Final = "application/vnd.seglog.values"
 STREAM_TYPE: Final = "application/vnd.seglog.stream"
 LINES_HEADER: Final = "Seglog-Lines"
 """The header of a request for a stream whose client takes records as lines alone."""
 MESSAGE_HEAD: Final = struct.Struct(">cI")
 _LENGTH = struct.Struct("<I")
+
+# A frame of an empty line takes 46 times its room in the body.
+_LINES_MAX = 1_048_576
 
 
 def encode_message(kind: bytes, body: bytes) -> bytes:
@@ -56,3 +64,16 @@ def decode_values(body: bytes) -> list[bytes]:
         values.append(body[end : end + length])
         offset = end + length
     return values
+
+
+def decode_lines(body: bytes) -> Sequence[bytes]:
+    """Return the values of a body of lines.
+
+    Raises `InvalidInput` with the number of the line that has no line feed, or of the first one that is too many.
+    """
+    count = body.count(b"\n")
+    if count > _LINES_MAX:
+        raise InvalidInput(_LINES_MAX + 1, f"is one too many: a request has at most {_LINES_MAX:,}")
+    if body and not body.endswith(b"\n"):
+        raise InvalidInput(count + 1, "has no line feed at its end")
+    return Lines.of(body) if body else []

@@ -84,7 +84,7 @@ def batches(
         return
     if is_file:
         start = stream.tell()
-        longest = longest_line(stream)
+        longest = longest_line(stream, max_record_bytes)
         if longest > max_record_bytes:
             raise RecordTooLarge(longest, max_record_bytes)
         stream.seek(start)

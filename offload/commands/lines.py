@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from offload.errors import BadParameter, InvalidInput
 from seglog import Gap, Record, RecordTooLarge
+from seglog.format.lines import Lines
 from seglog.values.record import LABEL_MAX_BYTES
 
 __all__ = [
@@ -35,16 +36,20 @@ __all__ = [
 SCHEMA = 1
 """The version of the JSON forms of results (`offload.commands.results`)."""
 
-_READ_BYTES = 4 * 1024 * 1024
+_READ_BYTES = 8 * 1024 * 1024
+_BATCH_LINES = 65_536
 _BATCH_RECORDS = 8192
 _BATCH_BYTES = 8 * 1024 * 1024
+
+# Below this size, a list of lines is ready before numpy is imported.
+_FEW_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Records to append together. They take `size_bytes` and `line_count` lines of the input, with its blank lines."""
 
-    values: list[bytes]
+    values: Sequence[bytes]
     size_bytes: int
     line_count: int
     tag: str | None = None
@@ -60,33 +65,52 @@ class RecordBatch:
 
 
 def line_batches(stream: BinaryIO, tag: str | None, node: str | None, longest: int) -> Iterator[Batch]:
-    """Yield batches of whole lines, in order. Memory holds one read and a rest of at most `longest` bytes.
+    """Yield batches of whole lines, in order. Memory holds a few reads and a rest of at most `longest` bytes.
 
     Raises `RecordTooLarge` for an unfinished line of more than `longest` bytes.
     """
     rest = b""
     while block := stream.read(_READ_BYTES):
-        lines = (rest + block).split(b"\n")
-        rest = lines.pop()
+        end = block.rfind(b"\n") + 1
+        text = b"".join((rest, memoryview(block)[:end])) if end else b""
+        rest = block[end:] if end else rest + block
+        del block  # a long line may be in each of these
         if len(rest) > longest:
             raise RecordTooLarge(len(rest), longest)
-        for start in range(0, len(lines), _BATCH_RECORDS):
-            values = lines[start : start + _BATCH_RECORDS]
-            yield Batch(values, sum(map(len, values)) + len(values), len(values), tag, node)
+        if text:
+            for values, size_bytes in _values_of(text):
+                yield Batch(values, size_bytes, len(values), tag, node)
     if rest:
         yield Batch([rest], len(rest), 1, tag, node, unterminated=True)
 
 
-def longest_line(stream: BinaryIO) -> int:
-    """Return the length in bytes of the longest line, without its line feed."""
-    longest = current = 0
+def _values_of(text: bytes) -> Iterator[tuple[Sequence[bytes], int]]:
+    """Yield the lines of a text that ends with a line feed, with their size in the text."""
+    if len(text) < _FEW_BYTES:
+        yield text.split(b"\n")[:-1], len(text)
+        return
+    lines = Lines.of(text)
+    for start in range(0, len(lines), _BATCH_LINES):
+        part = lines.part(start, start + _BATCH_LINES) if len(lines) > _BATCH_LINES else lines
+        yield part, len(part.text)
+
+
+def longest_line(stream: BinaryIO, at_least: int = 0) -> int:
+    """Return the length in bytes of the longest line, without its line feed; `at_least` if no line is longer.
+
+    A line that is not longer ends within `at_least` bytes. So the search jumps that far, and looks backwards.
+    """
+    longest, at = at_least, 0
     while block := stream.read(_READ_BYTES):
-        first, *others = block.split(b"\n")
-        current += len(first)
-        longest = max(longest, current)
-        if others:
-            longest = max(longest, *map(len, others))
-            current = len(others[-1])
+        # A line begins at `at`. If it began in an earlier block, `at` is negative.
+        while (end := block.rfind(b"\n", max(at, 0), at + longest + 1)) >= 0 or at + longest < len(block):
+            if end < 0:
+                end = block.find(b"\n", at + longest + 1)
+                longest = (end if end >= 0 else len(block)) - at
+            if end < 0:
+                break
+            at = end + 1
+        at -= len(block)
     return longest
 
 

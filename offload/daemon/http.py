@@ -5,9 +5,10 @@
     GET  /topics/{topic}/records               live records as JSON lines: from, to, since_ms, until_ms, tag, limit,
                                                gaps, follow (the answer then continues with new records)
     POST /topics/{topic}/records               append, by content type: application/octet-stream is one value,
-                                               application/x-ndjson is `append --format jsonl`, and
+                                               application/x-ndjson is `append --format jsonl`,
                                                application/vnd.seglog.values is values, each after its length (u32,
-                                               little-endian); tag, node, durability, unterminated as query.
+                                               little-endian), and application/vnd.seglog.lines is lines, each with a
+                                               line feed; tag, node, durability, unterminated as query.
                                                The answer 201 comes when the records are as safe as the durability says
     POST /topics/{topic}/rpc/truncate          {"seq": N}
     POST /topics/{topic}/rpc/{command}         the other commands (offload.daemon.jobs)
@@ -29,7 +30,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -51,15 +52,24 @@ from offload.daemon.openapi import openapi
 from offload.daemon.service import Service
 from offload.errors import InvalidBody, InvalidOption, Refused, Stopping, UnsupportedOption
 from offload.replica_topic import ReplicaTopic
-from offload.wire import LINES_HEADER, STREAM_TYPE, VALUES_TYPE, decode_values, encode_message
+from offload.wire import (
+    LINES_HEADER,
+    LINES_TYPE,
+    STREAM_TYPE,
+    VALUES_TYPE,
+    decode_lines,
+    decode_values,
+    encode_message,
+)
 from seglog import Gap, LogClosed, Record, RecordTooLarge, Topic
 from seglog.arguments import WHOLE_MAX
+from seglog.format.lines import longest_bytes, total_bytes
 from seglog.reading.follow import Follower
 from seglog.values.config import check_durability
 
 __all__ = ["make_app"]
 
-_LINES_TYPE = "application/x-ndjson"
+_JSON_LINES_TYPE = "application/x-ndjson"
 _BYTES_TYPE = "application/octet-stream"
 _READ_RECORDS = 512
 _READ_BYTES = 1024 * 1024
@@ -177,13 +187,13 @@ class _Api:
                 )
                 first, last, count = first or seqs.start, seqs.stop - 1, count + len(seqs)
         self._service.metrics.appended_records.inc(count)
-        self._service.metrics.appended_bytes.inc(sum(len(value) for batch in batches for value in batch.values))
+        self._service.metrics.appended_bytes.inc(sum(total_bytes(batch.values) for batch in batches))
         return JSONResponse({"first_seq": first or None, "last_seq": last or None, "appended": count}, 201)
 
     def _check_batches(self, batches: list[Batch], durability: str | None) -> None:
         """Check all batches before the first one is appended. Raises `RecordTooLarge`, `InvalidSetting`."""
         limit = self._service.sync.settings.max_record_bytes
-        longest = max((len(value) for batch in batches for value in batch.values), default=0)
+        longest = max((longest_bytes(batch.values) for batch in batches), default=0)
         if longest > limit:
             raise RecordTooLarge(longest, limit)
         if durability is not None:
@@ -232,10 +242,10 @@ class _Api:
             assert isinstance(topic, Topic)  # noqa: S101 - it is no replica
             follower = await self._in(pool, lambda: topic.follower(start, gaps=gaps))
             wanted = _wanted(_news(follower), tag=tag, since_ms=since_ms, limit=limit)
-            return await _begun(request, self._followed(topic, follower, wanted), _LINES_TYPE)
+            return await _begun(request, self._followed(topic, follower, wanted), _JSON_LINES_TYPE)
         items = await self._in(pool, lambda: topic.read(start, end, since_ms=since_ms, until_ms=until_ms, gaps=gaps))
         wanted = _wanted(items, tag=tag, since_ms=since_ms, limit=limit)
-        return await _begun(request, self._lines(lambda: pool, wanted), _LINES_TYPE)
+        return await _begun(request, self._lines(lambda: pool, wanted), _JSON_LINES_TYPE)
 
     async def _lines(
         self, pool: Callable[[], ThreadPoolExecutor], items: Iterator[Record | Gap | None]
@@ -318,7 +328,7 @@ class _Api:
         stream = start(self._service, command, given, is_stream=is_stream, remote=remote, takes_lines=takes_lines)
         if is_stream:
             return await _begun(request, self._messages(stream), STREAM_TYPE)
-        return await _begun(request, self._results(stream), _LINES_TYPE)
+        return await _begun(request, self._results(stream), _JSON_LINES_TYPE)
 
     async def _messages(self, stream: Stream) -> AsyncGenerator[bytes]:
         try:
@@ -417,14 +427,17 @@ async def _is_gone(request: Request) -> None:
 
 def _batches(content_type: str, body: bytes, query: Mapping[str, str]) -> list[Batch]:
     tag, node, kind = query.get("tag"), query.get("node"), content_type.partition(";")[0].strip()
-    if kind == _LINES_TYPE:
+    if kind == _JSON_LINES_TYPE:
         return list(json_batches(io.BytesIO(body), tag, node))
+    values: Sequence[bytes]
     if kind == VALUES_TYPE:
         values = decode_values(body)
+    elif kind == LINES_TYPE:
+        values = decode_lines(body)
     elif kind == _BYTES_TYPE:
         values = [body]
     else:
-        hint = f"send Content-Type: {_BYTES_TYPE} for one value, {_LINES_TYPE} for JSON lines"
+        hint = f"send Content-Type: {_BYTES_TYPE} for one value, {_JSON_LINES_TYPE} for JSON lines"
         told = f"{kind} is not a content type of records" if kind else "the request has no Content-Type"
         raise Refused(415, "type", told, hint=hint)
     return [Batch(values, len(body), len(values), tag, node, unterminated=_yes(query, "unterminated"))]

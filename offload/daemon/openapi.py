@@ -10,6 +10,7 @@ from typing import Any
 from offload.commands.parameters import Parameter
 from offload.commands.registry import Command
 from offload.commands.schemas import schemas, schemas_of
+from offload.wire import LINES_TYPE, VALUES_TYPE
 
 __all__ = ["openapi"]
 
@@ -44,7 +45,7 @@ def _records() -> dict[str, Any]:
     ]
     read_query = [_query(name, "integer") for name in ("from", "to", "since_ms", "until_ms", "limit")]
     read_query += [_query("tag", "string"), _query("gaps", "boolean"), _query("follow", "boolean")]
-    types = ("application/octet-stream", "application/x-ndjson", "application/vnd.seglog.values")
+    types = ("application/octet-stream", "application/x-ndjson", VALUES_TYPE, LINES_TYPE)
     body = {"required": True, "content": dict.fromkeys(types, _BYTES)}
     seq = {"name": "seq", "in": "path", "required": True, "schema": {"type": "integer", "minimum": 0}}
     value = {"description": "the value", "content": {"application/octet-stream": _BYTES}}

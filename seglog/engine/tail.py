@@ -126,7 +126,7 @@ class Tail:
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
         """Return a copy of the rows `start` to `stop` (exclusive), counted from `first_seq`, as dtypes.ROWS."""
-        return np.frombuffer(bytes(self._rows[start * _ROW.size : stop * _ROW.size]), dtypes.ROWS)
+        return np.frombuffer(self._rows[start * _ROW.size : stop * _ROW.size], dtypes.ROWS)
 
     def _row(self, position: int) -> tuple[int, int, int, int]:
         row: tuple[int, int, int, int] = _ROW.unpack_from(self._rows, position * _ROW.size)

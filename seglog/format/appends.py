@@ -1,21 +1,24 @@
 """Encode the Append frames of one append. The bytes are those of seglog.format.frame. No I/O.
 
 The records of one append share every field of their headers except seq and lengths. A few records are encoded one by
-one. The headers of many records are filled as arrays, and no Python code runs for each of them.
+one. The headers of many records are filled as arrays, and no Python code runs for each of them. The values may be the
+lines of a text (seglog.format.lines): then no object is made for each of them either.
 """
 
 from __future__ import annotations
 
+import io
 import struct
 from array import array
-from collections.abc import Sequence
-from operator import add
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 from xxhash import xxh3_64_digest
 
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import (
+    CHECKSUM,
     DURABLE,
     HAS_NODE,
     HAS_TAG,
@@ -24,7 +27,8 @@ from seglog.format.frame import (
     UNTERMINATED,
     FrameType,
 )
-from seglog.format.frames import framed
+from seglog.format.frames import scatter
+from seglog.format.lines import Lines
 
 __all__ = ["EncodedFrames", "encode_appends"]
 
@@ -32,7 +36,6 @@ __all__ = ["EncodedFrames", "encode_appends"]
 EncodedFrames: TypeAlias = tuple[Sequence[bytes], Sequence[int], int]
 
 _APPEND = int(FrameType.APPEND)
-_OVERHEAD = MIN_FRAME_BYTES - LENGTH_BYTES
 
 _LENGTH = struct.Struct("<I")
 # A header without its length field. The checksum covers it together with the labels and the value.
@@ -40,8 +43,8 @@ _HEAD = struct.Struct("<BBQQQHHI")
 
 # From this many records on, arrays take less time than one record after the other.
 _MANY = 48
-# The most records of one byte string, so that its parts stay in the processor's cache.
-_PIECE_RECORDS = 256
+# The most records of one byte string, and about the most bytes, so that its parts stay in the processor's cache.
+_PIECE_RECORDS, _PIECE_BYTES = 1024, 512 * 1024
 
 
 def encode_appends(
@@ -81,24 +84,53 @@ def encode_appends(
 
 def _encode_many(same: tuple[int, ...], labels: bytes, values: Sequence[bytes]) -> EncodedFrames:
     """Return the frames of many records. `same` are the fields of the first header, without its lengths."""
-    sizes = np.fromiter(map(len, values), np.uint32, len(values))
+    sizes = values.sizes if isinstance(values, Lines) else np.fromiter(map(len, values), np.int64, len(values))
+    lengths = sizes + (MIN_FRAME_BYTES + len(labels))
+    total = int(lengths.sum())
+    # Pieces of about the same size: each fills a batch of a checkpoint (seglog.wal.sums).
+    parts = min(max(-(-len(values) // _PIECE_RECORDS), -(-total // _PIECE_BYTES)), len(values))
     pieces = []
-    for start in range(0, len(values), _PIECE_RECORDS):
-        stop = start + _PIECE_RECORDS
-        pieces.append(_encode_piece(same, start, labels, values[start:stop], sizes[start:stop]))
-    lengths = sizes + np.uint32(MIN_FRAME_BYTES + len(labels))
-    return pieces, array("I", lengths.tobytes()), int(lengths.sum(dtype=np.int64))
+    for part in range(parts):
+        start, stop = len(values) * part // parts, len(values) * (part + 1) // parts
+        if isinstance(values, Lines):
+            spread = partial(values.behind_feeds(start, stop).replace, b"\n")
+        else:
+            spread = partial(_spread, values[start:stop])
+        pieces.append(_encode_piece(same, start, labels, spread, sizes[start:stop]))
+    return pieces, array("I", lengths.astype(np.uint32).tobytes()), total
 
 
 def _encode_piece(
-    same: tuple[int, ...], start: int, labels: bytes, values: Sequence[bytes], sizes: NDArray[np.uint32]
+    same: tuple[int, ...], start: int, labels: bytes, spread: Callable[[bytes], bytes], sizes: NDArray[np.int64]
 ) -> bytes:
-    """Return the frames of records from position `start` of the append on, as one byte string."""
-    heads = np.empty(len(values), dtypes.BODY_HEADS)
-    heads["type"], heads["flags"], heads["topic_id"], first_seq, heads["ts_ms"] = same[:5]
-    heads["seq"] = np.arange(len(values), dtype=np.uint64) + np.uint64(first_seq + start)
-    heads["node_len"], heads["tag_len"], heads["data_len"] = *same[5:], sizes
-    begins = heads.view(f"V{heads.itemsize}").tolist()
-    if labels:
-        begins = [head + labels for head in begins]
-    return framed([*map(add, begins, values)], sizes + np.uint32(_OVERHEAD + len(labels)))[0]
+    """Return the frames of records from position `start` of the append on, as one byte string.
+
+    `spread` returns the values one after the other, each behind a copy of the bytes that it gets. These bytes leave
+    room for the headers, which are then written into all of them at once.
+    """
+    joints = np.empty(len(sizes), dtypes.JOINTS)
+    joints["type"], joints["flags"], joints["topic_id"], first_seq, joints["ts_ms"] = same[:5]
+    joints["seq"] = np.arange(len(sizes), dtype=np.uint64) + np.uint64(first_seq + start)
+    joints["node_len"], joints["tag_len"], joints["data_len"] = *same[5:], sizes
+    body_sizes = sizes + (_HEAD.size + len(labels))
+    joints["length"] = body_sizes + CHECKSUM.size
+    places = np.cumsum(body_sizes) - body_sizes
+    bodies = _filled(spread(bytes(_HEAD.size) + labels), joints.view(dtypes.JOINT_PARTS)["head"], places)
+    # `read` cuts out one body after the other, and each takes the memory of the one before.
+    digests = b"".join(map(xxh3_64_digest, map(bodies.read, body_sizes.tolist())))
+    joints["checksum"][1:] = np.frombuffer(digests, ">u8")[:-1]
+    places += np.arange(len(sizes)) * dtypes.BETWEEN.itemsize
+    frames = _filled(spread(bytes(dtypes.JOINTS.itemsize) + labels), joints, places)
+    return frames.getvalue()[CHECKSUM.size :] + digests[: -CHECKSUM.size - 1 : -1]
+
+
+def _spread(values: Sequence[bytes], blank: bytes) -> bytes:
+    """Return the values one after the other, each behind a copy of `blank`."""
+    return blank.join((b"", *values))
+
+
+def _filled(template: bytes, values: NDArray[Any], places: NDArray[np.int64]) -> io.BytesIO:
+    """Return the bytes of `template` with each of the values at its place."""
+    filled = io.BytesIO(template)
+    scatter(values, filled.getbuffer(), places)
+    return filled

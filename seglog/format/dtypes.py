@@ -6,7 +6,18 @@ import numpy as np
 
 from seglog.format.frame import FrameType
 
-__all__ = ["BETWEEN", "BODY_HEADS", "ENTRIES", "HASHED_ENTRIES", "HEADERS", "OTHERS", "RAW_HEADERS", "ROWS"]
+__all__ = [
+    "BETWEEN",
+    "BODY_HEADS",
+    "ENTRIES",
+    "HASHED_ENTRIES",
+    "HEADERS",
+    "JOINTS",
+    "JOINT_PARTS",
+    "OTHERS",
+    "RAW_HEADERS",
+    "ROWS",
+]
 
 #: seglog.format.frame.HEADER as a dtype.
 HEADERS = np.dtype(
@@ -25,6 +36,9 @@ HEADERS = np.dtype(
 BODY_HEADS = np.dtype(HEADERS.descr[1:])  # a header without its length
 RAW_HEADERS = np.dtype((np.void, HEADERS.itemsize))
 BETWEEN = np.dtype([("checksum", "<u8"), ("length", "<u4")])  # of one body and the next
+#: Between the values of two records without labels: the checksum of the first frame, and the header of the second.
+JOINTS = np.dtype([*BETWEEN.descr, *BODY_HEADS.descr])
+JOINT_PARTS = np.dtype([("between", f"V{BETWEEN.itemsize}"), ("head", f"V{BODY_HEADS.itemsize}")])
 
 #: seglog.format.index.ENTRY as a dtype.
 ENTRIES = np.dtype([("offset", "<u4"), ("length", "<u4"), ("ts_ms", "<u8"), ("flags", "u1"), ("check", "u1", (3,))])

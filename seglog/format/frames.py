@@ -217,7 +217,7 @@ def gathered(buffer: bytes, kind: np.dtype[Any], places: NDArray[np.int64]) -> N
     return np.ndarray(len(buffer) - kind.itemsize + 1, raw, buffer, strides=(1,))[places].view(kind)
 
 
-def scatter(values: NDArray[Any], buffer: bytearray, places: NDArray[np.int64]) -> None:
+def scatter(values: NDArray[Any], buffer: bytearray | memoryview, places: NDArray[np.int64]) -> None:
     """Write each value into `buffer` at its place: the inverse of `gathered`."""
     raw = np.dtype((np.void, values.itemsize))
     np.ndarray(len(buffer) - values.itemsize + 1, raw, buffer, strides=(1,))[places] = values.view(raw)

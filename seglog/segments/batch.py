@@ -28,7 +28,7 @@ from seglog.format.frame import (
     read_header,
     record_of,
 )
-from seglog.format.frames import Frames, picked_headers, read_frames, read_headers
+from seglog.format.frames import Frames, gathered, picked_headers, read_frames, read_headers
 from seglog.format.index import Entry
 from seglog.values.merged_deletes import MergedDeletes
 from seglog.values.record import Gap, Record
@@ -57,6 +57,7 @@ class FrameBatch:
     `deletes` are deletes that may reach the records and are not in the entries' flags. Relocated segments have such
     deletes, because their flags never change. None: there is no such delete.
     If the bytes of a deleted record were reclaimed, its frame is empty. The entry remains, and gives the header.
+    `is_as_written` says that the buffer is unchanged since its frames were encoded. Then no frame is verified again.
     """
 
     path: Path
@@ -65,6 +66,7 @@ class FrameBatch:
     entries: NDArray[Any]
     buffer: bytes
     deletes: MergedDeletes | None = None
+    is_as_written: bool = False
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -122,6 +124,8 @@ class FrameBatch:
         starts, lengths = self.starts(), self.entries["length"]
         is_there = lengths != 0
         if is_there.all():
+            if self.is_as_written:
+                return gathered(self.buffer, dtypes.HEADERS, starts)
             return read_headers(self.buffer, starts, starts + lengths)
         if (self.entries["flags"][~is_there] & DELETED == 0).any():
             return None
@@ -160,10 +164,10 @@ class FrameBatch:
         """
         starts = self.starts()[start:stop]
         ends = starts + self.entries["length"][start:stop]
-        cuts = np.flatnonzero(starts[1:] != ends[:-1]) + 1
-        begins = starts[np.r_[0, cuts]].tolist()
+        cuts = np.flatnonzero(starts[1:] != ends[:-1])
+        begins = [int(starts[0]), *starts[cuts + 1].tolist()]
         return b"".join(
-            [self.buffer[begin:end] for begin, end in zip(begins, ends[np.r_[cuts - 1, -1]].tolist(), strict=True)]
+            [self.buffer[begin:end] for begin, end in zip(begins, [*ends[cuts].tolist(), int(ends[-1])], strict=True)]
         )
 
     def frame(self, index: int) -> tuple[Entry, int, Header]:

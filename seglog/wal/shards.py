@@ -18,6 +18,7 @@ from seglog.files.open_file import OpenFile
 from seglog.files.port import Files
 from seglog.values.layout import WalFolder
 from seglog.wal.manifest import WalPosition
+from seglog.wal.sums import Sums
 from seglog.wal.wal import Wal
 
 __all__ = ["Wals", "first_ordinal", "open_wals", "shard_of"]
@@ -58,6 +59,10 @@ class Wals:
     def file(self, topic_id: int, number: int) -> OpenFile:
         """Return the WAL file `number` of the topic's shard."""
         return self.each[shard_of(topic_id, len(self.each))].file(number)
+
+    def sums(self, topic_id: int) -> Sums:
+        """Return the hashes of the pieces in the topic's shard."""
+        return self.each[shard_of(topic_id, len(self.each))].sums
 
     @property
     def used_bytes(self) -> int:

@@ -48,6 +48,7 @@ from seglog.format.index import OFFSET_END
 from seglog.process.ownership import Owned
 from seglog.values.layout import WalFolder
 from seglog.wal.manifest import WalPosition
+from seglog.wal.sums import SUMMED_MIN_BYTES, Sums
 
 __all__ = [
     "NO_SPACE",
@@ -92,6 +93,7 @@ class Wal(Owned):
         #: The end is `offset` in the file `number`, and `ordinal` is the number of the next frame. `written_at` is the
         #: file and offset of the last `write`. `older` has the sizes of the other files, which a checkpoint would free.
         self.written_at = (end.file, end.offset)
+        self.sums = Sums()
 
     @property
     def end(self) -> WalPosition:
@@ -145,6 +147,8 @@ class Wal(Owned):
             self._give_up_if_full(error)
             raise
         offset = self.offset
+        if size >= SUMMED_MIN_BYTES:
+            self.sums.add(active, offset, pieces)
         # One statement, because an interrupt hits only between calls (WAL-5).
         self.written_at, self.offset, self.ordinal = (self.number, offset), offset + size, self.ordinal + frames
         return self.written_at
@@ -167,6 +171,7 @@ class Wal(Owned):
         for old in sorted(self.older):
             if old < number:
                 self._unlink_if_there(self._folder.wal_file(old))
+                self.sums.drop(self._open[old])
                 del self.older[old], self._open[old]
 
     def release_space(self) -> None:

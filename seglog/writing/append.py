@@ -37,6 +37,7 @@ from seglog.format.appends import encode_appends
 from seglog.format.control import TopicCreated
 from seglog.format.frame import LABEL_MAX_BYTES
 from seglog.format.index import OFFSET_END
+from seglog.format.lines import Lines, longest_bytes, total_bytes
 from seglog.maintenance.checkpoint import wait_for_room
 from seglog.maintenance.ephemeral import make_room, trim
 from seglog.maintenance.housekeeping import enforce_limits
@@ -128,7 +129,7 @@ def check_append(engine: Engine, values: Sequence[bytes], options: AppendOptions
         if size_bytes > limit:
             raise RecordTooLarge(size_bytes, limit)
     else:
-        own = byte_strings(values)
+        own = values if type(values) is Lines else byte_strings(values)
         records, size_bytes = len(own), _check_sizes(own, limit)
     if options is not PLAIN:
         _check_options(options)
@@ -270,9 +271,9 @@ def _check_options(options: AppendOptions) -> None:
 
 def _check_sizes(values: Sequence[bytes], limit: int) -> int:
     """Return the sum of the sizes. Raises `RecordTooLarge`."""
-    total = sum(map(len, values))
-    if total > limit and max(map(len, values)) > limit:
-        raise RecordTooLarge(max(map(len, values)), limit)
+    total = total_bytes(values)
+    if total > limit and (longest := longest_bytes(values)) > limit:
+        raise RecordTooLarge(longest, limit)
     if total > _APPEND_MAX_BYTES:
         raise RecordTooLarge(total, _APPEND_MAX_BYTES)
     return total

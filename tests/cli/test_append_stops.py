@@ -15,12 +15,14 @@ from offload.commands import append as use
 from offload.commands.append import Appended
 from seglog.errors import DiskFull
 from tests.cli.conftest import Run
+from tests.seams.limits import Limit, set_limit
 
 _LINES = b"".join(b"line %d\n" % number for number in range(20_000))
 
 
 @pytest.fixture
-def started(run: Run, tmp_path: Path) -> Run:
+def started(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    set_limit(monkeypatch, Limit.LINES_IN_A_BATCH, 8192)
     assert run("init").code == 0
     (tmp_path / "file").write_bytes(_LINES)
     return run

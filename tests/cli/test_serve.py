@@ -31,6 +31,7 @@ import seglog
 from offload.client import DaemonClient
 from offload.commands.registry import COMMANDS
 from tests.cli.conftest import Run
+from tests.seams.limits import Limit, set_limit
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parent.parent.parent
@@ -140,7 +141,10 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         yield daemon
 
 
-def test_commands_on_a_served_directory_go_through_the_daemon(start: Start, run: Run, tmp_path: Path) -> None:
+def test_commands_on_a_served_directory_go_through_the_daemon(
+    start: Start, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_limit(monkeypatch, Limit.TEXT_IN_A_LIST_BYTES, 0)
     daemon = start(OFFLOAD_OFFLOAD_AFTER_S="never")
     body = b"one\ntwo\r\n\xff\xfe\nthree"
     (tmp_path / "input").write_bytes(body)
@@ -229,6 +233,14 @@ def test_records_over_http(start: Start) -> None:
     status, body, _ = daemon.ask("GET", "/topics/t/records?from=2&limit=1")
     assert [json.loads(line)["value"] for line in body.splitlines()] == ["two"]
     assert daemon.json("GET", "/topics") == (200, {"topics": ["t"]})
+    text = {"Content-Type": "application/vnd.seglog.lines"}
+    assert json.loads(daemon.ask("POST", "/topics/u/records", b"a\r\n\nb\n", text)[1])["appended"] == 3
+    assert [json.loads(line)["value"] for line in daemon.ask("GET", "/topics/u/records")[1].splitlines()] == [
+        "a\r",
+        "",
+        "b",
+    ]
+    assert daemon.ask("POST", "/topics/u/records", b"a\nb", text)[0] == 400
     truncated = {"topic": "t", "head_seq": 2, "lsn": None, "waits_for": None}
     assert daemon.json("POST", "/topics/t/rpc/truncate", {"seq": 3}) == (200, truncated)
     assert daemon.json("POST", "/topics/t/rpc/delete", {"before": 2, "yes": True})[1]["deleted"] == 1

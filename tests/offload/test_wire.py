@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offload.errors import InvalidInput
-from offload.wire import decode_values, encode_values
+from offload.wire import decode_lines, decode_values, encode_values
 
 
 @pytest.mark.parametrize("values", [[], [b""], [b"one"], [b"", b"two", b"\x00" * 1_000]])
@@ -23,3 +23,18 @@ def test_a_body_that_is_cut_anywhere_is_refused() -> None:
 def test_a_length_beyond_the_body_allocates_nothing() -> None:
     with pytest.raises(InvalidInput, match="cut off"):
         decode_values(b"\xff\xff\xff\xffrest")
+
+
+def test_lines_come_back() -> None:
+    assert [*decode_lines(b"one\n\r\n\n")] == [b"one", b"\r", b""]
+    assert [*decode_lines(b"")] == []
+
+
+def test_a_line_without_a_line_feed_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="line 3 has no line feed"):
+        decode_lines(b"one\n\nthr")
+
+
+def test_a_body_has_a_bounded_number_of_lines() -> None:
+    with pytest.raises(InvalidInput, match="line 1048577 is one too many"):
+        decode_lines(b"\n" * 1_048_577)

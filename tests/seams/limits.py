@@ -16,6 +16,7 @@ class Limit(Enum):
     CLOSE_PATIENCE_S = "seglog.log._PATIENCE_S"
     DELETES_BY_TAG = "seglog.writing.write._PENDING_TAGS_MAX"
     FRAMES_READ_ONE_BY_ONE = "seglog.wal.scan._FEW"
+    LINES_IN_A_BATCH = "offload.commands.lines._BATCH_LINES"
     LOOK_AGAIN_S = "offload.daemon.http._LOOK_AGAIN_S"
     LOST_RECORDS_IN_TAIL = "seglog.writing.append._LOST_IN_TAIL_MAX"
     MANIFEST_FORMAT = "seglog.wal.manifest._FORMAT"
@@ -25,6 +26,7 @@ class Limit(Enum):
     PART_OF_A_CHECK = "catalog.objects.conformance._PART"
     READ_OF_LINES_BYTES = "offload.commands.lines._READ_BYTES"
     RECORD_OVERHEAD_BYTES = "offload.attachment._FRAME_OVERHEAD_BYTES"
+    TEXT_IN_A_LIST_BYTES = "offload.commands.lines._FEW_BYTES"
     S3_FIRST_BACKOFF = "catalog.objects.s3_reads._BACKOFF_FIRST"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.append_calls import AIMS, calls_of_a_batch, calls_of_a_task
+from seglog.format.lines import Lines
 
 ROOM = 1.1
 VALUE = b"x" * 200
@@ -15,6 +16,10 @@ VALUE = b"x" * 200
 @pytest.mark.parametrize(("records", "most"), [(1, AIMS["alone"]), (64, AIMS["batch"]), (1_024, AIMS["batch"])])
 def test_an_append_makes_few_calls_for_each_record(tmp_path: Path, records: int, most: float) -> None:
     assert calls_of_a_batch(tmp_path / "data", [VALUE] * records) <= most * ROOM
+
+
+def test_the_lines_of_a_text_make_no_call_for_each_line(tmp_path: Path) -> None:
+    assert calls_of_a_batch(tmp_path / "data", Lines.of((VALUE + b"\n") * 8_192)) <= AIMS["lines"] * ROOM
 
 
 def test_tasks_make_few_calls_for_each_record(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from seglog import (
     TopicConfig,
 )
 from seglog.format.frame import DELETED, read_header, record_of
+from seglog.format.lines import Lines
 from tests.seglog.clocks import SetClock
 
 SETTINGS = LogSettings(segment_max_events=10, max_record_bytes=1000)
@@ -116,6 +117,8 @@ def test_what_is_refused_changes_nothing(log: Log) -> None:
     topic.append([b"x"])
     with pytest.raises(RecordTooLarge):
         topic.append([b"fits", b"x" * 1001])
+    with pytest.raises(RecordTooLarge, match="1001"):
+        topic.append(Lines.of(b"fits\n" + b"x" * 1001 + b"\n"))
     with pytest.raises(InvalidLabel):
         topic.append([b"x"], tag="x" * 65_536)
     with pytest.raises(InvalidLabel):

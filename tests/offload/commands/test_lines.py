@@ -26,6 +26,19 @@ def test_any_text_comes_back(text: bytes) -> None:
     assert b"".join(map(to_line, _records(text))) == text
 
 
+@pytest.mark.parametrize("lines_in_a_batch", [1, 2, 1000])
+@given(text=TEXTS)
+def test_any_text_comes_back_from_many_reads_and_batches(lines_in_a_batch: int, text: bytes) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        set_limit(patch, Limit.READ_OF_LINES_BYTES, 100)
+        set_limit(patch, Limit.TEXT_IN_A_LIST_BYTES, 10)
+        set_limit(patch, Limit.LINES_IN_A_BATCH, lines_in_a_batch)
+        batches = list(line_batches(io.BytesIO(text), None, None, 1 << 24))
+        assert b"".join(map(to_line, _records(text))) == text
+    assert sum(batch.size_bytes for batch in batches) == len(text)
+    assert all(batch.line_count == len(batch.values) for batch in batches)
+
+
 @given(TEXTS)
 def test_records_are_what_stands_between_line_feeds(text: bytes) -> None:
     assert [record.value for record in _records(text)] == text.removesuffix(b"\n").split(b"\n") if text else True
@@ -35,12 +48,16 @@ def test_lines_that_span_reads_are_whole(monkeypatch: pytest.MonkeyPatch) -> Non
     set_limit(monkeypatch, Limit.READ_OF_LINES_BYTES, 7)
     text = b"a\n" + b"x" * 50 + b"\n\n\nend"
     assert b"".join(map(to_line, _records(text))) == text
-    assert longest_line(io.BytesIO(text)) == 50
+    for at_least in (0, 3, 7, 30, 49, 50, 51):
+        assert longest_line(io.BytesIO(text), at_least) == max(50, at_least)
 
 
 @given(TEXTS)
 def test_the_longest_line_is_found(text: bytes) -> None:
-    assert longest_line(io.BytesIO(text)) == max(map(len, text.split(b"\n")))
+    longest = max(map(len, text.split(b"\n")))
+    assert longest_line(io.BytesIO(text)) == longest
+    for at_least in (1, 7, 100, 1000):
+        assert longest_line(io.BytesIO(text), at_least) == max(longest, at_least)
 
 
 @given(st.binary(), st.none() | st.text(max_size=5), st.none() | st.text(max_size=5), st.booleans())

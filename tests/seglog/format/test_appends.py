@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from seglog.format.appends import encode_appends
 from seglog.format.frame import DURABLE, HAS_NODE, HAS_TAG, UNTERMINATED, FrameType, encode
+from seglog.format.lines import Lines
 
 # The product encodes this many records as arrays, and puts so many into a piece.
-MANY, PIECE = 48, 256
+MANY, PIECE = 48, 1024
 U64 = 2**64 - 1
 
 labels = st.none() | st.text(max_size=20)
@@ -54,6 +55,27 @@ def test_frames_of_any_number_of_records_are_those_of_each_record(
     assert [*lengths] == [len(frame) for frame in wanted]
     assert size_bytes == sum(lengths)
     assert len(pieces) == -(-count // PIECE)
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from([1, MANY - 1, MANY, PIECE, PIECE + 1, 2 * PIECE + 1]),
+    st.lists(st.binary(max_size=50).map(lambda value: value.replace(b"\n", b"\r")), min_size=1, max_size=7),
+    labels,
+    labels,
+)
+def test_the_lines_of_a_text_have_the_frames_of_their_values(
+    count: int, some: list[bytes], tag: str | None, node: str | None
+) -> None:
+    values = [some[number % len(some)] for number in range(count)]
+    seqs = range(5, 5 + count)
+    wanted, of_lines = [
+        encode_appends(7, seqs, 99, each, tag=tag, node=node, unterminated=False, durable=True)
+        for each in (values, Lines.of(b"\n".join(values) + b"\n"))
+    ]
+    assert b"".join(of_lines[0]) == b"".join(wanted[0])
+    assert [*of_lines[1]] == [*wanted[1]]
+    assert of_lines[2] == wanted[2]
 
 
 @pytest.mark.parametrize("count", [1, MANY])
