@@ -35,6 +35,7 @@ NAMES = (
     "spark-write",
     "cli",
     "cli-large",
+    "bulk",
 )
 
 
@@ -87,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--rounds", type=_positive, help=f"counted rounds ({defaults.rounds})")
     parser.add_argument("--size", type=_positive, help=f"MiB of records to read, offload, scan ({defaults.size_mib})")
-    parser.add_argument("--bulk-mib", type=_positive, help=f"MiB of records that Spark scans ({defaults.bulk_mib})")
+    parser.add_argument("--bulk-mib", type=_positive, help=f"MiB of bulk, and of Spark's scan ({defaults.bulk_mib})")
     parser.add_argument(
         "--dir", type=Path, default=defaults.directory, help="where to write: the disk to measure (%(default)s)"
     )

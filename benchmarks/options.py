@@ -13,7 +13,8 @@ class Options:
     """The options of a run.
 
     `directory` is where a benchmark writes and removes its files: put it on the disk to measure. `bulk_mib` is the size
-    of the values that Spark scans. `slice_s` is the length of a subject's turn in `benchmarks.slices`.
+    of the values that Spark scans, and of the file of `bulk`. `slice_s` is the length of a subject's turn in
+    `benchmarks.slices`.
     With `quick`, sizes are so small that they say nothing about speed.
     """
 

@@ -11,6 +11,7 @@ import pytest
 from benchmarks import (
     append,
     append_while_offloading,
+    bulk,
     capped,
     catalog,
     cli,
@@ -106,6 +107,13 @@ def test_cli_runs(options: Options) -> None:
 @pytest.mark.soak(part=9)
 def test_cli_large_runs(options: Options) -> None:
     check(cli_large.run(options), options.directory)
+
+
+@pytest.mark.soak(part=9)
+def test_bulk_runs(options: Options) -> None:
+    report = bulk.run(options)
+    check(report, options.directory)
+    assert {row.yardstick for row in report.rows} - {None} >= {"cp", "zstd -3"}
 
 
 def test_durability_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
