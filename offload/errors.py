@@ -48,7 +48,6 @@
     │   ├── WorkerDied           the process that uploads ended before the upload was done
     │   └── WorkerFailed         the process that uploads raised an error that cannot be raised here
     └── Misuse               fix the call                                  exit 2
-        ├── BadParameter         parameters of a command that do not go together, or a text that is no value
         ├── EntryTooLarge
         ├── InvalidAddress       the daemon cannot, or must not, listen on this address
         ├── InvalidInput         a line of an input file
@@ -56,6 +55,7 @@
         ├── InvalidOffset        the checkpoint of a stream has no offset of this source
         ├── InvalidBody
         ├── InvalidOption
+        ├── InvalidParameters    parameters of a command that do not go together, or a text that is no value
         ├── InvalidRemote
         ├── InvalidRow           a row that a load cannot write
         ├── NeverWritten         an ephemeral topic has nothing to offload
@@ -76,7 +76,6 @@ from typing import ClassVar
 
 __all__ = [
     "AlreadyInitialised",
-    "BadParameter",
     "Busy",
     "CarriedOtherwise",
     "ChecksFailed",
@@ -102,6 +101,7 @@ __all__ = [
     "InvalidMessage",
     "InvalidOffset",
     "InvalidOption",
+    "InvalidParameters",
     "InvalidRemote",
     "InvalidRow",
     "JavaNotStarted",
@@ -581,10 +581,6 @@ class Misuse(OffloadError):
     exit_code = 2
 
 
-class BadParameter(Misuse):
-    """A command refuses its parameters before it does anything."""
-
-
 class NotConfirmed(OffloadError):
     """The operator answered no to the question of a command that takes something away."""
 
@@ -653,6 +649,10 @@ class InvalidOption(Misuse):
         super().__init__(f"option {option}: {reason}", hint=hint)
         self.option = option
         self.reason = reason
+
+
+class InvalidParameters(Misuse):
+    """A command refuses its parameters before it does anything."""
 
 
 class InvalidRemote(Misuse):

@@ -20,7 +20,7 @@ from offload.commands.commits import CommitListed
 from offload.commands.lines import RecordBatch, to_line
 from offload.commands.moments import Resolved
 from offload.commands.parameters import About, TopicName
-from offload.errors import BadParameter, NoSuchFile, ProbeFailed
+from offload.errors import InvalidParameters, NoSuchFile, ProbeFailed
 from seglog import Record
 
 __all__ = ["bisect"]
@@ -51,7 +51,7 @@ def bisect(
     Example: seglog bisect orders --good head~20 run ./check.sh
     """
     if not command:
-        raise BadParameter("bisect needs a command: seglog bisect TOPIC --good A --bad B run CMD")
+        raise InvalidParameters("bisect needs a command: seglog bisect TOPIC --good A --bad B run CMD")
     with reader_of(session) as call:
         past = _Past(topic, call)
         for found in use.bisect(topic, past, _Judge(session, topic, past, command), good, bad):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from offload.cli.output import Output, note
 from offload.cli.session import Session
 from offload.commands.parameters import About
-from offload.errors import BadParameter, ChecksFailed
+from offload.errors import ChecksFailed, InvalidParameters
 from seglog import SETTINGS_FILE
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def doctor(
     planner, Python on the executors, and reads from each executor with both readers. So it needs a role that may write.
     """
     if master is not None and not spark:
-        raise BadParameter("--master goes with --spark")
+        raise InvalidParameters("--master goes with --spark")
     output = session.output
     failed: ChecksFailed | None = None
     is_directory = not spark and (session.directory / SETTINGS_FILE).is_file()

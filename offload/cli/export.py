@@ -22,7 +22,7 @@ from offload.commands.export_forms import Form
 from offload.commands.export_state import ExportBegun, Source
 from offload.commands.parameters import About, TopicName
 from offload.commands.registry import COMMANDS
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 
 __all__ = ["export"]
 
@@ -58,12 +58,12 @@ def export(
 
     if str(directory) == "-":
         if session.as_json or verify:
-            raise BadParameter("with -, the output is the records: leave out --json and --verify")
+            raise InvalidParameters("with -, the output is the records: leave out --json and --verify")
         _print(session, Wanted(topic, at, Form(form), part_bytes))
         return
     if verify:
         if at is not None:
-            raise BadParameter("--verify takes no --at")
+            raise InvalidParameters("--verify takes no --at")
         for found in use.verify(OsFiles(), directory, topic):
             session.output.show(found, _verified_text(found))
         return

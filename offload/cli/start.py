@@ -11,7 +11,7 @@ from offload.cli.progress import ToldBars, with_bars
 from offload.cli.session import Session
 from offload.cli.stopped import told
 from offload.commands.parameters import About
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 
 if TYPE_CHECKING:
     from offload.recovery import Recovered
@@ -39,7 +39,7 @@ def init(
 
     if source is not None:
         if remote or session.remote:
-            raise BadParameter("--from names the remote: leave out --remote and SEGLOG_REMOTE")
+            raise InvalidParameters("--from names the remote: leave out --remote and SEGLOG_REMOTE")
         with closing(ToldBars(is_shown=session.shows_progress)) as bars:
             made = use.init_from(session.directory, source, bars.tell)
         branches = sum("@" in name for name in made.topics or ())

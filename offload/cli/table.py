@@ -24,7 +24,7 @@ from offload.cli.streams import has_reader
 from offload.cli.top import COMPLETION
 from offload.commands.parameters import Parameter, parameters_of, without_main
 from offload.commands.registry import COMMANDS, Command
-from offload.errors import BadParameter, NoSuchFile
+from offload.errors import InvalidParameters, NoSuchFile
 
 __all__ = ["described", "listed_commands", "run_command"]
 
@@ -148,7 +148,7 @@ def _confirmed(session: Session, command: Command, values: Mapping[str, Any]) ->
 
 
 def _with_texts(command: Command, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the values, with the text of a file in the place of its path. Raises `NoSuchFile`, `BadParameter`."""
+    """Return the values, with the text of a file in the place of its path. Raises `NoSuchFile`, `InvalidParameters`."""
     names = [name for name, each in command.parameters.items() if each.about.is_file and values[name] is not None]
     return {**values, **{name: _text_of(values[name]) for name in names}}
 
@@ -159,7 +159,7 @@ def _text_of(path: Path) -> str:
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         raise NoSuchFile(path) from None
     except UnicodeDecodeError:
-        raise BadParameter(f"{path} is not a text in UTF-8") from None
+        raise InvalidParameters(f"{path} is not a text in UTF-8") from None
 
 
 def _while_read(results: Iterator[Any]) -> Iterator[Any]:

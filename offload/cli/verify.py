@@ -11,7 +11,7 @@ from offload.cli.output import counted, format_bytes
 from offload.cli.progress import with_bars
 from offload.cli.session import Session
 from offload.commands.parameters import About
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 
 if TYPE_CHECKING:
     from offload.commands.verify import DamagedFile, FileChecked, Note, RemoteChecked
@@ -44,11 +44,11 @@ def verify(
     If there is damage, the command names file and offset, or the key, and ends with exit code 5.
     """
     if deep and not remote:
-        raise BadParameter("--deep goes with --remote: of a data directory every byte is read anyway")
+        raise InvalidParameters("--deep goes with --remote: of a data directory every byte is read anyway")
     if state is not None and subset is None:
-        raise BadParameter("--state goes with --read-data-subset")
+        raise InvalidParameters("--state goes with --read-data-subset")
     if subset is not None and deep:
-        raise BadParameter("--deep reads everything: it does not go with --read-data-subset")
+        raise InvalidParameters("--deep reads everything: it does not go with --read-data-subset")
     if subset is not None:
         _show_part(session, subset, state)
     elif remote:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 from offload.commands.directory import Directory
 from offload.commands.lines import Batch, json_batches, line_batches, longest_line, skip
 from offload.commands.results import HIDDEN
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 from seglog import RecordTooLarge
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ class RecordSink(Protocol):
 
 
 def open_sink(place: Directory, topic: str, durability: str | None) -> Topic:
-    """Return a topic for appends by a process that then ends. Raises `BadParameter` for an ephemeral append."""
+    """Return a topic for appends by a process that then ends. Raises `InvalidParameters` for an ephemeral append."""
     log, archive = place.log, place.maybe_archive
     sink = log.topic(topic) if archive is None or log.has_topic(topic) else archive.open_for_append(topic)
     if (durability or sink.config.durability) == "ephemeral":
         reason = "ephemeral records end with the process that appends them, and this one ends at once"
-        raise BadParameter(f"{reason}; nothing was appended. Say --durability memory, disk or fsync")
+        raise InvalidParameters(f"{reason}; nothing was appended. Say --durability memory, disk or fsync")
     return sink
 
 
@@ -73,7 +73,7 @@ def batches(
 ) -> Iterator[Batch]:
     """Yield the records of a stream in batches, behind `skip_lines` lines.
 
-    Raises `RecordTooLarge`, `InvalidInput`, and `BadParameter` if the stream has fewer lines.
+    Raises `RecordTooLarge`, `InvalidInput`, and `InvalidParameters` if the stream has fewer lines.
 
     In a file of lines, the search for a line that is too long comes before the first batch. So a file goes in whole or
     not at all.

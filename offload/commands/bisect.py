@@ -19,7 +19,7 @@ from offload.commands.commits import CommitListed
 from offload.commands.lines import RecordBatch
 from offload.commands.moments import Resolved
 from offload.commands.shown import RecordShown
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 from seglog import Record
 
 __all__ = ["FirstBad", "Judge", "Past", "State", "Tried", "Verdict", "bisect"]
@@ -96,7 +96,7 @@ class _After:
 
 
 def bisect(topic: str, past: Past, judge: Judge, good: str, bad: str) -> Iterator[Tried | FirstBad]:
-    """Yield the verdicts, and at the end the result. Raises `BadParameter` if an end is not what it is said to be."""
+    """Yield the verdicts, and at the end the result. Raises `InvalidParameters` if the command contradicts an end."""
     start, end = past.resolve(good), past.resolve(bad)
     first_state, steps = _states(past, start, end)
     last_state = steps[-1].state
@@ -105,7 +105,9 @@ def bisect(topic: str, past: Past, judge: Judge, good: str, bad: str) -> Iterato
             verdict = judge(end_state)
             yield Tried(end_state.at, end_state.last_seq, verdict, len(steps).bit_length())
             if verdict not in (wanted, Verdict.SKIP):
-                raise BadParameter(f"{name}: the command says {verdict} of {end_state}, so there is nothing to find")
+                raise InvalidParameters(
+                    f"{name}: the command says {verdict} of {end_state}, so there is nothing to find"
+                )
     low, high = yield from _search(len(steps), lambda place: steps[place - 1].state, judge)
     step, before = steps[high - 1], first_state if low == 0 else steps[low - 1].state
     state, before = step.state or State(bad), before or State(good)
@@ -144,10 +146,10 @@ def _states(past: Past, start: Resolved, end: Resolved) -> tuple[State | None, l
         if is_start:
             break
     else:
-        raise BadParameter(f"--good {start.target} and --bad {end.target} are no two points of this history")
+        raise InvalidParameters(f"--good {start.target} and --bad {end.target} are no two points of this history")
     is_cut = start.seq is not None and place == (end.volume, end.lsn)
     if not found or (is_cut and end.seq is not None and end.seq <= (start.seq or 0)):
-        raise BadParameter(f"--good {start.target} is not before --bad {end.target}")
+        raise InvalidParameters(f"--good {start.target} is not before --bad {end.target}")
     return None if is_hidden else State(f"lsn:{start.lsn}", start.seq), found[::-1]
 
 

@@ -10,7 +10,7 @@ from offload.commands.directory import Directory
 from offload.commands.parameters import About, DryRun, PlainTopicName, Reason, TopicName, Yes, without_main
 from offload.commands.preview import WouldTake, check_meant, would
 from offload.commands.results import HIDDEN, MERGED
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 from offload.moment import Moment
 from offload.reports import Side
 
@@ -232,7 +232,7 @@ def promote(
     Example: seglog branch promote orders before-the-delete
     """
     if carry and leave:
-        raise BadParameter("--carry and --leave exclude each other")
+        raise InvalidParameters("--carry and --leave exclude each other")
     done = archive.branches.promote_branch(topic, name, keep=keep, carry=carry, leave=leave, message=message)
     after = done.after_fork
     return BranchPromoted(

@@ -10,7 +10,7 @@ from offload.commands.directory import Directory
 from offload.commands.parameters import About
 from offload.commands.preview import WouldTake, check_meant, would
 from offload.commands.results import HIDDEN
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 
 __all__ = ["NothingRewritten", "Rewritten", "compact"]
 
@@ -48,12 +48,12 @@ def compact(
     The settings merge_below_bytes and merge_count say which objects are small, and how many of them make a merge.
     """
     if (topic is None) == (not every):
-        raise BadParameter("name a TOPIC, or give --all")
+        raise InvalidParameters("name a TOPIC, or give --all")
     if erase:
         what = "every topic" if topic is None else topic
         check_meant(f"this erases the deleted records of {what} from the remote", yes=yes, dry_run=dry_run)
     elif dry_run or message:
-        raise BadParameter("--dry-run and -m go with --erase")
+        raise InvalidParameters("--dry-run and -m go with --erase")
     archive = place.archive
     for name in place.log.topics() if topic is None else [topic]:
         if dry_run:

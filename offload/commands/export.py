@@ -19,7 +19,7 @@ from offload.commands.export_directory import ExportDirectory, Exported, OpenPar
 from offload.commands.export_forms import Form, Sink, check_installed, writer_of
 from offload.commands.export_state import ExportBegun, Source
 from offload.commands.results import problem
-from offload.errors import BadParameter, DamageFound, ExportOutdated, ExportRunning, OtherExport, PartlyExported
+from offload.errors import DamageFound, ExportOutdated, ExportRunning, InvalidParameters, OtherExport, PartlyExported
 from seglog import Record
 from seglog.files.port import Files
 
@@ -86,9 +86,9 @@ def export(
 
 
 def export_to(source: Source, sink: Sink, wanted: Wanted, passed: Progress) -> None:
-    """Write all records to a sink, such as standard output. Only lines fit there. Raises `BadParameter`."""
+    """Write all records to a sink, such as standard output. Only lines fit there. Raises `InvalidParameters`."""
     if wanted.form is Form.PARQUET:
-        raise BadParameter("--format parquet needs a directory, because a file of it has an end")
+        raise InvalidParameters("--format parquet needs a directory, because a file of it has an end")
     begun = source.begin(wanted.at, wanted.form, wanted.part_bytes)
     try:
         writer = writer_of(wanted.form, sink, [])
@@ -105,7 +105,7 @@ def export_to(source: Source, sink: Sink, wanted: Wanted, passed: Progress) -> N
 def verify(files: Files, directory: Path, name: str) -> Iterator[WrongPart | ExportVerified]:
     """Read the files of an export again, and compare them with the manifest. Raises `DamageFound` at the end."""
     if not look(files, directory):
-        raise BadParameter(f"{directory} has no export")
+        raise InvalidParameters(f"{directory} has no export")
     with opened(files, directory, writes=False) as place:
         begun = place.begun
         if begun is None or begun.name != name:

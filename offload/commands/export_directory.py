@@ -29,7 +29,7 @@ from typing import Any
 
 from offload.commands.export_state import ExportBegun
 from offload.commands.results import json_line, kind_of
-from offload.errors import BadParameter, DirectoryNotEmpty, ExportDamaged, ExportRunning
+from offload.errors import DirectoryNotEmpty, ExportDamaged, ExportRunning, InvalidParameters
 from seglog.files.port import Files
 
 __all__ = ["MANIFEST", "ExportDirectory", "Exported", "OpenPart", "PartExported", "look", "opened", "sha256_of"]
@@ -157,10 +157,10 @@ class ExportDirectory:
 
 
 def look(files: Files, path: Path) -> bool:
-    """Return whether the directory has an export. Raises `BadParameter`, and `DirectoryNotEmpty` for other files."""
+    """Return whether the directory has an export. Raises `InvalidParameters`, `DirectoryNotEmpty` for other files."""
     if not files.is_dir(path):
         if files.identity(path) is not None:
-            raise BadParameter(f"{path} is a file: name a directory, or - for standard output")
+            raise InvalidParameters(f"{path} is a file: name a directory, or - for standard output")
         return False
     names = files.list_dir(path)
     if names and MANIFEST not in names:

@@ -126,7 +126,7 @@ def gc(
 
 
 def parse_retained(option: str, text: str | None) -> int | None:
-    """Return the seconds of a span, which may be 0. None if there is no text. Raises `BadParameter`."""
+    """Return the seconds of a span, which may be 0. None if there is no text. Raises `InvalidParameters`."""
     if text is None or text == "0":
         return None if text is None else 0
     return parse_span_ms(option, text, ", or 0") // 1000

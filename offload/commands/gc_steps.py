@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from offload.commands.directory import Directory
 from offload.commands.gc import DeletedObjects, PlannedObjects, parse_retained
 from offload.commands.parameters import About
-from offload.errors import BadParameter, VolumesBlocked
+from offload.errors import InvalidParameters, VolumesBlocked
 from offload.moment import Moment
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def plan(
     plan leaves out what an older plan names. The last lines list the plans that wait.
     """
     if number is not None and (retain is not None or dry_run):
-        raise BadParameter("an existing PLAN goes with neither --retain nor --dry-run")
+        raise InvalidParameters("an existing PLAN goes with neither --retain nor --dry-run")
     retain_s = parse_retained("--retain", retain)
     collection = place.archive.collection
     if number is not None:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from offload.errors import BadParameter, InvalidInput
+from offload.errors import InvalidInput, InvalidParameters
 from seglog import Gap, Record, RecordTooLarge
 from seglog.format.lines import Lines
 from seglog.values.record import LABEL_MAX_BYTES
@@ -115,11 +115,11 @@ def longest_line(stream: BinaryIO, at_least: int = 0) -> int:
 
 
 def skip(stream: BinaryIO, line_count: int) -> None:
-    """Read that many lines of a stream. Raises `BadParameter` if it has fewer."""
+    """Read that many lines of a stream. Raises `InvalidParameters` if it has fewer."""
     for number in range(line_count):
         line = stream.readline(_READ_BYTES)
         if not line:
-            raise BadParameter(f"--skip-lines {line_count}: the input has only {number} lines")
+            raise InvalidParameters(f"--skip-lines {line_count}: the input has only {number} lines")
         while line and not line.endswith(b"\n"):
             line = stream.readline(_READ_BYTES)
 

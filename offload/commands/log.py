@@ -10,7 +10,7 @@ from offload.commands.commits import CommitListed, listed
 from offload.commands.graph import GraphedCommit, graph
 from offload.commands.parameters import About, TopicName, with_branch
 from offload.commands.times import time_ms
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 
 if TYPE_CHECKING:
     from catalog import PastCommit, SegmentView
@@ -48,7 +48,7 @@ def log(
         yield from _commits(archive, with_branch(topic, branch), kinds, (since_ms, until_ms), record, limit)
         return
     if any(each is not None for each in (branch, kinds, since_ms, until_ms, record)):
-        raise BadParameter("--graph shows all branches and commits: only -n and --stat go with it")
+        raise InvalidParameters("--graph shows all branches and commits: only -n and --stat go with it")
     yield from islice(graph(archive, topic), limit)
 
 
@@ -148,5 +148,5 @@ def _kinds(text: str | None) -> set[str] | None:
         return None
     kinds = {each.strip() for each in text.split(",")}
     for each in sorted(kinds - set(_KINDS)):
-        raise BadParameter(f"--kind: {each!r} is none of {', '.join(_KINDS)}")
+        raise InvalidParameters(f"--kind: {each!r} is none of {', '.join(_KINDS)}")
     return kinds

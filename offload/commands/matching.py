@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 from seglog import Record
 
 __all__ = ["Match", "match_of", "pattern_of"]
@@ -60,15 +60,17 @@ def match_of(
     fixed: bool,
     serves_others: bool = False,
 ) -> Match:
-    """Return the conditions of a command's options. Raises `BadParameter`."""
+    """Return the conditions of a command's options. Raises `InvalidParameters`."""
     if fixed and grep is None:
-        raise BadParameter("--fixed goes with --grep")
+        raise InvalidParameters("--fixed goes with --grep")
     if where is not None:
         name, is_given, wanted = where.partition("=")
         if name.strip() != "tag" or not is_given or not wanted:
-            raise BadParameter(f"--where takes tag=NAME, or tag=TEXT* for all tags that begin with TEXT, not {where!r}")
+            raise InvalidParameters(
+                f"--where takes tag=NAME, or tag=TEXT* for all tags that begin with TEXT, not {where!r}"
+            )
         if tag is not None:
-            raise BadParameter("--tag and --where tag= exclude each other")
+            raise InvalidParameters("--tag and --where tag= exclude each other")
         tag = wanted
     return Match(
         since_ms, until_ms, tag, None if grep is None else pattern_of(grep, fixed=fixed, serves_others=serves_others)
@@ -76,7 +78,7 @@ def match_of(
 
 
 def pattern_of(text: str, *, fixed: bool = False, serves_others: bool = False) -> Callable[[bytes], object]:
-    """Return a function that says whether a value has the pattern. Raises `BadParameter`."""
+    """Return a function that says whether a value has the pattern. Raises `InvalidParameters`."""
     wanted = text.encode("utf-8", "surrogateescape")
     if fixed:
         return lambda value: wanted in value
@@ -84,11 +86,11 @@ def pattern_of(text: str, *, fixed: bool = False, serves_others: bool = False) -
         known = re.compile(wanted)
     except re.error as error:
         hint = "--fixed looks for it as it is"
-        raise BadParameter(f"--grep {text!r} is no regular expression: {error}", hint=hint) from None
+        raise InvalidParameters(f"--grep {text!r} is no regular expression: {error}", hint=hint) from None
     search = _search_of_re2(wanted)
     if search is None and serves_others:
         hint = "use `fixed`, or look for the pattern in what `read` returns"
-        raise BadParameter("the daemon takes a pattern only for RE2, which is missing or refuses it", hint=hint)
+        raise InvalidParameters("the daemon takes a pattern only for RE2, which is missing or refuses it", hint=hint)
     return search or known.search
 
 

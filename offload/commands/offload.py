@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from offload.commands.directory import Directory
 from offload.commands.parameters import About, TopicName
 from offload.commands.results import HIDDEN
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 
 if TYPE_CHECKING:
     from offload.archive import Archive
@@ -90,7 +90,7 @@ def offload(
     it.
     """
     if (topic is None) == (not every):
-        raise BadParameter("name a TOPIC, or give --all")
+        raise InvalidParameters("name a TOPIC, or give --all")
     archive = place.archive
     if topic is not None:
         yield _offload(place, archive, topic, up_to, drop_hot=drop_hot, dry_run=dry_run)

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 from offload.commands.parameters import About, Reason, without_main
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 from offload.moment import Moment
 from seglog.arguments import WHOLE_MAX
 
@@ -92,7 +92,7 @@ def undo(
     if change is not None and not (change.isdecimal() and commit is None):
         return _undo_commit(archive, change, commit, partial=partial, message=message, dry_run=dry_run)
     if partial or message or dry_run:
-        raise BadParameter("--partial, --message and --dry-run go with a topic and lsn:N")
+        raise InvalidParameters("--partial, --message and --dry-run go with a topic and lsn:N")
     if change is not None:
         return _operation(archive.history.undo(_number(change)))
     found = _last_operation(archive)
@@ -106,7 +106,7 @@ def _undo_commit(
     lsn = _LSN.fullmatch(commit or "")
     if lsn is None:
         given = f"{commit!r} is no commit: " if commit else ""
-        raise BadParameter(
+        raise InvalidParameters(
             f"{given}say `seglog undo {topic} lsn:N`; `seglog log {topic} --kind delete,evict,truncate` lists them"
         )
     number = _number(lsn[1])
@@ -134,7 +134,7 @@ def _undo_commit(
 def _number(text: str) -> int:
     number = int(text[:_DIGITS])
     if not 1 <= number <= WHOLE_MAX or len(text) > _DIGITS:
-        raise BadParameter(f"{text}: these numbers are from 1 to {WHOLE_MAX}")
+        raise InvalidParameters(f"{text}: these numbers are from 1 to {WHOLE_MAX}")
     return number
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from offload.commands.directory import Directory
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 from offload.moment import Moment
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ class WouldTake:
 
 
 def check_meant(what: str, *, yes: bool, dry_run: bool) -> None:
-    """Raise `BadParameter` if the caller gives neither --yes nor --dry-run."""
+    """Raise `InvalidParameters` if the caller gives neither --yes nor --dry-run."""
     if not yes and not dry_run:
-        raise BadParameter(f"{what}; say --yes to do it, or --dry-run to see what would go")
+        raise InvalidParameters(f"{what}; say --yes to do it, or --dry-run to see what would go")
 
 
 def would_take(

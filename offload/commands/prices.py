@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 
 __all__ = ["S3_STANDARD", "Prices", "parse_prices"]
 
@@ -60,14 +60,16 @@ S3_STANDARD = Prices("S3 Standard, us-east-1, first 50 TB", "2025-06-01", "USD",
 
 
 def parse_prices(text: str) -> Prices:
-    """Return the prices of a file. Raises `BadParameter`."""
+    """Return the prices of a file. Raises `InvalidParameters`."""
     try:
         found = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise BadParameter(f"the file of prices is not TOML: {error}") from None
+        raise InvalidParameters(f"the file of prices is not TOML: {error}") from None
     for key in found:
         if key not in (*_TEXTS, *_AMOUNTS):
-            raise BadParameter(f"the file of prices has an unknown key {key!r}; the keys are {', '.join(_known())}")
+            raise InvalidParameters(
+                f"the file of prices has an unknown key {key!r}; the keys are {', '.join(_known())}"
+            )
     amounts = [_amount(found, key) for key in _AMOUNTS]
     return Prices(_text(found, "name", ""), _day(found), _text(found, "currency", None), *amounts)
 
@@ -79,14 +81,14 @@ def _known() -> list[str]:
 def _amount(found: Mapping[str, Any], key: str) -> float:
     value: Any = found.get(key)
     if type(value) not in (int, float) or not 0 <= value < math.inf:
-        raise BadParameter(f"the file of prices needs {key}, a number of 0 or more; it has {value!r}")
+        raise InvalidParameters(f"the file of prices needs {key}, a number of 0 or more; it has {value!r}")
     return float(value)
 
 
 def _text(found: Mapping[str, Any], key: str, default: str | None) -> str:
     value = found.get(key, default)
     if not isinstance(value, str) or len(value) > 100:
-        raise BadParameter(f"the file of prices needs {key}, a text of at most 100 characters; it has {value!r}")
+        raise InvalidParameters(f"the file of prices needs {key}, a text of at most 100 characters; it has {value!r}")
     return value
 
 

@@ -16,7 +16,7 @@ from offload.commands.parameters import About, TopicName, with_branch
 from offload.commands.plain_lines import RecordLines, plain_lines
 from offload.commands.pruning import ReadStats, Skipped, pruned_here, pruned_there
 from offload.commands.times import time_ms
-from offload.errors import BadParameter, NotOffloaded
+from offload.errors import InvalidParameters, NotOffloaded
 from seglog import Gap, LogClosed, Record
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def read(
     "tag=web*" --since "2 hours ago" --grep "time(d )?out"
     """
     if follow and (end is not None or until is not None or at is not None):
-        raise BadParameter("--follow has no end: leave out --to, --until and --at")
+        raise InvalidParameters("--follow has no end: leave out --to, --until and --at")
     match = match_of(
         time_ms(since), time_ms(until), tag, where, grep, fixed=fixed, serves_others=_serves_others(place, grep)
     )

@@ -11,7 +11,7 @@ from offload.commands.parameters import About, DryRun, Reason, TopicName, Yes
 from offload.commands.preview import WouldTake, check_meant, would_take
 from offload.commands.results import HIDDEN, OPTIONAL
 from offload.commands.units import parse_span_ms
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 from offload.moment import Moment
 from seglog.arguments import WHOLE_MAX
 from seglog.errors import NotTruncatable, SeqOutOfRange
@@ -88,7 +88,7 @@ def delete(
     from offload.services.removal import take_here
 
     if before is None and tag is None:
-        raise BadParameter("name the records: --before SEQ, --tag TAG, or both")
+        raise InvalidParameters("name the records: --before SEQ, --tag TAG, or both")
     check_meant(f"this deletes records of {topic}", yes=yes, dry_run=dry_run)
     archive = place.maybe_archive
     _check_within(place, topic, before)
@@ -121,7 +121,7 @@ def evict(
     from offload.services.removal import take_here
 
     if (before is None) == (older is None):
-        raise BadParameter("give a bound: --before SEQ or --older-than AGE")
+        raise InvalidParameters("give a bound: --before SEQ or --older-than AGE")
     age_ms = 0 if older is None else parse_span_ms("--older-than", older)
     check_meant(f"this evicts records of {topic}", yes=yes, dry_run=dry_run)
     archive = place.maybe_archive

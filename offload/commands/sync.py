@@ -11,7 +11,7 @@ from offload.commands.directory import Directory, Host
 from offload.commands.parameters import About, TopicName
 from offload.commands.preview import WouldTake, check_meant, would
 from offload.commands.results import HIDDEN, MERGED
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 
 if TYPE_CHECKING:
     from offload.archive import Archive
@@ -149,11 +149,11 @@ def reset(
     directory only, until it is sealed and offloaded. Example: seglog reset orders --as what-i-had
     """
     if as_branch is not None and discard:
-        raise BadParameter("--as keeps it, --discard drops it: say one")
+        raise InvalidParameters("--as keeps it, --discard drops it: say one")
     if discard:
         check_meant(f"this drops what only this directory has of {topic}", yes=yes, dry_run=dry_run)
     elif dry_run:
-        raise BadParameter("--dry-run goes with --discard")
+        raise InvalidParameters("--dry-run goes with --discard")
     if dry_run:
         return would("reset --discard", topic, place.archive.previews.local(topic))
     result = place.archive.replication.reset(topic, as_branch=as_branch, discard=discard, message=message)

@@ -11,7 +11,7 @@ from offload.commands.parameters import About, DryRun, PlainTopicName, Yes
 from offload.commands.preview import WouldTake, check_meant, would
 from offload.commands.results import HIDDEN, MERGED
 from offload.commands.topic_changes import attribute_changes, config_changes
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 
 if TYPE_CHECKING:
     from seglog import Log, Topic
@@ -148,7 +148,7 @@ def set_config(
     changes = config_changes(ttl, cap_records, cap_bytes, discard, durability)
     triggers = attribute_changes(offload_after, offload_hot_bytes, tail_interval, window)
     if not changes and not triggers:
-        raise BadParameter("say what to change: `seglog topic set --help` tells the options")
+        raise InvalidParameters("say what to change: `seglog topic set --help` tells the options")
     handle = place.log.get_topic(topic)
     attributes = {**handle.config.attributes, **triggers}
     changes["attributes"] = {key: text for key, text in attributes.items() if text is not None}
@@ -195,7 +195,7 @@ def delete(
 
     check_meant(f"this deletes {topic} and all its records here", yes=yes, dry_run=dry_run)
     if discard and not detach:
-        raise BadParameter("--discard goes with --detach")
+        raise InvalidParameters("--discard goes with --detach")
     archive = place.maybe_archive
     if dry_run and archive is None:
         return would("topic delete", topic, preview_here(place.log.get_topic(topic), 1, None, None))

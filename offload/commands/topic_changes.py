@@ -12,7 +12,7 @@ __all__ = ["attribute_changes", "config_changes"]
 def config_changes(
     ttl: str | None, cap_records: str | None, cap_bytes: str | None, discard: str | None, durability: str | None
 ) -> dict[str, Any]:
-    """Return the new fields of the configuration. Raises `BadParameter`."""
+    """Return the new fields of the configuration. Raises `InvalidParameters`."""
     changes: dict[str, Any] = {}
     if ttl is not None:
         changes["ttl_ms"] = parse_duration_ms(ttl)
@@ -30,7 +30,7 @@ def config_changes(
 def attribute_changes(
     offload_after: str | None, offload_hot_bytes: str | None, tail_interval: str | None, window: str | None
 ) -> dict[str, str | None]:
-    """Return the new attributes. None removes an attribute: the setting holds again. Raises `BadParameter`."""
+    """Return the new attributes. None removes an attribute: the setting holds again. Raises `InvalidParameters`."""
     own = {"offload_after_s": offload_after, "offload_hot_bytes": offload_hot_bytes, "tail_interval_s": tail_interval}
     triggers = {key: _trigger(key, text) for key, text in own.items() if text is not None}
     return triggers if window is None else {**triggers, "pitr_window_s": _window(window)}

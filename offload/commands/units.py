@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 
 __all__ = ["parse_bytes", "parse_count", "parse_duration_ms", "parse_span_ms", "parse_span_s"]
 
@@ -23,7 +23,7 @@ def parse_span_ms(option: str, text: str, others: str = "") -> int:
     """Return a duration in milliseconds for an option that does not take `none`. `others` are its other forms."""
     span_ms = parse_duration_ms(text)
     if span_ms is None:
-        raise BadParameter(f"{option} takes a duration such as 12h or 7d{others}")
+        raise InvalidParameters(f"{option} takes a duration such as 12h or 7d{others}")
     return span_ms
 
 
@@ -31,7 +31,7 @@ def parse_span_s(option: str, text: str, others: str = "") -> int:
     """Return a duration in whole seconds, for an option that keeps seconds. `others` are its other forms."""
     seconds, rest_ms = divmod(parse_span_ms(option, text, others), 1000)
     if rest_ms:
-        raise BadParameter(f"{option} takes whole seconds, at least 1s{others}; {text} is not")
+        raise InvalidParameters(f"{option} takes whole seconds, at least 1s{others}; {text} is not")
     return seconds
 
 
@@ -50,5 +50,5 @@ def _parse(text: str, units: dict[str, int], what: str) -> int | None:
         return None
     match = _NUMBER.fullmatch(text)
     if match is None or match[2] not in units:
-        raise BadParameter(f"{text!r} is not {what}, nor none")
+        raise InvalidParameters(f"{text!r} is not {what}, nor none")
     return int(match[1]) * units[match[2]]

@@ -26,7 +26,7 @@ from catalog.format.gid import Sid
 from catalog.gc.object_check import Looked, ObjectCheck
 from catalog.objects import ObjectStore
 from offload.commands.directory import Tell, watch_of
-from offload.errors import BadParameter, DamageFound
+from offload.errors import DamageFound, InvalidParameters
 
 __all__ = ["ObjectLooked", "ObjectsLooked", "parse_share", "verify_part"]
 
@@ -61,20 +61,20 @@ class ObjectsLooked:
 
 
 def parse_share(text: str) -> float:
-    """Return the share of a text such as 5%. Raises `BadParameter`."""
+    """Return the share of a text such as 5%. Raises `InvalidParameters`."""
     try:
         percent = float(text.removesuffix("%"))
     except ValueError:
         percent = -1.0
     if not text.endswith("%") or not 0 < percent <= 100:
-        raise BadParameter(f"--read-data-subset takes a share above 0% and up to 100%, such as 5%, not {text!r}")
+        raise InvalidParameters(f"--read-data-subset takes a share above 0% and up to 100%, such as 5%, not {text!r}")
     return percent / 100
 
 
 def verify_part(
     store: ObjectStore, now_ms: int, tell: Tell, *, share: float, state: Path | None
 ) -> Iterator[ObjectLooked | ObjectsLooked]:
-    """Yield each object, then the counts. Raises `DamageFound` if one is lost or corrupt, and `BadParameter` for a
+    """Yield each object, then the counts. Raises `DamageFound` if one is lost or corrupt, and `InvalidParameters` for a
     state file that is not of this remote. Others may use the remote meanwhile.
     """
     counts: Counter[str] = Counter()
@@ -142,12 +142,12 @@ def _part(state: Path | None, url: str, share: float) -> Iterator[_Part]:
     try:
         file = state.open("a+b")
     except OSError as error:
-        raise BadParameter(f"--state {state} cannot be opened: {error.strerror}") from error
+        raise InvalidParameters(f"--state {state} cannot be opened: {error.strerror}") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise BadParameter(f"another run has --state {state} open") from None
+            raise InvalidParameters(f"another run has --state {state} open") from None
         file.seek(0)
         start, end, done = _known(file.read(), state, url, share)
         file.truncate(0)
@@ -167,9 +167,9 @@ def _known(body: bytes, state: Path, url: str, share: float) -> tuple[float, flo
         remote, start = str(facts["remote"]), float(facts["start"])
         end = float(facts["end"]) if "end" in facts else start + share
     except (ValueError, KeyError, TypeError) as error:
-        raise BadParameter(f"--state {state} is no state of a check: {error}") from None
+        raise InvalidParameters(f"--state {state} is no state of a check: {error}") from None
     if remote != url:
-        raise BadParameter(f"--state {state} belongs to {remote}; name another file")
+        raise InvalidParameters(f"--state {state} belongs to {remote}; name another file")
     return start, end, frozenset(map(str, rest))
 
 

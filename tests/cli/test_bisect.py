@@ -14,7 +14,7 @@ from offload.commands.bisect import FirstBad, State, Tried, Verdict, bisect
 from offload.commands.commits import CommitListed, SegmentListed
 from offload.commands.lines import RecordBatch
 from offload.commands.moments import Resolved
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 from offload.moment import Moment
 from seglog import Record
 from tests.cli.conftest import Done, Run
@@ -178,5 +178,5 @@ def test_any_bad_record_of_any_history_is_found_in_few_steps() -> None:
 
 def test_a_good_point_after_the_bad_one_is_refused() -> None:
     past = _past(random.Random(1))
-    with pytest.raises(BadParameter):
+    with pytest.raises(InvalidParameters):
         list(bisect("t", past, lambda _: Verdict.GOOD, "lsn:2", "lsn:1"))

@@ -13,7 +13,7 @@ import pytest
 from catalog.objects.wrapped import WrappedStore
 from offload.commands.prices import S3_STANDARD, parse_prices
 from offload.daemon.last_day import LastDay
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 from tests.cli.conftest import Run
 
 PRICES = 'currency = "EUR"\nstorage_gb_month = 1073741824\nput_per_1000 = 2\nget_per_1000 = 1\n'
@@ -81,7 +81,7 @@ def test_a_bad_file_of_prices_is_refused(run: Run, tmp_path: Path, body: bytes |
 @pytest.mark.parametrize("value", [None, "-1", "true", "inf", "nan"])
 def test_prices_need_each_key_with_a_sound_value(key: str, value: str | None) -> None:
     body = [line for line in PRICES.splitlines() if not line.startswith(key)]
-    with pytest.raises(BadParameter, match=key):
+    with pytest.raises(InvalidParameters, match=key):
         parse_prices("\n".join([*body, *([f"{key} = {value}"] if value else [])]))
 
 

@@ -288,6 +288,7 @@ def test_what_others_append_meanwhile_is_not_counted(start: Start) -> None:
         ("POST", "/topics/t/rpc/nothing", b"", {}, 400, "UnsupportedOption"),
         ("POST", "/topics/t/rpc/truncate", b"{}", {}, 400, "InvalidOption"),
         ("POST", "/rpc/delete", b"{}", {}, 400, "InvalidOption"),
+        ("POST", "/topics/t/rpc/delete", b'{"before": 2}', {}, 400, "InvalidParameters"),
         ("GET", "/topics/t/records/x", None, {}, 400, "InvalidOption"),
         ("GET", "/topics/t/records/9223372036854775808", None, {}, 400, "InvalidOption"),
         ("GET", "/topics/t/records?since_ms=9999999999999999999", None, {}, 400, "InvalidOption"),

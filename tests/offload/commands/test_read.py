@@ -18,7 +18,7 @@ from offload.commands.directory import Directory
 from offload.commands.matching import match_of
 from offload.commands.pruning import ReadStats
 from offload.commands.registry import COMMANDS
-from offload.errors import BadParameter
+from offload.errors import InvalidParameters
 from seglog import Gap, Log, Record
 from seglog.errors import SeqOutOfRange
 from seglog.files.clock import SystemClock
@@ -174,7 +174,7 @@ def test_wrong_conditions_are_refused_before_the_directory_is_used(given: dict[s
         pytest.fail("the command used the data directory")
 
     host: Any = _Host()
-    with pytest.raises(BadParameter):
+    with pytest.raises(InvalidParameters):
         list(COMMANDS["read"].run(Directory(unusable, host), COMMANDS["read"].arguments({"topic": "t", **given})))
 
 
@@ -259,8 +259,8 @@ def test_a_daemon_leaves_regular_expressions_to_its_client(
         assert items(run(**given)) == _read(log, archive, **given)
     assert items(run(grep="7$", start=3)) == _read(log, archive, grep="7$", start=3)
     assert isinstance(run(grep="7$", stats=True)[-1], ReadStats)
-    with pytest.raises(BadParameter):
+    with pytest.raises(InvalidParameters):
         run(grep="(")
     place = Directory(lambda: (log, archive), Daemon())  # type: ignore[arg-type]
-    with pytest.raises(BadParameter, match="only for RE2"):
+    with pytest.raises(InvalidParameters, match="only for RE2"):
         list(read.run(place, read.arguments({"topic": "t", "grep": "7$"})))
