@@ -25,9 +25,10 @@ def main() -> None:
         import sys
 
         from offload.cli.door import run
-        from offload.cli.streams import flush_output, open_closed_streams
+        from offload.cli.streams import accept_any_text, flush_output, open_closed_streams
 
         open_closed_streams()
+        accept_any_text()
         code = run(sys.argv[1:], os.environ, _serve)
         flush_output()
     except KeyboardInterrupt:  # of the first imports, before the process ends at once

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote_to_bytes, urlsplit
 
 from catalog.objects.base import ObjectStore
 from offload.errors import InvalidRemote
@@ -17,7 +17,7 @@ from offload.settings import DEFAULT, ColdSettings, OffloadSettings
 if TYPE_CHECKING:
     from catalog.objects.s3_credentials import FoundCredentials
 
-__all__ = ["check_remote_apart", "credential_finder", "open_store"]
+__all__ = ["check_remote_apart", "credential_finder", "open_store", "path_of"]
 
 _SEGMENT = re.compile(r"[A-Za-z0-9!_.*'()-]+")
 
@@ -30,6 +30,7 @@ def open_store(url: str, settings: ColdSettings | None = None, offload: OffloadS
     S3's endpoint, region and credentials come from the standard AWS environment and configuration.
     Raises `InvalidRemote`.
     """
+    _check_text(url)
     parts = urlsplit(url)
     if "@" in parts.netloc:
         # The URL appears in logs and errors, and the part before the @ may be a secret.
@@ -37,7 +38,7 @@ def open_store(url: str, settings: ColdSettings | None = None, offload: OffloadS
     if parts.query or parts.fragment:
         raise InvalidRemote(url, "nothing may follow the path")
     if parts.scheme == "file":
-        return _local(url, parts.netloc, unquote(parts.path))
+        return _local(url, parts.netloc, path_of(parts.path))
     if parts.scheme == "s3":
         return _s3(url, parts.netloc, parts.path.strip("/"), settings or ColdSettings(), offload or OffloadSettings())
     raise InvalidRemote(url, "the scheme is neither s3 nor file")
@@ -59,19 +60,33 @@ def check_remote_apart(url: str, directory: Path) -> None:
     parts = urlsplit(url)
     if parts.scheme != "file":
         return
-    remote = Path(unquote(parts.path))
+    remote = path_of(parts.path)
     if _is_in(remote, directory):
         raise InvalidRemote(url, f"it lies in the data directory {directory}, and would be lost together with it")
     if _is_in(directory, remote):
         raise InvalidRemote(url, f"the data directory {directory} lies in it: take a directory beside that")
 
 
-def _local(url: str, host: str, path: str) -> ObjectStore:
+def path_of(quoted: str) -> Path:
+    """Return the path that a URL quotes. `%FF` is that byte, though no UTF-8 has it."""
+    return Path(os.fsdecode(unquote_to_bytes(quoted)))
+
+
+def _check_text(url: str) -> None:
+    """Raise `InvalidRemote` if the URL has bytes that are not UTF-8. No file of settings could have it."""
+    try:
+        url.encode()
+    except UnicodeEncodeError as error:
+        byte = ord(url[error.start]) & 0xFF
+        raise InvalidRemote(url, f"it is not UTF-8: write its byte {byte:#x} as %{byte:02X}") from None
+
+
+def _local(url: str, host: str, path: Path) -> ObjectStore:
     from catalog.objects.local import LocalStore
 
-    if host or not path.startswith("/") or path == "/":
+    if host or not path.is_absolute() or path == Path("/"):
         raise InvalidRemote(url, "a file remote has three slashes and an absolute path")
-    return LocalStore(Path(path))
+    return LocalStore(path)
 
 
 def _s3(url: str, bucket: str, prefix: str, settings: ColdSettings, offload: OffloadSettings) -> ObjectStore:

@@ -1,13 +1,15 @@
-"""Standard streams that the caller has closed, or whose reader has gone.
+"""Standard streams that the caller has closed, whose reader has gone, or whose encoding lacks a character.
 
     seglog read t >&-          the stream is closed: /dev/null takes its place
     seglog log t | head -1     the reader goes early: the rest of the output goes to /dev/null, and the exit code stays
+    seglog export t $'\xff'    the name of the directory is not UTF-8: the output has its own bytes
 
 A command that changes something runs to its end without a reader. A command that only reads ends early.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -15,9 +17,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TextIO
 
-__all__ = ["discard_output", "flush_output", "has_reader", "open_closed_streams", "write_error"]
+__all__ = ["accept_any_text", "discard_output", "flush_output", "has_reader", "open_closed_streams", "write_error"]
 
 _MODES = {"stdin": "r", "stdout": "w", "stderr": "w"}
+_OWN_BYTES = "surrogateescape"
 
 
 def open_closed_streams() -> None:
@@ -29,6 +32,17 @@ def open_closed_streams() -> None:
     for name, mode in _MODES.items():
         if getattr(sys, name) is None:
             setattr(sys, name, _null(mode))
+
+
+def accept_any_text() -> None:
+    """Let standard output take any path, and any character. Standard error takes them as Python sets it up.
+
+    Python reads the name of a file that is not UTF-8 as text with lone surrogates, which stand for its bytes. An
+    encoding other than UTF-8 lacks characters, which become escapes.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        is_utf8 = sys.stdout.encoding.lower() in {"utf-8", "utf8"}
+        sys.stdout.reconfigure(errors=_OWN_BYTES if is_utf8 else "backslashreplace")
 
 
 def has_reader() -> bool:
@@ -62,4 +76,4 @@ def write_error(text: str) -> None:
 
 
 def _null(mode: str) -> TextIO:
-    return open(os.devnull, mode, encoding="utf-8")  # type: ignore[return-value]
+    return open(os.devnull, mode, encoding="utf-8", errors=_OWN_BYTES)  # type: ignore[return-value]

@@ -52,7 +52,9 @@ def paged(variables: Mapping[str, str]) -> Iterator[None]:
         yield
         return
     assert process.stdin is not None  # noqa: S101 - it is a pipe
-    sys.stdout = stream = io.TextIOWrapper(process.stdin, encoding="utf-8", line_buffering=True)
+    sys.stdout = stream = io.TextIOWrapper(
+        process.stdin, encoding="utf-8", errors="surrogateescape", line_buffering=True
+    )
     try:
         yield
     finally:

@@ -15,7 +15,7 @@ from catalog.objects.base import ObjectStore
 from offload.errors import NoSuchFile
 from offload.read.inspection import inspect_bytes
 from offload.read.ledger import OffloadedLedgers, open_ledgers
-from offload.wiring import open_store
+from offload.wiring import open_store, path_of
 
 __all__ = ["Inspected", "ShownEntry", "entries", "inspect"]
 
@@ -60,7 +60,7 @@ def entries(target: str, index: str | None, first: int, last: int | None) -> Ite
 
 def _read(target: str) -> bytes:
     if not target.startswith("s3://"):
-        path = Path(target.removeprefix("file://"))
+        path = _path(target)
         try:
             return path.read_bytes()
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
@@ -75,10 +75,15 @@ def _place(target: str) -> tuple[ObjectStore, Key]:
     if target.startswith("s3://"):
         bucket, _, key = target.removeprefix("s3://").partition("/")
         return open_store(f"s3://{bucket}"), keys.check_key(key)
-    path = Path(target.removeprefix("file://")).absolute()
+    path = _path(target)
     if not path.is_file():
-        raise NoSuchFile(Path(target.removeprefix("file://")))
+        raise NoSuchFile(path)
+    path = path.absolute()
     return open_store(path.parent.as_uri()), keys.check_key(path.name)
+
+
+def _path(target: str) -> Path:
+    return path_of(target.removeprefix("file://")) if target.startswith("file://") else Path(target)
 
 
 def _open(store: ObjectStore, key: Key, index: str | None) -> OffloadedLedgers:

@@ -55,3 +55,11 @@ def test_damage_is_located_after_what_lies_before_it(run: Run, tmp_path: Path):
     assert done.code == 5
     assert "ledger is damaged at offset 700" in done.err
     assert done.text.startswith("0 1 ")
+
+
+def test_the_url_of_a_file_quotes_its_path(run: Run, tmp_path: Path):
+    place = tmp_path / "my ledgers/pulsar v1"
+    place.parent.mkdir()
+    place.write_bytes((GOLDEN / "pulsar_v1.data").read_bytes())
+    assert run("inspect", place.as_uri()).out == run("inspect", str(place)).out != b""
+    assert run("inspect", f"{place.as_uri()}%20").code == 3

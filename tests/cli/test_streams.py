@@ -1,7 +1,12 @@
-"""Test standard streams that are closed, and output whose reader has gone: no traceback, and never exit code 1."""
+"""Test standard streams that are closed, whose reader has gone, or that get text which their encoding lacks.
+
+No command ends with a traceback or with exit code 1.
+"""
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from offload.cli.streams import accept_any_text
 from tests.cli.conftest import Run
 
 
@@ -41,3 +47,24 @@ def test_a_closed_standard_output_is_like_dev_null(started: Run, tmp_path: Path)
         done = subprocess.run(command, cwd=tmp_path, input=stdin, capture_output=True, check=False)
         assert (done.returncode, done.stderr) == (0, b"")
     assert started("read", "t").out == b"a\nb\nc\n"
+
+
+def test_a_name_that_is_not_utf8_is_printed_with_its_own_bytes(started: Run, tmp_path: Path) -> None:
+    done = started("export", "t", "out\udcff")
+    assert (done.code, done.err) == (0, "")
+    assert b" to out\xff: 1 file" in done.out
+    assert b" in out\xff as written" in started("export", "t", "out\udcff", "--verify").out
+    assert json.loads(started("--json", "export", "t", "out\udcff").text.splitlines()[-1])["directory"] == "out\udcff"
+    made = started("init", directory="data\udcff")
+    assert made.out == os.fsencode(f"made {tmp_path}/data\udcff, without a remote (add one in seglog.toml)\n")
+
+
+@pytest.mark.parametrize(("encoding", "shown"), [("utf-8", b"\xe2\x80\xa6\xff"), ("iso-8859-1", b"\\u2026\\udcff")])
+def test_an_encoding_that_lacks_a_character_is_no_error(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, shown: bytes
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    accept_any_text()
+    print("…\udcff", end="", flush=True)
+    assert written.getvalue() == shown

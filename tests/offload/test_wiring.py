@@ -1,4 +1,4 @@
-"""Test that a remote in a directory and a data directory must be apart."""
+"""Test the URLs of remotes in directories: the path behind each, and that it lies apart from the data directory."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 
 import offload
 import seglog
+from catalog.format.keys import Key
 from offload.errors import InvalidRemote
-from offload.wiring import check_remote_apart
+from offload.wiring import check_remote_apart, open_store
 
 
 def within(tmp_path: Path) -> Path:
@@ -61,3 +62,13 @@ def test_a_directory_is_the_same_by_whatever_path(tmp_path: Path, monkeypatch: p
     (tmp_path / "mount").symlink_to(tmp_path / "data")
     with pytest.raises(InvalidRemote):
         check_remote_apart((tmp_path / "mount/remote").as_uri(), tmp_path / "data")
+
+
+def test_a_path_that_is_not_utf8_has_a_url(tmp_path: Path) -> None:
+    place = tmp_path / "remote\udcff"
+    store = open_store(place.as_uri())
+    store.put_new(Key("a"), b"x")
+    assert (place / "a").read_bytes() == b"x"
+    assert store.url == place.as_uri()
+    with pytest.raises(InvalidRemote, match="its byte 0xff as %FF"):
+        open_store(f"file://{place}")
