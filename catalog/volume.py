@@ -159,10 +159,18 @@ class Volumes:
         return first_valid_key(self.store, commits_prefix(vid), lsn_of) or 0
 
     @checked
+    def is_there(self, vid: Vid) -> bool:
+        """Tell whether the store has the volume, with commits or without. One HEAD."""
+        return self._has(control_key(vid))
+
+    @checked
     def has_commit(self, vid: Vid, lsn: LsnNumber) -> bool:
         """Tell whether the commit is in the store. One HEAD."""
+        return self._has(commit_key(vid, lsn))
+
+    def _has(self, key: Key) -> bool:
         try:
-            self.store.head(commit_key(vid, lsn))
+            self.store.head(key)
         except NoSuchObject:
             return False
         return True

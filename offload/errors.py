@@ -27,6 +27,8 @@
     │   ├── LocalChangesLost     a reset would drop what only this directory has
     │   ├── NotOffloaded         the remote has no such state yet
     │   ├── OtherRemote          the remote is not the one that has the history
+    │   │   ├── NameDeleted          the branch has no name there any more
+    │   │   └── NameMoved            the name leads to another volume there
     │   ├── RecordsAfterFork     main has records that the branch to promote lacks
     │   ├── RemoteBehind         the remote lacks a commit that this directory knows
     │   ├── RowsChanged          a task of a load got other rows than the driver had counted
@@ -111,6 +113,8 @@ __all__ = [
     "LocalChangesLost",
     "Missing",
     "Misuse",
+    "NameDeleted",
+    "NameMoved",
     "NeverWritten",
     "NoDaemon",
     "NoRemote",
@@ -389,14 +393,49 @@ class CarriedOtherwise(Conflict):
 class OtherRemote(Conflict):
     """This remote has no volume, or another one, under a name whose history is elsewhere."""
 
-    def __init__(self, name: str, url: str, vid: str) -> None:
+    def __init__(self, name: str, url: str, vid: str, message: str | None = None, hint: str | None = None) -> None:
         super().__init__(
-            f"{url} does not hold the history of {name} (volume {vid}); nothing was sent",
-            hint="correct the remote URL or the endpoint, or copy the whole prefix there first",
+            message or f"{url} does not hold the history of {name} (volume {vid}); nothing was sent",
+            hint=hint or "correct the remote URL or the endpoint, or copy the whole prefix there first",
         )
         self.name = name
         self.url = url
         self.vid = vid
+
+
+class NameDeleted(OtherRemote):
+    """The remote has the volume of a branch, and no name for it: the branch was deleted or renamed there."""
+
+    def __init__(self, name: str, url: str, vid: str, *, is_writer: bool) -> None:
+        topic, _, branch = name.partition("@")
+        leave = "" if is_writer else f", and `seglog topic delete {name} --yes` follows it no more"
+        super().__init__(
+            name,
+            url,
+            vid,
+            f"{name} (volume {vid}) was deleted or renamed in {url}; nothing was sent",
+            f"`seglog branch list {topic}` shows the other names, `seglog branch undelete {topic} {branch}` brings it "
+            f"back{leave}",
+        )
+
+
+class NameMoved(OtherRemote):
+    """The remote has the volume, and the name leads to another one, `new_vid`: a branch became main, for example."""
+
+    def __init__(self, name: str, url: str, vid: str, new_vid: str, *, is_writer: bool) -> None:
+        then = (
+            f"`seglog reset {name}` follows it there, and `--as NAME` keeps what only this directory has as a branch"
+            if is_writer
+            else f"`seglog sync {name}` follows it there"
+        )
+        super().__init__(
+            name,
+            url,
+            vid,
+            f"{name} leads to volume {new_vid} in {url} now, and this directory has volume {vid}; nothing was sent",
+            then,
+        )
+        self.new_vid = new_vid
 
 
 class RemoteBehind(Conflict):

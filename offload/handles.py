@@ -27,7 +27,7 @@ from catalog.errors import BranchCollected, Diverged, InvalidName, NoSuchBranch,
 from catalog.format import keys
 from catalog.format.control import DEAD
 from catalog.sync import Updates, pull
-from offload.errors import NeverWritten, OtherRemote, RemoteBehind
+from offload.errors import NameDeleted, NameMoved, NeverWritten, OtherRemote, RemoteBehind
 from seglog import Log, TruncateOp
 from seglog.files.clock import Clock
 
@@ -140,14 +140,17 @@ class Handles:
         if self._is_chosen:
             self.check_remote(handle)
 
-    def relocate(self, handle: Handle) -> Handle:
+    def relocate(self, handle: Handle, *, must_lead: bool = False) -> Handle:
         """Return the handle of a replica on the volume that its name leads to now (HANDLE-7). The move is on record.
 
-        If the name leads nowhere, the handle stays. Raises as `check_remote` does, and what the store raises.
+        If the name leads nowhere, the handle stays. With `must_lead`, that is `NameDeleted`, also if this process knew
+        the name before. Raises as `check_remote` does, and what the store raises.
         """
         try:
             vid = self.resolve(handle.name)
         except (NoSuchTopic, NoSuchBranch):
+            if must_lead:
+                self._checked.discard(handle.name)
             self.check_remote(handle)
             return handle
         if vid == handle.vid:
@@ -164,9 +167,14 @@ class Handles:
     def _check_here(self, handle: Handle) -> None:
         """Raise `OtherRemote` if the remote lacks the handle's volume, and `BranchCollected`."""
         self.check_alive(handle)
-        is_here = self._volumes.has_commit(handle.vid, max(handle.lsn, 1))
-        if not is_here and handle.lsn >= self._volumes.boundary(handle.vid):
+        if not self._is_here(handle):
             raise OtherRemote(handle.name, self._volumes.store.url, str(handle.vid))
+
+    def _is_here(self, handle: Handle) -> bool:
+        """Return whether the remote has the handle's volume."""
+        if handle.lsn == 0:
+            return self._volumes.is_there(handle.vid)
+        return self._volumes.has_commit(handle.vid, handle.lsn) or handle.lsn < self._volumes.boundary(handle.vid)
 
     def _check_known(self, handle: Handle) -> None:
         """Raise `RemoteBehind` if the remote lacks the newest commit that is known here, and GC has not passed it."""
@@ -276,8 +284,18 @@ class Handles:
         if found != handle.vid:
             self.check_alive(handle)
             if not self._is_fenced_there(handle):
-                raise OtherRemote(handle.name, self._volumes.store.url, str(handle.vid))
+                raise self._parted(handle, found)
         self._check_known(handle)
+
+    def _parted(self, handle: Handle, found: Vid | None) -> OtherRemote:
+        """Return the error for a handle whose name leads to another volume, or nowhere."""
+        name, url, vid, is_writer = handle.name, self._volumes.store.url, str(handle.vid), self.is_writer(handle)
+        if self._is_here(handle):
+            if found is not None:
+                return NameMoved(name, url, vid, str(found), is_writer=is_writer)
+            if split_name(name)[1] != MAIN:
+                return NameDeleted(name, url, vid, is_writer=is_writer)
+        return OtherRemote(name, url, vid)
 
     def _is_fenced_there(self, handle: Handle) -> bool:
         """Return whether the volume is in this remote, and another writer has fenced this one, as a promotion does."""

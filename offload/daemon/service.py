@@ -39,7 +39,7 @@ from offload.daemon.disk import DiskState, disk_state
 from offload.daemon.gate import Gate, GatedStore, Rate
 from offload.daemon.metrics import MeteredFiles, Metrics, TopicFigures
 from offload.daemon.triggers import Backlog, Due, due, is_over, policy_of
-from offload.errors import Stopping
+from offload.errors import OtherRemote, Stopping
 from offload.settings import PROCESS, CatalogSettings, OffloadSettings, ServeSettings
 from offload.settings_file import Settings, read_settings
 from offload.wiring import check_remote_apart, open_store
@@ -299,6 +299,8 @@ class Service:
         except Exception as error:
             self.metrics.failures.labels("sync").inc()
             self._warn(name, "stays at what was heard of last", error)
+        else:
+            self.work(name).last_error = None
 
     async def _look_at_garbage(self) -> None:
         archive, interval_s = self.archive, self._catalog_settings.gc_interval_s
@@ -420,12 +422,16 @@ class Service:
         work.last_error = str(error)
 
     def _warn(self, name: str, what: str, error: Exception) -> None:
-        """Log a failure. A divergence lasts, so only the first work that meets it logs."""
-        if isinstance(error, Diverged):
+        """Log a failure, with the next step. A divergence lasts, so only the first work that meets it logs.
+
+        The same holds for a name that leads to no volume or to another one.
+        """
+        if isinstance(error, (Diverged, OtherRemote)):
             if self.work(name).last_error == str(error):
                 return
             self.work(name).last_error = str(error)
-        _log.warning("%s: %s: %s", name, what, error)
+        hint = getattr(error, "hint", None)
+        _log.warning("%s: %s: %s%s", name, what, error, f". {hint}" if hint else "")
 
     def _run(self, archive: Archive, name: str, wanted: Due) -> bool:
         up_to = wanted.up_to

@@ -74,7 +74,7 @@ class Sync:
     def follow(self, name: str) -> Synced:
         """Sync a replica."""
         before = self._handles.follow(name)
-        handle = self._handles.relocate(before)
+        handle = self._handles.relocate(before, must_lead=True)
         if handle.epoch:  # the log has no such topic: a reset stopped after step 5
             handle = self._replicas.demote(handle)
         updates = self._replicas.pull(handle)

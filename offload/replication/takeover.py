@@ -52,7 +52,7 @@ class Takeover:
         After an error, the caller repeats the call.
         """
         handle = self._handles.follow(name)
-        handle = self._publisher.resolve_pending(self._handles.relocate(handle))
+        handle = self._publisher.resolve_pending(self._handles.relocate(handle, must_lead=True))
         found_epoch: int | None = None
         for _ in range(_ROUNDS):
             handle = self._replicas.forward(handle)
@@ -66,7 +66,7 @@ class Takeover:
             epoch = snapshot.next_epoch
             handle = self._claim(handle, snapshot, epoch)
             if handle.lsn > snapshot.lsn:
-                moved = self._handles.relocate(handle)
+                moved = self._handles.relocate(handle, must_lead=True)
                 if moved.vid == handle.vid:
                     return self._begin(handle, replace(snapshot, epoch=epoch))
                 handle, found_epoch = moved, None  # the name leads to another volume since (SWITCH-2)

@@ -17,14 +17,13 @@ from catalog.errors import (
     AccessDenied,
     Diverged,
     InvalidObject,
-    NoSuchBranch,
     NoSuchBucket,
     NoSuchObject,
     StoreUnreachable,
 )
 from offload import ColdSettings
 from offload.archive import Archive
-from offload.errors import InvalidChunk, OtherRemote, RemoteBehind
+from offload.errors import InvalidChunk, NameDeleted, OtherRemote, RemoteBehind
 from seglog import Log, TopicConfig
 from tests.catalog.test_s3 import ScriptedS3
 from tests.faults.front import Front, HttpFault
@@ -341,7 +340,8 @@ def test_a_prefix_lies_within_another_ones(tmp_path: Path) -> None:
 def test_a_topic_is_deleted_by_another_directory(tmp_path: Path) -> None:
     """A second directory deletes the branch of a topic in the remote that the first one has open and writes to.
 
-    Outcome: the first is refused at its next opening with `OtherRemote`, and keeps its records.
+    Outcome: the first is refused at its next opening with `NameDeleted`, which says how the branch comes back. It keeps
+    its records.
     """
     shipped(tmp_path, count=1)
     with attached(tmp_path) as (log, archive):
@@ -354,7 +354,7 @@ def test_a_topic_is_deleted_by_another_directory(tmp_path: Path) -> None:
     with attached(tmp_path) as (log, archive):
         log.topic("orders@fix").append([b"after"])
         log.topic("orders@fix").seal()
-        with pytest.raises((NoSuchBranch, OtherRemote)):
+        with pytest.raises(NameDeleted):
             archive.offload("orders@fix", drop_hot=True)
         assert [each.value for each in log.topic("orders@fix").read()][-2:] == [b"mine", b"after"]
         archive.branches.undelete_branch("orders", "fix")
