@@ -86,6 +86,10 @@ class SegmentRef:
     frame_bytes: int
     live_records: int
 
+    @property
+    def index_length(self) -> int:
+        return self.index_head_length + self.index_trailer_length
+
 
 @dataclass(frozen=True, slots=True)
 class Deletions:

@@ -186,7 +186,7 @@ class GarbageSearch:
         except (Corrupt, NoSuchObject) as damage:
             # The segments of the commits that were not read count as orphans, which have to be older than the grace.
             self._marker.block(vid, damage)
-        return {ref.sid: ref.data_length + ref.index_head_length + ref.index_trailer_length for ref in refs}
+        return {ref.sid: ref.data_length + ref.index_length for ref in refs}
 
     def _tell(self, key: str) -> bool:
         """Report an unknown key (GC-5). Return True: the key stays."""

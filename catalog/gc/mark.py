@@ -7,16 +7,19 @@ MARK-2  A volume without holders still holds the states of its parent that it st
 MARK-3  If GC cannot read an object, it keeps all that the object might hold. The volume and the volumes that it was
     forked from are then `blocked`, with the reason. A ref or a tag that GC cannot read blocks all volumes of its topic,
     a pin blocks its volume. Damage never turns an object into garbage.
-MARK-4  GC marks one volume after the other. In memory stay 16 bytes for each segment that is kept.
+MARK-4  GC marks one volume after the other. In memory stay 16 bytes for each segment that is kept. A scrub also keeps
+    the lengths of its two objects: 32 bytes.
 MARK-5  Several processes may mark volumes, each some of them. `begin` gives the volumes, `mark_volumes` marks some,
     and `add` brings their marks together. `finish` marks the single states, after all volumes.
 """
 
 from __future__ import annotations
 
+import struct
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from catalog.errors import CatalogError, Corrupt, InvalidKey, NoSuchObject
 from catalog.format.commit import Commit, ForkPoint, SegmentRef
@@ -34,9 +37,16 @@ from catalog.retention import HeldBy, Holder, first_kept, scan_from, window_ms_o
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
 
-__all__ = ["Kept", "Marker", "Marks"]
+__all__ = ["Kept", "Marker", "Marks", "lengths_of"]
 
 _BATCH = 64
+_LENGTHS = struct.Struct(">QQ")
+
+
+def lengths_of(value: bytes) -> tuple[int, int]:
+    """Return the lengths of a segment's data object and index object, from the value of its id in `Marker.sids`."""
+    data_length, index_length = _LENGTHS.unpack(value)
+    return data_length, index_length
 
 
 @dataclass(slots=True)
@@ -87,7 +97,8 @@ class Marks:
 class Marker:
     """The mark phase of one run: names and volumes in, kept states and segments out.
 
-    `window_ms` is the setting. If `retain_ms` is given, it replaces the topic's own window.
+    `window_ms` is the setting. If `retain_ms` is given, it replaces the topic's own window. With `keeps_lengths`, the
+    ids in `sids` carry the lengths of their objects (`lengths_of`).
     """
 
     def __init__(
@@ -101,6 +112,7 @@ class Marker:
         retain_ms: int | None = None,
         skew_ms: int = 0,
         watch: Watch = unwatched,
+        keeps_lengths: bool = False,
     ) -> None:
         self._store = store
         self._cache = cache
@@ -110,9 +122,10 @@ class Marker:
         self._retain_ms = retain_ms
         self._skew_ms = skew_ms
         self._watch = watch
+        self._keeps_lengths = keeps_lengths
         self._needed: deque[tuple[ForkPoint, Holder]] = deque()
         self.kept: dict[Vid, Kept] = {}
-        self.sids: dict[Vid, SidSet] = defaultdict(SidSet)
+        self.sids: dict[Vid, SidSet] = defaultdict(partial(SidSet, _LENGTHS.size if keeps_lengths else 0))
         self.blocked: dict[Vid, CatalogError] = {}
         self.refused: list[str] = []
         """Holders that came too late. What they name was deleted or on its way, and GC or `check_kept` refused them."""
@@ -301,7 +314,7 @@ class Marker:
     def _keep(self, vid: Vid, ref: SegmentRef) -> None:
         sids = self.sids[vid]
         if ref.sid not in sids:
-            sids.add(ref.sid)
+            sids.add(ref.sid, _LENGTHS.pack(ref.data_length, ref.index_length) if self._keeps_lengths else b"")
             self.kept_bytes += ref.data_length + ref.index_head_length
 
     def _need_parent(self, kept: Kept) -> None:

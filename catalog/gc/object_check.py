@@ -122,7 +122,7 @@ class ObjectCheck:
             return
         sizes = {
             data_key(vid, ref.sid): ref.data_length,
-            index_key(vid, ref.sid): ref.index_head_length + ref.index_trailer_length,
+            index_key(vid, ref.sid): ref.index_length,
         }
         for key, length in sizes.items():
             try:

@@ -3,16 +3,17 @@
     names → volumes     every ref, tag and pin decodes, and the volume that it names has a control
     volumes → commits   all commits from the boundary to the newest, linked by hashes; and each single held state
     forks → parents     the parent has a Fork for each fork
-    commits → objects   each segment has both its objects
+    commits → objects   each segment has both its objects, with the lengths that its commit says
     objects → commits   scrub counts the objects that no commit names: GC deletes them once they are old
-    deep                each byte: lengths, blake3 of data objects and of the heads of indexes; and each checkpoint
+    deep                each byte: blake3 of data objects and of the heads of indexes; and each checkpoint
                         against the fold of the commits up to it
 
 SCRUB-1  No false alarm: if scrub finds damage, it checks everything again. It reports the damage that it finds both
     times. A writer, a merge or GC may change objects between two requests. Objects below a boundary that GC has raised
     since are no damage.
 SCRUB-2  Scrub cannot see what a volume has lost at its newest end. Only the writer's own copy has that.
-SCRUB-3  A LIST is never the reason for a finding. Scrub asks by key for each object that the LIST lacks.
+SCRUB-3  A LIST is never the reason for a finding. Scrub asks by key for each object that the LIST lacks, or that has
+    another length there.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from catalog.errors import CatalogError, Corrupt, InvalidKey, InvalidObject, NoS
 from catalog.format.commit import SegmentRef
 from catalog.format.gid import Sid, Vid
 from catalog.format.keys import Key, commit_key, data_key, fork_key, index_key, segments_prefix
-from catalog.gc.mark import Kept, Marker
+from catalog.gc.mark import Kept, Marker, lengths_of
 from catalog.gc.report import Watch, unwatched
 from catalog.gc.sid_set import SidSet
-from catalog.objects.base import ObjectStore
+from catalog.objects.base import ObjectStore, sizes_of
 from catalog.snapshot import fold
 from catalog.volume import Volumes
 
@@ -115,6 +116,7 @@ class Scrub:
             grace_ms=0,
             retain_ms=_FOR_EVER_MS,
             watch=watch,
+            keeps_lengths=True,
         )
         marker.mark()
         return marker
@@ -134,45 +136,43 @@ class Scrub:
     def _look_at_objects(self, vid: Vid, kept: SidSet, report: ScrubReport) -> Iterator[Finding]:
         listed = self.listed(vid)
         shown = next(listed, None)
-        for sid in kept:
+        for sid, value in kept.items():
             report.segments += 1
             while shown is not None and shown[0] < sid:
                 report.unreferenced += 1
                 shown = next(listed, None)
-            if shown == (sid, True):
-                shown = next(listed, None)
-                continue
+            there, lengths = shown, lengths_of(value)
             if shown is not None and shown[0] == sid:
                 shown = next(listed, None)
-            for key in (data_key(vid, sid), index_key(vid, sid)):
-                yield from self._ask(key)
+            if there != (sid, lengths):
+                for key, length in zip((data_key(vid, sid), index_key(vid, sid)), lengths, strict=True):
+                    yield from self._ask(key, length)
         if shown is not None:
             report.unreferenced += 1 + sum(1 for _ in listed)
 
-    def listed(self, vid: Vid) -> Iterator[tuple[Sid, bool]]:
-        """Yield each listed segment, and True if both its objects are listed."""
-        before: Sid | None = None
-        is_whole = False
-        for key in self._store.list(segments_prefix(vid)):
+    def listed(self, vid: Vid) -> Iterator[tuple[Sid, tuple[int | None, int | None]]]:
+        """Yield each listed segment with the lengths of its data object and its index object. None is not listed."""
+        for sid, objects in itertools.groupby(self._objects(vid), key=lambda each: each[0]):
+            lengths = {is_index: length for _, is_index, length in objects}
+            yield sid, (lengths.get(False), lengths.get(True))
+
+    def _objects(self, vid: Vid) -> Iterator[tuple[Sid, bool, int]]:
+        """Yield each listed object of a segment: the segment, whether it is the index object, and its length."""
+        for key, length in sizes_of(self._store, segments_prefix(vid)):
             name = key.rpartition("/")[2]
             try:
-                sid = Sid.parse(name.removesuffix(".index"))
+                yield Sid.parse(name.removesuffix(".index")), name.endswith(".index"), length
             except InvalidKey:
                 continue
-            if sid == before:
-                is_whole = True
-                continue
-            if before is not None:
-                yield before, is_whole
-            before, is_whole = sid, False
-        if before is not None:
-            yield before, is_whole
 
-    def _ask(self, key: Key) -> Iterator[Finding]:
+    def _ask(self, key: Key, length: int) -> Iterator[Finding]:
         try:
-            self._store.head(key)
+            size = self._store.head(key).size
         except NoSuchObject as trouble:
             yield _finding(trouble)
+            return
+        if size != length:
+            yield Finding(key, f"it has {size} bytes, its commit says {length}")
 
     # ------------------------------------------------------------ deep
 
@@ -211,21 +211,15 @@ class Scrub:
     def read(self, vid: Vid, ref: SegmentRef, report: ScrubReport) -> Iterator[Finding]:
         for key, length, hashed, digest in (
             (data_key(vid, ref.sid), ref.data_length, ref.data_length, ref.data_hash),
-            (
-                index_key(vid, ref.sid),
-                ref.index_head_length + ref.index_trailer_length,
-                ref.index_head_length,
-                ref.index_head_hash,
-            ),
+            (index_key(vid, ref.sid), ref.index_length, ref.index_head_length, ref.index_head_hash),
         ):
             try:
-                size = self._store.head(key).size
-                if size != length:
-                    yield Finding(key, f"it has {size} bytes, its commit says {length}")
-                elif self._hash_of(key, hashed, report) != digest:
-                    yield Finding(key, "its content is not what its commit says")
+                wrong = list(self._ask(key, length))
+                if not wrong and self._hash_of(key, hashed, report) != digest:
+                    wrong = [Finding(key, "its content is not what its commit says")]
             except (Corrupt, NoSuchObject) as trouble:
-                yield _finding(trouble)
+                wrong = [_finding(trouble)]
+            yield from wrong
 
     def _hash_of(self, key: Key, length: int, report: ScrubReport) -> bytes:
         hasher = blake3()

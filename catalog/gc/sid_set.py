@@ -1,6 +1,6 @@
 """A set of segment ids for large numbers.
 
-Each id takes 16 bytes in a sorted string. Recent ids lie beside it in a Python set.
+Each id takes 16 bytes in a sorted string, with its value right behind it. Recent ids lie beside it in a Python dict.
 """
 
 from __future__ import annotations
@@ -17,39 +17,47 @@ _RECENT = 16_384
 
 
 class SidSet:
-    def __init__(self) -> None:
+    """`value_bytes` is the length of the value that each id carries. By default, an id carries none."""
+
+    def __init__(self, value_bytes: int = 0) -> None:
+        self._piece_bytes = _SIZE + value_bytes
         self._ordered = b""
-        self._recent: set[bytes] = set()
+        self._recent: dict[bytes, bytes] = {}
 
     def __len__(self) -> int:
         self._settle()
-        return len(self._ordered) // _SIZE
+        return len(self._ordered) // self._piece_bytes
 
     def __contains__(self, sid: Sid) -> bool:
         return sid.raw in self._recent or self._is_ordered(sid.raw)
 
     def __iter__(self) -> Iterator[Sid]:
         """Yield the ids, ascending."""
-        self._settle()
-        return (Sid(raw) for raw in _pieces(self._ordered))
+        return (sid for sid, _ in self.items())
 
-    def add(self, sid: Sid) -> None:
-        if not self._is_ordered(sid.raw):
-            self._recent.add(sid.raw)
-            if len(self._recent) >= max(_RECENT, len(self._ordered) // _SIZE // 4):
+    def items(self) -> Iterator[tuple[Sid, bytes]]:
+        """Yield the ids with their values, ascending."""
+        self._settle()
+        return ((Sid(piece[:_SIZE]), piece[_SIZE:]) for piece in self._pieces())
+
+    def add(self, sid: Sid, value: bytes = b"") -> None:
+        """Add an id that is not there yet, with its value."""
+        if sid not in self:
+            self._recent[sid.raw] = value
+            if len(self._recent) >= max(_RECENT, len(self._ordered) // self._piece_bytes // 4):
                 self._settle()
 
     def _is_ordered(self, raw: bytes) -> bool:
-        ordered = self._ordered
-        count = len(ordered) // _SIZE
-        found = bisect_left(range(count), raw, key=lambda at: ordered[at * _SIZE : (at + 1) * _SIZE])
-        return found < count and ordered[found * _SIZE : (found + 1) * _SIZE] == raw
+        ordered, size = self._ordered, self._piece_bytes
+        count = len(ordered) // size
+        found = bisect_left(range(count), raw, key=lambda at: ordered[at * size : at * size + _SIZE])
+        return found < count and ordered[found * size : found * size + _SIZE] == raw
 
     def _settle(self) -> None:
         if self._recent:
-            self._ordered = b"".join(sorted([*_pieces(self._ordered), *self._recent]))
+            recent = (raw + value for raw, value in self._recent.items())
+            self._ordered = b"".join(sorted([*self._pieces(), *recent]))
             self._recent.clear()
 
-
-def _pieces(ordered: bytes) -> Iterator[bytes]:
-    return (ordered[at : at + _SIZE] for at in range(0, len(ordered), _SIZE))
+    def _pieces(self) -> Iterator[bytes]:
+        return (self._ordered[at : at + self._piece_bytes] for at in range(0, len(self._ordered), self._piece_bytes))

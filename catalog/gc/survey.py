@@ -123,4 +123,4 @@ def _shared_bytes(marker: Marker, vid: Vid) -> int:
         marker.block(vid, damage)
         return 0
     refs = {view.ref.sid: view.ref for view in views if view.vid != vid}
-    return sum(ref.data_length + ref.index_head_length + ref.index_trailer_length for ref in refs.values())
+    return sum(ref.data_length + ref.index_length for ref in refs.values())

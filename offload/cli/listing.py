@@ -495,8 +495,9 @@ COMMANDS = {
         'The command checks segments in `cold_dir` too. The log must not be open meanwhile. The command does not ask the\n'
         'remote.\n'
         '\n'
-        'With --remote, check every branch, tag and lease, their commits, and that each segment is there. With --deep, check\n'
-        'every byte of the segments too. Others may use the remote meanwhile, and the command needs no data directory.\n'
+        'With --remote, check every branch, tag and lease, their commits, and that each segment is there, with its length.\n'
+        'With --deep, check every byte of the segments too. Others may use the remote meanwhile, and the command needs no\n'
+        'data directory.\n'
         '\n'
         "With --read-data-subset, look at each object of the remote's segments: it is found, lost, corrupt, orphan (no commit\n"
         'names it) or uploading. Read the given share of the segments. With --state FILE, an interrupted check continues, and\n'

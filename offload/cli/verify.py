@@ -34,8 +34,9 @@ def verify(
     The command checks segments in `cold_dir` too. The log must not be open meanwhile. The command does not ask the
     remote.
 
-    With --remote, check every branch, tag and lease, their commits, and that each segment is there. With --deep, check
-    every byte of the segments too. Others may use the remote meanwhile, and the command needs no data directory.
+    With --remote, check every branch, tag and lease, their commits, and that each segment is there, with its length.
+    With --deep, check every byte of the segments too. Others may use the remote meanwhile, and the command needs no
+    data directory.
 
     With --read-data-subset, look at each object of the remote's segments: it is found, lost, corrupt, orphan (no commit
     names it) or uploading. Read the given share of the segments. With --state FILE, an interrupted check continues, and

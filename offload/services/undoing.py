@@ -227,7 +227,7 @@ class Undoing:
             index = self._store.head(keys.index_key(view.vid, ref.sid)).size
         except NoSuchObject:
             return False
-        return (data, index) == (ref.data_length, ref.index_head_length + ref.index_trailer_length)
+        return (data, index) == (ref.data_length, ref.index_length)
 
     def _publish(self, name: str, found: _Removal, plan: UndoPlan, message: str) -> int | None:
         """Put the commit right after the state of the plan. Return its LSN, or None if another commit is there."""

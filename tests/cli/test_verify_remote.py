@@ -40,6 +40,16 @@ def test_a_changed_byte_is_told_by_its_key(started: Run, tmp_path: Path) -> None
     assert f"DAMAGED {path.relative_to(tmp_path / 'remote')}: its content is not what its commit says" in done.text
 
 
+def test_a_short_object_is_told_without_a_look_at_its_bytes(started: Run, tmp_path: Path) -> None:
+    for path in sorted((tmp_path / "remote").glob("5*/segments/*"))[:2]:
+        body = path.read_bytes()
+        path.write_bytes(body[:-1])
+        done = started("verify", "--remote")
+        said = f"{path.relative_to(tmp_path / 'remote')}: it has {len(body) - 1} bytes, its commit says {len(body)}"
+        assert (done.code, done.text.splitlines()[-1]) == (5, f"DAMAGED {said}")
+        path.write_bytes(body)
+
+
 def test_a_missing_object_is_told_without_a_data_directory(started: Run, tmp_path: Path) -> None:
     [path, *_] = sorted((tmp_path / "remote").glob("5*/segments/*.index"))
     path.unlink()

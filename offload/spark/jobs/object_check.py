@@ -170,8 +170,7 @@ def _once(url: str, topic: str, view: SegmentView) -> tuple[CheckedObject, Check
         check_index(store, view.vid, ref)
         return 0
 
-    index_length = ref.index_head_length + ref.index_trailer_length
-    index = check(keys.index_key(view.vid, ref.sid), index_length, index_is_good)
+    index = check(keys.index_key(view.vid, ref.sid), ref.index_length, index_is_good)
 
     def data_is_good() -> int:
         count = _count_records(reader_of(url), view) if index.state == Condition.GOOD else 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from catalog import checkpointer
@@ -115,13 +117,35 @@ def test_each_bit_that_is_changed_is_told_by_its_key() -> None:
     assert scrub(world, deep=True).findings == []
 
 
-def test_an_object_of_another_length_is_told_and_content_only_by_a_deep_one() -> None:
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("length", [5, 17])
+def test_an_object_of_another_length_is_told(length: int, *, deep: bool) -> None:
     world, main, _ = grown()
-    [key, *_] = (Key(key) for key in world.store.list(segments_prefix(main.vid)) if key.endswith(".index"))
-    world.store.put(key, b"short", {})
+    for key in map(Key, [*world.store.list(segments_prefix(main.vid))][:2]):
+        body = world.store.get(key)
+        world.store.put(key, bytes(length), {})
+        [finding] = scrub(world, deep=deep).findings
+        assert (finding.place, finding.reason) == (key, f"it has {length} bytes, its commit says 16")
+        world.store.put(key, body, {})
+
+
+def test_other_content_of_the_same_length_is_told_only_by_a_deep_one() -> None:
+    world, main, _ = grown()
+    key = Key(next(world.store.list(segments_prefix(main.vid))))
+    world.store.put(key, bytes(16), {})
     assert scrub(world).findings == []
-    [finding] = scrub(world, deep=True).findings
-    assert (finding.place, finding.reason) == (key, "it has 5 bytes, its commit says 16")
+    assert [finding.place for finding in scrub(world, deep=True).findings] == [key]
+
+
+def test_a_list_with_another_length_is_no_ground_for_a_finding() -> None:
+    """Other objects have the sizes that a LIST tells: the object is asked for by its key."""
+    world, _, _ = grown()
+
+    class Wrong(WrappedStore):
+        def sizes(self, prefix: str) -> Iterator[tuple[str, int]]:
+            return ((key, 7) for key, _ in super().sizes(prefix))
+
+    assert Scrub(Wrong(world.store), now_ms=world.now_ms).run().findings == []
 
 
 def test_a_fork_that_its_parent_does_not_know_is_told() -> None:

@@ -28,3 +28,16 @@ def test_an_empty_one_has_nothing() -> None:
     assert len(SidSet()) == 0
     assert sid(1) not in SidSet()
     assert list(SidSet()) == []
+
+
+@pytest.mark.parametrize("recent", [1, 7, 16_384])
+def test_an_id_keeps_its_first_value(recent: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_limit(monkeypatch, Limit.RECENT_SIDS, recent)
+    numbers = random.Random(2).sample(range(1_000), 100)
+    found = SidSet(value_bytes=2)
+    for number in numbers:
+        found.add(sid(number), number.to_bytes(2, "big"))
+        found.add(sid(number), b"no")
+    assert list(found.items()) == [(sid(number), number.to_bytes(2, "big")) for number in sorted(numbers)]
+    assert list(found) == sorted(map(sid, numbers))
+    assert all((sid(number) in found) == (number in set(numbers)) for number in range(1_000))
