@@ -7,7 +7,8 @@ commits in, a plan out.
 
 UNDO-1  A record comes back if the commit took it, and no later commit took its seq. A commit takes seqs by a delete
     below a seq, an eviction or a truncation. A later commit that is undone itself does not count. A later delete by tag
-    names the records that it took, and took none of these.
+    names the records that it took, and took none of these. A record that an earlier undo of the same commit brought
+    back stays as it is now, since a delete by tag may have taken it after that.
 UNDO-2  If records were appended after a truncation, it cannot be undone. Two records of one seq cannot both be shown.
 UNDO-3  Nothing else changes. Each record that is shown now stays, and each that another commit took stays away.
 UNDO-4  A view that is there now stays if its object holds all that its range shows afterwards. Otherwise the view of
@@ -108,10 +109,12 @@ def plan_undo(
     Raise `NotTakenBack` if the commit takes no records away, or its seqs are in use again. `name` is for the message.
     """
     commit = undone.commit
-    undone_by = {(each.undone.vid, each.undone.lsn): by.lsn for by in later if (each := by.restored) is not None}
+    undos = [(by.lsn, each) for by in later if (each := by.restored) is not None]
+    undone_by = {(each.undone.vid, each.undone.lsn): lsn for lsn, each in undos}
     _check(name, commit, later, undone_by.get((commit.vid, commit.lsn), 0))
     in_force = [each for each in later if (each.vid, each.lsn) not in undone_by]
-    search = _Search(now, live, *_reach(in_force))
+    earlier = [each.views for _, each in undos if (each.undone.vid, each.undone.lsn) == (commit.vid, commit.lsn)]
+    search = _Search(now, live, earlier, *_reach(in_force))
     for taken in _taken_by(before, undone, search.held):
         search.add(taken, is_missing=taken.view.ref.sid in missing)
     shown = {view.ref.sid for view in now.segments}
@@ -212,11 +215,17 @@ class _Piece:
 
 
 class _Search:
-    """Finds the views that show the taken records again, and all that is shown beside them now."""
+    """Finds the views that show the taken records again, and all that is shown beside them now.
 
-    def __init__(self, now: Snapshot, live: Live, first_seq: int, end_seq: int) -> None:
+    `earlier` are the views of earlier undos of the same commit.
+    """
+
+    def __init__(
+        self, now: Snapshot, live: Live, earlier: Sequence[Sequence[SegmentView]], first_seq: int, end_seq: int
+    ) -> None:
         self._now = now.segments
         self._live = live
+        self._earlier = earlier
         self._first_seq = first_seq
         self._last_seq = end_seq - 1
         self._held: dict[Sid, BitMap] = {}
@@ -241,7 +250,7 @@ class _Search:
         first, last = max(view.first, self._first_seq), min(view.last, self._last_seq)
         within = _bits(first - base, last - base) if first <= last else BitMap()
         self._note(self.away, view, taken.entries - within)
-        parts = list(self._parts(first, last))
+        parts = list(_parts(self._now, first, last))
         shown = BitMap()
         for now, begin, end in parts:
             if now is not None:
@@ -249,6 +258,8 @@ class _Search:
                     begin - base, end - base
                 )
         back = (taken.entries & within) - shown
+        if back:
+            back -= self._returned(first, last, base)
         self._note(self.gone if is_missing else self.back, view, back)
         if back and not is_missing:
             for now, begin, end in parts:
@@ -276,19 +287,14 @@ class _Search:
         if entries:
             found.append(Taken(view, entries))
 
-    def _parts(self, first: int, last: int) -> Iterator[tuple[SegmentView | None, int, int]]:
-        """Yield the range in parts: each with the view that shows it now, or None."""
-        at = bisect_left(self._now, first, key=lambda view: view.last)
-        while first <= last:
-            view = self._now[at] if at < len(self._now) else None
-            if view is None or view.first > first:
-                end = last if view is None else min(last, view.first - 1)
-                yield None, first, end
-            else:
-                end = min(last, view.last)
-                yield view, first, end
-                at += 1
-            first = end + 1
+    def _returned(self, first: int, last: int, base: int) -> BitMap:
+        """Return the entries of a range that earlier undos of the same commit showed again."""
+        found = BitMap()
+        for views in self._earlier:
+            for view, begin, end in _parts(views, first, last):
+                if view is not None:
+                    found |= _moved(_shown(view), view.ref.first_seq - base) & _bits(begin - base, end - base)
+        return found
 
     def _shown_by(
         self, before: SegmentView, now: SegmentView | None, first: int, last: int, wanted: BitMap
@@ -308,6 +314,21 @@ class _Search:
                 part = wanted & _bits(begin, end)
                 view, entries = (now, _moved(part, offset)) if is_now else (before, part)
                 yield _Piece(view, base + begin, base + end, entries)
+
+
+def _parts(views: Sequence[SegmentView], first: int, last: int) -> Iterator[tuple[SegmentView | None, int, int]]:
+    """Yield the range in parts: each with the view that shows it, or None. `views` ascend."""
+    at = bisect_left(views, first, key=lambda view: view.last)
+    while first <= last:
+        view = views[at] if at < len(views) else None
+        if view is None or view.first > first:
+            end = last if view is None else min(last, view.first - 1)
+            yield None, first, end
+        else:
+            end = min(last, view.last)
+            yield view, first, end
+            at += 1
+        first = end + 1
 
 
 def _runs(wanted: BitMap, by_now: BitMap, by_before: BitMap, first: int, last: int) -> Iterator[tuple[bool, int, int]]:

@@ -27,13 +27,17 @@ Held = dict[int, int]  # seq to the number of the record
 
 @dataclass
 class _Step:
-    """A commit, the state before it, and what the model knows: the records it took, and the seqs it takes at all."""
+    """A commit, the state before it, and what the model knows: the records it took, and the seqs it takes at all.
+
+    `returned` are the seqs that undos of it have brought back.
+    """
 
     stored: StoredCommit
     before: Snapshot
     records: Held
     floors: tuple[int, int]
     taken: Held = field(default_factory=dict)
+    returned: set[int] = field(default_factory=set)
     below: int = 1
     start: int = 2**64
 
@@ -135,11 +139,13 @@ class World:
         for each in in_force:
             below, end = max(below, each.below), min(end, each.start)
             below = min(below, end)
-        back = {seq: record for seq, record in step.taken.items() if below <= seq < end and seq not in self.records}
+        kept_away = self.records.keys() | step.returned
+        back = {seq: record for seq, record in step.taken.items() if below <= seq < end and seq not in kept_away}
         assert _seqs(plan.back) == set(back)
         assert _seqs(plan.away) == {seq for seq in step.taken if not below <= seq < end}
         if not back:
             return
+        step.returned |= back.keys()
         self.records = self.records | back
         if step.stored.commit.kind is not CommitKind.DELETE:
             self.floors = (plan.bounds.first_seq, plan.bounds.evict_floor)

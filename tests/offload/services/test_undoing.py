@@ -98,6 +98,22 @@ def test_what_came_after_the_delete_stays(tmp_path: Path, store: MemoryStore) ->
         assert values(archive, "t") == [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"not offloaded"]
 
 
+def test_a_second_undo_leaves_what_a_delete_by_tag_took_after_the_first(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        _topic(log, archive)
+        first = archive.delete("t", before=4).lsn
+        assert first is not None
+        assert archive.history.undo_removal("t", first).records == 3
+        archive.open_for_append("t")
+        second = archive.delete("t", tag="odd").lsn
+        assert second is not None
+        done = archive.history.undo_removal("t", first)
+        assert (done.is_earlier, done.records) == (True, 0)
+        assert values(archive, "t") == [b"b", b"d", b"f"]
+        assert archive.history.undo_removal("t", second).records == 3
+        assert values(archive, "t") == [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+
 def test_a_branch_undoes_its_own_delete_and_one_that_it_has_from_its_parent(tmp_path: Path, store: MemoryStore) -> None:
     with opened(tmp_path / "one", store) as (log, archive):
         _topic(log, archive)
