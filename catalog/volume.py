@@ -36,7 +36,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -90,6 +90,7 @@ from catalog.objects.base import ObjectStore
 from catalog.objects.first_valid_key import first_valid_key
 from catalog.objects.put_once import put_once
 from catalog.objects.wrapped import OfflineStore
+from catalog.progress import count
 from catalog.snapshot import Snapshot, cut, empty, fold, fork, from_checkpoint
 
 __all__ = ["DEAD", "Volumes"]
@@ -498,10 +499,10 @@ class Volumes:
 
     def _fetch(self, vid: Vid, lsns: Sequence[int]) -> Iterator[bytes | None]:
         if len(lsns) < 2:
-            yield from (self._get_commit(vid, lsn) for lsn in lsns)
+            yield from _counted(self._get_commit(vid, lsn) for lsn in lsns)
             return
         with ThreadPoolExecutor(min(_CONCURRENT_GETS, len(lsns)), "catalog-get") as pool:
-            yield from pool.map(lambda lsn: self._get_commit(vid, lsn), lsns)
+            yield from _counted(pool.map(lambda lsn: self._get_commit(vid, lsn), lsns))
 
     def _get_commit(self, vid: Vid, lsn: int) -> bytes | None:
         try:
@@ -605,3 +606,10 @@ def _check_new(vid: Vid, seen: set[Vid]) -> None:
     if vid in seen:
         raise InvalidObject(control_key(vid), "its parent is a fork of it")
     seen.add(vid)
+
+
+def _counted(bodies: Iterable[bytes | None]) -> Iterator[bytes | None]:
+    """Yield the bodies of commits, and count them for the watcher."""
+    for body in bodies:
+        count("reading commits", 0 if body is None else 1, "commits")
+        yield body

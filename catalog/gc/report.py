@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from catalog.format.gid import Vid
+from catalog.progress import Watch, unwatched
 from catalog.retention import Holder
 
 __all__ = ["GcPolicy", "GcReport", "KeptVolume", "PendingPlan", "Watch", "unwatched"]
 
 _UNKNOWN_KEYS = 100
-
-
-Watch = Callable[[str, int, int | None, str], None]
-"""Takes the progress of a run: the phase, the part that is done, the total or None, and the unit."""
-
-
-def unwatched(_phase: str, _done: int, _total: int | None, _unit: str) -> None:
-    """Ignore the progress."""
 
 
 @dataclass(frozen=True, slots=True)

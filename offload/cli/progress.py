@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Bar", "ToldBars", "progress", "while_waiting", "with_bars"]
 
 _AFTER_S = 1.0
+_MOMENT_S = 0.2
 
 _T = TypeVar("_T")
 
@@ -60,13 +62,15 @@ def with_bars(run: Callable[[Tell], Iterator[_T]], *, is_shown: bool) -> Generat
 
 
 class Bar:
-    """The progress of one operation. It appears after a second, and goes away with `close`.
+    """The progress of one operation. It appears after a second, or after `after_s`, and goes away with `close`.
 
     `unit` is `bytes`, a noun such as `topics`, or None if nothing is counted. A thread shows the bar. So it lives on
     while the operation waits.
     """
 
-    def __init__(self, title: str, total: int | None, *, unit: str | None = "bytes") -> None:
+    def __init__(
+        self, title: str, total: int | None, *, unit: str | None = "bytes", after_s: float | None = None
+    ) -> None:
         self._title = title
         self._total = total
         self._unit = unit
@@ -76,7 +80,7 @@ class Bar:
         self._is_hidden = False
         self._is_closed = False
         self._shown: Progress | None = None
-        self._timer = threading.Timer(_AFTER_S, self._appear_late)
+        self._timer = threading.Timer(_AFTER_S if after_s is None else after_s, self._appear_late)
         self._timer.daemon = True
         self._timer.start()
 
@@ -128,10 +132,14 @@ class Bar:
 
 
 class ToldBars:
-    """The bars of an operation that tells its progress: one at a time, each with its own title."""
+    """The bars of an operation that tells its progress: one at a time, each with its own title.
+
+    The first one appears after a second. From then on, a bar appears once its phase is more than a moment.
+    """
 
     def __init__(self, *, is_shown: bool) -> None:
         self._is_shown = is_shown
+        self._begun_s = time.monotonic()
         self._phase: tuple[str, int | None, str] | None = None
         self._bar: Bar | None = None
 
@@ -140,7 +148,8 @@ class ToldBars:
             return
         if self._bar is None or self._phase != (title, total, unit):
             self.close()
-            self._phase, self._bar = (title, total, unit), Bar(title, total, unit=unit)
+            after_s = max(_AFTER_S - (time.monotonic() - self._begun_s), min(_MOMENT_S, _AFTER_S))
+            self._phase, self._bar = (title, total, unit), Bar(title, total, unit=unit, after_s=after_s)
         self._bar.tell(done)
 
     def hide(self) -> None:

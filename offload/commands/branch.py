@@ -122,7 +122,7 @@ class BranchSide:
 
 
 def create(
-    archive: Archive,
+    place: Directory,
     topic: TopicName,
     name: Annotated[str, About("The new branch.")],
     at: Annotated[
@@ -134,13 +134,11 @@ def create(
 
     Read the branch as TOPIC@NAME. The branch that it came from does not see its appends and deletes.
     """
-    made = archive.restore(topic, to=at, name=name, message=message)
-    last_time = Moment(made.last_ts_ms) if made.last_seq else None
-    return BranchMade(f"{topic.partition('@')[0]}@{name}", str(made.vid), made.records, made.last_seq, last_time)
+    return _made(place, "branch create", topic, name, at, message)
 
 
 def restore(
-    archive: Archive,
+    place: Directory,
     topic: TopicName,
     to: Annotated[
         str, About("seq:N (right after record N), lsn:N, head, head~N, tag:NAME, or a time.", "--to", names="target")
@@ -154,7 +152,14 @@ def restore(
     Examples: seglog restore orders --to head~1 --as before-the-delete;
     seglog restore orders --to 2026-11-21T09:30:00Z --as morning; seglog restore orders --to "15 minutes ago" --as back
     """
-    return create(archive, topic, as_branch, to, message)
+    return _made(place, "restore", topic, as_branch, to, message)
+
+
+def _made(place: Directory, command: str, topic: str, name: str, at: str, message: str) -> BranchMade:
+    with place.counting(f"{command} {topic}"):
+        made = place.archive.restore(topic, to=at, name=name, message=message)
+    last_time = Moment(made.last_ts_ms) if made.last_seq else None
+    return BranchMade(f"{topic.partition('@')[0]}@{name}", str(made.vid), made.records, made.last_seq, last_time)
 
 
 def list_branches(
@@ -213,7 +218,7 @@ def rename(
 
 
 def promote(
-    archive: Archive,
+    place: Directory,
     topic: PlainTopicName,
     name: Name,
     keep: Annotated[
@@ -233,7 +238,8 @@ def promote(
     """
     if carry and leave:
         raise InvalidParameters("--carry and --leave exclude each other")
-    done = archive.branches.promote_branch(topic, name, keep=keep, carry=carry, leave=leave, message=message)
+    with place.counting(f"branch promote {topic}"):
+        done = place.archive.branches.promote_branch(topic, name, keep=keep, carry=carry, leave=leave, message=message)
     after = done.after_fork
     return BranchPromoted(
         topic=topic,

@@ -121,3 +121,13 @@ class Directory:
         """Yield a function that takes the progress of phases, and tells it to the host with `title` before them."""
         with self.host.phases() as tell:
             yield watch_of(tell, title)
+
+    @contextmanager
+    def counting(self, title: str) -> Iterator[None]:
+        """Show the progress of the work within: the phases that the parts of the archive count (catalog.progress)."""
+        from catalog.progress import watching
+
+        with self.host.phases() as tell:
+            tell(title, None, 0, "commits")
+            with watching(watch_of(tell, title)):
+                yield

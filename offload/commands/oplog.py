@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
+from offload.commands.directory import Directory
 from offload.commands.parameters import About, Reason, without_main
 from offload.errors import InvalidParameters
 from offload.moment import Moment
@@ -68,7 +69,7 @@ def oplog(
 
 
 def undo(
-    archive: Archive,
+    place: Directory,
     change: Annotated[
         str | None,
         About("The number of a change in `oplog`, or a topic.", clean=without_main, is_argument=True, names="topic"),
@@ -90,18 +91,20 @@ def undo(
     Example: seglog undo orders lsn:7
     """
     if change is not None and not (change.isdecimal() and commit is None):
-        return _undo_commit(archive, change, commit, partial=partial, message=message, dry_run=dry_run)
+        return _undo_commit(place, change, commit, partial=partial, message=message, dry_run=dry_run)
     if partial or message or dry_run:
         raise InvalidParameters("--partial, --message and --dry-run go with a topic and lsn:N")
-    if change is not None:
-        return _operation(archive.history.undo(_number(change)))
-    found = _last_operation(archive)
-    _check_newest(archive, found)
-    return _operation(archive.history.undo(found.number))
+    number = None if change is None else _number(change)
+    with place.counting("undo"):
+        if number is None:
+            found = _last_operation(place.archive)
+            _check_newest(place.archive, found)
+            number = found.number
+        return _operation(place.archive.history.undo(number))
 
 
 def _undo_commit(
-    archive: Archive, topic: str, commit: str | None, *, partial: bool, message: str, dry_run: bool
+    place: Directory, topic: str, commit: str | None, *, partial: bool, message: str, dry_run: bool
 ) -> CommitUndone:
     lsn = _LSN.fullmatch(commit or "")
     if lsn is None:
@@ -110,10 +113,13 @@ def _undo_commit(
             f"{given}say `seglog undo {topic} lsn:N`; `seglog log {topic} --kind delete,evict,truncate` lists them"
         )
     number = _number(lsn[1])
-    if dry_run:
-        found = archive.history.preview_undo(topic, number)
-    else:
-        found = archive.history.undo_removal(topic, number, partial=partial, message=message)
+    history = place.archive.history
+    with place.counting(f"undo {topic}"):
+        found = (
+            history.preview_undo(topic, number)
+            if dry_run
+            else history.undo_removal(topic, number, partial=partial, message=message)
+        )
     return CommitUndone(
         topic=topic,
         undone=number,

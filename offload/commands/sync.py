@@ -93,20 +93,22 @@ def push(place: Directory, topic: TopicName) -> Pushed:
     return Pushed(_position(topic, archive.replication.sync_state(topic)), tuple(each.lsn for each in result.published))
 
 
-def pull(archive: Archive, topic: TopicName) -> SyncPosition:
+def pull(place: Directory, topic: TopicName) -> SyncPosition:
     """Fetch new commits of other writers, and keep them here. Readers see no change until `sync`.
 
     If a topic or branch is only in the remote, this directory follows it from now on.
     """
-    return _position(topic, archive.replication.pull(topic))
+    with place.counting(f"pull {topic}"):
+        return _position(topic, place.archive.replication.pull(topic))
 
 
-def fetch(archive: Archive, topic: TopicName) -> SyncPosition:
+def fetch(place: Directory, topic: TopicName) -> SyncPosition:
     """Fetch new commits as `pull` does, and every commit that a read of the newest state needs.
 
     `log` and `status` then need no remote, and a shell completes the tags of the topic.
     """
-    return _position(topic, archive.replication.fetch(topic))
+    with place.counting(f"fetch {topic}"):
+        return _position(topic, place.archive.replication.fetch(topic))
 
 
 def sync(
@@ -156,7 +158,8 @@ def reset(
         raise InvalidParameters("--dry-run goes with --discard")
     if dry_run:
         return would("reset --discard", topic, place.archive.previews.local(topic))
-    result = place.archive.replication.reset(topic, as_branch=as_branch, discard=discard, message=message)
+    with place.counting(f"reset {topic}"):
+        result = place.archive.replication.reset(topic, as_branch=as_branch, discard=discard, message=message)
     return TopicReset(
         topic=topic,
         lsn=result.lsn,
@@ -169,13 +172,15 @@ def reset(
     )
 
 
-def takeover(archive: Archive, topic: TopicName) -> TakenOver:
+def takeover(place: Directory, topic: TopicName) -> TakenOver:
     """Become the writer of a topic. The former writer is fenced, and offloads nothing of the topic any more.
 
     Records that the former writer has not offloaded stay in its directory. There, `seglog reset --as` makes them a
     branch.
     """
-    archive.replication.take_over(topic)
+    archive = place.archive
+    with place.counting(f"takeover {topic}"):
+        archive.replication.take_over(topic)
     status = archive.status.topic(topic)
     return TakenOver(topic, status.lsn, status.writer_epoch, status.head_seq + 1)
 

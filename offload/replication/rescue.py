@@ -29,6 +29,7 @@ from itertools import groupby
 from catalog import ForkPoint, Handle, Seq, Vid, resolve
 from catalog.errors import BranchExists
 from catalog.history import retry_if_collected
+from catalog.progress import count
 from catalog.timeline import no_time_lookup
 from offload.context import ArchiveContext
 from offload.format.topic_config import RESCUED_FROM, shared_attributes
@@ -134,6 +135,7 @@ class Rescue:
             for (tag, node, unterminated), group in groupby(_records(frames), key=_labels):
                 values = [record.value for record in group]
                 saved.append(values, tag=tag, node=node, unterminated=unterminated, durability="memory")
+                count("saving", len(values), "records")
                 stood_in |= tag == _GONE
         if stood_in:
             saved.delete(tag=_GONE)

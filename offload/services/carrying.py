@@ -17,6 +17,7 @@ from dataclasses import replace
 from itertools import groupby, islice
 
 from catalog import Snapshot
+from catalog.progress import count
 from offload.context import ArchiveContext
 from offload.errors import CarriedOtherwise
 from offload.format.topic_config import CARRIED_FROM
@@ -52,6 +53,7 @@ class Carrying:
         for labels, values in _batches(records):
             tag, node, unterminated = labels
             topic.append(values, tag=tag, node=node, unterminated=unterminated)
+            count("carrying", len(values), "records")
         topic.seal()
         self._offloader.run(branch)
         return range(before + 1, topic.head_seq + 1)

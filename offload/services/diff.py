@@ -15,6 +15,7 @@ from pyroaring import BitMap64
 
 from catalog import SegmentView, Snapshot
 from catalog.history import History
+from catalog.progress import count
 from offload.read.cold_reader import ColdReader
 from offload.read.deletes import live_entries
 from offload.reports import Side
@@ -107,6 +108,7 @@ def _live(snapshot: Snapshot, alike: set[tuple[object, ...]], reader: ColdReader
     """Return the live seqs of `snapshot`, without the segments that both states show alike."""
     live = BitMap64()
     for view in reader.indexed([view for view in snapshot.segments if _look(view) not in alike]):
+        count("comparing", 1, "segments")
         base = view.ref.first_seq
         live |= BitMap64(base + entry for entry in live_entries(view, reader))
     return live

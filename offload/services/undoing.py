@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 
 from pyroaring import BitMap
 
-from catalog import CommitKind, ForkPoint, PastCommit, SegmentView, Sid, Snapshot, timeline
+from catalog import CommitKind, ForkPoint, PastCommit, SegmentView, Sid, Snapshot, progress, timeline
 from catalog.errors import CatalogError, NoSuchObject, NotTakenBack, OutOfWindow, RecordsGone
 from catalog.format import keys
 from catalog.format.encoding import StoredCommit
@@ -197,6 +197,7 @@ class Undoing:
         def live(view: SegmentView) -> BitMap:
             try:
                 index = self._context.reader.index(view)
+                progress.count("reading indexes", 1, "indexes")
             except NoSuchObject:
                 if view.ref.sid in shown:
                     raise
@@ -216,9 +217,12 @@ class Undoing:
         if not views:
             return set()
         with ThreadPoolExecutor(min(_CONCURRENT_HEADS, len(views)), "undo-head") as pool:
-            return {
-                view.ref.sid for view, is_here in zip(views, pool.map(self._is_here, views), strict=True) if not is_here
-            }
+            missing: set[Sid] = set()
+            for view, is_here in zip(views, pool.map(self._is_here, views), strict=True):
+                progress.count("looking for objects", 2, "objects")
+                if not is_here:
+                    missing.add(view.ref.sid)
+            return missing
 
     def _is_here(self, view: SegmentView) -> bool:
         ref = view.ref

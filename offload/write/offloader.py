@@ -38,6 +38,7 @@ from catalog import (
 from catalog.errors import NoSuchObject
 from catalog.format.commit import Codec
 from catalog.format.control import DEAD
+from catalog.progress import count
 from offload.context import ArchiveContext
 from offload.format.topic_config import config_change
 from offload.handles import Tip
@@ -78,15 +79,16 @@ class Offloader:
         name: str,
         *,
         up_to: int | None = None,
-        on_bytes: Callable[[int], None] = lambda _: None,
+        on_bytes: Callable[[int], None] = lambda more: count("offloading", more, "bytes"),
         messages: Mapping[DeleteOp | TruncateOp, str] = _NO_MESSAGES,
     ) -> list[Published]:
         """Offload every segment that is sealed now (and ends at or below `up_to`), and publish the deletes after them.
 
         Then publish the topic's configuration, if the volume does not know it. Later changes wait for a later run
-        (OFFLOAD-7). Calls `on_bytes` now and then with the bytes of frames taken since. The commit of a delete or a
-        truncation gets its message from `messages`. Raises `Diverged`, `OutcomeUnknown`, and the errors of the log and
-        the store. After any error, acked records are safe, and the next run continues.
+        (OFFLOAD-7). Calls `on_bytes` now and then with the bytes of frames taken since. By default, they are a phase of
+        the call's progress (catalog.progress). The commit of a delete or a truncation gets its message from `messages`.
+        Raises `Diverged`, `OutcomeUnknown`, and the errors of the log and the store. After any error, acked records are
+        safe, and the next run continues.
         """
         done = self.settle(name)
         try:

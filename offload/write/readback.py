@@ -14,6 +14,7 @@ from catalog.errors import InvalidObject
 from catalog.format import keys
 from catalog.format.encoding import decode_commit_at
 from catalog.objects.base import ObjectStore
+from catalog.progress import count
 from offload.format.index import decode_head
 from offload.format.trailer import decode_trailer
 from offload.read.pool import in_order
@@ -60,6 +61,7 @@ def check_data(store: ObjectStore, vid: Vid, segment: SegmentRef) -> None:
     )
     for body in in_order(reads, _READS_AT_A_TIME, "seglog-readback"):
         hasher.update(body)
+        count("reading back", len(body), "bytes")
     if hasher.digest() != segment.data_hash:
         raise InvalidObject(data_key, "its bytes are not what the commit says")
 

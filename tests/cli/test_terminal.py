@@ -136,6 +136,8 @@ def test_a_daemon_tells_its_progress(started: Run, tmp_path: Path) -> None:
             assert first == (f"{path} t", total, 0, "bytes")
             assert (title, total) == (f"{path} t", count)
             assert count > 0 or path == "compact"  # the objects are too few to be merged
+        for path in ("fetch", "pull"):
+            assert _told(client, path)[0] == (f"{path} t", None, 0, "commits")
         assert {(title, unit) for title, _, _, unit in _told(client, "gc", grace="0")} == {
             ("gc, reading commits", "volumes"),
             ("gc, searching", "volumes"),
