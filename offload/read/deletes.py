@@ -7,11 +7,12 @@ segment.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from pyroaring import BitMap
 
-from catalog import Deletions, SegmentRef, SegmentView, Snapshot
+from catalog import Deletions, SegmentRef, SegmentView, Sid, Snapshot
 from catalog.format import keys
 from offload.format.metadata import decode_bitmap
 from offload.read.cold_reader import ColdReader
@@ -56,9 +57,11 @@ def deletions_of(op: DeleteOp, snapshot: Snapshot, reader: ColdReader) -> Deleti
     """Return the deletions that `op` means for the segments of `snapshot`; None if it takes no live record.
 
     For a delete by tag, this reads the index objects of the segments. If a segment has more tags than its index lists,
-    this scans the segment.
+    this scans the segment. The snapshot may show a segment in several pieces.
     """
-    taken = {view.ref.sid: _taken(op, view, reader) for view in reader.indexed(_reached(op, snapshot))}
+    taken: dict[Sid, BitMap] = defaultdict(BitMap)
+    for view in reader.indexed(_reached(op, snapshot)):
+        taken[view.ref.sid] |= _taken(op, view, reader)
     bitmaps = {sid: bits.serialize() for sid, bits in taken.items() if bits}
     if not bitmaps:
         return None

@@ -114,6 +114,21 @@ def test_a_second_undo_leaves_what_a_delete_by_tag_took_after_the_first(tmp_path
         assert values(archive, "t") == [b"a", b"b", b"c", b"d", b"e", b"f"]
 
 
+def test_a_delete_by_tag_takes_the_records_of_a_segment_in_pieces(tmp_path: Path, store: MemoryStore) -> None:
+    """Two undos show one segment in two pieces. An earlier version deleted only from the last piece."""
+    with opened(tmp_path / "one", store) as (log, archive):
+        ship(archive, log, "t", b"a", b"b", b"c", b"d", b"e", b"f", tag="x")
+        lsns = [archive.delete("t", before=4).lsn, archive.truncate("t", 5).lsn]
+        for lsn in lsns:
+            assert lsn is not None
+            archive.history.undo_removal("t", lsn)
+        pieces = [(view.first, view.last) for view in archive.history.snapshot("t").segments]
+        assert pieces == [(1, 3), (4, 6)]
+        archive.open_for_append("t")
+        assert archive.delete("t", tag="x").records == 6
+        assert values(archive, "t") == []
+
+
 def test_a_branch_undoes_its_own_delete_and_one_that_it_has_from_its_parent(tmp_path: Path, store: MemoryStore) -> None:
     with opened(tmp_path / "one", store) as (log, archive):
         _topic(log, archive)
