@@ -1,4 +1,4 @@
-"""Test the progress that the parts of a call count: the watcher of the call gets it, and nobody else."""
+"""Test the progress that the parts of a call count: only the watcher of the call gets it."""
 
 from __future__ import annotations
 

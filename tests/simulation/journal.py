@@ -40,6 +40,12 @@ class Op:
     gone: frozenset[bytes] = frozenset()
     first_seq: int = 0
 
+    def takes_seq(self, seq: int) -> bool:
+        """Return True if the seq alone decides that its record goes."""
+        if self.cut is not None:
+            return seq >= self.cut
+        return self.tag is None and self.before is not None and seq < self.before and seq <= self.at_seq
+
     def takes(self, entry: Entry) -> bool:
         if self.cut is not None:
             return entry.seq >= self.cut and (entry.seq < self.first_seq or entry.value in self.gone)

@@ -61,6 +61,19 @@ def records_of(reader: ColdReader, snapshot: Snapshot) -> State:
 
 
 @dataclass(frozen=True, slots=True)
+class Back:
+    """The effect of an undo of the commit `undone`: it shows `records` again.
+
+    The records of `whole`, which may be deleted, exist again. The volume then ends at `head_seq`.
+    """
+
+    undone: int
+    records: State
+    whole: State
+    head_seq: int
+
+
+@dataclass(frozen=True, slots=True)
 class Intent:
     """The effect of a commit on record: its writer, the writer's topic, and the change to the volume's records."""
 
@@ -68,8 +81,11 @@ class Intent:
     topic: str
     op: Op | None = None
     added: State | None = None
+    back: Back | None = None
 
     def after(self, state: State) -> State:
+        if self.back is not None:
+            return state | self.back.records
         if self.added is not None:
             return state | self.added
         return state if self.op is None else self.op.left(state)
@@ -231,7 +247,9 @@ class Model:
             self._hold(ref.sid.created_ms >= collected_ms, f"{key} names {ref.sid}, which may have been collected")
         state = self._after(key, vid, volume, stored)
         whole, intent = volume.whole(len(volume.pasts)), self.intents.get(stored.hash)
-        if intent is not None and commit.kind is not CommitKind.DELETE:
+        if intent is not None and intent.back is not None:
+            whole = whole | intent.back.whole
+        elif intent is not None and commit.kind is not CommitKind.DELETE:
             whole = intent.after(whole)
         volume.values.update(entry.value for entry in state.values())
         max_ts_ms = max(commit.at_ts_ms, last.max_ts_ms if last is not None else 0)
@@ -270,6 +288,8 @@ class Model:
         elif intent.added is not None:
             self._hold(min(intent.added) == head_seq + 1, f"{key} does not begin where its volume ends, at {head_seq}")
             head_seq = max(intent.added)
+        elif intent.back is not None:
+            head_seq = intent.back.head_seq
         self._hold(commit.bounds.head_seq == head_seq, f"{key} ends at {commit.bounds.head_seq}, and not {head_seq}")
         for ref in commit.segments:
             shown = {seq: each for seq, each in after.items() if ref.first_seq <= seq <= ref.last_seq}
@@ -318,6 +338,33 @@ class Model:
         intent = self.intents.get(past.stored.hash)
         return None if intent is None else intent.writer
 
+    def undo(self, vid: Vid, undone: int, lsn: int) -> Back:
+        """Return the effect of an undo of the commit `undone` right after the commit `lsn`.
+
+        A record that the commit took comes back, unless a later commit took its seq. A later commit that was undone
+        does not count. A later delete by tag took none of these records. What an earlier undo of the same commit
+        brought back stays as it is now.
+        """
+        volume = self.volumes[vid]
+        later = [self.intents.get(past.stored.hash) for past in volume.pasts[undone:lsn]]
+        undos = [intent.back for intent in later if intent is not None and intent.back is not None]
+        before, after = volume.state(undone - 1), volume.state(undone)
+        taken = {seq: entry for seq, entry in before.items() if seq not in after}
+        for at, intent in enumerate(later, undone + 1):
+            is_in_force = all(back.undone != at for back in undos)
+            if intent is not None and intent.op is not None and is_in_force:
+                taken = {seq: entry for seq, entry in taken.items() if not intent.op.takes_seq(seq)}
+        is_earlier = False
+        for back in (each for each in undos if each.undone == undone):
+            taken = {seq: entry for seq, entry in taken.items() if seq not in back.records}
+            is_earlier = True
+        whole_after = volume.whole(undone)
+        whole = {seq: entry for seq, entry in volume.whole(undone - 1).items() if seq not in whole_after}
+        own = self.intents[volume.pasts[undone - 1].stored.hash].op
+        is_head_back = own is not None and own.cut is not None and not is_earlier
+        head_seq = volume.head_seq(undone - 1 if is_head_back else lsn)
+        return Back(undone, taken, whole if is_head_back else {}, head_seq)
+
     # ------------------------------------------------------------ what must be
 
     def state(self, point: ForkPoint) -> State:
@@ -328,7 +375,9 @@ class Model:
         shown: State = {}
         for past, cut in self._history(vid):
             intent = self.intents.get(past.stored.hash)
-            if intent is not None and intent.added is not None:
+            if intent is not None and intent.back is not None and past.stored.commit.at_ts_ms <= ms:
+                shown |= _up_to(cut, intent.back.records)
+            elif intent is not None and intent.added is not None:
                 shown |= {seq: each for seq, each in intent.added.items() if seq <= cut and each.ts_ms <= ms}
             elif intent is not None and past.stored.commit.at_ts_ms <= ms:
                 shown = intent.after(shown)

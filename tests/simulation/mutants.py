@@ -34,7 +34,9 @@ from offload.replication import rescue as rescuing
 from offload.replication.rescue import Rescue
 from offload.replication.reset import Reset
 from offload.replication.takeover import Takeover
+from offload.services.own_topics import OwnTopics
 from offload.services.promotion import Promotion
+from offload.services.undoing import Undoing
 from offload.write import uploader as sending
 from offload.write.offloader import Offloader
 from offload.write.publisher import Published, Publisher
@@ -42,7 +44,7 @@ from seglog import Log
 from tests.simulation.collecting import Collecting
 from tests.simulation.schedule import DAY_MS
 
-__all__ = ["MUTANTS", "PROMOTION_MUTANTS"]
+__all__ = ["MUTANTS", "PROMOTION_MUTANTS", "UNDO_MUTANTS"]
 
 T = TypeVar("T")
 
@@ -54,6 +56,7 @@ _offload_range = Offloader._offload_range
 _delete_topic = Log.delete_topic
 _upload_segment = sending.upload_segment
 _remote_frames = sending.remote_frames
+_publish_undo = Undoing._publish
 
 
 def _publishes_below_the_boundary(self: Volumes, vid: Vid, lsn: int, body: bytes) -> None:
@@ -199,6 +202,18 @@ def _keeps_no_name(*given: Any) -> list[Planned[Any]]:
     return plan_promotion(*given)[1:]
 
 
+def _undoes_whatever_is_there(self: Undoing, name: str, found: Any, plan: Any, message: str) -> int | None:
+    now = self._volumes.snapshot(found.now.vid)
+    bounds = replace(plan.bounds, head_seq=max(plan.bounds.head_seq, now.bounds.head_seq))
+    return _publish_undo(self, name, replace(found, now=now), replace(plan, bounds=bounds), message)
+
+
+def _drops_what_came_meanwhile(self: OwnTopics, name: str) -> bool:
+    if self._log.has_topic(name):
+        self._reset.run(self._handles.of(name), discard=True)
+    return True
+
+
 def _nothing(*_: object, **__: object) -> None:
     pass
 
@@ -243,6 +258,14 @@ PROMOTION_MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[obje
     "a promotion does not compare": lambda: mock.patch.object(RefStore, "_exchange", _changes_whatever_is_there),
     "a promotion fences nobody": lambda: mock.patch.object(Promotion, "_fence", _true),
     "a promotion leaves main without a name": lambda: mock.patch("catalog.refs.branch.plan_promotion", _keeps_no_name),
+}
+
+UNDO_MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
+    "an undo does not compare": lambda: mock.patch.object(Undoing, "_publish", _undoes_whatever_is_there),
+    "an undo drops what comes meanwhile": lambda: mock.patch.object(OwnTopics, "drop", _drops_what_came_meanwhile),
+    "an undo brings back what later commits took": lambda: mock.patch(
+        "catalog.undo_plan._reach", return_value=(1, 2**64)
+    ),
 }
 
 

@@ -1,13 +1,15 @@
 """Run one schedule: `python -m tests.simulation.run SEED` repeats it and prints its outcome.
 
-`python -m tests.simulation.run promotions SEED` repeats a schedule with promotions. Each set of tasks has schedules of
-its own, so a new set changes no other schedule.
+`python -m tests.simulation.run promotions SEED` repeats a schedule with promotions, and `undos SEED` one with undos.
+Each set of tasks has schedules of its own, so a new set changes no other schedule.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from unittest import mock
 
 from tests.simulation.collecting import Collecting
 from tests.simulation.directory import Directory
@@ -16,8 +18,12 @@ from tests.simulation.model import Model
 from tests.simulation.promoting import Promoting
 from tests.simulation.schedule import DAY_MS, Schedule
 from tests.simulation.tasks import Checkpointer, Forker, LateForker, LatePinner, Member, Pinner, Reader, Tagger
+from tests.simulation.undoing import LEASE_MS, Undoing
 
-__all__ = ["Outcome", "simulate"]
+__all__ = ["PROMOTIONS", "UNDOS", "Outcome", "simulate"]
+
+PROMOTIONS = "promotions"
+UNDOS = "undos"
 
 _STEPS = 4_000
 
@@ -50,17 +56,30 @@ _NAMES: Cast = (
     DAY_MS,
     DAY_MS // 12,
 )
-_PROMOTIONS: Cast = (
-    (
-        (Promoting, "d1 d2"),
-        (Reader, "r1"),
-        (Forker, "f1"),
-        (Tagger, "t1"),
-        (Collecting, "g1 g2"),
+_MORE: Mapping[str, Cast] = {
+    PROMOTIONS: (
+        (
+            (Promoting, "d1 d2"),
+            (Reader, "r1"),
+            (Forker, "f1"),
+            (Tagger, "t1"),
+            (Collecting, "g1 g2"),
+        ),
+        3 * DAY_MS,
+        DAY_MS,
     ),
-    3 * DAY_MS,
-    DAY_MS,
-)
+    UNDOS: (
+        (
+            (Undoing, "d1 d2"),
+            (Reader, "r1"),
+            (Forker, "f1"),
+            (Checkpointer, "c1"),
+            (Collecting, "g1"),
+        ),
+        3 * DAY_MS,
+        DAY_MS,
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +104,19 @@ class Outcome:
     refused: int
     promotions: int
     promotions_taken_back: int
+    undos: int
 
 
-def simulate(seed: int, *, promotes: bool = False) -> Outcome:
-    """Run the schedule of `seed`. Raise `Broken` for a broken promise, or the unexpected error of a task."""
+def simulate(seed: int, more: str = "") -> Outcome:
+    """Run the schedule of `seed`, with `more` as `PROMOTIONS` or `UNDOS`.
+
+    Raise `Broken` for a broken promise, or the unexpected error of a task.
+    """
     schedule = Schedule(seed)
-    cast, window_ms, grace_ms = _PROMOTIONS if promotes else _EVERYBODY if seed % 2 else _NAMES
+    cast, window_ms, grace_ms = _MORE[more] if more else _EVERYBODY if seed % 2 else _NAMES
     ground = Ground(lambda: schedule.now_ms, is_ordered=seed % 8 < 4)
     model = Model(ground, lambda: schedule.now_ms, window_ms, grace_ms)
-    with schedule.deterministic():
+    with schedule.deterministic(), mock.patch("offload.services.undoing.PIN_MS", LEASE_MS):
         for kind, names in cast:
             for name in names.split():
                 kind(schedule, model, name)
@@ -118,9 +141,10 @@ def simulate(seed: int, *, promotes: bool = False) -> Outcome:
         model.counts["refused"],
         model.counts["promotions"],
         model.counts["promotions taken back"],
+        model.counts["RESTORE"],
     )
 
 
 if __name__ == "__main__":
     for number in filter(str.isdecimal, sys.argv[1:]):
-        print(number, simulate(int(number), promotes="promotions" in sys.argv))
+        print(number, simulate(int(number), next((each for each in _MORE if each in sys.argv), "")))

@@ -21,20 +21,23 @@ from catalog.errors import CatalogError
 from offload.errors import OffloadError
 from seglog import SeglogError
 from tests.simulation.model import Broken
-from tests.simulation.mutants import MUTANTS, PROMOTION_MUTANTS
-from tests.simulation.run import simulate
+from tests.simulation.mutants import MUTANTS, PROMOTION_MUTANTS, UNDO_MUTANTS
+from tests.simulation.run import PROMOTIONS, UNDOS, simulate
 from tests.work import shares, tell
 
 SCHEDULES, SOAK_SCHEDULES = 12, 1_200
-PROMOTIONS, SOAK_PROMOTIONS = 3, 800
+PROMOTING, SOAK_PROMOTING = 3, 800
+UNDOING, SOAK_UNDOING = 2, 800
 FOUND_WITHIN = 60
 # Each of these mistakes takes twenty schedules or more to find. Tests of their own find them in the default run:
-# test_volume_deletion.py, which tries every order, test_rebase.py, test_reset.py and test_collector.py.
+# test_volume_deletion.py, which tries every order, test_rebase.py, test_reset.py, test_undo_plan.py and
+# test_collector.py.
 RARE = {
     "a LIST of names is late for gc",
     "a name leaves its volume closing",
     "a rebase drops a delete",
     "a reset does not look what came meanwhile",
+    "an undo brings back what later commits took",
     "an unknown answer is a good one",
     "gc keeps too little",
 }
@@ -49,6 +52,9 @@ FOUND_BY = {
     "a refusal is a lost race": 8,
     "a reset forgets an attempt": 3,
     "a takeover keeps the epoch": 3,
+    "an undo brings back what later commits took": 24,
+    "an undo does not compare": 1,
+    "an undo drops what comes meanwhile": 2,
     "gc closes without a look": 4,
     "gc shuts nobody out": 22,
     "what is cut meanwhile is sent": 9,
@@ -61,14 +67,13 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
 
 
-def _simulate(first: int, schedules: int, *, promotes: bool = False) -> Counter[str]:
+def _simulate(first: int, schedules: int, more: str = "") -> Counter[str]:
     totals: Counter[str] = Counter()
     for seed in range(first, first + schedules):
         try:
-            outcome = simulate(seed, promotes=promotes)
+            outcome = simulate(seed, more)
         except Exception as error:
-            words = f"{'promotions ' if promotes else ''}{seed}"
-            pytest.fail(f"seed {seed}: {error!r}\nagain with: python -m tests.simulation.run {words}")
+            pytest.fail(f"seed {seed}: {error!r}\nagain with: python -m tests.simulation.run {more} {seed}")
         totals += Counter({name: value for name, value in asdict(outcome).items() if isinstance(value, int)})
     counts = ", ".join(f"{value} {name}" for name, value in totals.items())
     tell(f"{schedules} schedules from seed {first}: {counts}")
@@ -90,15 +95,27 @@ def test_what_is_promised_holds_for_long(share: int) -> None:
 
 
 def test_what_is_promised_holds_whatever_branch_is_main() -> None:
-    totals = _simulate(7, PROMOTIONS, promotes=True)  # two of the three take one back
-    assert totals["acked"] > 5 * PROMOTIONS
+    totals = _simulate(7, PROMOTING, PROMOTIONS)  # two of the three take one back
+    assert totals["acked"] > 5 * PROMOTING
     assert min(totals[name] for name in ("promotions", "promotions_taken_back", "collections", "crashes")) > 0
 
 
 @pytest.mark.soak(part=5)
 def test_what_is_promised_holds_whatever_branch_is_main_for_long() -> None:
-    totals = _simulate(2_000_000, SOAK_PROMOTIONS, promotes=True)
-    assert min(totals[name] for name in ("promotions", "promotions_taken_back")) > SOAK_PROMOTIONS
+    totals = _simulate(2_000_000, SOAK_PROMOTING, PROMOTIONS)
+    assert min(totals[name] for name in ("promotions", "promotions_taken_back")) > SOAK_PROMOTING
+
+
+def test_what_is_promised_holds_whatever_is_undone() -> None:
+    totals = _simulate(1, UNDOING, UNDOS)
+    assert totals["acked"] > 5 * UNDOING
+    assert min(totals[name] for name in ("undos", "deletes", "truncations", "collections", "crashes")) > 0
+
+
+@pytest.mark.soak(part=5)
+def test_what_is_promised_holds_whatever_is_undone_for_long() -> None:
+    totals = _simulate(3_000_000, SOAK_UNDOING, UNDOS)
+    assert totals["undos"] > SOAK_UNDOING
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:
@@ -121,7 +138,7 @@ def test_the_same_seed_gives_the_same_trace() -> None:
     "mutant",
     [
         pytest.param(each, marks=pytest.mark.soak(part=4)) if each in RARE else each
-        for each in (*MUTANTS, *PROMOTION_MUTANTS)
+        for each in (*MUTANTS, *PROMOTION_MUTANTS, *UNDO_MUTANTS)
     ],
 )
 def test_a_mistake_is_found(mutant: str) -> None:
@@ -129,8 +146,8 @@ def test_a_mistake_is_found(mutant: str) -> None:
     known = [FOUND_BY[mutant]] if mutant in FOUND_BY else []
     for tried, seed in enumerate(chain(known, count()), 1):
         try:
-            with (MUTANTS | PROMOTION_MUTANTS)[mutant]():
-                simulate(seed, promotes=mutant in PROMOTION_MUTANTS)
+            with (MUTANTS | PROMOTION_MUTANTS | UNDO_MUTANTS)[mutant]():
+                simulate(seed, PROMOTIONS if mutant in PROMOTION_MUTANTS else UNDOS if mutant in UNDO_MUTANTS else "")
         except (Broken, CatalogError, OffloadError, SeglogError) as error:
             print(f"{mutant}: found by schedule {seed}, number {tried}: {error}")
             return

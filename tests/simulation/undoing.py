@@ -1,0 +1,123 @@
+"""Undos in a simulation: directories take deletes and truncations back, while others write, fork, merge and undo.
+
+The model derives the effect of an undo from the journals, as it does for every commit (`Model.undo`). MODEL-4 and
+MODEL-5 then judge its commit.
+
+BACKED-1  An acked undo has a commit, which shows what the model says.
+BACKED-2  An undo is refused only if nothing comes back, or new records have the seqs, or GC may have passed the state.
+
+The lease on the state before the commit is longer than a process sleeps here. A lease that ends is a known limit
+(docs/limits.md).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from catalog import MAIN, CommitKind, ForkPoint, Vid
+from catalog.errors import Diverged, Missing, NotTakenBack, OutOfWindow, RecordsGone
+from catalog.format.encoding import decode_commit_at
+from catalog.format.keys import Key, lsn_of, volume_of
+from offload.handles import split_name
+from offload.services.undoing import Undone
+from tests.seams.archive import context_of
+from tests.simulation.directory import Directory
+from tests.simulation.model import Intent
+from tests.simulation.schedule import DAY_MS
+from tests.simulation.tasks import TOPIC
+
+__all__ = ["LEASE_MS", "Undoing"]
+
+LEASE_MS = 90 * DAY_MS
+_LATE_MS = 10 * DAY_MS
+_UNDO_RATE = 0.5
+_REMOVALS = {CommitKind.DELETE, CommitKind.TRUNCATE}
+
+
+class Undoing(Directory):
+    """A directory that takes deletes and truncations back."""
+
+    begun_ms = 0
+
+    def _on_commit(self, key: Key, body: bytes) -> None:
+        """Let an undo pass, which no directory puts on record: a second call finds it. Its lease must hold."""
+        if self.database.has_pending(body):
+            return
+        vid, lsn = volume_of(key), lsn_of(key)
+        assert vid is not None
+        assert lsn is not None
+        stored = decode_commit_at(body, vid, lsn)
+        restored = stored.commit.restored
+        self._hold(restored is not None, f"{key} is not on record before it is sent")
+        assert restored is not None
+        if self.schedule.now_ms - self.begun_ms > LEASE_MS - _LATE_MS:
+            self.schedule.kill(self)
+        undone = restored.undone
+        self._hold(undone.vid == vid, f"{key} undoes a commit of {undone.vid}")
+        self.model.intents[stored.hash] = Intent(self._author, TOPIC, back=self.model.undo(vid, undone.lsn, lsn - 1))
+
+    @property
+    def _author(self) -> str:
+        return f"{self.name}, which undoes"
+
+    def _act(self, name: str) -> None:
+        removal = None if name in self.resetting else self._some_removal(name)
+        if removal is not None and self.schedule.chance(_UNDO_RATE):
+            self._undo(name, *removal)
+        else:
+            super()._act(name)
+
+    def _some_removal(self, name: str) -> tuple[Vid, int] | None:
+        """Return a delete or a truncation whose state before is within the window, or None."""
+        held = self.model.names.get((TOPIC, split_name(name)[1] or MAIN), set())
+        vids = [each.vid for each in held if each.vid is not None and each.deleted_at_ms is None]
+        if len(held) != 1 or not vids:
+            return None
+        volume = self.model.volumes[vids[0]]
+        lsns = volume.promised(self.schedule.now_ms - self.model.window_ms)
+        found = [lsn + 1 for lsn in lsns[:-1] if volume.pasts[lsn].stored.commit.kind in _REMOVALS]
+        return (vids[0], self.random.choice(found)) if found else None
+
+    def _undo(self, name: str, vid: Vid, lsn: int) -> None:
+        volume, self.begun_ms = self.model.volumes[vid], self.schedule.now_ms
+        commits = len(volume.pasts)
+        if name in self.journals and context_of(self.archive).handles.find(name) is not None:
+            self._vid(name)  # a crash may have hidden it
+        self.may_leave[name] = None
+        try:
+            done = self._with_others(lambda: self.archive.history.undo_removal(name, lsn))
+        except Diverged as error:
+            self._check_parted(name, error)
+            self.parted.add(name)
+        except (OutOfWindow, RecordsGone) as error:
+            self._hold(not self.model.is_promised(ForkPoint(vid, lsn - 1)), f"{name}, lsn {lsn} is refused: {error}")
+        except NotTakenBack as error:
+            if len(volume.pasts) == commits:
+                self._check_refused(name, vid, lsn, error)
+        else:
+            self._check_undone(name, vid, lsn, done)
+
+    def _check_refused(self, name: str, vid: Vid, lsn: int, error: NotTakenBack) -> None:
+        """Check the reason of a refusal. `_undo` knows that no other commit landed meanwhile."""
+        volume = self.model.volumes[vid]
+        cut = volume.pasts[lsn - 1].stored.commit.truncate_from
+        own = self.journals.get(name)
+        heads = [volume.head_seq(each) for each in range(lsn + 1, len(volume.pasts) + 1)] + ([own.head] if own else [])
+        is_reused = cut is not None and any(head >= cut for head in heads)
+        back = self.model.undo(vid, lsn, len(volume.pasts)).records
+        self._hold(is_reused or not back, f"{name}, lsn {lsn} is refused: {error}, and {sorted(back)} would come back")
+
+    def _check_undone(self, name: str, vid: Vid, lsn: int, done: Undone) -> None:
+        assert done.lsn is not None
+        past = self.model.volumes[vid].pasts[done.lsn - 1]
+        intent = self.model.intents[past.stored.hash]
+        self._hold(intent.back is not None and intent.back.undone == lsn, f"lsn {done.lsn} of {name} undoes no {lsn}")
+        if not done.is_earlier:
+            assert intent.back is not None
+            self.model.ack(self._author, vid, done.lsn)
+            count = len(intent.back.records)
+            self._hold(done.records == count, f"{name}, lsn {lsn}: {done.records} came back, and not {count}")
+        self.parted.discard(name)
+        self._settle(name)
+        with suppress(Missing):
+            self._read(name)
