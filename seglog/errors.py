@@ -304,7 +304,8 @@ class NoSuchSegment(Missing):
 
 class NoSuchTopic(Missing):
     def __init__(self, topic: str) -> None:
-        super().__init__(f"no topic {topic}", hint="`seglog topic list` lists the topics")
+        hint = "`seglog status` lists the topics, also those that this directory only follows"
+        super().__init__(f"no topic {topic}", hint=hint)
         self.topic = topic
 
 
