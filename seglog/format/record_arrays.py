@@ -22,6 +22,8 @@ from seglog.values.record import Record, in_groups
 
 __all__ = ["RecordArrays", "arrays_of_records", "in_arrays"]
 
+_SMALL_BYTES = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class RecordArrays:
@@ -119,6 +121,10 @@ def in_arrays(records: Iterable[Record]) -> Iterator[RecordArrays]:
 
 
 def _cut(buffer: Buffer, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> list[Buffer]:
-    """Return the pieces of a buffer, without a copy of their bytes."""
-    view = memoryview(buffer)
-    return [view[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    """Return the pieces of a buffer.
+
+    Views copy no bytes, but the garbage collector looks at each one again and again. So small pieces are copies.
+    """
+    is_large = len(buffer) > _SMALL_BYTES * len(starts)
+    source: Buffer = memoryview(buffer) if is_large else bytes(buffer)
+    return [source[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
