@@ -146,8 +146,10 @@ def _part(state: Path | None, url: str, share: float) -> Iterator[_Part]:
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise InvalidParameters(f"another run has --state {state} open") from None
+        except OSError as error:
+            raise InvalidParameters(f"--state {state} cannot be locked: {error.strerror}") from error
         file.seek(0)
         start, end, done = _known(file.read(), state, url, share)
         file.truncate(0)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -103,7 +105,9 @@ def test_a_check_that_ended_early_continues_with_the_rest_of_its_part(remote: Pa
     assert [json.loads(line) for line in state.read_bytes().splitlines()] == [{"remote": store.url, "start": 0.0}]
 
 
-def test_a_state_of_something_else_or_in_use_is_refused(run: Run, remote: Path, tmp_path: Path) -> None:
+def test_a_state_of_something_else_or_in_use_is_refused(
+    run: Run, remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state = tmp_path / "state"
     for text, words in (('{"remote": "file:///x", "start": 0.0}', "belongs to file:///x"), ("[]", "is no state")):
         state.write_text(text + "\n")
@@ -112,6 +116,9 @@ def test_a_state_of_something_else_or_in_use_is_refused(run: Run, remote: Path, 
     with state.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         assert "another run" in run("verify", "--read-data-subset", "5%", "--state", "state").err
+    monkeypatch.setattr("fcntl.flock", Mock(side_effect=OSError(errno.ENOLCK, "No locks available")))
+    done = run("verify", "--read-data-subset", "5%", "--state", "new")
+    assert (done.code, "--state new cannot be locked: No locks available" in done.err) == (2, True)
     assert run("verify", "--state", "state").code == run("verify", "--read-data-subset", "5%", "--deep").code == 2
 
 
