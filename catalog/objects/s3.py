@@ -61,7 +61,7 @@ from catalog.errors import (
 from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key, check_key, check_prefix
 from catalog.objects.base import ObjectInfo, PartTag, WithETag, checksum_of_parts
-from catalog.objects.s3_client import is_aws, new_session, open_client
+from catalog.objects.s3_client import is_aws, leave_bodies_unsigned, new_session, open_client
 from catalog.objects.s3_reads import ObstoreReads, OtherRegion, Refusal
 from catalog.objects.s3_writes import (
     Scheme,
@@ -129,6 +129,7 @@ class S3Store:
             session = session or new_session()
             self._once = open_client(session, {"total_max_attempts": 1}, sums, timeouts)
             self._client = open_client(session, {"total_max_attempts": ATTEMPTS, "mode": "adaptive"}, sums, timeouts)
+            leave_bodies_unsigned(self._client)
             self._reads = self._open_reads(session, reads or ReadSettings(attempts=ATTEMPTS), reader)
         except (BotoCoreError, ValueError, OSError) as cause:  # a profile, region, endpoint or file that cannot be
             raise InvalidRemote(url, f"the AWS environment does not fit: {cause}") from cause

@@ -1,8 +1,16 @@
-"""The boto3 sessions and clients of `catalog.objects.s3`: timeouts, connections, addressing, and a missing header."""
+"""The boto3 sessions and clients of `catalog.objects.s3`: timeouts, connections, addressing, headers, signatures.
+
+SIGN-1  If a body has its CRC32C in a header, the signature of `put` and `put_part` covers that header and not the body.
+    So the SDK computes no SHA-256 of a body that the store compares with the CRC32C. With `payload_signing_enabled` in
+    the AWS configuration, the user decides instead.
+SIGN-2  The signature of `put_new` and `swap` covers the body. So the body of a commit is signed. The commit has the
+    BLAKE3 of each object that it names.
+"""
 
 from __future__ import annotations
 
 import base64
+import copy
 import functools
 import hashlib
 from collections.abc import Mapping
@@ -14,9 +22,12 @@ from botocore.config import Config
 from botocore.loaders import Loader, create_loader
 from botocore.session import Session
 
-__all__ = ["is_aws", "new_session", "open_client"]
+__all__ = ["is_aws", "leave_bodies_unsigned", "new_session", "open_client"]
 
 MAX_CONNECTIONS = 32
+
+_CHECKSUM = "x-amz-checksum-crc32c"
+_OBJECT_WRITES = ("PutObject", "UploadPart")
 
 
 def new_session() -> boto3.Session:
@@ -59,6 +70,22 @@ def open_client(
         client = session.client("s3", config=config.merge(Config(s3={"addressing_style": "path"})))
     client.meta.events.register("before-call.s3.DeleteObjects", _add_md5)
     return client
+
+
+def leave_bodies_unsigned(client: Any) -> None:
+    """Sign the checksum of a body instead of the body (SIGN-1)."""
+    config = client.meta.config
+    if "payload_signing_enabled" in (config.s3 or {}):
+        return
+    unsigned = copy.copy(config)
+    unsigned.s3 = {**(config.s3 or {}), "payload_signing_enabled": False}
+
+    def choose(params: dict[str, Any], **_: object) -> None:
+        if _CHECKSUM in params["headers"]:
+            params["context"]["client_config"] = unsigned
+
+    for operation in _OBJECT_WRITES:
+        client.meta.events.register(f"before-call.s3.{operation}", choose)
 
 
 def is_aws(endpoint_url: str) -> bool:
