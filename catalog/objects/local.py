@@ -3,7 +3,7 @@
     <root>/<key>                        an object
     <root>/.metadata/<key>              JSON, written before the object: `metadata`, and `crc32c` of the object
     <root>/.temporary/<random>          a file on its way to its key
-    <root>/.multipart/<upload id>/      `upload` (JSON: key, metadata) and one file a part, `<number>.<tag>`
+    <root>/.multipart/<upload id>/      `upload` (JSON: key, metadata), and the parts (catalog.objects.local_parts)
     <root>/.locks/<2 hex digits>        empty; the hash of a key gives its lock. No lock file is ever removed
 
 DIR-1  An object appears by link(2) (`put_new`) or rename(2), after its bytes are on disk. The call returns after the
@@ -11,8 +11,8 @@ DIR-1  An object appears by link(2) (`put_new`) or rename(2), after its bytes ar
     dot.
 DIR-2  The store raises `KeyTaken` and `KeyChanged` only after the found state is on disk. So the state that a caller
     reads back stays.
-DIR-3  While the store joins parts, it compares the joined bytes with the parts' checksums. `head` gives the checksum
-    that was compared. `put_new` and `swap` record none.
+DIR-3  The store compares the parts' checksums with those on record, or with the bytes that it joins. `head` gives the
+    checksum that they join to. `put_new` and `swap` record none.
 DIR-4  The first write makes the root. The directory above the root must exist, as a bucket must.
 DIR-5  A call that replaces or removes an object holds its lock by flock(2). The lock ends with the process. Threads and
     processes take turns, so nothing comes between the comparison of `swap` and its rename. `put_new` and readers need
@@ -54,7 +54,8 @@ from catalog.errors import (
 from catalog.format.checksum import Checksum
 from catalog.format.keys import Key, check_key, check_prefix
 from catalog.objects.base import ObjectInfo, PartTag, WithETag, checksum_of_parts
-from catalog.objects.local_files import ABSENT, KIND, join, remove, sync_dir, walk, write_all
+from catalog.objects.local_files import ABSENT, KIND, remove, sync_dir, walk, write_all
+from catalog.objects.local_parts import StoredPart, found_part, join, own_tag, part_path, put_in_slot, whole_file
 
 __all__ = ["LocalStore"]
 
@@ -180,18 +181,24 @@ class LocalStore:
         return upload_id
 
     def put_part(self, key: Key, upload_id: str, number: int, body: bytes | bytearray) -> PartTag:
-        tag = PartTag(number, _etag(body), len(body), Checksum.of(KIND, body))
+        checksum = Checksum.of(KIND, body)
         with self._errors(key):
             directory, _ = self._upload(key, upload_id)
-            self._replace(directory / _part_name(tag), body)
-        return tag
+            try:
+                tag = put_in_slot(directory, number, body, checksum)
+            except FileNotFoundError:  # the upload was completed or aborted just now
+                raise NoSuchObject(f"upload {upload_id} of {key}") from None
+            if tag is None:
+                tag = own_tag(body)
+                self._replace(part_path(directory, number, tag), body)
+        return PartTag(number, tag, len(body), checksum)
 
     def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
         target = self._path(key)
         with self._errors(key):
             directory, metadata = self._upload(key, upload_id)
-            with self._temporary(b"") as temporary:
-                checksum = join([(part.number, directory / _part_name(part)) for part in parts], temporary, key)
+            stored = [found_part(directory, part, key) for part in parts]
+            with self._joined(stored, key) as (temporary, checksum):
                 whole = checksum_of_parts(parts)
                 if whole is not None and whole.checksum != checksum:
                     raise InvalidObject(key, "its joined parts differ from the bytes that were sent")
@@ -274,11 +281,30 @@ class LocalStore:
             os.close(fd)
 
     @contextlib.contextmanager
-    def _temporary(self, body: bytes | bytearray) -> Iterator[Path]:
-        """Yield a file with `body`, on disk. Remove the file at the end unless the caller renamed it."""
+    def _joined(self, parts: Sequence[StoredPart], key: Key) -> Iterator[tuple[Path, Checksum]]:
+        """Yield a file that consists of `parts`, on disk, and its checksum. Remove the file as `_temporary` does."""
+        with whole_file(parts) as found:
+            if found is None:
+                with self._temporary(b"") as temporary:
+                    yield temporary, join(parts, temporary, key)
+                return
+            whole, checksum = found
+            path = self._temporary_path()
+            os.link(whole, path)
+            try:
+                yield path, checksum
+            finally:
+                path.unlink(missing_ok=True)
+
+    def _temporary_path(self) -> Path:
         directory = self._root / _TEMPORARY
         self._make_durable_dir(directory)
-        path = directory / os.urandom(16).hex()
+        return directory / os.urandom(16).hex()
+
+    @contextlib.contextmanager
+    def _temporary(self, body: bytes | bytearray) -> Iterator[Path]:
+        """Yield a file with `body`, on disk. Remove the file at the end unless the caller renamed it."""
+        path = self._temporary_path()
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with open(fd, "wb", buffering=0) as file:
@@ -376,10 +402,6 @@ def _settle(key: Key, target: Path) -> None:
 
 def _etag(body: bytes | bytearray) -> str:
     return xxhash.xxh3_128_hexdigest(body)
-
-
-def _part_name(tag: PartTag) -> str:
-    return f"{tag.number:05d}.{tag.etag}"
 
 
 def _string_map(value: object) -> dict[str, str]:

@@ -1,21 +1,18 @@
-"""The file operations of `catalog.objects.local`: find, join, remove, make durable. The caller handles `OSError`."""
+"""The file operations of `catalog.objects.local`: find, remove, write, make durable. The caller handles `OSError`."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-from catalog.errors import InvalidObject
-from catalog.format.checksum import Checksum, ChecksumKind
-from catalog.format.keys import Key
+from catalog.format.checksum import ChecksumKind
 
-__all__ = ["ABSENT", "KIND", "join", "remove", "sync_dir", "walk", "write_all"]
+__all__ = ["ABSENT", "KIND", "remove", "sync_dir", "walk", "write_all"]
 
 ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 KIND = ChecksumKind.CRC32C
-_CHECK_BYTES = 1 << 20
 
 
 def walk(directory: Path, above: str, beginning: str, start_after: str) -> Iterator[str]:
@@ -38,25 +35,6 @@ def walk(directory: Path, above: str, beginning: str, start_after: str) -> Itera
             yield from walk(directory / name, key, "", start_after)
 
 
-def join(parts: Sequence[tuple[int, Path]], target: Path, key: Key) -> Checksum:
-    """Write the parts to `target`, one after the other. Return the checksum of their bytes."""
-    checksum = Checksum.of(KIND, b"")
-    with target.open("wb", buffering=0) as joined:
-        for number, path in parts:
-            try:
-                part = path.open("rb", buffering=0)
-            except FileNotFoundError:
-                raise InvalidObject(key, f"part {number} of its upload is not the one that was sent") from None
-            with part:
-                size = left = os.fstat(part.fileno()).st_size
-                while left:
-                    left -= os.sendfile(joined.fileno(), part.fileno(), size - left, left)
-                while body := part.read(_CHECK_BYTES):
-                    checksum = Checksum.of(KIND, body, checksum.value)
-        os.fsync(joined.fileno())
-    return checksum
-
-
 def remove(path: Path) -> Path | None:
     """Remove the file. Return its directory; None if there was no file."""
     try:
@@ -68,10 +46,12 @@ def remove(path: Path) -> Path | None:
     return path.parent
 
 
-def write_all(fd: int, body: bytes | bytearray) -> None:
+def write_all(fd: int, body: bytes | bytearray, offset: int | None = None) -> None:
+    """Write `body` at `offset`, or where the descriptor stands."""
     view = memoryview(body)
     while view:
-        view = view[os.write(fd, view) :]
+        written = os.write(fd, view) if offset is None else os.pwrite(fd, view, offset + len(body) - len(view))
+        view = view[written:]
 
 
 def sync_dir(path: Path) -> None:

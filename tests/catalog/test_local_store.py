@@ -25,7 +25,7 @@ from catalog.errors import (
 )
 from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key
-from catalog.objects import LocalStore, PartTag
+from catalog.objects import LocalStore, PartTag, local_parts
 from catalog.objects.change import change
 
 A = Key("vol/log/A")
@@ -60,7 +60,7 @@ def effects_of(monkeypatch: pytest.MonkeyPatch, at: int | None, when: str = "bef
 
         monkeypatch.setattr(os, name, call)
 
-    for name in ("write", "sendfile", "fsync", "link", "rename", "mkdir", "unlink"):
+    for name in ("write", "pwrite", "sendfile", "fsync", "link", "rename", "mkdir", "unlink"):
         wrap(name)
     return seen
 
@@ -124,7 +124,11 @@ def test_a_crash_at_any_step_of_swapping_leaves_the_old_or_the_new_with_no_wrong
     assert outcomes == {(True, b"old"), (True, b"new"), (False, b"new")}
 
 
-def test_a_crash_at_any_step_of_completing_leaves_an_upload_or_a_whole_object(tmp_path: Path) -> None:
+@pytest.mark.parametrize("least_slot_bytes", [1, 1 << 20], ids=["slots", "own files"])
+def test_a_crash_at_any_step_of_completing_leaves_an_upload_or_a_whole_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least_slot_bytes: int
+) -> None:
+    monkeypatch.setattr(local_parts, "LEAST_SLOT_BYTES", least_slot_bytes)
     outcomes, states = set(), list[tuple[bool, bool]]()
     for at, when in STEPS:
         store = LocalStore(tmp_path / f"remote-{at}-{when}")
