@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.errors import InvalidEntry
+from seglog.format import index
 from seglog.format.dtypes import ENTRIES
 from seglog.format.frame import DELETED, HAS_TAG
 from seglog.format.index import (
@@ -78,6 +79,39 @@ def test_no_flipped_bit_passes_among_many() -> None:
     for wrong in (raw[:-1], raw[20:]):
         with pytest.raises(InvalidEntry):
             load_entries(wrong, 5)
+
+
+@pytest.mark.parametrize("first_seq", [0, 1, 2**32 - 700, 2**63, 2**64 - 1400])
+def test_a_thousand_entries_have_the_checks_of_each_alone(first_seq: int) -> None:
+    random = np.random.default_rng(first_seq)
+    lengths = random.integers(0, 2**21, 1_400)
+    times, flags = random.integers(0, 2**64, 1_400, np.uint64), random.integers(0, 256, 1_400, np.uint8)
+    raw = encode_entries(first_seq, 2**20, lengths, times, flags)
+    offsets = np.cumsum(lengths) - lengths + 2**20
+    columns = zip(offsets.tolist(), lengths.tolist(), times.tolist(), flags.tolist(), strict=True)
+    assert raw == b"".join(encode_entry(seq, *one) for seq, one in enumerate(columns, first_seq))
+    assert load_entries(raw, first_seq).tobytes() == raw
+
+
+def test_the_checks_of_a_thousand_entries_take_no_call_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = np.full(1_400, 55)
+    raw = encode_entries(1, 0, lengths, lengths, lengths * 0)
+    hashed: list[bytes] = []
+    monkeypatch.setattr(index, "xxh3_64_digest", hashed.append)
+    assert encode_entries(1, 0, lengths, lengths, lengths * 0) == raw
+    assert len(load_entries(raw, 1)) == 1_400
+    assert hashed == []
+
+
+def test_a_flipped_bit_among_a_thousand_is_found_at_its_entry() -> None:
+    lengths = np.full(1_000, 55)
+    raw = encode_entries(5, 0, lengths, lengths, lengths * 0)
+    for position in range(0, len(raw), 173):
+        damaged = bytearray(raw)
+        damaged[position] ^= 1 << position % 8
+        with pytest.raises(InvalidEntry) as caught:
+            load_entries(bytes(damaged), 5)
+        assert caught.value.position == position // 20
 
 
 def test_no_truncation_passes() -> None:
