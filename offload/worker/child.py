@@ -24,6 +24,7 @@ import queue
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import closing, suppress
@@ -48,7 +49,7 @@ from seglog.reading.sealed import OpenedSegment
 
 __all__ = ["Answer", "Begin", "Done", "Failed", "FramesRead", "Part", "Question", "RequestDone", "main"]
 
-_REPORT_BYTES = 4 * 1024 * 1024
+_REPORT_S = 0.25  # between reports of bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,14 +194,15 @@ def _uploaded(store: ObjectStore, job: UploadJob, parent: _Parent, cold: ColdSet
 def _reported(parent: _Parent, source: Iterator[Frames]) -> Iterator[Frames]:
     """Yield the frames of `source`, and report their bytes to the parent.
 
-    Each report wakes the parent, which has appends to make. So the child reports 4 MiB or more at a time.
+    Each report wakes the parent, which has appends to make. So the child reports a few times a second, at any rate of
+    the upload.
     """
-    unreported_bytes = 0
+    unreported_bytes, reported_s = 0, time.monotonic()
     for frames in source:
         unreported_bytes += frames.size_bytes
-        if unreported_bytes >= _REPORT_BYTES:
+        if time.monotonic() >= reported_s + _REPORT_S:
             parent.tell(FramesRead(unreported_bytes))
-            unreported_bytes = 0
+            unreported_bytes, reported_s = 0, time.monotonic()
         yield frames
     parent.tell(FramesRead(unreported_bytes))
 

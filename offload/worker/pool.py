@@ -36,7 +36,7 @@ from seglog.reading.sealed import SealedFiles
 
 __all__ = ["RequestLimiter", "WorkerPool"]
 
-_NICE = 5
+_NICE = 10  # the kernel derives the I/O priority from it
 _LOOK_S = 0.1  # between checks whether to stop
 # The child gets the parent's path, so that both run the same code.
 _PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from {} import main; main(int(sys.argv[1]))"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -26,11 +27,14 @@ from offload.read.single_flight import SingleFlight
 from offload.replication.rescue import Rescue
 from offload.reports import TopicStatus
 from offload.services import pending_commits
+from offload.worker import child
+from offload.worker.child import FramesRead
 from offload.worker.pool import WorkerPool
 from offload.write.offloader import Offloader
 from offload.write.port import Uploader
 from seglog import Gap, Record, Topic
 from seglog.files.port import Files
+from seglog.format.frames import Frames
 
 __all__ = [
     "batch_of",
@@ -52,6 +56,7 @@ __all__ = [
     "offloader_of",
     "on_bytes_of",
     "records_one_by_one",
+    "reported_by_child",
     "rescue_of",
     "running_fetches",
     "skip_check_of_remote",
@@ -188,6 +193,11 @@ def note_threads_of_bodies(patch: pytest.MonkeyPatch) -> list[threading.Thread]:
 def start_worker(pool: WorkerPool) -> Any:
     """Start a worker process, as an upload does. A test forks while the worker runs."""
     return pool._take()
+
+
+def reported_by_child(tell: Callable[[FramesRead], None], source: Iterator[Frames]) -> Iterator[Frames]:
+    """Return the frames as the child reads them. `tell` gets the child's reports."""
+    return child._reported(cast("Any", SimpleNamespace(tell=tell)), source)
 
 
 def describe_status(found: TopicStatus) -> str:
