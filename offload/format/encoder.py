@@ -13,7 +13,7 @@ offload.format.block and offload.format.entry define the layout. This module doe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -222,7 +222,7 @@ class SegmentEncoder:
         else:
             self._live.update((np.flatnonzero(live) + first_id).tolist())
 
-    def _note_tags(self, heads: NDArray[Any], bodies: list[bytes], first_id: int) -> None:
+    def _note_tags(self, heads: NDArray[Any], bodies: Sequence[bytes | memoryview], first_id: int) -> None:
         if self._tags is None:
             return
         tagged = np.flatnonzero(heads["flags"] & HAS_TAG)
@@ -230,7 +230,7 @@ class SegmentEncoder:
         tag_ends = tag_starts + heads["tag_len"][tagged]
         ids_of: dict[bytes, list[int]] = {}
         for number, start, end in zip(tagged.tolist(), tag_starts.tolist(), tag_ends.tolist(), strict=True):
-            ids_of.setdefault(bodies[number][start:end], []).append(first_id + number)
+            ids_of.setdefault(bytes(bodies[number][start:end]), []).append(first_id + number)
         for tag, ids in ids_of.items():
             try:
                 name = tag.decode()
@@ -241,7 +241,9 @@ class SegmentEncoder:
             self._tags = None
 
 
-def _entries(first_id: int, lengths: NDArray[Any], bodies: list[bytes], checksums: NDArray[np.uint64]) -> memoryview:
+def _entries(
+    first_id: int, lengths: NDArray[Any], bodies: Sequence[bytes | memoryview], checksums: NDArray[np.uint64]
+) -> memoryview:
     """Return bodies of frames as entries, one after the other.
 
     Between two bodies lie the checksum of the first frame and the head of the second entry. The function joins the

@@ -30,6 +30,7 @@ _FEW = 32
 
 _SCAN_BYTES = 1024 * 1024
 _LENGTH = struct.Struct("<I")
+_LEAST_LENGTH = MIN_FRAME_BYTES - _LENGTH.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +160,13 @@ def scan(file: OpenFile, start: int, end: int) -> Iterator[Stretch]:
 
 def _walk(buffer: bytes) -> list[int]:
     """Return the positions where whole frames begin, by their lengths alone, and the end of the last one."""
-    bounds, position, length_at = [0], 0, _LENGTH.unpack_from
-    last = len(buffer) - MIN_FRAME_BYTES
+    bounds, position, end = [0], 0, len(buffer)
+    # Every frame of a replay takes a turn of this loop, so it looks up no global.
+    length_at, last, length_bytes, least = _LENGTH.unpack_from, end - MIN_FRAME_BYTES, _LENGTH.size, _LEAST_LENGTH
     while position <= last:
         (length,) = length_at(buffer, position)
-        position += length + _LENGTH.size
-        if length < MIN_FRAME_BYTES - _LENGTH.size or position > len(buffer):
+        position += length + length_bytes
+        if length < least or position > end:
             break
         bounds.append(position)
     return bounds
