@@ -93,6 +93,26 @@ def test_each_byte_of_an_object_is_written_once_and_none_is_read_back(
     expect_whole(store)
 
 
+def test_a_part_is_on_disk_with_its_record_before_it_is_told(
+    store: LocalStore, upload_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+
+    def note(name: str) -> Callable[..., object]:
+        real = getattr(os, name)
+
+        def call(*args: object) -> object:
+            seen.append(name)
+            return real(*args)
+
+        return call
+
+    for name in ("pwrite", "write", "fsync"):
+        monkeypatch.setattr(os, name, note(name))
+    put(store, upload_id, 1)
+    assert seen == ["pwrite", "fsync", "write", "fsync", "fsync"]  # the part, its record, and the names of both
+
+
 def test_parts_may_come_in_any_order(store: LocalStore, upload_id: str, copied: dict[str, int]) -> None:
     parts = put(store, upload_id, 2, 3, 1)
     store.complete_upload(A, upload_id, sorted(parts, key=lambda part: part.number))
