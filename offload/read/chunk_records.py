@@ -116,11 +116,11 @@ def _entry_bounds(raw: bytes | memoryview) -> NDArray[np.int64] | None:
     """
     bounds: list[int] = []
     take, unpack = bounds.append, _ENTRY_LENGTH.unpack_from
-    position, size = 0, len(raw)
+    position, size, head_bytes = 0, len(raw), ENTRY.size
     try:
         while position < size:
             take(position)
-            position += unpack(raw, position)[0] + ENTRY.size
+            position += unpack(raw, position)[0] + head_bytes
     except struct.error:  # fewer than four bytes are left
         return None
     take(position)

@@ -6,7 +6,8 @@ COLD-1  Every byte is verified before it is returned. The index head is checked 
 COLD-2  If an object is missing or damaged, the error names the object and the place. The cold reader never skips a
     record for it.
 COLD-3  Memory holds the index cache and the bytes read ahead (`read_ahead_total_bytes` for all readers). For each
-    reader, it also holds one window and one decompressed chunk.
+    reader, it also holds one window and one decompressed chunk. A reader of arrays holds two chunks: a thread
+    decompresses the next one while the caller works on one.
 COLD-4  A pool of its own makes the GETs ahead, and only cold reads wait for it. `close` waits for the GETs that are
     under way.
 
@@ -31,7 +32,7 @@ from offload.read.cache import ChunkCache
 from offload.read.chunk_fetcher import ChunkFetcher, ChunkRequest
 from offload.read.chunk_records import arrays_of_chunk, records_of_chunk
 from offload.read.index_cache import IndexCache
-from offload.read.pool import Pool
+from offload.read.pool import Pool, one_ahead
 from offload.read.read_ahead import ReadAhead
 from offload.settings import ColdSettings
 from seglog import Record
@@ -93,7 +94,7 @@ class ColdReader(Owned):
 
     def arrays(self, snapshot: Snapshot, first: int, last: int) -> Iterator[RecordArrays]:
         """Yield the records of `records` as arrays, chunk by chunk. None is empty."""
-        with closing(self._chunks(_wanted(snapshot, first, last))) as chunks:
+        with closing(one_ahead(self._chunks(_wanted(snapshot, first, last)), self, "seglog-decode")) as chunks:
             for request, raw in chunks:
                 deleted = _deleted(request.view)
                 for found in arrays_of_chunk(

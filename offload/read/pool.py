@@ -1,16 +1,16 @@
-"""Threads for reads: a pool for optional work ahead of time, and tasks whose results come in order."""
+"""Threads for reads: a pool for optional work ahead of time, and work whose results come in order."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from seglog.process.ownership import Owned
+from seglog.process.ownership import Owned, check_process, is_foreign
 
-__all__ = ["Pool", "in_order"]
+__all__ = ["Pool", "in_order", "one_ahead"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -54,3 +54,32 @@ def in_order(work: Iterable[Callable[[], T]], at_a_time: int, name: str) -> Iter
         finally:
             for future in waiting:
                 future.cancel()
+
+
+def one_ahead(items: Generator[T, None, None], owner: Owned, name: str) -> Generator[T, None, None]:
+    """Yield the items. From the second on, a thread makes the next item while the caller works on one.
+
+    No item is None. The iterator closes `items` at its end, after the thread. In a forked child, the next item raises
+    `OpenedByParent`, as `owner` does.
+    """
+    thread: ThreadPoolExecutor | None = None
+    try:
+        first = next(items, None)
+        if first is None:
+            return
+        yield first
+        thread = ThreadPoolExecutor(1, thread_name_prefix=name)
+        coming = thread.submit(next, items, None)
+        while True:
+            check_process(owner)
+            item = coming.result()
+            if item is None:
+                return
+            coming = thread.submit(next, items, None)
+            yield item
+    finally:
+        # A child has no such thread, and the parent's is in the middle of `items`.
+        if not is_foreign(owner):
+            if thread is not None:
+                thread.shutdown()
+            items.close()
