@@ -4,7 +4,8 @@ The model derives the effect of an undo from the journals, as it does for every 
 MODEL-5 then judge its commit.
 
 BACKED-1  An acked undo has a commit, which shows what the model says.
-BACKED-2  An undo is refused only if nothing comes back, or new records have the seqs, or GC may have passed the state.
+BACKED-2  An undo is refused only if nothing comes back, or new records have the seqs, or GC may have passed the state,
+    or the LIST of commits was behind.
 
 The lease on the state before the commit is longer than a process sleeps here. A lease that ends is a known limit
 (docs/limits.md).
@@ -12,6 +13,7 @@ The lease on the state before the commit is longer than a process sleeps here. A
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 
 from catalog import MAIN, CommitKind, ForkPoint, Vid
@@ -90,15 +92,25 @@ class Undoing(Directory):
             self._check_parted(name, error)
             self.parted.add(name)
         except (OutOfWindow, RecordsGone) as error:
-            self._hold(not self.model.is_promised(ForkPoint(vid, lsn - 1)), f"{name}, lsn {lsn} is refused: {error}")
+            is_kept = self.model.is_promised(ForkPoint(vid, lsn - 1)) and not self._saw_too_little(error, lsn)
+            self._hold(not is_kept, f"{name}, lsn {lsn} is refused: {error}")
         except NotTakenBack as error:
-            if len(volume.pasts) == commits:
+            if len(volume.pasts) == commits and not self.store.is_ordered:
                 self._check_refused(name, vid, lsn, error)
         else:
             self._check_undone(name, vid, lsn, done)
 
+    def _saw_too_little(self, error: OutOfWindow | RecordsGone, lsn: int) -> bool:
+        """Return True if the LIST of commits was behind, so that the commit was not found."""
+        newest = (
+            max(map(int, re.findall(r"lsn (\d+)", error.window)), default=0) if isinstance(error, OutOfWindow) else lsn
+        )
+        return self.store.is_ordered and newest < lsn
+
     def _check_refused(self, name: str, vid: Vid, lsn: int, error: NotTakenBack) -> None:
-        """Check the reason of a refusal. `_undo` knows that no other commit landed meanwhile."""
+        """Check the reason of a refusal. `_undo` knows that no other commit landed meanwhile, and that no LIST was
+        behind.
+        """
         volume = self.model.volumes[vid]
         cut = volume.pasts[lsn - 1].stored.commit.truncate_from
         own = self.journals.get(name)
