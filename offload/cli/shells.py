@@ -26,13 +26,16 @@ _BASH = r"""_seglog() {
 complete -F _seglog seglog
 """
 
+# Zsh completes the part behind "=" of an option, so the candidates lose the part before, as in bash.
 _ZSH = r"""#compdef seglog
 _seglog() {
-    local found line
+    local found line word before=""
     local -a described
-    found=$("${words[1]}" __complete "${(@)words[2,CURRENT]}" 2> /dev/null) || { _files; return }
+    found=$("${(Q)words[1]}" __complete "${(@Q)words[2,CURRENT]}" 2> /dev/null) || { compset -P '--*='; _files; return }
+    [[ ${words[CURRENT]} == --*=* ]] && compset -P '--*=' && before=${words[CURRENT]%%=*}=
     for line in "${(@f)found}"; do
-        [[ -n $line ]] && described+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
+        word=${${line%%$'\t'*}#"$before"} line=${line#*$'\t'}
+        [[ -n $word ]] && described+=("${word//:/\\:}${line:+:$line}")
     done
     _describe -V seglog described
 }
@@ -46,9 +49,12 @@ _FISH = r"""function __seglog_complete
     set -e words[1]
     set -l found ($name __complete $words "$typed" 2> /dev/null)
     if test $status -eq 0
-        string join \n $found
+        string join -- \n $found
     else
-        __fish_complete_path "$typed"
+        set -l option (string match --regex -- '^--[^=]*=' "$typed")
+        for file in (__fish_complete_path (string replace -- "$option" "" "$typed"))
+            echo -- "$option$file"
+        end
     end
 end
 complete --command seglog --no-files --keep-order --arguments '(__seglog_complete)'

@@ -171,10 +171,99 @@ def test_each_script_is_valid(shell: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_bash_replaces_only_the_piece_behind_its_last_word_break(data: Path, tmp_path: Path) -> None:
+def test_each_script_keeps_to_the_protocol() -> None:
+    """Each asks for words, takes the part before the tab, and completes files if that fails."""
+    for shell in SHELLS:
+        assert "__complete" in script(shell)
+    assert "string join -- " in script("fish")  # a word may begin with a dash
+    assert all("$'\\t'" in script(shell) for shell in ("bash", "zsh"))
+    for shell, files in (("bash", "compopt -o default"), ("zsh", "_files"), ("fish", "__fish_complete_path")):
+        assert files in script(shell)
+
+
+@pytest.fixture
+def in_shell(data: Path, tmp_path: Path) -> dict[str, str]:
+    """The environment of a shell that finds the command and the data directory."""
     command = tmp_path / "seglog"
     command.write_text(f"#!/bin/sh\nexec '{sys.executable}' -m offload \"$@\"\n")
     command.chmod(0o755)
+    (tmp_path / "file").write_text("")
+    return {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SEGLOG_DIR": str(data), "PYTHONPATH": str(ROOT)}
+
+
+_TYPED = {
+    "seglog topic li": ["list"],
+    "seglog read o": ["orders", "orders@fix"],
+    "seglog read orders@f": ["orders@fix"],
+    "seglog read --fi": ["--fixed"],
+    "seglog read orders --branch=f": ["--branch=fix"],
+    "seglog diff orders:h": ["orders:head", "orders:head~1"],
+    "seglog read orders extra ": [],
+    "seglog append orders fi": ["file"],
+    "seglog --dir=fi": ["--dir=file"],
+}
+
+
+def test_fish_completes(in_shell: dict[str, str], tmp_path: Path) -> None:
+    fish = shutil.which("fish")
+    if fish is None:
+        pytest.skip("fish is not installed")
+    asked = "\n".join(f"echo {line!r}; complete --do-complete={line!r}" for line in _TYPED)
+    done = subprocess.run(
+        [fish, "-c", f"{script('fish')}\n{asked}"],
+        env={**in_shell, "HOME": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert _by_line(done.stdout) == _TYPED
+
+
+_ZSH_AROUND = r"""
+compdef() { : }
+compset() { [[ ${words[CURRENT]} == --*=* ]] && before=${words[CURRENT]%%=*}= }
+_describe() { for each in "${(@P)3}"; do print -r -- "$before${${each//\\:/,}%%:*}"; done }
+_files() { for each in ${words[CURRENT]#"$before"}*(N); do print -r -- "$before$each"; done }
+"""
+
+
+def test_zsh_completes(in_shell: dict[str, str], tmp_path: Path) -> None:
+    """The functions of zsh's completion system are stand-ins, which print what they get."""
+    zsh = shutil.which("zsh")
+    if zsh is None:
+        pytest.skip("zsh is not installed")
+    asked = "\n".join(
+        f"print -r -- {line!r}; before=; words=({' '.join(line.split(' ')[:-1])} '{line.split(' ')[-1]}')"
+        "; CURRENT=$#words; _seglog"
+        for line in _TYPED
+    )
+    done = subprocess.run(
+        [zsh, "-f", "-c", f"{_ZSH_AROUND}\n{script('zsh')}\n{asked}"],
+        env=in_shell,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""
+    expected = {line: [word.replace(":", ",") for word in found] for line, found in _TYPED.items()}
+    assert _by_line(done.stdout) == expected
+
+
+def _by_line(printed: str) -> dict[str, list[str]]:
+    """Return the words that a shell offers, by the line that it printed before them."""
+    found: dict[str, list[str]] = {}
+    for line in printed.splitlines():
+        if line in _TYPED:
+            words = found[line] = []
+        else:
+            words.append(line.partition("\t")[0])
+    return found
+
+
+def test_bash_replaces_only_the_piece_behind_its_last_word_break(in_shell: dict[str, str]) -> None:
     lines = {
         "seglog re": ("re", "read reset resume retry resolve restore recover"),
         "seglog read ": ("", "notes orders orders@fix"),
@@ -188,7 +277,6 @@ def test_bash_replaces_only_the_piece_behind_its_last_word_break(data: Path, tmp
         f'COMP_LINE="{line}"; COMP_POINT={len(line)}; COMP_WORDS=("{piece}"); COMP_CWORD=0; _seglog_asked'
         for line, (piece, _) in lines.items()
     )
-    given = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "SEGLOG_DIR": str(data), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(["bash", "-c", f"{text}{asked}\n"], env=given, capture_output=True, text=True, check=True)
+    done = subprocess.run(["bash", "-c", f"{text}{asked}\n"], env=in_shell, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert done.stdout.splitlines() == [expected for _, expected in lines.values()]
