@@ -4,7 +4,7 @@ import io
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offload.commands.lines import json_batches, line_batches, longest_line, to_json, to_line
@@ -27,6 +27,7 @@ def test_any_text_comes_back(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("lines_in_a_batch", [1, 2, 1000])
+@settings(deadline=None)
 @given(text=TEXTS)
 def test_any_text_comes_back_from_many_reads_and_batches(lines_in_a_batch: int, text: bytes) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -52,6 +53,7 @@ def test_lines_that_span_reads_are_whole(monkeypatch: pytest.MonkeyPatch) -> Non
         assert longest_line(io.BytesIO(text), at_least) == max(50, at_least)
 
 
+@settings(deadline=None)
 @given(TEXTS)
 def test_the_longest_line_is_found(text: bytes) -> None:
     longest = max(map(len, text.split(b"\n")))

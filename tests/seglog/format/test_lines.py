@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seglog.format.lines import Lines
@@ -9,6 +9,7 @@ from seglog.format.lines import Lines
 VALUES = st.lists(st.sampled_from([b"", b"\r", b"a", b"\xff\x00", b"long" * 50]), min_size=1)
 
 
+@settings(deadline=None)
 @given(VALUES, st.data())
 def test_lines_are_the_values_between_line_feeds(values: list[bytes], data: st.DataObject) -> None:
     lines = Lines.of(b"".join(value + b"\n" for value in values))
@@ -21,6 +22,7 @@ def test_lines_are_the_values_between_line_feeds(values: list[bytes], data: st.D
     assert lines[index:] == values[index:]
 
 
+@settings(deadline=None)
 @given(VALUES, st.data())
 def test_a_part_has_its_own_lines(values: list[bytes], data: st.DataObject) -> None:
     lines = Lines.of(b"".join(value + b"\n" for value in values))
