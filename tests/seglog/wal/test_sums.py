@@ -59,12 +59,14 @@ def test_entries_before_a_piece_end_there_unless_most_of_them_are_behind(file: O
     assert sums.fitting(file, _entries(1_000 + _LARGE, 5, 100)) == 5
 
 
-def test_a_write_that_ran_twice_counts_once_and_a_file_that_is_gone_has_nothing(file: OpenFile) -> None:
+def test_the_last_write_of_a_place_counts_and_a_file_that_is_gone_has_nothing(file: OpenFile) -> None:
     sums = Sums()
+    sums.add(file, 0, [b"x" * _LARGE, b"y" * _LARGE])
     for _ in range(2):
         sums.add(file, 0, [b"a" * _LARGE, b"b" * _LARGE])
     assert sums.is_as_written(file, 0, b"a" * _LARGE)
     assert sums.is_as_written(file, _LARGE, b"b" * _LARGE)
+    assert not sums.is_as_written(file, 0, b"x" * _LARGE)
     sums.drop(file)
     assert not sums.is_as_written(file, 0, b"a" * _LARGE)
     assert sums.fitting(file, _entries(0, 3, 100)) == 3
