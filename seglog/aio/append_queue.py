@@ -118,17 +118,22 @@ class AppendQueue(Owned):
     def _send(self) -> None:
         """Hand the appends of this tick to the thread. If it writes a group, it takes them after that."""
         self.waiting.is_sending = False
-        self._hand_over()
-        if not self._handed_over:
-            return
-        if self._loop_time.is_set and self._may_commit_here():
-            self._commit_here()
-        elif self._is_idle:
-            self._wakes.put(None)
+        try:
+            self._hand_over()
+            if not self._handed_over:
+                return
+            if self._loop_time.is_set and self._may_commit_here():
+                self._commit_here()
+            elif self._is_idle:
+                self._wakes.put(None)
+        except BaseException:
+            # An interrupt ends the loop. If the loop runs again, wake the thread.
+            self.loop.call_soon(self._send)
+            raise
 
     def _hand_over(self) -> None:
         if self.waiting.parts:
-            self._handed_over.append(self.waiting.take())
+            self.waiting.hand_over(self._handed_over)
 
     def _may_commit_here(self) -> bool:
         """Return whether the loop may write what was handed over: little, with nobody to wait for but the disk."""
@@ -138,34 +143,41 @@ class AppendQueue(Owned):
         return is_free and size_bytes <= _HERE_MAX_BYTES and self._loop_time.allows_next()
 
     def _commit_here(self) -> None:
-        outcomes: Outcomes = []
+        outcomes: Outcomes = {}
+        interrupt: BaseException | None = None
         try:
             with self._committing:
-                group = self._take_group()
                 begin = time.perf_counter()
-                outcomes = commit(self.engine, group)
+                if not self._handed_over:
+                    return  # the thread was faster
+                # No calls in these statements, because an interrupt hits only between calls.
+                group = self._handed_over[0]
+                del self._handed_over[0]
+                interrupt = commit(self.engine, group, outcomes)
                 self._loop_time.note(time.perf_counter() - begin)
         finally:
             self._settle(outcomes)
+        if interrupt is not None:
+            raise interrupt
 
     def _settle(self, outcomes: Outcomes, steps: Iterator[object] | None = None) -> None:
         """Give each append its result, and make the next step of each task. Then send the appends that wait."""
         self.waiting.is_sending = True
         try:
             if steps is None:
-                for part, outcome in outcomes:
+                for part, outcome in outcomes.items():
                     if part.outcome is None:  # else an interrupt has ended an earlier call
                         part.outcome = outcome
                         self.waiting.unsettled_bytes -= part.size_bytes
                 self._wake_first()
-                steps = steps_of([ack for part, _ in outcomes for ack in part.acks], self._done)
+                steps = steps_of([ack for part in outcomes for ack in part.acks], self._done)
             deque(steps, maxlen=0)
             self.loop.call_soon(self._send)
         except BaseException:
             # A step raises only an exception that ends the loop. If the loop runs again, wake the other tasks.
             self.loop.call_soon(self._settle, outcomes, steps)
             raise
-        for part, _ in outcomes:
+        for part in outcomes:
             part.acks = []  # because an ack refers to its part
 
     def _take_group(self) -> list[Part]:
@@ -194,8 +206,8 @@ class AppendQueue(Owned):
     def _commit_next(self) -> bool:
         """Commit what was handed over. Return False if the loop is closed."""
         with self._committing:
-            group = self._take_group()
-            outcomes = commit(self.engine, group)
+            outcomes: Outcomes = {}
+            commit(self.engine, self._take_group(), outcomes)  # an interrupt of this thread has no other taker
         return self._tell(self._settle, outcomes)
 
     def _tell(self, callback: Callable[..., None], *given: Any) -> bool:

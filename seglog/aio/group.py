@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TypeAlias
 
 from seglog.aio.merged import Outcome, Part
@@ -13,30 +12,40 @@ from seglog.writing.append import PendingAppend, begin_append, finish_append
 
 __all__ = ["Outcomes", "commit"]
 
-Outcomes: TypeAlias = list[tuple[Part, Outcome]]
+Outcomes: TypeAlias = dict[Part, Outcome]
+
+# The parts whose appends are in the queue of the committer, or were refused there.
+_Begun: TypeAlias = dict[Part, "PendingAppend | Outcome"]
 
 
-def commit(engine: Engine, group: list[Part]) -> Outcomes:
-    """Commit all parts as one group of the committer, and return the outcome of each. Raise nothing.
+def commit(engine: Engine, group: list[Part], outcomes: Outcomes) -> BaseException | None:
+    """Commit all parts as one group of the committer, and put the outcome of each into `outcomes`. Raise nothing.
 
     If the topic of a part is being deleted, that part and all behind it are another group, after the deletion.
-    The call replaces a part in `group` that it splits.
+    A part that has no room as a whole is split. If an interrupt ends the call early, the committer completes what was
+    begun. Only the parts that it does not reach get the interrupt, and the call returns it.
     """
-    outcomes: Outcomes = []
-    waiting = deque(group)
+    begun: _Begun = {}
+    waiting = group[::-1]
     try:
         for part in group:
             part.drop_cancelled()
         wait_for_room(engine)
         while waiting:
-            begun = _begin(engine, waiting, group)
-            outcomes += [(part, _finish(engine, one) if isinstance(one, tuple) else one) for part, one in begun]
+            _begin(engine, waiting, begun)
+            for part, one in begun.items():
+                outcomes[part] = _finish(engine, one) if isinstance(one, tuple) else one
+            begun = {}
             if waiting:
                 _flush(engine, waiting, outcomes)
     except BaseException as error:
         failure = _abandoned(engine, error)
-        return [(part, failure) for part in group]
-    return outcomes
+        for part, one in begun.items():
+            outcomes.setdefault(part, _reached(one, failure))
+        for part in waiting:
+            outcomes.setdefault(part, failure)
+        return failure
+    return None
 
 
 def _abandoned(engine: Engine, error: BaseException) -> BaseException:
@@ -48,23 +57,28 @@ def _abandoned(engine: Engine, error: BaseException) -> BaseException:
     return error
 
 
-def _begin(engine: Engine, waiting: deque[Part], group: list[Part]) -> list[tuple[Part, PendingAppend | Outcome]]:
-    """Begin the appends of the parts, in order, up to the first part whose topic is being deleted."""
-    begun: list[tuple[Part, PendingAppend | Outcome]] = []
+def _reached(begun: PendingAppend | Outcome, failure: BaseException) -> Outcome:
+    """Return the outcome of an append that was abandoned. If it is not done yet, that is `failure`."""
+    if not isinstance(begun, tuple):
+        return begun
+    _, _, entries, seqs = begun
+    if not all(entry.is_done for entry in entries):
+        return failure
+    return next((entry.error for entry in entries if entry.error is not None), seqs.start)
+
+
+def _begin(engine: Engine, waiting: list[Part], begun: _Begun) -> None:
+    """Begin the appends of the parts, the last one first, up to the first part whose topic is being deleted."""
     while waiting:
-        part = waiting[0]
+        part = waiting[-1]
         outcome = _begin_one(engine, part, is_alone=not begun and len(waiting) == 1)
         if outcome is None:
-            return begun
-        waiting.popleft()
+            return
         if isinstance(outcome, TopicFull) and len(part.acks) > 1:
-            split = part.split()  # there may be room for some of the appends
-            position = group.index(part)
-            group[position : position + 1] = split
-            waiting.extendleft(reversed(split))
+            waiting[-1:] = part.split()[::-1]  # there may be room for some of the appends
         else:
-            begun.append((part, outcome))
-    return begun
+            begun[part] = outcome
+            del waiting[-1]
 
 
 def _begin_one(engine: Engine, part: Part, *, is_alone: bool) -> PendingAppend | Outcome | None:
@@ -77,17 +91,20 @@ def _begin_one(engine: Engine, part: Part, *, is_alone: bool) -> PendingAppend |
         return error
 
 
-def _flush(engine: Engine, waiting: deque[Part], outcomes: Outcomes) -> None:
+def _flush(engine: Engine, waiting: list[Part], outcomes: Outcomes) -> None:
     """Make the deletion durable that the parts wait for. If that fails, the failure is their outcome."""
     try:
         engine.committer.flush()
     except Exception as error:
-        outcomes += [(part, error) for part in waiting]
+        outcomes |= dict.fromkeys(waiting, error)
         waiting.clear()
 
 
 def _finish(engine: Engine, begun: PendingAppend) -> Outcome:
+    """Commit the append. If an interrupt comes before that, raise it: `commit` then abandons the entries."""
     try:
         return finish_append(engine, begun).start
     except Exception as error:
+        if not all(entry.is_done for entry in begun[2]):
+            raise
         return error

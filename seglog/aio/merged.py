@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextvars import Context
 from itertools import chain, repeat
@@ -105,11 +106,11 @@ class Waiting:
         self.last = part
         return part
 
-    def take(self) -> list[Part]:
-        """Take all parts. Appends that come later make new ones."""
-        # One statement, because an interrupt hits only between calls.
-        parts, self.parts, self._last_of, self.last = self.parts, [], {}, None
-        return parts
+    def hand_over(self, to: deque[list[Part]]) -> None:
+        """Append all parts to `to`. Appends that come later make new ones."""
+        # No calls in these statements, because an interrupt hits only between calls.
+        to += [self.parts]
+        self.parts, self._last_of, self.last = [], {}, None
 
 
 class Ack:

@@ -170,16 +170,17 @@ class Committer(Owned):
             raise
 
     def _finish_all(self, waiting: list[tuple[GroupCommit, Barrier]]) -> None:
-        """Finish every barrier, then raise the first error.
+        """Finish every barrier, then raise the first error, or an interrupt if there was one.
 
-        One error must not skip the other barriers: other threads may wait for this thread to lead their shard.
+        One error must not skip the other barriers: other threads may wait for this thread to lead their shard. After an
+        interrupt, that is up to `abandon`.
         """
         failure: SeglogError | None = None
         for shard, barrier in waiting:
             try:
                 shard.finish(barrier)
             except SeglogError as error:
-                failure = failure or error
+                failure = error if is_interrupt(error) else failure or error
         if failure is not None:
             raise failure
 

@@ -3,7 +3,7 @@
 A point is a place where the interpreter looks for signals, so that a handler may raise. The interpreter looks when a
 function begins, after a call, and when a loop turns. `points` counts the points that a run has in the given modules.
 `interrupted` raises `KeyboardInterrupt` at the nth point. `handled` calls a handler at the nth point instead. Only
-points of the calling thread count, as with signals.
+points of the calling thread count, as with signals. Without `entries`, the beginning of a function is no point.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def points(work: Callable[[], object], modules: tuple[str, ...]) -> int:
     return tracer.passed
 
 
-def interrupted(work: Callable[[], object], modules: tuple[str, ...], at: int) -> bool:
+def interrupted(work: Callable[[], object], modules: tuple[str, ...], at: int, *, entries: bool = True) -> bool:
     """Return True if `work` was interrupted at point `at`, counted from 1. Return False if the run has fewer points.
 
     Any other exception of `work` propagates.
     """
     try:
-        _Tracer(modules, at, _interrupt).run(work)
+        _Tracer(modules, at, _interrupt, entries=entries).run(work)
     except KeyboardInterrupt:
         return True
     return False
@@ -47,8 +47,11 @@ def _interrupt() -> None:
 
 
 class _Tracer:
-    def __init__(self, modules: tuple[str, ...], at: int, handler: Callable[[], object]) -> None:
+    def __init__(
+        self, modules: tuple[str, ...], at: int, handler: Callable[[], object], *, entries: bool = True
+    ) -> None:
         self._handler = handler
+        self._entries = entries
         self.passed = 0
         self._modules = modules
         self._at = at
@@ -74,7 +77,7 @@ class _Tracer:
             self._last.pop(frame, None)
         if event == "opcode":
             last, self._last[frame] = self._last.get(frame), frame.f_lasti
-            if last is not None and last in _points(frame.f_code):
+            if last is not None and last in _points(frame.f_code, entries=self._entries):
                 self.passed += 1
                 if self.passed == self._at:
                     self._handler()
@@ -82,10 +85,10 @@ class _Tracer:
 
 
 @functools.cache
-def _points(code: CodeType) -> frozenset[int]:
+def _points(code: CodeType, *, entries: bool) -> frozenset[int]:
     """Return the offsets of the instructions after which the interpreter looks for signals."""
     return frozenset(
         each.offset
         for each in dis.get_instructions(code)
-        if each.opname == "RESUME" or each.opname.startswith(("CALL", "JUMP_BACKWARD"))
+        if (entries and each.opname == "RESUME") or each.opname.startswith(("CALL", "JUMP_BACKWARD"))
     )

@@ -48,6 +48,7 @@ MODULES = (
 # Another thread makes checkpoints, as usual.
 CHANGES: dict[str, Callable[[Log], object]] = {
     "append": lambda log: log.topic("t").append([b"x", b"y"]),
+    "append of many": lambda log: log.topic("t").append([b"x"] * 50),
     "append that rotates": lambda log: log.topic("t").append([b"x" * 3000]),
     "append that rotates to a file made ready": lambda log: log.topic("t").append([b"x" * 3000]),
     "first append": lambda log: log.topic("new").append([b"x"]),

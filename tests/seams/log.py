@@ -13,6 +13,8 @@ import seglog.startup.recovery
 import seglog.wal.manifest
 from seglog import Log, TopicConfig
 from seglog.aio import AsyncLog
+from seglog.aio.group import commit
+from seglog.aio.merged import Ack, Part
 from seglog.engine.engine import Engine
 from seglog.engine.entries import CreateEntry
 from seglog.engine.tail import Tail
@@ -29,6 +31,7 @@ from seglog.writing import append
 
 __all__ = [
     "async_queue_of",
+    "commit_for_tasks",
     "end_work_at",
     "engine_of",
     "group_of",
@@ -195,6 +198,21 @@ def async_queue_of(log: AsyncLog) -> Any:
 def parts_of(queue: Any) -> list[Any]:
     """Return the parts of appends that wait in the queue of a log's tasks. A test counts their bytes."""
     return [part for parts in (*queue._handed_over, queue.waiting.parts) for part in parts]
+
+
+def commit_for_tasks(log: Log, values: dict[str, list[bytes]]) -> dict[str, range | BaseException]:
+    """Append to each topic in one group, in the calling thread. The thread of `seglog.aio` does so for tasks."""
+    group, outcomes = list[Part](), dict[Part, int | BaseException]()
+    for name, own in values.items():
+        ack = Ack()
+        ack.values, ack.records, ack.is_cancelled = own, len(own), False
+        group.append(part := Part((name, append.PLAIN)))
+        part.take_over([ack])
+    commit(engine_of(log), group, outcomes)
+    return {
+        part.kind[0]: range(outcome, outcome + part.records) if isinstance(outcome, int) else outcome
+        for part, outcome in outcomes.items()
+    }
 
 
 def lock_of(journal: Journal) -> Reentrant:
