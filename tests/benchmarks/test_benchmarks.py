@@ -100,6 +100,7 @@ def test_catalog_runs_and_meets_its_aims(options: Options) -> None:
     assert all(row.met for row in counted)
 
 
+@pytest.mark.soak(part=9)
 def test_cli_runs(options: Options) -> None:
     check(cli.run(options), options.directory)
 
