@@ -73,14 +73,19 @@ def pruned_there(
     from offload.services.history import range_to_read
 
     snapshot = archive.history.snapshot(name, at)
-    is_newest = at in (None, "head", "head~0")
-    floor = archive.history.live_floor(name, snapshot) if is_newest else snapshot.bounds.evict_floor
+    floor = archive.history.live_floor(name, snapshot) if _is_newest(at) else snapshot.bounds.evict_floor
     first, last = range_to_read(name, snapshot.bounds, floor, start)
     last = last if end is None else min(end, last)
     return chain.from_iterable(
         archive.history.read_snapshot(name, snapshot, floor, *each)
         for each in _ranges(archive, snapshot, match, first, last, counts)
     )
+
+
+def _is_newest(at: str | None) -> bool:
+    from catalog.timeline import Head, parse_target
+
+    return at is None or parse_target(at, now_ms=0) == Head()
 
 
 def _ranges(

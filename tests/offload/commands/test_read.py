@@ -19,7 +19,7 @@ from offload.commands.matching import match_of
 from offload.commands.pruning import ReadStats
 from offload.commands.registry import COMMANDS
 from offload.errors import InvalidParameters
-from seglog import Gap, Log, Record
+from seglog import Gap, Log, Record, TopicConfig
 from seglog.errors import SeqOutOfRange
 from seglog.files.clock import SystemClock
 from tests.offload.replicas import opened
@@ -139,6 +139,23 @@ def test_evicted_records_are_named_and_wrong_starts_are_refused(opened_directory
     for given in ({"start": 999}, {"start": 999, "at": "lsn:5"}, {"start": 0, "tag": "web1"}):
         with pytest.raises(SeqOutOfRange):
             _read(log, archive, stats=True, **given)
+
+
+@pytest.mark.parametrize("at", ["head", "head~0", "head~00"])
+def test_a_read_of_the_newest_state_shows_no_expired_record_however_the_state_is_written(
+    tmp_path: Path, at: str
+) -> None:
+    clock = _Clock()
+    with opened(tmp_path / "data", MemoryStore(), clock) as (log, archive):
+        log.create_topic("t", TopicConfig(ttl_ms=3_600_000, keep_history=True))
+        for value in (b"old", b"new"):
+            archive.open_for_append("t").append([value])
+            log.topic("t").seal()
+            archive.offload("t")
+            clock.now += 2_000_000
+        for given in ({}, {"stats": True}):
+            found = _read(log, archive, at=at, **given)
+            assert [item.value for item in found if isinstance(item, Record)] == [b"new"]
 
 
 @pytest.mark.parametrize(
