@@ -29,6 +29,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from offload.daemon.event_loop import event_loop
 from offload.daemon.guard import Guard
 from offload.daemon.http import make_app
 from offload.daemon.service import Service, open_service
@@ -50,14 +51,16 @@ def run(
     *,
     remote: str | None,
     variables: Mapping[str, str],
-    on_ready: Callable[[list[str]], None],
+    on_ready: Callable[[list[str], str], None],
 ) -> None:
-    """Serve `directory` until a signal stops the daemon. Once it takes requests, call `on_ready` with the addresses.
+    """Serve `directory` until a signal stops the daemon.
 
-    `variables` is the environment, for a reload. Raises `InvalidAddress`, `InvalidSetting`, and the errors of
-    opening the log.
+    Once the daemon takes requests, call `on_ready` with its addresses and the name of its event loop. `variables` is
+    the environment, for a reload. Raises `InvalidAddress`, `InvalidSetting`, and the errors of opening the log.
     """
-    asyncio.run(_run(directory, settings, remote, variables, on_ready))
+    loop = event_loop()
+    with asyncio.Runner(loop_factory=loop.make) as runner:
+        runner.run(_run(directory, settings, remote, variables, lambda addresses: on_ready(addresses, loop.name)))
 
 
 async def _run(
@@ -106,11 +109,26 @@ async def _serve(
         asyncio.create_task(server.serve(sockets=[listening]))
         for server, listening in zip(servers, sockets, strict=True)
     ]
-    while not all(server.started for server in servers) and not any(task.done() for task in serving):
-        await asyncio.sleep(0.005)
-    if not any(task.done() for task in serving):  # else a server failed, for example on an unreadable certificate
-        on_ready()
-    await asyncio.gather(*serving)
+    try:
+        while not all(server.started for server in servers) and not any(task.done() for task in serving):
+            await asyncio.sleep(0.005)
+        if not any(task.done() for task in serving):  # else a server failed, for example on an unreadable certificate
+            on_ready()
+        await asyncio.gather(*serving)
+    finally:
+        for server in servers:
+            _close(server)
+
+
+def _close(server: uvicorn.Server) -> None:
+    """Close all that a server has left open, after a failure or `stop_timeout_s`.
+
+    The loop of uvloop ends only when each of its sockets is closed.
+    """
+    for listener in getattr(server, "servers", ()):
+        listener.close()
+    for connection in tuple(server.server_state.connections):
+        connection.transport.abort()
 
 
 def _server(guard: Guard, listening: socket.socket, settings: ServeSettings) -> uvicorn.Server:
@@ -271,7 +289,7 @@ def _check_address(settings: ServeSettings, token: bytes | None) -> None:
         raise InvalidAddress(settings.host, "others could read and write the log", hint=hint)
 
 
-def announce(addresses: list[str]) -> None:
+def announce(addresses: list[str], loop: str) -> None:
     """Write the addresses as one line on standard error, for people, and for scripts that wait for the daemon."""
-    sys.stderr.write(f"seglog: serving {', '.join(addresses)}\n")
+    sys.stderr.write(f"seglog: serving with {loop} on {', '.join(addresses)}\n")
     sys.stderr.flush()
