@@ -8,16 +8,20 @@ Yardsticks, in the same run on the same directory, slice by slice in turns (`ben
     lmdb       LMDB, one transaction an append
     jetstream  NATS JetStream on loopback, sync_interval: always; its server is a separate process
     ungrouped  seglog's frames and write-ahead log for one writer, without the queue of the group commit
+    bare       the same tasks, which await futures that one callback of the loop resolves; it keeps nothing
+    in loop    seglog.aio with `loop_wait_ms=5`, so that the loop writes
 
 An asyncio task appends one record each time. `seglog.aio` and JetStream take the records one by one. The other stores
 get the records of all tasks in one append, which is the best case for them. Threads share one store. "Half load" is
-half of the rate that 256 tasks reached just before, from as many tasks. Its raw yardstick is a single write and
-fdatasync. "During a checkpoint" covers the single appends that run while a checkpoint is made. "Calls" are function
-calls for each record, Python's own included (`benchmarks.append_calls`).
+half of the rate that 256 tasks reached just before on that loop, from as many tasks. Its raw yardstick is a single
+write and fdatasync. "During a checkpoint" covers the single appends that run while a checkpoint is made. "Calls" are
+function calls for each record, Python's own included (`benchmarks.append_calls`).
 """
 
 from __future__ import annotations
 
+import asyncio
+import importlib.util
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -41,9 +45,16 @@ SIZES = (200, 1024)
 TASKS = (1, 16, 256, 2_000)
 THREADS = (1, 16, 64)
 BATCHES = (64, 1_024)
-HALF_LOAD_TASKS = 256
+LOOP_TASKS = 256
+LOOP_WAIT_MS = 5
+#: The rate of the bare loop, and of SQLite with the records of a tick in one transaction, that is wanted.
+LOOP_AIMS = (Aim(0.5, "bare"), Aim(1.5, "sqlite"))
 STALL_BYTES = 80 << 20
 STALL_RECORD_BYTES = 16 << 10
+
+LOOPS: dict[str, ways.MakeLoop] = {"asyncio": asyncio.new_event_loop}
+if importlib.util.find_spec("uvloop") is not None:
+    LOOPS["uvloop"] = ways.new_uvloop
 
 STORES: dict[str, Store] = {
     "seglog": ours.opened(),
@@ -60,7 +71,8 @@ def run(options: Options) -> Report:
         *(row for batch in BATCHES for size in SIZES for row in _batches(options, batch, size)),
         *(row for threads in THREADS for row in _threads(options, threads)),
         *(row for tasks in TASKS for size in SIZES for row in _tasks(options, tasks, size)),
-        *_half_load(options),
+        *_on_uvloop(options),
+        *(row for loop in LOOPS for row in _half_load(options, loop)),
         *_during_a_checkpoint(options),
         *_calls(options),
     ]
@@ -105,25 +117,49 @@ def _tasks(options: Options, tasks: int, size_bytes: int) -> list[Row]:
     subjects: dict[str, Open] = {"seglog": ways.by_tasks(ways.ours_async(), tasks, values)}
     subjects |= {name: ways.in_a_loop(store, together) for name, store in STORES.items() if name != "seglog"}
     subjects["jetstream"] = ways.by_tasks(ways.nats, tasks, values)
+    aims: tuple[Aim, ...] = ()
+    if tasks in (1, LOOP_TASKS):
+        subjects["in loop"] = ways.by_tasks(ways.ours_async(loop_wait_ms=LOOP_WAIT_MS), tasks, values)
+    if tasks == LOOP_TASKS:
+        subjects["bare"] = ways.by_tasks(ways.bare, tasks, values)
+        aims = (Aim(300_000), *LOOP_AIMS) if size_bytes == SIZES[0] else LOOP_AIMS
     label = f"asyncio, {tasks:,} tasks, {size_bytes} B" if tasks > 1 else f"asyncio, 1 task, {size_bytes} B"
-    aims = (Aim(300_000),) if (tasks, size_bytes) == (256, 200) else ()
     return _rates(in_slices(options, label, subjects), label, subjects, *aims)
 
 
-def _half_load(options: Options) -> list[Row]:
-    values = log_lines(1_000, SIZES[0])
+def _on_uvloop(options: Options) -> list[Row]:
+    if "uvloop" not in LOOPS:
+        return []
+    make, rows = LOOPS["uvloop"], []
+    for size_bytes in SIZES:
+        values = log_lines(1_000, size_bytes)
+        together = [values[start : start + LOOP_TASKS] for start in range(0, len(values) - LOOP_TASKS + 1, LOOP_TASKS)]
+        subjects: dict[str, Open] = {
+            "seglog": ways.by_tasks(ways.ours_async(), LOOP_TASKS, values, make),
+            "in loop": ways.by_tasks(ways.ours_async(loop_wait_ms=LOOP_WAIT_MS), LOOP_TASKS, values, make),
+            "bare": ways.by_tasks(ways.bare, LOOP_TASKS, values, make),
+            "raw": ways.in_a_loop(raw.opened(), together),
+            "sqlite": ways.in_a_loop(sqlite.opened(), together),
+        }
+        label = f"uvloop, {LOOP_TASKS:,} tasks, {size_bytes} B"
+        rows += _rates(in_slices(options, label, subjects), label, subjects, *LOOP_AIMS)
+    return rows
+
+
+def _half_load(options: Options, loop: str) -> list[Row]:
+    values, make = log_lines(1_000, SIZES[0]), LOOPS[loop]
     full: list[float] = []
-    reached = ways.by_tasks(ways.ours_async(), HALF_LOAD_TASKS, values)
-    full.append(in_slices(options, "full load", {"seglog": reached}).median("seglog", "records_per_s"))
+    reached = ways.by_tasks(ways.ours_async(), LOOP_TASKS, values, make)
+    full.append(in_slices(options, f"full load, {loop}", {"seglog": reached}).median("seglog", "records_per_s"))
     subjects: dict[str, Open] = {
-        "seglog": ways.paced(ways.ours_async(), HALF_LOAD_TASKS, lambda: full[0] / 2, values),
+        "seglog": ways.paced(ways.ours_async(), LOOP_TASKS, lambda: full[0] / 2, values, make),
         "raw": ways.in_a_loop(raw.opened(), [[value] for value in values]),
     }
-    label = f"half of {full[0]:,.0f} records/s, {SIZES[0]} B"
+    label = f"{loop}, half of {full[0]:,.0f} records/s, {SIZES[0]} B"
     rounds = in_slices(options, label, subjects)
     return [
         *compare(rounds, f"{label}, p50", "us", "p50_us", "raw", more_is_better=False),
-        *compare(rounds, f"{label}, p99", "us", "p99_us", "raw", more_is_better=False, aims=(Aim(0.5, "raw"),)),
+        *compare(rounds, f"{label}, p99", "us", "p99_us", "raw", more_is_better=False, aims=(Aim(0.2, "raw"),)),
         *compare(rounds, f"{label}, p99.9", "us", "p999_us", "raw", more_is_better=False),
     ]
 

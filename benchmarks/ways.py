@@ -6,6 +6,8 @@ Each function turns a store into a subject for `benchmarks.slices`.
 from __future__ import annotations
 
 import asyncio
+import heapq
+import importlib.util
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -16,14 +18,28 @@ from typing import TypeAlias
 
 import seglog
 from benchmarks.runner import Figures
-from benchmarks.slices import Open, Slice, rate_and_percentiles
+from benchmarks.slices import Open, Slice, Unavailable, rate_and_percentiles
 from benchmarks.stores import Append, Store, jetstream
 from seglog import aio
 
-__all__ = ["AppendOne", "AsyncStore", "by_tasks", "in_a_loop", "loop", "nats", "ours_async", "paced", "threaded"]
+__all__ = [
+    "AppendOne",
+    "AsyncStore",
+    "MakeLoop",
+    "bare",
+    "by_tasks",
+    "in_a_loop",
+    "loop",
+    "nats",
+    "new_uvloop",
+    "ours_async",
+    "paced",
+    "threaded",
+]
 
 AppendOne: TypeAlias = Callable[[bytes], Awaitable[object]]
 AsyncStore: TypeAlias = Callable[[Path], AbstractAsyncContextManager[AppendOne]]
+MakeLoop: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
 
 # At most so many tasks are timed: timing all of them would distort the measurement.
 _TIMED_TASKS = 16
@@ -100,12 +116,18 @@ def _from_threads(append: Append, threads: int, batches: Sequence[Sequence[bytes
     return rate_and_percentiles(len(every), elapsed, every)
 
 
-def ours_async(durability: str = "fsync", topics: int = 1, settings: seglog.LogSettings | None = None) -> AsyncStore:
+def ours_async(
+    durability: str = "fsync",
+    topics: int = 1,
+    settings: seglog.LogSettings | None = None,
+    *,
+    loop_wait_ms: float = 0,
+) -> AsyncStore:
     """Return a store that appends with `AsyncTopic.append`, one value each, to so many topics in turn."""
 
     @asynccontextmanager
     async def store(directory: Path) -> AsyncIterator[AppendOne]:
-        async with aio.open(directory / "data", settings=settings) as log:
+        async with aio.open(directory / "data", loop_wait_ms=loop_wait_ms, settings=settings) as log:
             log.sync.topic_defaults = seglog.TopicConfig(durability=durability)
             appends = [log.topic(f"bench-{number}").append for number in range(topics)]
             for append in appends:
@@ -127,7 +149,41 @@ async def nats(directory: Path) -> AsyncIterator[AppendOne]:
             yield lambda value: stream.publish(jetstream.SUBJECT, value, timeout=_ACK_LIMIT_S)
 
 
-def by_tasks(store: AsyncStore, tasks: int, values: Sequence[bytes]) -> Open:
+@asynccontextmanager
+async def bare(_directory: Path) -> AsyncIterator[AppendOne]:
+    """Yield an append that keeps nothing: the task awaits a future, and one callback resolves those of a tick."""
+    running = asyncio.get_running_loop()
+    waiting: list[asyncio.Future[None]] = []
+
+    def resolve() -> None:
+        resolved = waiting[:]
+        waiting.clear()
+        for future in resolved:
+            future.set_result(None)
+
+    def append(_value: bytes) -> asyncio.Future[None]:
+        future = running.create_future()
+        if not waiting:
+            running.call_soon(resolve)
+        waiting.append(future)
+        return future
+
+    yield append
+
+
+def new_uvloop() -> asyncio.AbstractEventLoop:
+    """Return a new loop of uvloop. Raise `Unavailable` without uvloop."""
+    if importlib.util.find_spec("uvloop") is None:
+        raise Unavailable("uvloop is not installed")
+    import uvloop
+
+    made: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return made
+
+
+def by_tasks(
+    store: AsyncStore, tasks: int, values: Sequence[bytes], make_loop: MakeLoop = asyncio.new_event_loop
+) -> Open:
     """Each task appends one value after the other."""
 
     async def work(append: AppendOne, slice_s: float) -> Figures:
@@ -142,7 +198,7 @@ def by_tasks(store: AsyncStore, tasks: int, values: Sequence[bytes]) -> Open:
         )
         return rate_and_percentiles(sum(done), time.perf_counter() - begin, times)
 
-    return _in_a_loop_of_its_own(store, work)
+    return _in_a_loop_of_its_own(store, work, make_loop)
 
 
 async def _timed(append: AppendOne, values: Sequence[bytes], end: float, times: list[float], done: list[int]) -> None:
@@ -167,23 +223,29 @@ async def _untimed(append: AppendOne, values: Sequence[bytes], end: float, done:
     done.append(number)
 
 
-def paced(store: AsyncStore, tasks: int, records_per_s: Callable[[], float], values: Sequence[bytes]) -> Open:
+def paced(
+    store: AsyncStore,
+    tasks: int,
+    records_per_s: Callable[[], float],
+    values: Sequence[bytes],
+    make_loop: MakeLoop = asyncio.new_event_loop,
+) -> Open:
     """Each task appends one value when its turn comes, so that all tasks together append so many values a second.
 
     A task that is late appends at once, and does not catch up on missed turns. A time covers the call, not the wait
-    before.
+    before. One timer wakes all tasks whose turn has come, so that the load of the pace itself is small.
     """
 
     async def work(append: AppendOne, slice_s: float) -> Figures:
+        turns, clock = _Turns(), time.perf_counter
         period_s = tasks / records_per_s()
-        begin = time.perf_counter()
+        begin = clock()
         times: list[float] = []
 
         async def one(number: int) -> None:
-            clock = time.perf_counter
             due = begin + period_s * number / tasks
             while due < begin + slice_s:
-                await asyncio.sleep(max(0.0, due - clock()))
+                await turns.come(due)
                 start = clock()
                 await append(values[number % len(values)])
                 now = clock()
@@ -191,15 +253,48 @@ def paced(store: AsyncStore, tasks: int, records_per_s: Callable[[], float], val
                 due = max(due + period_s, now)
 
         await asyncio.gather(*[one(number) for number in range(tasks)])
-        return rate_and_percentiles(len(times), time.perf_counter() - begin, times)
+        return rate_and_percentiles(len(times), clock() - begin, times)
 
-    return _in_a_loop_of_its_own(store, work)
+    return _in_a_loop_of_its_own(store, work, make_loop)
 
 
-def _in_a_loop_of_its_own(store: AsyncStore, work: Callable[[AppendOne, float], Awaitable[Figures]]) -> Open:
+class _Turns:
+    """The tasks that wait for a time, and one timer for the first of them."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiting: list[tuple[float, int, asyncio.Future[None]]] = []
+        self._number = count()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def come(self, due: float) -> asyncio.Future[None]:
+        """Return a future that is done when `time.perf_counter` has reached `due`."""
+        turn = self._loop.create_future()
+        heapq.heappush(self._waiting, (due, next(self._number), turn))
+        if self._waiting[0][2] is turn:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._wait_for_first()
+        return turn
+
+    def _wake(self) -> None:
+        self._timer = None
+        now = time.perf_counter()  # the clock of uvloop counts milliseconds
+        while self._waiting and self._waiting[0][0] <= now:
+            heapq.heappop(self._waiting)[2].set_result(None)
+        if self._waiting:
+            self._wait_for_first()
+
+    def _wait_for_first(self) -> None:
+        self._timer = self._loop.call_later(max(0.0, self._waiting[0][0] - time.perf_counter()), self._wake)
+
+
+def _in_a_loop_of_its_own(
+    store: AsyncStore, work: Callable[[AppendOne, float], Awaitable[Figures]], make_loop: MakeLoop
+) -> Open:
     @contextmanager
     def open_subject(directory: Path) -> Iterator[Slice]:
-        with asyncio.Runner() as runner:
+        with asyncio.Runner(loop_factory=make_loop) as runner:
             opening = store(directory)
             append = runner.run(_enter(opening))
             try:

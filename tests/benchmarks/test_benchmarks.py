@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,10 @@ from benchmarks import (
     topics,
 )
 from benchmarks.__main__ import NAMES, main
-from benchmarks.document import DOCUMENT
+from benchmarks.document import DOCUMENT, with_table
+from benchmarks.machine import describe
 from benchmarks.options import Options
-from benchmarks.report import Report
+from benchmarks.report import Report, alone
 from benchmarks.stores import jetstream
 from tests.offload.spark.session import OF_A_SHORT_RUN
 
@@ -65,13 +67,16 @@ def options(tmp_path: Path) -> Options:
 
 
 def test_append_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(append, "SIZES", (200,))
     monkeypatch.setattr(append, "TASKS", (1, 3))
     monkeypatch.setattr(append, "THREADS", (1, 3))
     monkeypatch.setattr(append, "BATCHES", (4,))
-    monkeypatch.setattr(append, "HALF_LOAD_TASKS", 3)
+    monkeypatch.setattr(append, "LOOP_TASKS", 3)
     report = append.run(options)
     check(report, options.directory)
     assert {row.yardstick for row in report.rows} >= {"raw", "sqlite", "rocksdb", "lmdb", "jetstream", "ungrouped"}
+    beside_the_bare_loop = {row.what.partition(",")[0] for row in report.rows if row.yardstick == "bare"}
+    assert beside_the_bare_loop == set(append.LOOPS)
 
 
 def test_a_yardstick_that_is_not_there_is_named_with_the_reason(
@@ -231,6 +236,15 @@ def test_each_has_its_place_in_the_document() -> None:
     for name in NAMES:
         assert f"<!-- measured: {name} -->" in text
         assert f"<!-- end: {name} -->" in text
+
+
+def test_a_table_that_was_measured_in_memory_has_a_place_of_its_own(tmp_path: Path) -> None:
+    machine = describe(tmp_path)
+    text = "".join(f"<!-- measured: {name} -->\n<!-- end: {name} -->\n" for name in ("append", "append on tmpfs"))
+    for kind, position in (("ext4 on /dev/vda", 0), ("tmpfs on tmpfs", 1)):
+        report = Report("append", "", (alone("rate", "records/s", 1),), replace(machine, file_system=kind), 1)
+        places = with_table(text, report).split("<!-- end")
+        assert [kind in place for place in places] == [position == 0, position == 1, False]
 
 
 def test_the_command_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
