@@ -21,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from seglog.errors import (
         AppendsHeld,
+        BatchForgotten,
         CalledWithin,
         ColdTierAttached,
         ColdTierRequired,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         Evicted,
         FileCorrupt,
         FormatUnsupported,
+        HeadMoved,
         HistoryKept,
         InvalidArgument,
         InvalidEntry,
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
         OffsetOverflow,
         OpenedByParent,
         OtherLoop,
+        ProducerFenced,
+        ProducerGap,
         ReadOnly,
         RecordTooLarge,
         SameFile,
@@ -90,6 +94,7 @@ if TYPE_CHECKING:
     from seglog.values.config import DISCARDS, DURABILITIES, SETTINGS_FILE, LogSettings, TopicConfig
     from seglog.values.damage import Checked, Damage, Report
     from seglog.values.deletes import DeleteOp
+    from seglog.values.producer import Producer, ProducerBatch
     from seglog.values.record import Gap, Record
     from seglog.values.truncate_op import TruncateOp
 
@@ -98,6 +103,7 @@ __all__ = [
     "DURABILITIES",
     "SETTINGS_FILE",
     "AppendsHeld",
+    "BatchForgotten",
     "CalledWithin",
     "Checked",
     "Clock",
@@ -118,6 +124,7 @@ __all__ = [
     "Files",
     "FormatUnsupported",
     "Gap",
+    "HeadMoved",
     "HistoryKept",
     "InvalidArgument",
     "InvalidEntry",
@@ -143,6 +150,10 @@ __all__ = [
     "OpenedByParent",
     "OsFiles",
     "OtherLoop",
+    "Producer",
+    "ProducerBatch",
+    "ProducerFenced",
+    "ProducerGap",
     "ReadOnly",
     "Record",
     "RecordArrays",
@@ -209,6 +220,8 @@ _HOMES = {
     "Damage": "seglog.values.damage",
     "Report": "seglog.values.damage",
     "DeleteOp": "seglog.values.deletes",
+    "Producer": "seglog.values.producer",
+    "ProducerBatch": "seglog.values.producer",
     "Gap": "seglog.values.record",
     "Record": "seglog.values.record",
     "TruncateOp": "seglog.values.truncate_op",

@@ -14,6 +14,10 @@
     │   ├── DirectoryInUse
     │   ├── TopicExists
     │   ├── ConcurrentModification  the topic was changed since the caller looked
+    │   ├── HeadMoved            an append with `if_head`: another one came first
+    │   ├── ProducerFenced       the producer has appended in a higher epoch
+    │   ├── ProducerGap          the batch of a producer skips a number
+    │   ├── BatchForgotten       the batch is older than those whose seqs the log keeps
     │   ├── Truncated            records that a reader has read are gone, and their seqs are used again
     │   └── ViewOutdated         the writer has moved on, and the data of the view is gone
     ├── Missing              the requested object does not exist           exit 3
@@ -67,6 +71,7 @@ from typing import ClassVar
 
 __all__ = [
     "AppendsHeld",
+    "BatchForgotten",
     "CalledWithin",
     "ColdTierAttached",
     "ColdTierRequired",
@@ -80,6 +85,7 @@ __all__ = [
     "Evicted",
     "FileCorrupt",
     "FormatUnsupported",
+    "HeadMoved",
     "HistoryKept",
     "InvalidArgument",
     "InvalidEntry",
@@ -102,6 +108,8 @@ __all__ = [
     "OffsetOverflow",
     "OpenedByParent",
     "OtherLoop",
+    "ProducerFenced",
+    "ProducerGap",
     "ReadOnly",
     "RecordTooLarge",
     "SameFile",
@@ -198,9 +206,9 @@ class FileCorrupt(Corrupt):
 class FormatUnsupported(Corrupt):
     exit_code = 1
 
-    def __init__(self, path: Path, found: str) -> None:
+    def __init__(self, path: Path, found: str, known: str = "1") -> None:
         super().__init__(
-            f"{path}: format version {found} is not supported: this seglog reads 1",
+            f"{path}: format version {found} is not supported: this seglog reads {known}",
             hint="use the seglog version that wrote it",
         )
         self.path = path
@@ -251,6 +259,62 @@ class ConcurrentModification(Conflict):
             hint="read its present state, then repeat the call",
         )
         self.topic = topic
+
+
+class HeadMoved(Conflict):
+    """The topic does not end with the seq that the append was given as `if_head`. `head` is its last seq."""
+
+    def __init__(self, topic: str, if_head: int, head: int) -> None:
+        super().__init__(
+            f"topic {topic} ends with seq {head}, not {if_head}; nothing was appended",
+            hint=f"read the records up to seq {head}, then decide again",
+        )
+        self.topic = topic
+        self.if_head = if_head
+        self.head = head
+
+
+class ProducerFenced(Conflict):
+    """A producer of the same id has appended in a higher epoch. `current` is that epoch."""
+
+    def __init__(self, topic: str, producer: str, epoch: int, current: int) -> None:
+        super().__init__(
+            f"producer {producer} of topic {topic} has epoch {current}, not {epoch}; nothing was appended",
+            hint=f"another program has taken its place: stop, or begin epoch {current + 1} with batch 0",
+        )
+        self.topic = topic
+        self.producer = producer
+        self.epoch = epoch
+        self.current = current
+
+
+class ProducerGap(Conflict):
+    """The number of the batch is not the next one. `expected` is the next number."""
+
+    def __init__(self, topic: str, producer: str, number: int, expected: int) -> None:
+        super().__init__(
+            f"producer {producer} of topic {topic} is at batch {expected}, not {number}; nothing was appended",
+            hint=f"append batch {expected} first. If the log no longer knows the producer, begin a higher epoch",
+        )
+        self.topic = topic
+        self.producer = producer
+        self.number = number
+        self.expected = expected
+
+
+class BatchForgotten(Conflict):
+    """The log has taken batches up to `newest`, and keeps the seqs of the last few. This batch is older."""
+
+    def __init__(self, topic: str, producer: str, number: int, newest: int) -> None:
+        super().__init__(
+            f"producer {producer} of topic {topic} is past batch {number}: its newest is {newest}; "
+            "nothing was appended",
+            hint="the log does not append it again. Read the topic to see whether its records are there",
+        )
+        self.topic = topic
+        self.producer = producer
+        self.number = number
+        self.newest = newest
 
 
 class Truncated(Conflict):

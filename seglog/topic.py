@@ -22,8 +22,10 @@ from seglog.reading.read import continue_records, read_frame_batches
 from seglog.reading.sealed import SealedFiles
 from seglog.reading.search import first_seq_at
 from seglog.segments.segment import SegmentInfo
+from seglog.tiers.warm_directory import log_id
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
+from seglog.values.producer import Producer, ProducerBatch
 from seglog.values.record import Gap, Record
 from seglog.values.truncate_op import TruncateOp
 from seglog.view import explained, guarded
@@ -169,12 +171,17 @@ class Topic:
         node: str | None = None,
         unterminated: bool = False,
         durability: str | None = None,
+        producer: ProducerBatch | None = None,
+        if_head: int | None = None,
     ) -> range:
         """Append records, all or none, and return their seqs when they are as safe as `durability` says.
 
         `durability` is "fsync", "disk", "memory" or "ephemeral". None means the durability that the topic is configured
         with. Ephemeral records are never written: they end with the process, and readers get a `Gap` after that.
         `unterminated` says that the values are lines without a line end.
+        `producer` makes the append idempotent: the same batch again returns the same seqs and appends nothing. A lower
+        epoch raises `ProducerFenced`, a number that skips `ProducerGap`. A number older than the last five raises
+        `BatchForgotten`. With `if_head`, raise `HeadMoved` unless that seq is the topic's last one; 0 means no record.
         If the topic does not exist, it is made with the log's `topic_defaults`. A branch is not made: only its maker
         knows where it starts. In that case, raise `NoSuchTopic`.
         Raise `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`, `DiskFull` or `LogClosed` with nothing appended. After
@@ -182,8 +189,33 @@ class Topic:
         """
         options = PLAIN
         if tag is not None or node is not None or unterminated is not False or durability is not None:
-            options = AppendOptions(tag, node, unterminated, durability)
+            options = AppendOptions(tag, node, unterminated, durability, producer, if_head)
+        elif producer is not None or if_head is not None:
+            options = AppendOptions(producer=producer, if_head=if_head)
         return append(self._engine, self.name, values, options)
+
+    @checked
+    def producer(self, producer: str) -> Producer | None:
+        """Return the epoch and the last batches of a producer; None if the topic knows none of that id.
+
+        A bridge continues behind the number of the newest batch. Raise `NoSuchTopic`.
+        """
+        state = self._engine.state(self.name)
+        with self._engine.committer.lock:
+            return None if state.producers is None else state.producers.published(producer)
+
+    def incarnation(self) -> str:
+        """Return the identity of what this topic knows of its producers. It stays the same over restarts.
+
+        A topic that was deleted and made again has another one. So has a topic in a new directory, as after a takeover
+        or a recovery from the remote. A producer that finds another incarnation cannot repeat a batch safely. The first
+        call makes the log's own id, durably. Raise `NoSuchTopic`, `ReadOnly`, and errors of the disk.
+        """
+        state = self._engine.state(self.name)
+        self._engine.check_writable()
+        if self._engine.log_id is None:
+            self._engine.log_id = log_id(self._engine.files, self._engine.layout)
+        return f"{self._engine.log_id}-{state.topic_id:08x}"
 
     @overload
     def read(

@@ -53,7 +53,10 @@ class Part:
         return list(chain.from_iterable(map(_values_of, self.acks)))
 
     def takes(self, kind: Kind, size_bytes: int) -> bool:
-        """Return whether appends of so many bytes may join."""
+        """Return whether appends of so many bytes may join. A batch, or an append at a head, goes alone."""
+        options = kind[1]
+        if options.producer is not None or options.if_head is not None:
+            return False
         return self.kind == kind and self.size_bytes + size_bytes <= _MERGED_MAX_BYTES
 
     def drop_cancelled(self) -> None:

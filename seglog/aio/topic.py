@@ -15,6 +15,7 @@ from seglog.maintenance.retention import Retention
 from seglog.process.ownership import check_process
 from seglog.topic import Topic
 from seglog.values.deletes import DeleteOp
+from seglog.values.producer import ProducerBatch
 from seglog.values.record import Gap, Record
 from seglog.writing.append import PLAIN, AppendOptions, check_append
 
@@ -49,18 +50,22 @@ class AsyncTopic:
         node: str | None = None,
         unterminated: bool = False,
         durability: str | None = None,
+        producer: ProducerBatch | None = None,
+        if_head: int | None = None,
     ) -> range:
         """Append records as `Topic.append` does. Order, cancellation and bound follow AIO-1 to AIO-3."""
         kind = self._plain
         if tag is not None or node is not None or unterminated is not False or durability is not None:
-            kind = (self.sync.name, AppendOptions(tag, node, unterminated, durability))
+            kind = (self.sync.name, AppendOptions(tag, node, unterminated, durability, producer, if_head))
+        elif producer is not None or if_head is not None:
+            kind = (self.sync.name, AppendOptions(producer=producer, if_head=if_head))
         queue = self._queue
         ack = Ack()
         ack.waiting, ack.kind, ack.is_cancelled = queue.waiting, kind, False
         ack.values, records, size_bytes = check_append(queue.engine, values, kind[1])
         ack.records, ack.size_bytes = records, size_bytes
         if not records:
-            return self.sync.append(values)
+            return self.sync.append(values, if_head=if_head)
         if queue.for_room or queue.is_closed or queue.waiting.unsettled_bytes + size_bytes > queue.max_bytes:
             await queue.wait_for_room(size_bytes)
         try:
@@ -158,6 +163,9 @@ class AsyncTopic:
 
     async def seq_at(self, ts_ms: int) -> int:
         return await self._in_thread(self.sync.seq_at, ts_ms)
+
+    async def incarnation(self) -> str:
+        return await self._in_thread(self.sync.incarnation)
 
     async def seal(self) -> None:
         await self._in_thread(self.sync.seal)

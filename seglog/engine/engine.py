@@ -49,7 +49,8 @@ class Engine(Owned):
     `pending_warm_deletes` has (topic id, first seq) of segments that the relocator must delete from the warm stores. It
     deletes them before it moves other segments there.
     If `wants_checkpoint` is set, the upkeep makes a checkpoint. `append_block_reason` is the reason for which the log
-    refuses appends now. Only the thread that holds the checkpoint lock uses `encoder`.
+    refuses appends now. `log_id` is the log's own id, once a caller has asked for it.
+    Only the thread that holds the checkpoint lock uses `encoder`.
     """
 
     layout: Layout
@@ -87,6 +88,7 @@ class Engine(Owned):
     is_read_only: bool = False
     wants_checkpoint: bool = False
     append_block_reason: str | None = None
+    log_id: str | None = None
 
     def __post_init__(self) -> None:
         self.memory = Memory(self.settings.ephemeral_max_bytes)

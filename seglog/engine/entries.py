@@ -9,6 +9,7 @@ from seglog.engine.state import TopicState
 from seglog.engine.tail import Tail
 from seglog.engine.truncated_state import apply_truncate
 from seglog.format.appends import EncodedFrames
+from seglog.format.batch_frame import encode_batch
 from seglog.format.control import (
     TopicCreated,
     encode_config,
@@ -24,6 +25,7 @@ from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
 from seglog.values.floors import Floors
 from seglog.values.names import BRANCH_MARK
+from seglog.values.producer import AppendedBatch
 from seglog.values.record import Gap
 from seglog.wal.group_commit import Entry
 
@@ -44,9 +46,12 @@ __all__ = [
 
 
 class AppendEntry(Entry):
-    """Appended records, of which `frames` are the frames as `encode_appends` returns them."""
+    """Appended records, of which `frames` are the frames as `encode_appends` returns them.
 
-    __slots__ = ("_ahead", "_first_seq", "_frames_bytes", "_last_seq", "_lengths", "_state", "_ts_ms")
+    `batch` says that they are a batch of a producer.
+    """
+
+    __slots__ = ("_ahead", "_batch", "_first_seq", "_frames_bytes", "_last_seq", "_lengths", "_state", "_ts_ms")
 
     def __init__(
         self,
@@ -57,18 +62,22 @@ class AppendEntry(Entry):
         *,
         sync: bool,
         written_ms: int | None,
+        batch: AppendedBatch | None = None,
     ) -> None:
         pieces, lengths, frames_bytes = frames
         ahead, self.frames = 0, seqs.stop - seqs.start
+        if batch is not None:
+            mark = encode_batch(state.topic_id, ts_ms, batch)
+            ahead, self.frames, pieces = len(mark), self.frames + 1, (mark, *pieces)
         if state.assigned_logged != state.assigned_seq:
             [head] = _head_first(state)
-            ahead, self.frames, pieces = len(head), self.frames + 1, (head, *pieces)
+            ahead, self.frames, pieces = ahead + len(head), self.frames + 1, (head, *pieces)
         # `Entry.__init__`, inlined, because each append runs this.
         self.topic_id, self.pieces, self.size_bytes = state.topic_id, pieces, ahead + frames_bytes
         self.sync, self.written_ms = sync, written_ms
         self.owner, self.turn, self.error = 0, None, None
         self.is_done = self.left = False
-        self._state, self._ts_ms = state, ts_ms
+        self._state, self._ts_ms, self._batch = state, ts_ms, batch
         self._first_seq, self._last_seq = seqs.start, seqs.stop - 1
         self._ahead, self._lengths, self._frames_bytes = ahead, lengths, frames_bytes
 
@@ -76,6 +85,8 @@ class AppendEntry(Entry):
         state = self._state
         if state.head_seq < self._first_seq:
             state.in_flight_bytes += self._frames_bytes
+            if self._batch is not None:
+                state.with_producers().assign(self._batch, self._ts_ms)
         state.assigned_ts_ms = self._ts_ms
         state.assigned_seq = state.assigned_logged = self._last_seq
 
@@ -89,6 +100,8 @@ class AppendEntry(Entry):
                 state.tail.add(file, offset + self._ahead, self._frames_bytes, self._ts_ms)
             else:
                 state.tail.extend(file, offset + self._ahead, self._lengths, self._ts_ms)
+            if self._batch is not None:
+                state.with_producers().publish(self._batch, self._ts_ms)
             in_flight_bytes = state.in_flight_bytes - self._frames_bytes
             # One statement, because an interrupt hits only between calls. After one, `publish` runs again.
             state.head_seq, state.last_ts_ms, state.in_flight_bytes = self._last_seq, self._ts_ms, in_flight_bytes

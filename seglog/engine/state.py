@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from seglog.engine.ephemeral_buffer import EphemeralBuffer, Memory
+from seglog.engine.producers import Producers
 from seglog.engine.tail import Tail
 from seglog.errors import WarmStoreRequired
 from seglog.format.arrays import NDArray, np
@@ -51,6 +52,7 @@ class TopicState:
     All records below `flagged_below` in hot segments durably have the deleted flag, as far as this process knows.
     `changed` is the log's register of topics for the next checkpoint. Code that changes a field of `to_meta` enters
     the topic there. `seal_due_ms` is the time under which `Engine.aging` has the topic.
+    `producers` are the producers of the topic; None if it never had one.
     `known_sizes` are the last totals. If the segments have changed, `sizes` recomputes them.
     """
 
@@ -82,6 +84,7 @@ class TopicState:
     relocation_holds: int = 0
     front_op: int = 0
     ephemeral_buffer: EphemeralBuffer = field(default_factory=EphemeralBuffer)
+    producers: Producers | None = None
     waiters: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     head_seq: int = field(init=False)
     assigned_seq: int = field(init=False)
@@ -121,6 +124,12 @@ class TopicState:
         self.head_seq = self.logged_seq = self.tail.end_seq - 1
         self.last_ts_ms = ts_ms
 
+    def unreplay(self, seq: int, last_ts_ms: int) -> None:
+        """Take back the records from `seq` on that recovery has added. They are part of a torn batch."""
+        self.tail.cut(seq)
+        self.head_seq = self.logged_seq = seq - 1
+        self.last_ts_ms = last_ts_ms
+
     def publish_ephemeral(
         self, memory: Memory, frames: bytes, lengths: Sequence[int], ts_ms: int, tag: str | None
     ) -> None:
@@ -138,6 +147,12 @@ class TopicState:
         end, last_ts_ms = self.tail.end_seq, max(self.last_ts_ms, ts_ms)
         # One statement, because an interrupt hits only between calls. After one, this runs again.
         self.head_seq, self.last_ts_ms, self.in_flight_bytes = end - 1, last_ts_ms, self.in_flight_bytes - size_bytes
+
+    def with_producers(self) -> Producers:
+        """Return the producers. If the topic never had one, make their register first. The caller holds the lock."""
+        if self.producers is None:
+            self.producers = Producers()
+        return self.producers
 
     def settle_front(self) -> None:
         """Raise the floors and `hot_floor` above lost seqs at the front. The floors then report these seqs as lost.
@@ -243,6 +258,8 @@ class TopicState:
         self.assigned_op = self.next_op - 1
         self.assigned_logged = self.logged_seq
         self.in_flight_bytes = 0
+        if self.producers is not None:
+            self.producers.reset_assigned()
 
     def segment_of(self, seq: int) -> SegmentInfo | None:
         """Return the segment that holds `seq`, or None if no segment does. `seq` is not below the hot floor."""
@@ -270,6 +287,7 @@ class TopicState:
             sealed=self.sealed,
             warm_ops=tuple(self.warm_ops),
             truncate_ops=self.truncate_ops,
+            producers=() if self.producers is None else self.producers.all(),
         )
 
     def replace_segment(self, old: SegmentInfo, new: SegmentInfo) -> None:

@@ -94,6 +94,8 @@ class FrameType(enum.IntEnum):
 
     SYNC_MARK: all bytes of this WAL file before this frame are durable. `topic_id` is the file's number, `seq` is the
     offset of this frame in the file.
+
+    BATCH: the next records are a batch of a producer. `seq` is the seq of the first one.
     """
 
     APPEND = 1
@@ -109,6 +111,7 @@ class FrameType(enum.IntEnum):
     HEAD_WATERMARK = 11
     TRUNCATE = 12
     SYNC_MARK = 13
+    BATCH = 14
 
 
 _KNOWN_TYPES = frozenset(int(kind) for kind in FrameType)

@@ -59,6 +59,9 @@ def engine_of(
     for state in engine.topics.values():
         state.changed = engine.changed
         state.touch()
+        if state.producers is not None:
+            state.producers.keep_ms = settings.producer_keep_s * 1000
+            state.producers.forget_until(clock.now_ms())
     expect_flags(engine)
     find_fronts(engine, on_unknown)
     return engine

@@ -25,6 +25,8 @@ Recovery finds all that was acked, and nothing that was never written.
     file
     in the active file, anything else           torn: no part of it was ever acked at fsync
 
+If a torn write begins within a batch of a producer, recovery cuts the whole batch (BATCHFRAME-2).
+
 REC-1  Recovery never cuts bytes that were durable. `FileCorrupt` names file, offset and reason, and the log does not
     open.
 REC-2  Each step is idempotent, and changes only what can be derived again. So a crash in recovery is like any other
@@ -49,6 +51,7 @@ from pathlib import Path
 
 from seglog.arguments import WHOLE_MAX
 from seglog.engine.entries import apply_delete, apply_evict, new_state
+from seglog.engine.producers import Producers
 from seglog.engine.state import TopicState
 from seglog.engine.tail import Tail
 from seglog.engine.truncated_state import apply_truncate
@@ -56,6 +59,7 @@ from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files
 from seglog.files.read_only import ReadOnlyFiles
+from seglog.format.batch_frame import read_batch
 from seglog.format.control import read_config, read_create, read_delete, read_epoch, read_evict
 from seglog.format.frame import Buffer, FrameType, Header, data_of
 from seglog.maintenance.removal import remove_leftovers, remove_topics
@@ -64,10 +68,12 @@ from seglog.segments.cache import open_first
 from seglog.segments.rewrite import NEW, settle_rewrite
 from seglog.segments.segment import SegmentFiles, SegmentInfo, cut
 from seglog.segments.tags import drop_tags
+from seglog.startup.replayed_batch import ReplayedBatch
 from seglog.values.delete_list import DeleteList
 from seglog.values.layout import SEGMENT_PARTS, Layout, WalFolder, number_in
 from seglog.wal.file_end import check_begin, check_known, check_not_cut
 from seglog.wal.manifest import ActiveMeta, LogManifest, TopicMeta, WalPosition, load
+from seglog.wal.open_batch import OpenBatch
 from seglog.wal.scan import Appends, Stretch, scan
 from seglog.wal.shards import shard_of
 from seglog.wal.wal import durable_after, foreign_mark, is_blank, read_current
@@ -78,6 +84,7 @@ _logger = logging.getLogger("seglog.startup.recovery")
 # The most records that may be lost behind a record in the WAL. Each takes memory during replay. A checkpoint is due
 # after far fewer (seglog.writing.append). Without such a record, no checkpoint is due, and they take no memory.
 _LOST_MAX = 2**31
+_BATCH = int(FrameType.BATCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +256,7 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
         # Right after a truncation, the manifest does not say which deletes are in the flags. Setting a flag twice is
         # harmless.
         pending=DeleteList(meta.ops if meta.is_ahead else ()),
+        producers=Producers(meta.producers) if meta.producers else None,
     )
 
 
@@ -283,17 +291,24 @@ def _replay_file(files: Files, replay: _Replay, number: int, *, is_active: bool)
         check_known(file, error, size)
         if not is_active:
             raise FileCorrupt(file.path, error.offset, error.reason) from error
-        _end_active(file, number, error, size, is_view=isinstance(files, ReadOnlyFiles))
+        _end_active(file, number, error, size, replay.batch, is_view=isinstance(files, ReadOnlyFiles))
+        replay.drop_batch()
+    if replay.batch is not None:
+        replay.batch.open.check_not_cut(file, size, size)
     if is_active:
         file.datasync()
 
 
-def _end_active(file: OpenFile, number: int, error: InvalidFrame, size: int, *, is_view: bool) -> None:
+def _end_active(
+    file: OpenFile, number: int, error: InvalidFrame, size: int, batch: ReplayedBatch | None, *, is_view: bool
+) -> None:
     """Judge the bytes behind the last whole frame of the active file (step 5).
 
-    In a view, a torn write may be one that the writer is making.
+    `batch` is the batch that is open there. In a view, a torn write may be one that the writer is making.
     """
-    if is_blank(file, error.offset, size):
+    if batch is not None:
+        batch.open.check_not_cut(file, error.offset, size)
+    elif is_blank(file, error.offset, size):
         return
     mark = durable_after(file, number, error.offset, size)
     if mark is not None:
@@ -301,9 +316,10 @@ def _end_active(file: OpenFile, number: int, error: InvalidFrame, size: int, *, 
     if foreign_mark(file, number, error.offset, size) is not None:
         raise FileCorrupt(file.path, error.offset, f"{error.reason}; the bytes are those of another file") from error
     check_not_cut(file, error, size)
+    begin = error.offset if batch is None else batch.open.begin
     level = logging.DEBUG if is_view else logging.WARNING
-    _logger.log(level, "%s ends at offset %d, where a torn write begins: %s", file.path, error.offset, error.reason)
-    file.truncate(error.offset)
+    _logger.log(level, "%s ends at offset %d, where a torn write begins: %s", file.path, begin, error.reason)
+    file.truncate(begin)
 
 
 class _Replay:
@@ -321,6 +337,7 @@ class _Replay:
         self.pending_warm_deletes = list(manifest.pending_warm_deletes)
         self.epoch_floor = manifest.epoch_floor
         self.ahead = {topic.topic_id for topic in manifest.topics if topic.is_ahead}
+        self.batch: ReplayedBatch | None = None
 
     @property
     def folder(self) -> WalFolder:
@@ -368,6 +385,8 @@ class _Replay:
         file, ordinal, end = self.end.file, self.end.ordinal, self.end.offset
         try:
             for offset, header, position in stretch:
+                if header.type == _BATCH:
+                    self.end = WalPosition(file, offset, ordinal)
                 self._apply_one(offset, header, stretch.buffer, position)
                 ordinal, end = ordinal + 1, offset + header.frame_bytes
         finally:
@@ -378,8 +397,10 @@ class _Replay:
 
         If anything else is in it, return False and change nothing. The caller then applies its frames one by one.
         """
-        file = self.end.file
+        file, batch = self.end.file, self.batch
         groups = None if self.ahead else stretch.appends(file)
+        if batch is not None and (stretch.headers is None or not batch.open.has_all(stretch.headers)):
+            return False
         if groups is None:
             return False
         found: list[tuple[TopicState, Appends]] = []
@@ -391,6 +412,8 @@ class _Replay:
             found.append((state, group))
         for state, group in found:
             state.replay(file, group.offsets, group.lengths, group.times)
+        if batch is not None:
+            self._take_of_batch(batch, min(batch.open.left, len(stretch)))
         self.end = WalPosition(file, stretch.end, self.end.ordinal + len(stretch))
         return True
 
@@ -401,6 +424,8 @@ class _Replay:
                 self._pass_over(header, buffer, position)
             elif header.type == FrameType.APPEND:
                 self._append(offset, header)
+            elif header.type == FrameType.BATCH:
+                self._begin_batch(header, data_of(buffer, position, header))
             elif header.type == FrameType.TOPIC_CREATE:
                 self._create(header, data_of(buffer, position, header))
             elif header.type == FrameType.CONFIG_UPDATE:
@@ -426,6 +451,8 @@ class _Replay:
         return self.folder.wal_file(self.end.file)
 
     def _check_place(self, offset: int, header: Header) -> None:
+        if self.batch is not None and not self.batch.open.has(header):
+            raise _Misplaced(f"the batch at offset {self.batch.open.begin} lacks {self.batch.open.left} records")
         if header.type == FrameType.SYNC_MARK:
             if (header.topic_id, header.seq) != (self.end.file, offset):
                 raise _Misplaced(f"a sync mark of file {header.topic_id}, offset {header.seq}")
@@ -437,6 +464,25 @@ class _Replay:
         if header.seq != state.head_seq + 1:
             raise _Misplaced(f"seq {header.seq} of topic {state.name} follows seq {state.head_seq}")
         state.replay_one(self.end.file, offset, header.frame_bytes, header.ts_ms)
+        if self.batch is not None:
+            self._take_of_batch(self.batch, 1)
+
+    def _begin_batch(self, header: Header, data: bytes) -> None:
+        state, appended = self._topic(header), read_batch(header, data)
+        if header.seq != state.head_seq + 1:
+            raise _Misplaced(f"a batch from seq {header.seq} of topic {state.name} follows seq {state.head_seq}")
+        batch = OpenBatch(self.end.offset, header.topic_id, appended, appended.batch.records)
+        self.batch = ReplayedBatch(batch, state, self.end, header.ts_ms)
+
+    def _take_of_batch(self, batch: ReplayedBatch, records: int) -> None:
+        if batch.take(records):
+            self.batch = None
+
+    def drop_batch(self) -> None:
+        """Take the records of a batch back that is not whole. Its place in the file is cut."""
+        if self.batch is not None:
+            self.end = self.batch.drop()
+            self.batch = None
 
     def _lose(self, header: Header) -> None:
         """Move the head up to the seq of the frame. The seqs that the WAL lacks were those of ephemeral records.

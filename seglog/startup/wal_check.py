@@ -11,10 +11,12 @@ from pathlib import Path
 from seglog.errors import FileCorrupt, InvalidFrame
 from seglog.files.open_file import OpenFile
 from seglog.files.read_only import ReadOnlyFiles
+from seglog.format.frame import FrameType
 from seglog.values.damage import Checked, Findings
 from seglog.values.layout import Layout, WalFolder, number_in
 from seglog.wal.file_end import check_begin, check_known, check_not_cut
 from seglog.wal.manifest import LogManifest, WalPosition
+from seglog.wal.open_batch import OpenBatch, open_batch_after
 from seglog.wal.scan import scan
 from seglog.wal.wal import durable_after, foreign_mark, is_blank, read_current
 
@@ -84,10 +86,13 @@ def _check_file(
     check_begin(file, sure, size)
     while True:
         error: InvalidFrame | None = None
+        batch: OpenBatch | None = None
         try:
             for stretch in scan(file, start, size):
-                for _ in stretch:
+                for offset, header, position in stretch:
                     frames += 1
+                    if batch is not None or header.type == FrameType.BATCH:
+                        batch = open_batch_after(batch, offset, header, stretch.buffer, position)
         except InvalidFrame as invalid:
             error = invalid
         if error is None:
@@ -102,22 +107,34 @@ def _check_file(
             continue
         mark = durable_after(file, number, error.offset, size)
         if mark is None:
-            _check_end(file, number, error, is_active=is_active, files=files, found=found)
+            _check_end(file, number, error, batch, is_active=is_active, files=files, found=found)
             return frames
         found.damage(file.path, error.offset, f"{error.reason}; the bytes up to {mark} were durable")
         start = mark
 
 
 def _check_end(
-    file: OpenFile, number: int, error: InvalidFrame, *, is_active: bool, files: ReadOnlyFiles, found: Findings
+    file: OpenFile,
+    number: int,
+    error: InvalidFrame,
+    batch: OpenBatch | None,
+    *,
+    is_active: bool,
+    files: ReadOnlyFiles,
+    found: Findings,
 ) -> None:
-    """Judge invalid bytes that no sync mark follows."""
+    """Judge invalid bytes that no sync mark follows. `batch` is the batch that is open before them."""
     if not is_active:
         found.damage(file.path, error.offset, error.reason)
     elif foreign_mark(file, number, error.offset, file.size()) is not None:
         found.damage(file.path, error.offset, f"{error.reason}; the bytes are those of another file")
-    elif not is_blank(file, error.offset, file.size()):
+    elif batch is not None or not is_blank(file, error.offset, file.size()):
         check_not_cut(file, error, file.size())
-        reason = f"a torn write begins at offset {error.offset}; recovery cuts it: {error.reason}"
-        found.notes.append(f"{file.path}: {reason}")
-        files.hide_behind(file.path, error.offset)
+        begin = error.offset
+        if batch is None:
+            files.hide_behind(file.path, begin)
+        else:
+            # Recovery judges the frames of the batch, and then cuts them itself.
+            batch.check_not_cut(file, error.offset, file.size())
+            begin = batch.begin
+        found.notes.append(f"{file.path}: a torn write begins at offset {begin}; recovery cuts it: {error.reason}")

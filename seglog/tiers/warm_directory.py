@@ -8,7 +8,7 @@ The directory lies apart from the log's data directory, and no other log uses it
     topics/ the segments (seglog.tiers.local_store)
 
 The log's own id is in `meta/log-id` of the data directory: the same two lines, of {"format": 1, "log": 32 hex}. The log
-makes its id when it first takes a warm directory.
+makes its id when it first takes a warm directory, or when a caller first asks for the incarnation of a topic.
 
 WDIR-1  Two paths are the same if they have the same device and inode. So the check sees through links, `..` and bind
     mounts.
@@ -42,6 +42,7 @@ from seglog.errors import DirectoryInUse, FileCorrupt, FormatUnsupported, WarmDi
 from seglog.files.lock import DirectoryLock
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files, replace_atomically
+from seglog.process.own_lock import OwnLock
 from seglog.tiers.local_store import LocalSegmentStore
 from seglog.tiers.segment_store import SegmentId
 from seglog.values import canonical
@@ -53,6 +54,8 @@ _FORMAT = 1
 _CHECK_BYTES = 18
 _MAX_BYTES = 65536
 IsOurs: TypeAlias = Callable[[int, SegmentId], bool]
+# Two threads must not make two ids. One process at a time uses a data directory.
+_making = OwnLock()
 
 
 class WarmDirectory:
@@ -219,10 +222,11 @@ def log_id(files: Files, data: Layout) -> str:
 
     Raises `FileCorrupt`, and errors of the disk.
     """
-    found = _known_id(files, data)
-    if found is None:
-        found = secrets.token_hex(16)
-        _write(files, _id_path(data), {"format": _FORMAT, "log": found})
+    with _making.exclusive:
+        found = _known_id(files, data)
+        if found is None:
+            found = secrets.token_hex(16)
+            _write(files, _id_path(data), {"format": _FORMAT, "log": found})
     return found
 
 

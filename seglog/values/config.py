@@ -105,6 +105,10 @@ class LogSettings:
         0, "bytes", 0, 1024 * 1024 * 1024 * MIB, "maximum size of these segments; 0: no bound"
     )
 
+    producer_keep_s: int = number(
+        604_800, "s", 1, 31_536_000_000, "a topic forgets a producer that has appended nothing for this long"
+    )
+
     reclaim_dead_percent: int = number(
         50, "percent", 1, 100, "deleted share of a sealed segment at which the log rewrites it"
     )

@@ -3,7 +3,7 @@
     LOCK                                    held while a process uses the directory; its text names that process
     seglog.toml                             settings
     meta/snapshot.<16 digits>.json          the newest two
-    meta/log-id                             the id of a log that has a warm directory (seglog.tiers.warm_directory)
+    meta/log-id                             the log's own id, once it needs one (seglog.tiers.warm_directory)
     meta.removed/                           meta/ of a log that is being removed
     wal/CURRENT                             name of the active WAL file; present once the directory is complete
     wal/wal-<16 digits>.log                 number = ordinal of its first frame among all frames ever written

@@ -1,6 +1,6 @@
 """The manifest of all state outside the WAL and the segment files: meta/snapshot.<16 digits>.json.
 
-    body     canonical JSON: {"deleted": [...], "doomed": [...], "epoch_floor", "format": 1, "next_topic_id",
+    body     canonical JSON: {"deleted": [...], "doomed": [...], "epoch_floor", "format": 1 or 2, "next_topic_id",
              "topics": [...], "wal": [{"file", "offset", "ordinal"}, ...]}
     newline  0x0A
     check    XXH3-64 of the body, 16 hex digits
@@ -38,6 +38,11 @@ MANIFEST-8  A checkpoint encodes only the parts of topics that changed since the
     It joins them with the kept bytes of the other parts, for which it builds no JSON.
 MANIFEST-9  `cuts` lists the listed truncations of a topic (seglog.values.truncate_op).
     Each one is [seq, time, number of the next delete].
+MANIFEST-10  `producers` lists the producers of a topic (seglog.values.producer), the one that appended longest ago
+    first. A topic without producers has no such key. If any topic has it, the format is 2, otherwise it is 1. So a
+    release that knows no producers refuses the directory. It never drops them in silence. Each producer is one list:
+
+        id, epoch, time of its newest batch, then for each of its last batches: number, first seq, records
 
 Source: topics engine architecture, section 5.
 """
@@ -49,7 +54,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from operator import itemgetter, le
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,6 +73,7 @@ from seglog.values.deletes import DeleteOp
 from seglog.values.floors import Floors
 from seglog.values.layout import Layout, number_in
 from seglog.values.names import check_topic_name
+from seglog.values.producer import Batch, Producer, check_id, check_producer
 from seglog.values.truncate_op import TruncateOp
 
 __all__ = [
@@ -85,6 +91,7 @@ __all__ = [
 ]
 
 _FORMAT = 1
+_FORMAT_WITH_PRODUCERS = 2
 _KEPT = 2
 _CHECK_BYTES = 18
 _VALUES = 7
@@ -153,6 +160,7 @@ class TopicMeta:
     sealed: tuple[SegmentInfo, ...] = ()
     warm_ops: tuple[DeleteOp, ...] = ()
     truncate_ops: tuple[TruncateOp, ...] = ()
+    producers: tuple[tuple[str, Producer], ...] = ()
 
     @property
     def sealed_seq(self) -> int:
@@ -190,6 +198,7 @@ class Encoder:
 
     def __init__(self) -> None:
         self._topics: dict[int, _Encoded] = {}
+        self._with_producers: set[int] = set()
         # Topics that `put` received and no manifest has encoded yet.
         self._waiting: dict[int, TopicMeta] = {}
 
@@ -201,6 +210,7 @@ class Encoder:
         """Leave the topic out of all later manifests."""
         self._waiting.pop(topic_id, None)
         self._topics.pop(topic_id, None)
+        self._with_producers.discard(topic_id)
 
     def known(self, topic_id: int) -> TopicMeta | None:
         """Return the state that the last `put` of the topic gave, or None."""
@@ -220,6 +230,7 @@ class Encoder:
         last = next(reversed(self._topics), 0)
         for topic_id, topic in self._waiting.items():
             self._topics[topic_id] = _encode_topic(topic, self._topics.get(topic_id))
+            (self._with_producers.add if topic.producers else self._with_producers.discard)(topic_id)
         if any(topic_id < last for topic_id in self._waiting):
             self._topics = dict(sorted(self._topics.items()))
         self._waiting = {}
@@ -227,7 +238,7 @@ class Encoder:
             "deleted": list(manifest.deleted),
             "doomed": [list(key) for key in manifest.pending_warm_deletes],
             "epoch_floor": manifest.epoch_floor,
-            "format": _FORMAT,
+            "format": _FORMAT_WITH_PRODUCERS if self._with_producers else _FORMAT,
             "next_topic_id": manifest.next_topic_id,
         }
         wal = {"wal": [{"file": each.file, "offset": each.offset, "ordinal": each.ordinal} for each in manifest.wal]}
@@ -248,11 +259,11 @@ def decode_manifest(raw: bytes, path: Path) -> LogManifest:
     try:
         value = record(canonical.decode(body))
         version = value["format"]
-        manifest = _from_json(value) if version == _FORMAT else None
+        manifest = _from_json(value) if version in (_FORMAT, _FORMAT_WITH_PRODUCERS) else None
     except (ValueError, KeyError, TypeError, SeglogError) as error:
         raise FileCorrupt(path, 0, f"the content does not fit: {error!r}") from error
     if manifest is None:
-        raise FormatUnsupported(path, str(version))
+        raise FormatUnsupported(path, str(version), "1 and 2")
     return manifest
 
 
@@ -324,8 +335,9 @@ def _encode_topic(topic: TopicMeta, known: _Encoded | None) -> _Encoded:
     if known is not None and known.meta == topic:
         return known
     rows, ops = _rows(topic.sealed, known), _ops(topic.ops, known)
-    # The keys are sorted by name, so `ops` and `sealed` come last.
-    lists = b',"ops":[' + b",".join(ops) + b'],"sealed":[' + b",".join(rows) + b"]}"
+    producers = b',"producers":' + canonical.encode([*map(_producer_row, topic.producers)]) if topic.producers else b""
+    # The keys are sorted by name, so `ops`, `producers` and `sealed` come last.
+    lists = b',"ops":[' + b",".join(ops) + b"]" + producers + b',"sealed":[' + b",".join(rows) + b"]}"
     return _Encoded(topic, rows, ops, canonical.encode(_topic_to_json(topic))[:-1] + lists)
 
 
@@ -357,6 +369,25 @@ def _row(info: SegmentInfo) -> bytes:
     check = "null" if info.warm_check is None else info.warm_check
     times = f"{info.min_ts_ms},{info.max_ts_ms}"
     return f"{info.last_seq},{info.data_bytes},{times},{info.dead_records},{info.dead_bytes},{check}".encode()
+
+
+def _producer_row(item: tuple[str, Producer]) -> list[Any]:
+    producer, known = item
+    return [producer, known.epoch, known.ts_ms, *chain.from_iterable(known.batches)]
+
+
+def _producers_from_json(rows: list[Any]) -> tuple[tuple[str, Producer], ...]:
+    producers = tuple(_producer_from_json(*row) for row in rows)
+    if len(dict(producers)) < len(producers):
+        raise ValueError("a producer is there twice")
+    return producers
+
+
+def _producer_from_json(producer: object, *numbers: object) -> tuple[str, Producer]:
+    epoch, ts_ms, *rest = wholes(numbers)
+    parts = zip(rest[::3], rest[1::3], rest[2::3], strict=True)
+    known = Producer(epoch, ts_ms, tuple(Batch(*part) for part in parts))
+    return check_id(text(producer)), check_producer(known)
 
 
 def _sealed_from_json(flat: list[Any], first_seq: int) -> tuple[SegmentInfo, ...]:
@@ -434,6 +465,7 @@ def _topic_from_json(value: object) -> TopicMeta:
         sealed=_sealed_from_json(fields["sealed"], hot_floor),
         warm_ops=tuple(map(DeleteOp.from_json, fields["cold_ops"])),
         truncate_ops=tuple(TruncateOp(*wholes(each)) for each in fields["cuts"]),
+        producers=_producers_from_json(fields.get("producers", [])),
     )
     _check_topic(meta)
     return meta

@@ -24,6 +24,7 @@ from seglog.engine.entries import AppendEntry, CreateEntry, EphemeralEntry
 from seglog.engine.state import TopicState
 from seglog.errors import (
     AppendsHeld,
+    HeadMoved,
     InvalidArgument,
     InvalidLabel,
     NoSuchTopic,
@@ -46,8 +47,10 @@ from seglog.process.interrupts import uninterrupted
 from seglog.values.byte_strings import byte_strings
 from seglog.values.config import TopicConfig, check_durability, check_history
 from seglog.values.names import BRANCH_MARK
-from seglog.wal.group_commit import Entry, GroupCommit
+from seglog.values.producer import AppendedBatch, Batch, ProducerBatch
+from seglog.wal.group_commit import Barrier, Entry, GroupCommit
 from seglog.wal.wal import SYNC_MARK_BYTES
+from seglog.writing.conditions import check_conditions, check_given
 
 __all__ = [
     "PLAIN",
@@ -71,12 +74,17 @@ _LOST_IN_TAIL_MAX = 100_000
 
 
 class AppendOptions(NamedTuple):
-    """The arguments of an append beside its values. They are the same for all of its records."""
+    """The arguments of an append beside its values. They are the same for all of its records.
+
+    With `producer` or `if_head`, the append is one of its own: it is never merged with another one.
+    """
 
     tag: str | None = None
     node: str | None = None
     unterminated: bool = False
     durability: str | None = None
+    producer: ProducerBatch | None = None
+    if_head: int | None = None
 
 
 PLAIN = AppendOptions()
@@ -89,12 +97,14 @@ PendingAppend: TypeAlias = tuple[GroupCommit, TopicState, tuple[Entry, ...], ran
 def append(engine: Engine, name: str, values: Sequence[bytes], options: AppendOptions) -> range:
     """Append the values and return their seqs. A missing topic is created in the same group.
 
-    Without values, nothing is created.
+    Without values, nothing is created. If the topic has the batch of the producer already, return its seqs.
     """
     values, records, _ = check_append(engine, values, options)
     if not records:
         known = engine.find(name)
         head = 0 if known is None else known.head_seq
+        if options.if_head is not None and options.if_head != head:
+            raise HeadMoved(name, options.if_head, head)
         return range(head + 1, head + 1)
     for wal in engine.wals.each:
         if wal.older:
@@ -133,6 +143,8 @@ def check_append(engine: Engine, values: Sequence[bytes], options: AppendOptions
         records, size_bytes = len(own), _check_sizes(own, limit)
     if options is not PLAIN:
         _check_options(options)
+        if options.producer is not None and not records:
+            raise InvalidArgument("values", values, "one value at least, because a batch of a producer has records")
     return own, records, size_bytes
 
 
@@ -146,10 +158,14 @@ def begin_append(
     If a topic of that name is being deleted, return None. The caller calls `flush` and tries again, because a durable
     deletion frees the name (SHARD-1).
     """
-    tag, node, unterminated, durability = options
+    tag, node, unterminated, durability, producer, if_head = options
     with engine.committer.raw_lock:
         create: CreateEntry | None = None
         state = engine.topics.get(name)
+        if producer is not None or if_head is not None:
+            repeated = check_conditions(engine, name, state, records, durability, producer, if_head)
+            if repeated is not None:
+                return _wait_for(engine, *repeated)
         if state is None:
             create = _creation(engine, name)
             if create is None:
@@ -182,7 +198,13 @@ def begin_append(
         else:
             is_late = is_disk and shard.is_sync_due(now_ms, engine.settings.disk_sync_interval_ms)
             written_ms = now_ms if is_disk else None
-            entry = AppendEntry(state, seqs, ts_ms, frames, sync=is_durable or is_late, written_ms=written_ms)
+            batch: AppendedBatch | None = None
+            if producer is not None:
+                state.with_producers().keep_ms = engine.settings.producer_keep_s * 1000
+                batch = AppendedBatch(producer.id, producer.epoch, Batch(producer.number, seqs.start, records))
+            entry = AppendEntry(
+                state, seqs, ts_ms, frames, sync=is_durable or is_late, written_ms=written_ms, batch=batch
+            )
         if create is not None:
             shard.enqueue(create)
             shard.enqueue(entry)
@@ -207,6 +229,13 @@ def finish_append(engine: Engine, begun: PendingAppend) -> range:
         trim(engine, state)
         enforce_limits(engine, state)
     return seqs
+
+
+def _wait_for(engine: Engine, state: TopicState, seqs: range) -> PendingAppend:
+    """Queue an entry that is done when the batch with these seqs is durable (PRODUCER-2). The caller holds the lock."""
+    shard = engine.committer.open_shard(state.topic_id)
+    shard.enqueue(barrier := Barrier())
+    return shard, state, (barrier,), seqs
 
 
 def _creation(engine: Engine, name: str) -> CreateEntry | None:
@@ -267,6 +296,7 @@ def _check_options(options: AppendOptions) -> None:
         raise InvalidArgument("unterminated", options.unterminated, "True or False")
     if options.durability is not None:
         check_durability(options.durability)
+    check_given(options.producer, options.if_head)
 
 
 def _check_sizes(values: Sequence[bytes], limit: int) -> int:

@@ -25,10 +25,11 @@ from types import FrameType as StackFrame
 import pytest
 
 import seglog
-from seglog import Log, LogSettings, WriterPoisoned
+from seglog import Log, LogSettings, ProducerBatch, WriterPoisoned
 from seglog.files.port import OsFiles
 from tests.faults.disk import SimulatedDisk
 from tests.faults.interrupts import interrupted, points
+from tests.faults.stride import every
 from tests.seams.log import engine_of
 from tests.work import tell
 
@@ -166,6 +167,37 @@ def test_an_interrupt_at_any_point_stops_nobody_else(what: str) -> None:
         except BaseException as problem:
             problem.add_note(f"interrupted at point {at} of {count}")
             raise
+
+
+@every(9, part=2)
+def test_an_interrupt_at_any_point_leaves_a_batch_once(every: int) -> None:
+    """The caller repeats the batch that it was interrupted in. Another thread appends, and the log is opened again."""
+    modules = (*MODULES, "seglog.engine.producers", "seglog.writing.conditions", "seglog.values.producer")
+
+    def send(log: Log, number: int) -> range:
+        return log.topic("t").append([b"%d" % number] * 2, producer=ProducerBatch("p", 0, number))
+
+    def begin() -> Log:
+        log = _begin("append")
+        send(log, 0)
+        return log
+
+    with begin() as log:
+        count = points(lambda: send(log, 1), modules)
+    assert count > 50
+    for at in range(1, count + 1, every):
+        log = begin()
+        assert interrupted(lambda log=log: send(log, 1), modules, at), at  # type: ignore[misc]
+        _others_go_on(log)
+        seqs = [send(log, number) for number in (0, 1, 2, 1)]
+        assert seqs[1] == seqs[3]
+        known = log.topic("t").producer("p")
+        log.close()
+        with _open(engine_of(log).files) as again:
+            values = [record.value for record in again.topic("t").read()]
+            assert [values.count(b"%d" % number) for number in range(3)] == [2, 2, 2], at
+            assert again.topic("t").producer("p") == known
+            assert [batch.seqs for batch in known.batches] == seqs[:3] if known else False
 
 
 def test_an_interrupt_at_any_point_wakes_the_append_behind() -> None:

@@ -21,6 +21,7 @@ class Limit(Enum):
     LOST_RECORDS_IN_TAIL = "seglog.writing.append._LOST_IN_TAIL_MAX"
     MANIFEST_FORMAT = "seglog.wal.manifest._FORMAT"
     SEGMENTS_IN_CHECKPOINT_BYTES = "catalog.checkpointer._INLINE_BYTES"
+    PRODUCERS = "seglog.engine.producers.PRODUCERS_MAX"
     PROGRESS_AFTER_S = "offload.cli.progress._AFTER_S"
     RECENT_SIDS = "catalog.gc.sid_set._RECENT"
     PART_OF_A_CHECK = "catalog.objects.conformance._PART"

@@ -11,7 +11,7 @@ import pytest
 import seglog.process.interrupts
 import seglog.startup.recovery
 import seglog.wal.manifest
-from seglog import Log, TopicConfig
+from seglog import Log, Producer, TopicConfig
 from seglog.aio import AsyncLog
 from seglog.aio.group import commit
 from seglog.aio.merged import Ack, Part
@@ -19,7 +19,7 @@ from seglog.engine.engine import Engine
 from seglog.engine.entries import CreateEntry
 from seglog.engine.tail import Tail
 from seglog.files.port import Files
-from seglog.format.frame import Header
+from seglog.format.frame import FrameType, Header
 from seglog.journal.journal import Journal
 from seglog.process.own_lock import Reentrant
 from seglog.segments.segment import SegmentInfo
@@ -30,6 +30,7 @@ from seglog.wal.wal import Wal
 from seglog.writing import append
 
 __all__ = [
+    "as_release_without_producers",
     "async_queue_of",
     "commit_for_tasks",
     "end_work_at",
@@ -44,6 +45,7 @@ __all__ = [
     "note_groups",
     "note_replayed",
     "parts_of",
+    "producers_of",
     "queue_of",
     "reclaim_at_once",
     "reclaim_pause_of",
@@ -65,6 +67,21 @@ def engine_of(log: Log | Topic) -> Engine:
 def waiters_of(log: Log | Topic, name: str) -> list[Callable[[], None]]:
     """Return what wakes the followers that wait for records of a topic. A test waits until all of them wait."""
     return engine_of(log).topics[name].waiters
+
+
+def as_release_without_producers(patch: pytest.MonkeyPatch) -> None:
+    """Know the frames and the manifest of the releases before producers, and nothing newer."""
+    types = frozenset(kind for kind in FrameType if kind != FrameType.BATCH)
+    patch.setattr("seglog.format.frame._KNOWN_TYPES", types)
+    patch.setattr("seglog.format.frames.LAST_TYPE", max(types))
+    patch.setattr("seglog.wal.file_end._TYPES", types)
+    patch.setattr("seglog.wal.manifest._FORMAT_WITH_PRODUCERS", 1)
+
+
+def producers_of(log: Log, name: str) -> tuple[tuple[str, Producer], ...]:
+    """Return the producers of a topic, the one that appended longest ago first. A caller knows only those it names."""
+    producers = engine_of(log).state(name).producers
+    return () if producers is None else producers.all()
 
 
 def end_work_at(patch: pytest.MonkeyPatch, crash: type[BaseException]) -> None:

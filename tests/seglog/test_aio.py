@@ -604,6 +604,7 @@ def test_every_method_that_waits_has_a_twin() -> None:
                 "follower",
                 "frame_batches",
                 "frames",
+                "producer",
                 "read_arrays",
                 "read_arrow",
                 "read_batches",

@@ -27,6 +27,7 @@ VALUES = (
     seglog.Damage,
     seglog.DeleteOp,
     seglog.Gap,
+    seglog.Producer,
     seglog.Record,
     seglog.RecordArrays,
     seglog.Report,
@@ -92,7 +93,15 @@ def _of(function: Any, takes: dict[str, str], optional: str = "", **fit: object)
 
 READ = {"start": "whole", "end": "whole"}
 FOLLOW = {"start": "whole", "timeout_s": "number", "gaps": "bool"}
-APPEND = {"values": "values", "tag": "text", "node": "text", "unterminated": "bool", "durability": "text"}
+APPEND = {
+    "values": "values",
+    "tag": "text",
+    "node": "text",
+    "unterminated": "bool",
+    "durability": "text",
+    "producer": "instance",
+    "if_head": "whole",
+}
 OPEN = {
     "path": "path",
     "create": "bool",
@@ -140,7 +149,8 @@ LOG = {
     "Log.delete_topic": _of_log("delete_topic", {"name": "text", "position": "position"}, "position", name="orders"),
     "Log.attach_cold": _of_log("attach_cold", {"tier": "instance"}),
     "Log.hold_appends": _of_log("hold_appends", {"reason": "text"}, "reason"),
-    "Topic.append": _of_topic("append", APPEND, "tag node durability", values=[b"x"]),
+    "Topic.append": _of_topic("append", APPEND, "tag node durability producer if_head", values=[b"x"]),
+    "Topic.producer": _of_topic("producer", {"producer": "text"}),
     "Topic.read": _of_topic(
         "read", {**READ, "since_ms": "whole", "until_ms": "whole", "gaps": "bool"}, "start end since_ms until_ms"
     ),
@@ -174,7 +184,9 @@ CONFIG = {
     "discard": "text",
 }
 SETTINGS = dict.fromkeys(settings_of(seglog.LogSettings), "whole") | {"cold_dir": "directory"}
+BATCH = {"id": "text", "epoch": "whole", "number": "whole", "gaps": "bool"}
 CONSTRUCTED = {
+    "ProducerBatch": _of(seglog.ProducerBatch, BATCH, id="p", epoch=0, number=0),
     "TopicConfig": _of(TopicConfig, CONFIG, "ttl_ms cap_records cap_bytes"),
     "LogSettings": _of(seglog.LogSettings, SETTINGS),
     "Journal": _of(Journal, {"path": "path", "files": "instance"}, "files", path="never"),
@@ -215,7 +227,7 @@ def test_a_wrong_argument_is_refused_by_its_name_and_nothing_changes(world: Worl
 
 
 ASYNC = {
-    "append": (APPEND, "tag node durability", {"values": [b"x"]}),
+    "append": (APPEND, "tag node durability producer if_head", {"values": [b"x"]}),
     "read": ({**READ, "since_ms": "whole", "until_ms": "whole", "gaps": "bool"}, "start end since_ms until_ms", {}),
     "follow": (FOLLOW, "start timeout_s", {"timeout_s": 0}),
     "delete": ({"before": "whole", "tag": "text"}, "before tag", {"tag": "eu"}),

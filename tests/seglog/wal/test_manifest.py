@@ -10,6 +10,7 @@ from seglog.segments.segment import SegmentInfo
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
 from seglog.values.floors import Floors
+from seglog.values.producer import Batch, Producer
 from seglog.values.truncate_op import TruncateOp
 from seglog.wal.manifest import (
     ActiveMeta,
@@ -75,6 +76,49 @@ GOLDEN = (
 
 def test_the_bytes_are_pinned() -> None:
     assert encode_manifest(MANIFEST).decode() == GOLDEN
+
+
+PRODUCERS = (
+    ("prüfer", Producer(3, 1720000000061, (Batch(7, 101, 2), Batch(8, 104, 1)))),
+    ('a "name"', Producer(0, 1720000000661, (Batch(2**63 - 1, 127, 1),))),
+)
+WITH_PRODUCERS = replace(MANIFEST, topics=(replace(MANIFEST.topics[0], producers=PRODUCERS),))
+
+
+def test_producers_are_pinned_and_raise_the_format() -> None:
+    raw = encode_manifest(WITH_PRODUCERS)
+    rows = (
+        '"producers":[["prüfer",3,1720000000061,7,101,2,8,104,1],'
+        '["a \\"name\\"",0,1720000000661,9223372036854775807,127,1]],'
+    )
+    body = GOLDEN.rpartition("\n")[0].rpartition("\n")[0].replace('"format":1', '"format":2')
+    assert raw.decode().rpartition("\n")[0].rpartition("\n")[0] == body.replace('"sealed":', rows + '"sealed":')
+    assert decode_manifest(raw, PLACE) == WITH_PRODUCERS
+
+
+def test_an_encoder_lowers_the_format_when_no_producer_is_left() -> None:
+    encoder = Encoder()
+    for manifest in (MANIFEST, WITH_PRODUCERS, MANIFEST, replace(WITH_PRODUCERS, topics=())):
+        assert encoder.encode(manifest) == encode_manifest(manifest)
+
+
+@pytest.mark.parametrize(
+    "producers",
+    [
+        (PRODUCERS[0], PRODUCERS[0]),
+        (("", PRODUCERS[0][1]),),
+        (("x" * 257, PRODUCERS[0][1]),),
+        (("p", Producer(0, 1, ())),),
+        (("p", Producer(0, 1, (Batch(2, 1, 1), Batch(1, 2, 1)))),),
+        (("p", Producer(0, -1, (Batch(2, 1, 1),))),),
+        (("p", Producer(0, 1, tuple(Batch(number, 1, 1) for number in range(6)))),),
+        ((7, PRODUCERS[0][1]),),
+    ],
+)
+def test_producers_that_do_not_fit_are_damage(producers: tuple[tuple[str, Producer], ...]) -> None:
+    raw = encode_manifest(replace(MANIFEST, topics=(replace(MANIFEST.topics[0], producers=producers),)))
+    with pytest.raises(FileCorrupt, match="does not fit"):
+        decode_manifest(raw, PLACE)
 
 
 def test_what_goes_in_comes_out() -> None:

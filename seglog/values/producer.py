@@ -1,0 +1,152 @@
+"""Producers: an append with an identity may be repeated, and its records are there once.
+
+A producer is a program that appends batches to a topic under an id of its own choice. It numbers its batches 0, 1, 2.
+If an answer is lost, it appends the same batch with the same number again. A program that takes the place of another
+one begins a higher epoch with batch 0.
+
+    the batch has                                  the log
+    an id that the log does not know, or a         appends the batch if its number is 0, or with `gaps`. Otherwise it
+    higher epoch than the known one                raises `ProducerGap`
+    a lower epoch                                  raises `ProducerFenced`
+    the next number                                appends the batch
+    a higher number                                appends it with `gaps`. Otherwise it raises `ProducerGap`
+    the number of one of the last five batches     appends nothing, and returns the seqs of that batch
+    another lower number                           raises `BatchForgotten`
+
+PRODUCER-1  The log decides under the lock that assigns seqs, before it takes one. So of two calls with one batch, only
+    one appends. A refused batch takes no seq and no number.
+PRODUCER-2  The answer to a repetition comes when the first append is durable. If the first append fails, the repetition
+    fails with it.
+PRODUCER-3  A topic knows up to 10,000 producers. The log forgets the producer that appended longest ago. It forgets
+    a producer that has not appended for `producer_keep_s` when another one appends, or when it opens. The log takes
+    a forgotten producer for a new one.
+PRODUCER-4  A truncation changes no producer. A repetition of a truncated batch returns the seqs that it had. The
+    deletion of a topic ends its producers. They are not in an archive, so a new directory knows none.
+
+No I/O.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from seglog.arguments import kind_of, taken
+from seglog.errors import BatchForgotten, InvalidArgument, ProducerFenced, ProducerGap
+
+__all__ = [
+    "ID_MAX_BYTES",
+    "AppendedBatch",
+    "Batch",
+    "Producer",
+    "ProducerBatch",
+    "check_id",
+    "check_producer",
+    "repeated",
+    "with_batch",
+]
+
+ID_MAX_BYTES = 256
+_BATCHES_KEPT = 5
+_KINDS: dict[str, Any] = {"id": kind_of(str), "epoch": kind_of(int), "number": kind_of(int), "gaps": kind_of(bool)}
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerBatch:
+    """The identity of one append. `id` is a text of 1 to 256 bytes in UTF-8.
+
+    With `gaps`, the number may be any higher one than before. A bridge then takes the offset in its source.
+    Raise `InvalidArgument` for a value of a wrong type or range.
+    """
+
+    id: str
+    epoch: int
+    number: int
+    gaps: bool = False
+
+    def __post_init__(self) -> None:
+        for name, kind in _KINDS.items():
+            object.__setattr__(self, name, taken(name, getattr(self, name), kind))
+        check_id(self.id)
+
+
+class Batch(NamedTuple):
+    """A batch that was appended: its number and the seqs of its records. A topic keeps up to 50,000 of these."""
+
+    number: int
+    first_seq: int
+    records: int
+
+    @property
+    def seqs(self) -> range:
+        return range(self.first_seq, self.first_seq + self.records)
+
+
+class AppendedBatch(NamedTuple):
+    """A batch of a producer as the log writes it."""
+
+    producer: str
+    epoch: int
+    batch: Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """A producer as a topic knows it: epoch, time of the newest batch, and the last batches, oldest first."""
+
+    epoch: int
+    ts_ms: int
+    batches: tuple[Batch, ...]
+
+    @property
+    def number(self) -> int:
+        """Return the number of the newest batch."""
+        return self.batches[-1].number
+
+
+def check_id(producer: str) -> str:
+    """Return the id. Raise `InvalidArgument` for a text that is empty or too long."""
+    if not 1 <= len(producer.encode()) <= ID_MAX_BYTES:
+        raise InvalidArgument("id", producer, f"a text of 1 to {ID_MAX_BYTES} bytes in UTF-8")
+    return producer
+
+
+def repeated(topic: str, known: Producer | None, given: ProducerBatch, values: int) -> range | None:
+    """Return the seqs of the batch if the topic has it already, and None if the log appends it now.
+
+    Raise `ProducerFenced`, `ProducerGap` or `BatchForgotten`. If the batch had another number of records than
+    `values`, raise `InvalidArgument`.
+    """
+    if known is not None and given.epoch < known.epoch:
+        raise ProducerFenced(topic, given.id, given.epoch, known.epoch)
+    newest = known.number if known is not None and given.epoch == known.epoch else -1
+    if given.number > newest:
+        if given.number > newest + 1 and not given.gaps:
+            raise ProducerGap(topic, given.id, given.number, newest + 1)
+        return None
+    before = next((batch for batch in known.batches if batch.number == given.number), None) if known else None
+    if before is None:
+        raise BatchForgotten(topic, given.id, given.number, newest)
+    if before.records != values:
+        wanted = f"the {before.records} values that batch {given.number} of producer {given.id} had"
+        raise InvalidArgument("values", f"{values} values", wanted)
+    return before.seqs
+
+
+def with_batch(known: Producer | None, epoch: int, batch: Batch, ts_ms: int) -> Producer:
+    """Return the producer after it has appended the batch.
+
+    If the batch does not follow, the log has forgotten the producer in between. Recovery cannot see that.
+    """
+    is_next = known is not None and known.epoch == epoch and known.number < batch.number
+    before = known.batches[1 - _BATCHES_KEPT :] if known is not None and is_next else ()
+    return Producer(epoch, ts_ms, (*before, batch))
+
+
+def check_producer(producer: Producer) -> Producer:
+    """Return the producer. Raise `ValueError` if its batches contradict each other."""
+    numbers = [batch.number for batch in producer.batches]
+    is_fit = 1 <= len(numbers) <= _BATCHES_KEPT and numbers == sorted({*numbers})
+    if not is_fit or any(batch.first_seq < 1 or batch.records < 1 for batch in producer.batches):
+        raise ValueError(f"the batches of a producer do not fit each other: {producer}")
+    return producer

@@ -1,0 +1,223 @@
+"""A batch of a producer is there once, whatever crashes or fails: its records and its number, or neither.
+
+T1   a power cut at each effect of a life with producers (tests/seglog/producer_life.py). The test recovers every
+     legal image. Records and producers must be those of one step. Then the producers repeat what may be lost
+T2   each call of the file system fails in turn while a producer appends. It repeats each batch until the log takes
+     it, and opens the log again if the writer is poisoned
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog import Conflict, Log, LogSettings, ProducerBatch, ProducerGap, SeglogError
+from seglog.engine.upkeep import InCaller
+from tests.faults.disk import Image, Moment, SimulatedDisk
+from tests.faults.files import FailingCalls
+from tests.faults.stride import every, spread
+from tests.promises.test_nth_operation_fails import ERRORS
+from tests.seams.log import producers_of
+from tests.seglog.clocks import SetClock
+from tests.seglog.producer_life import SETTINGS, STEPS, Send, Shown, TopicShown, live, shown, window
+from tests.work import amounts, tell
+
+DIRECTORY = Path("/log")
+SHARDED = replace(SETTINGS, wal_shards=2)
+NOTHING = TopicShown()
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "seglog")
+
+
+def opened(disk: SimulatedDisk, settings: LogSettings) -> Log:
+    return seglog.open(DIRECTORY, files=disk, settings=settings, clock=SetClock(), upkeep=InCaller)
+
+
+@dataclass
+class Images:
+    """Recovers images of a life. `dry` are the states of the dry run."""
+
+    settings: LogSettings
+    dry: list[Shown | None]
+    seen: set[tuple[bytes, int]] = field(default_factory=set[tuple[bytes, int]])
+    recoveries: int = 0
+    repeated: int = 0
+
+    def judge(self, image: Image, done: int) -> None:
+        """Recover the image twice, then repeat the batches that may be lost, and recover once more."""
+        if (image.digest, done) in self.seen:
+            return
+        self.seen.add((image.digest, done))
+        disk = SimulatedDisk(image)
+        with opened(disk, self.settings) as log:
+            found = shown(log)
+        for name in {*found, *(self.dry[min(done, len(STEPS))] or {})}:
+            allowed = [(self.dry[index] or {}).get(name, NOTHING) for index in window(name, done)]
+            assert without_lost(found.get(name, NOTHING)) in map(without_lost, allowed), name
+        with opened(disk, self.settings) as log:
+            assert shown(log) == found
+            for name in found:
+                self._repeat_known(log, name)
+            assert shown(log) == found
+            self._repeat_lost(log, done)
+            after = shown(log)
+        with opened(SimulatedDisk(disk.after_power_cut()), self.settings) as log:
+            assert shown(log) == after
+        self.recoveries += 3
+
+    def _repeat_known(self, log: Log, name: str) -> None:
+        """Each batch that the topic knows has its seqs, and appends nothing."""
+        for producer, known in producers_of(log, name):
+            for batch in known.batches:
+                given = ProducerBatch(producer, known.epoch, batch.number)
+                assert log.topic(name).append([b"again"] * batch.records, producer=given) == batch.seqs
+                self.repeated += 1
+
+    def _repeat_lost(self, log: Log, done: int) -> None:
+        """Send each batch again that may be lost. The window begins with a durable state, so its step is left out.
+
+        A step in progress that is no batch may make the log refuse a batch before it.
+        """
+        for name in {step.topic for step in STEPS if isinstance(step, Send)}:
+            own = [STEPS[index - 1] for index in window(name, done)[1:] if STEPS[index - 1].topic in ("", name)]
+            are_batches = all(isinstance(step, Send) for step in own)
+            with contextlib.nullcontext() if are_batches else contextlib.suppress(Conflict):
+                for step in own:
+                    if isinstance(step, Send):
+                        step(log)
+            records = [value for _, value in shown(log).get(name, NOTHING).records]
+            assert len(records) == len({*records}), name
+            if are_batches and own:
+                wanted = (self.dry[min(done, len(STEPS))] or {})[name]
+                assert without_lost(shown(log)[name]) == without_lost(wanted), name
+
+
+def without_lost(topic: TopicShown) -> TopicShown:
+    """Return the state without ephemeral records, which no crash leaves. A topic without a record is as none."""
+    if not topic.head:
+        return NOTHING
+    return replace(topic, records=tuple(item for item in topic.records if item[1] != b"passing"))
+
+
+@pytest.mark.parametrize("settings", [SETTINGS, SHARDED], ids=["one shard", "two shards"])
+@every(37, part=1)
+def test_every_crash_leaves_records_and_producers_that_agree(settings: LogSettings, every: int) -> None:
+    dry: list[Shown | None] = []
+    live(DIRECTORY, SimulatedDisk(), dry, settings, look=True)
+    done: list[Shown | None] = []
+    moments: list[tuple[Moment, int]] = []
+    live(DIRECTORY, SimulatedDisk(None, lambda disk: moments.append((disk.moment(), len(done)))), done, settings)
+    images, chance = Images(settings, dry), random.Random(17)
+    for index in range(chance.randrange(every), len(moments), every):
+        moment, count = moments[index]
+        images_now = list(moment.images(chance, 16))
+        for image in images_now if every == 1 else chance.sample(images_now, min(4, len(images_now))):
+            try:
+                images.judge(image, count)
+            except BaseException as problem:
+                problem.add_note(f"moment {index}, during step {count}: {STEPS[min(count, len(STEPS)) - 1]}")
+                raise
+    tell(
+        f"{len(moments[::every])} of {len(moments)} moments, {len(images.seen)} images, "
+        f"{images.recoveries} recoveries, {images.repeated} batches repeated: lost 0, doubled 0"
+    )
+
+
+BATCHES = tuple(
+    Send("a", "p", 0, number, 1 + number % 3, ("fsync", "memory", "disk")[number % 3], size=30 + 400 * (number % 2))
+    for number in range(12)
+)
+"""The batches of one producer. They fill more than one WAL file."""
+
+
+@dataclass
+class Sender:
+    """A producer that repeats a batch until the log takes it. `acked` is the number of batches that are durable."""
+
+    files: FailingCalls
+    acked: int = 0
+    doubted: int = 0
+
+    def live(self) -> None:
+        """Send all batches. Open the log up to three times."""
+        for _ in range(3):
+            with contextlib.suppress(SeglogError, OSError, MemoryError):
+                with seglog.open(
+                    DIRECTORY, files=self.files, settings=SETTINGS, clock=SetClock(), upkeep=InCaller
+                ) as log:
+                    self._send_all(log)
+                return
+
+    def _send_all(self, log: Log) -> None:
+        number = 0
+        for _ in range(4 * len(BATCHES)):
+            if number == len(BATCHES) or log.is_poisoned:
+                break
+            try:
+                BATCHES[number](log)
+            except ProducerGap as gap:
+                number = gap.expected  # the log has lost a batch at `memory` or `disk`
+            except (SeglogError, OSError, MemoryError):
+                self.doubted += 1
+            else:
+                self.acked = max(self.acked, number + 1 if BATCHES[number].durability == "fsync" else 0)
+                number += 1
+
+
+def agrees(log: Log, least: int) -> int:
+    """Check that records and producer are those of the first batches, and return the number of these batches."""
+    topic = shown(log).get("a", NOTHING)
+    values = [value for _, value in topic.records]
+    count = next(n for n in range(len(BATCHES) + 1) if len(values) <= sum(each.count for each in BATCHES[:n]))
+    assert values == [value for batch in BATCHES[:count] for value in batch.values]
+    assert count >= least
+    known = dict(topic.producers).get("p")
+    assert [batch.number for batch in known.batches] == [*range(max(0, count - 5), count)] if known else not count
+    return count
+
+
+@pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
+@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
+@amounts(10, soak=100_000, part=2)
+def test_a_batch_is_there_once_whichever_call_fails(error: str, for_good: bool, amount: int) -> None:
+    def lived(at: int) -> tuple[SimulatedDisk, FailingCalls, Sender]:
+        disk = SimulatedDisk()
+        sender = Sender(FailingCalls(disk, at, ERRORS[error], for_good=for_good))
+        sender.live()
+        return disk, sender.files, sender
+
+    _, whole, _ = lived(0)
+    hit: Counter[str] = Counter()
+    doubted = 0
+    for index in spread(whole.kinds, amount):
+        disk, files, sender = lived(index + 1)
+        try:
+            for image in (disk.after_kill(), disk.after_power_cut()):
+                good = SimulatedDisk(image)
+                with opened(good, SETTINGS) as log:
+                    first = max(0, agrees(log, sender.acked) - 5)
+                    for batch in BATCHES[first:]:
+                        batch(log)
+                    assert agrees(log, 0) == len(BATCHES)
+                with opened(SimulatedDisk(good.after_power_cut()), SETTINGS) as log:
+                    assert agrees(log, 0) == len(BATCHES)
+        except BaseException as problem:
+            problem.add_note(f"call {index + 1}, {files.failed}, {error}")
+            raise
+        hit[whole.kinds[index]] += 1
+        doubted += sender.doubted
+    assert hit.keys() == {*whole.kinds}
+    tell(
+        f"{error}: {hit.total()} of {len(whole.kinds)} calls failed in turn; "
+        f"{doubted} answers without a batch; lost 0, doubled 0"
+    )

@@ -1,0 +1,248 @@
+"""Many producers, epochs, restarts, truncations and checkpoints do what a plain table does.
+
+The model is a list of versions of one topic. A version has each record, and a plain table: for each producer all its
+batches since its epoch began, in the order of the last append. A crash leaves one of the versions from the last durable
+one on. Records and table must be those of one version.
+
+A topic knows four producers here, and five append. So the table forgets, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+import seglog
+from seglog import (
+    BatchForgotten,
+    HeadMoved,
+    InvalidArgument,
+    LogSettings,
+    ProducerBatch,
+    ProducerFenced,
+    ProducerGap,
+    SeglogError,
+)
+from seglog.engine.upkeep import InCaller
+from tests.faults.disk import SimulatedDisk
+from tests.seams.limits import Limit, set_limit
+from tests.seams.log import producers_of
+from tests.seglog.clocks import SetClock
+from tests.work import amounts, tell
+
+DIRECTORY = Path("/log")
+SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096)
+PRODUCERS_MAX = 4
+KEPT = 5
+
+Batches = tuple[tuple[int, range], ...]
+"""The number and the seqs of each batch of an epoch."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """A state of the topic. `table` has producer, epoch and batches, and the newest append is last."""
+
+    exists: bool = False
+    records: tuple[bytes, ...] = ()
+    table: tuple[tuple[str, int, Batches], ...] = ()
+
+    @property
+    def head(self) -> int:
+        return len(self.records)
+
+    def known(self, producer: str) -> tuple[int, Batches] | None:
+        return next(((epoch, batches) for name, epoch, batches in self.table if name == producer), None)
+
+    def plain(self, value: bytes) -> Version:
+        return replace(self, exists=True, records=(*self.records, value))
+
+    def appended(self, given: ProducerBatch, values: list[bytes]) -> Version:
+        seqs = range(self.head + 1, self.head + 1 + len(values))
+        known = self.known(given.id)
+        before = known[1] if known is not None and known[0] == given.epoch else ()
+        own = (given.id, given.epoch, (*before, (given.number, seqs)))
+        others = tuple(row for row in self.table if row[0] != given.id)
+        return Version(True, (*self.records, *values), (*others, own)[-PRODUCERS_MAX:])
+
+    def expect(self, given: ProducerBatch, values: list[bytes]) -> range | type[SeglogError] | None:
+        """Return the seqs of a repetition, the error, or None if the log appends the batch."""
+        epoch, batches = self.known(given.id) or (-1, ())
+        if given.epoch < epoch:
+            return ProducerFenced
+        newest = batches[-1][0] if batches and given.epoch == epoch else -1
+        if given.number > newest:
+            return ProducerGap if given.number > newest + 1 and not given.gaps else None
+        seqs = dict(batches[-KEPT:]).get(given.number)
+        if seqs is None:
+            return BatchForgotten
+        return seqs if len(seqs) == len(values) else InvalidArgument
+
+    @property
+    def shown(self) -> object:
+        rows = tuple((name, epoch, batches[-KEPT:]) for name, epoch, batches in self.table)
+        return self.exists, self.records, rows
+
+
+class ProducerModel(RuleBasedStateMachine):
+    settings = SETTINGS
+
+    @initialize()
+    def begin(self) -> None:
+        self.disk = SimulatedDisk()
+        self.versions = [Version()]
+        self.values = 0
+        self._open()
+
+    @rule(
+        producer=st.sampled_from("pqrst"),
+        epoch=st.sampled_from([-1, 0, 0, 0, 0, 0, 1]),
+        number=st.sampled_from([1, 1, 1, 1, 0, 0, -1, -4, -5, 2]),
+        count=st.integers(1, 4),
+        size=st.sampled_from([20, 300]),
+        gaps=st.booleans(),
+        durability=st.sampled_from(["fsync", "disk", "memory"]),
+    )
+    def send(self, producer: str, epoch: int, number: int, count: int, size: int, gaps: bool, durability: str) -> None:
+        """Append a batch. Epoch and number are relative to the newest ones."""
+        known_epoch, batches = self.now.known(producer) or (0, ())
+        own = batches if epoch == 0 else ()
+        given = ProducerBatch(producer, max(known_epoch + epoch, 0), max((own[-1][0] if own else -1) + number, 0), gaps)
+        if number < 1 and own:
+            count = len(dict(own).get(given.number, range(count)))
+        values = [self._value(size) for _ in range(count)]
+        expected = self.now.expect(given, values)
+        append = lambda: self.log.topic("t").append(values, producer=given, durability=durability)  # noqa: E731
+        if isinstance(expected, type):
+            with pytest.raises(expected):
+                append()
+        elif expected is not None:
+            assert append() == expected
+            self._is_durable()
+        else:
+            seqs = range(self.now.head + 1, self.now.head + 1 + count)
+            assert append() == seqs
+            self._add(self.now.appended(given, values), is_durable=durability == "fsync")
+
+    @rule(distance=st.sampled_from([0, 0, 1, -1]), durability=st.sampled_from(["fsync", "memory"]))
+    def append_if_head(self, distance: int, durability: str) -> None:
+        head, value = max(self.now.head + distance, 0), self._value(10)
+        if head != self.now.head:
+            with pytest.raises(HeadMoved) as caught:
+                self.log.topic("t").append([value], if_head=head, durability=durability)
+            assert (caught.value.if_head, caught.value.head) == (head, self.now.head)
+            return
+        seqs = self.log.topic("t").append([value], if_head=head, durability=durability)
+        assert seqs == range(head + 1, head + 2)
+        self._add(self.now.plain(value), is_durable=durability == "fsync")
+
+    @rule(part=st.floats(0, 1))
+    def truncate(self, part: float) -> None:
+        """Remove the newest records. The producers stay."""
+        if self.now.head:
+            seq = 1 + int(part * (self.now.head - 1))
+            self.log.topic("t").truncate(seq)
+            self._add(replace(self.now, records=self.now.records[: seq - 1]), is_durable=True)
+
+    @rule()
+    def checkpoint(self) -> None:
+        self.log.checkpoint()
+        self._is_durable()
+
+    @rule(chance=st.integers(0, 5))
+    def delete_topic(self, chance: int) -> None:
+        if self.now.exists and not chance:
+            self.log.delete_topic("t")
+            self._add(Version(), is_durable=True)
+
+    @rule(shards=st.integers(1, 3))
+    def reopen(self, shards: int) -> None:
+        """Open the log again, perhaps with another number of shards."""
+        self.log.close()
+        self._is_durable()
+        self.settings = replace(self.settings, wal_shards=shards)
+        self._open()
+
+    @rule()
+    def kill(self) -> None:
+        self._crash(SimulatedDisk.resume(self.disk.moment()))
+
+    @rule(data=st.data())
+    def cut_the_power(self, data: st.DataObject) -> None:
+        moment = self.disk.moment()
+        kept = [change for change in moment.pending if data.draw(st.booleans())]
+        self._crash(SimulatedDisk(moment.image(kept)))
+
+    @invariant()
+    def log_and_table_agree(self) -> None:
+        assert self._shown() == self.now.shown
+
+    def teardown(self) -> None:
+        with contextlib.suppress(AttributeError):
+            self.log.close()
+
+    @property
+    def now(self) -> Version:
+        return self.versions[-1]
+
+    def _value(self, size: int) -> bytes:
+        self.values += 1
+        return b"%d " % self.values + b"." * size
+
+    def _add(self, version: Version, *, is_durable: bool) -> None:
+        if version.exists and not self.now.exists:
+            self.versions.append(Version(exists=True))  # a crash may leave the topic without its first batch
+        self.versions.append(version)
+        if is_durable:
+            self._is_durable()
+
+    def _is_durable(self) -> None:
+        del self.versions[:-1]
+
+    def _shown(self) -> object:
+        if not self.log.has_topic("t"):
+            return Version().shown
+        rows = tuple(
+            (name, known.epoch, tuple((batch.number, batch.seqs) for batch in known.batches))
+            for name, known in producers_of(self.log, "t")
+        )
+        return True, tuple(record.value for record in self.log.topic("t").read()), rows
+
+    def _crash(self, disk: SimulatedDisk) -> None:
+        old, self.disk = self.log, disk
+        self._open()
+        found = self._shown()
+        self.versions = [version for version in self.versions if version.shown == found][-1:]
+        assert self.versions, found
+        old.close()
+
+    def _open(self) -> None:
+        self.log = seglog.open(DIRECTORY, files=self.disk, settings=self.settings, clock=SetClock(), upkeep=InCaller)
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, "seglog")
+    set_limit(monkeypatch, Limit.PRODUCERS, PRODUCERS_MAX)
+
+
+@amounts(10, soak=1_500, part=2)
+def test_producers_do_what_a_plain_table_does(amount: int) -> None:
+    run_state_machine_as_test(
+        ProducerModel,
+        settings=settings(
+            max_examples=amount,
+            stateful_step_count=50,
+            deadline=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    tell(f"{amount} histories of up to 50 steps")
