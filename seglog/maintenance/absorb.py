@@ -10,7 +10,7 @@ from itertools import groupby
 
 from seglog.engine.engine import Engine
 from seglog.maintenance.plan import Draft
-from seglog.reading.read import lost_times, tail_batch
+from seglog.reading.read import BATCH_MAX_RECORDS, lost_times, tail_batch
 from seglog.segments.batch import FRAME_BATCH_MAX_RECORDS, lost_batch
 from seglog.segments.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
 from seglog.segments.tags import reached_seqs, write_tags
@@ -36,12 +36,15 @@ def _absorb(engine: Engine, draft: Draft, pause_s: float) -> None:
     writer: SegmentWriter | None = None
     created = False
     seq = draft.lost_seq
+    # After an opening nothing is known of pieces, and no append waits: then large batches cost less a record.
+    is_recovered = not pause_s and engine.wals.sums(draft.state.topic_id).is_empty
+    max_records = BATCH_MAX_RECORDS if is_recovered else FRAME_BATCH_MAX_RECORDS
     while draft.first_seq <= draft.kept_seq and seq <= draft.kept_seq:
         if seq < draft.first_seq:
             upto = min(draft.first_seq - 1, seq + FRAME_BATCH_MAX_RECORDS - 1)
             batch = lost_batch(draft.state.topic_id, seq, lost_times(engine, draft.state, seq, upto))
         else:
-            batch = tail_batch(engine, draft.state, seq, draft.kept_seq)
+            batch = tail_batch(engine, draft.state, seq, draft.kept_seq, max_records)
         headers = batch.verified()
         start = 0
         while start < len(batch):

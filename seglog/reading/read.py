@@ -205,13 +205,15 @@ def check_place(state: TopicState, seq: int, truncations: int) -> None:
         raise Truncated(state.name, cut)
 
 
-def tail_batch(engine: Engine, state: TopicState, first: int, last: int) -> FrameBatch:
-    """Return the records of the tail from `first` on, as many as a batch takes. The caller keeps the tail in place.
+def tail_batch(
+    engine: Engine, state: TopicState, first: int, last: int, max_records: int = FRAME_BATCH_MAX_RECORDS
+) -> FrameBatch:
+    """Return records of the tail from `first` on, at most `max_records`. The caller keeps the tail in place.
 
     If they are one piece that was written as a whole, one hash tells that it is unchanged (seglog.wal.sums).
     """
     with engine.committer.lock:
-        file, entries = _find_in_tail(engine, state, first, last)
+        file, entries = _find_in_tail(engine, state, first, last, max_records)
     if file is None:
         return lost_batch(state.topic_id, first, entries["ts_ms"].tolist())
     sums = engine.wals.sums(state.topic_id)
@@ -280,13 +282,15 @@ def load_batch(
         raise FileCorrupt(engine.layout.data(state.topic_id, segment.first_seq), 0, "the segment is missing") from error
 
 
-def _find_in_tail(engine: Engine, state: TopicState, first: int, last: int) -> tuple[OpenFile | None, NDArray[Any]]:
+def _find_in_tail(
+    engine: Engine, state: TopicState, first: int, last: int, max_records: int = FRAME_BATCH_MAX_RECORDS
+) -> tuple[OpenFile | None, NDArray[Any]]:
     """Return the WAL file and the entries of records in the tail. The file is None for records that are in no file.
 
     The caller holds the committer's lock.
     """
     start = first - state.tail.first_seq
-    stop = min(last - state.tail.first_seq + 1, start + FRAME_BATCH_MAX_RECORDS)
+    stop = min(last - state.tail.first_seq + 1, start + max_records)
     number, entries = state.tail.near(start, stop, _GAP_MAX_BYTES, FRAME_BATCH_MAX_BYTES)
     return engine.wals.file(state.topic_id, number) if number else None, entries
 

@@ -40,6 +40,10 @@ class Sums:
     def __init__(self) -> None:
         self._by_file: dict[OpenFile, list[_Sum]] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        return not any(self._by_file.values())
+
     def add(self, file: OpenFile, offset: int, pieces: Sequence[bytes]) -> None:
         """Take the hashes of the large ones of these pieces, which were written one after the other.
 

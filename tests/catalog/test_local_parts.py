@@ -126,10 +126,12 @@ def test_a_last_part_that_comes_first_has_a_file_of_its_own(store: LocalStore, u
     expect_whole(store)
 
 
-def test_a_part_that_is_sent_again_does_not_touch_the_slot(store: LocalStore, upload_id: str) -> None:
+def test_a_part_that_is_sent_again_does_not_touch_the_slot(store: LocalStore, root: Path, upload_id: str) -> None:
     first, second, last = put(store, upload_id, 1, 2, 3)
     again = store.put_part(A, upload_id, 2, b"TWO.")
     assert again != second
+    [slots] = upload_directory(root, upload_id).glob("whole.*")
+    assert slots.read_bytes() == WHOLE
     store.complete_upload(A, upload_id, [first, again, last])
     assert store.get(A) == b"one.TWO.end"
 

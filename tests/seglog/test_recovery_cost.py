@@ -5,6 +5,7 @@ Of sealed segments, the opening only lists the names of the files.
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 import seglog
 from seglog import LogSettings
+from seglog.engine.upkeep import InCaller
 from tests.faults.files import UnsyncedFiles
 
 SETTINGS = LogSettings(segment_max_events=1)
@@ -21,6 +23,7 @@ class Counting(UnsyncedFiles):
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
         self.read_bytes = 0
+        self.offsets: list[int] = []
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
         self.calls["open"] += 1
@@ -29,6 +32,7 @@ class Counting(UnsyncedFiles):
     def pread(self, fd: int, length: int, offset: int) -> bytes:
         self.calls["pread"] += 1
         self.read_bytes += length
+        self.offsets.append(offset)
         return super().pread(fd, length, offset)
 
     def size(self, fd: int) -> int:
@@ -113,3 +117,24 @@ def test_frames_that_are_checkpointed_are_not_read_again(tmp_path: Path) -> None
     files = Counting()
     seglog.open(tmp_path / "data", files=files).close()
     assert files.read_bytes < 100_000
+
+
+class Idle(InCaller):
+    """An upkeep that makes no checkpoint."""
+
+    def wake(self) -> None:
+        pass
+
+
+def test_the_checkpoint_of_an_opening_copies_small_records_in_large_batches(tmp_path: Path) -> None:
+    log = seglog.open(tmp_path / "data", files=UnsyncedFiles(), upkeep=Idle)
+    topic = log.topic("t")
+    for _ in range(160):
+        topic.append([b"x" * 20] * 50, durability="memory")  # smaller pieces than those with a hash
+    shutil.copytree(tmp_path / "data", tmp_path / "killed")
+    log.close()
+    files = Counting()
+    with seglog.open(tmp_path / "killed", files=files) as again:
+        assert again.topic("t").head_seq == 8_000
+    # The replay reads the frames, and the checkpoint copies them.
+    assert len([at for at in files.offsets if at < 8_000 * 50]) <= 4
