@@ -20,11 +20,11 @@ from dataclasses import dataclass
 
 from blake3 import blake3
 
-from catalog.errors import AccessDenied, NoSuchObject, NotOffered
+from catalog.errors import AccessDenied, Corrupt, NoSuchObject, NotOffered
 from catalog.format.commit import SegmentRef
 from catalog.format.gid import Sid, Vid
 from catalog.format.keys import Key, data_key, index_key
-from catalog.gc.mark import Marker
+from catalog.gc.mark import Kept, Marker
 from catalog.gc.report import Watch, unwatched
 from catalog.gc.roots import volumes_of
 from catalog.gc.scrub import Scrub, ScrubReport
@@ -108,12 +108,26 @@ class ObjectCheck:
         return in_part and str(sid) not in self._done
 
     def _segments(self, marker: Marker) -> Iterator[tuple[Vid, SegmentRef]]:
-        seen = SidSet()
-        for kept in [each for each in marker.kept.values() if each.is_held and each.vid not in marker.blocked]:
-            for vid, ref in self._scrub.segments(marker, kept):
-                if ref.sid not in seen:
-                    seen.add(ref.sid)
-                    yield vid, ref
+        """Yield each segment of a kept state once. If GC raises a boundary meanwhile, mark again for that volume."""
+        seen, moved = SidSet(), set[Vid]()
+        for kept in _readable(marker):
+            try:
+                yield from self._new_segments(marker, kept, seen)
+            except (Corrupt, NoSuchObject):
+                if not self._scrub.has_moved(kept):
+                    raise
+                moved.add(kept.vid)
+        if moved:
+            again = self._scrub.marked(self._watch)
+            for kept in _readable(again):
+                if kept.vid in moved:
+                    yield from self._new_segments(again, kept, seen)
+
+    def _new_segments(self, marker: Marker, kept: Kept, seen: SidSet) -> Iterator[tuple[Vid, SegmentRef]]:
+        for vid, ref in self._scrub.segments(marker, kept):
+            if ref.sid not in seen:
+                seen.add(ref.sid)
+                yield vid, ref
 
     def _bad(self, vid: Vid, ref: SegmentRef, *, is_read: bool) -> Iterator[Looked]:
         if is_read:
@@ -174,3 +188,8 @@ class ObjectCheck:
                     is_young = sid.created_ms + _YOUNG_MS > self._now_ms
                     told = "no commit names it" + (" yet" if is_young else ": GC deletes it")
                     yield Looked(data_key(vid, sid), "uploading" if is_young else "orphan", reason=told)
+
+
+def _readable(marker: Marker) -> list[Kept]:
+    """Return the volumes with kept states whose commits the mark has read."""
+    return [each for each in marker.kept.values() if each.is_held and each.vid not in marker.blocked]

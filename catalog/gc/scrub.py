@@ -87,7 +87,7 @@ class Scrub:
         self._read_bytes, self._all_bytes = 0, marker.kept_bytes
         for trouble in dict.fromkeys(marker.blocked.values()):
             concerned = [vid for vid, reason in marker.blocked.items() if reason is trouble]
-            if not any(self._has_moved(marker.look(vid)) for vid in concerned):
+            if not any(self.has_moved(marker.look(vid)) for vid in concerned):
                 yield _finding(trouble)
         seen = SidSet()
         for kept in [each for each in marker.kept.values() if each.is_held]:
@@ -184,10 +184,10 @@ class Scrub:
                     yield from self.read(vid, ref, report)
             yield from self._fold_again(marker, kept)
         except (Corrupt, NoSuchObject) as trouble:
-            if not self._has_moved(kept):
+            if not self.has_moved(kept):
                 yield _finding(trouble)
 
-    def _has_moved(self, kept: Kept) -> bool:
+    def has_moved(self, kept: Kept) -> bool:
         """Return True if GC has changed the boundary since this scrub read it."""
         try:
             return Volumes(self._store).boundary(kept.vid) != kept.boundary
