@@ -125,6 +125,16 @@ def test_each_changed_byte_is_the_same_damage_for_arrays() -> None:
         assert same_both_ways(raw[:end], chunk)[1] != ""
 
 
+def test_labels_that_are_text_only_one_after_the_other_are_refused() -> None:
+    frames = frames_of_samples(PLAIN[:30])
+    for seq, tag in ((21, b"a\xc3"), (22, b"\xa4b")):
+        frames[seq - 1] = encode(FrameType.APPEND, topic_id=TOPIC_ID, seq=seq, ts_ms=5, tag=tag, flags=HAS_TAG)
+    raw = b"".join(ENTRY.pack(len(frame) - 4, number) + frame[4:] for number, frame in enumerate(frames))
+    shown, error = same_both_ways(raw, replace(chunk_of(PLAIN[:30])[1], raw_length=len(raw)))
+    assert error.startswith("InvalidChunk")
+    assert len(shown) == 20  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("node", "tag", "flags"),
     [

@@ -7,7 +7,8 @@ from functools import partial
 import pytest
 
 from offload.read.pool import in_order, one_ahead
-from seglog.process.ownership import Owned
+from seglog.process.ownership import Owned, is_foreign
+from tests.children import in_child, outcome_of
 
 
 def test_results_come_in_order_and_no_more_are_begun_than_may_be() -> None:
@@ -89,3 +90,20 @@ def test_what_is_made_ahead_fails_when_the_caller_gets_there_and_ends_with_the_c
     assert closed == [3, 4, 4, 4]
     assert list(one_ahead((number for number in range(0)), Owned(), "test-ahead")) == []
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("test-ahead")]
+
+
+def test_a_forked_child_does_not_wait_for_the_thread_of_its_parent() -> None:
+    may_go_on = threading.Event()
+
+    def items() -> Generator[int, None, None]:
+        yield 1
+        yield 2
+        may_go_on.wait(60)
+        yield 3
+
+    found = one_ahead(items(), owner := Owned(), "test-ahead")
+    assert [next(found), next(found)] == [1, 2]
+    assert in_child(lambda: outcome_of(lambda: found)) == "OpenedByParent"
+    may_go_on.set()
+    assert list(found) == [3]
+    assert not is_foreign(owner)
