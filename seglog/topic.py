@@ -204,6 +204,12 @@ class Topic:
         with self._engine.committer.lock:
             return None if state.producers is None else state.producers.published(producer)
 
+    @property
+    def forgotten_producers(self) -> int:
+        """Return the number of producers that the topic has forgotten since the log was opened (PRODUCER-3)."""
+        state = self._engine.find(self.name)
+        return 0 if state is None or state.producers is None else state.producers.forgotten
+
     def incarnation(self) -> str:
         """Return the identity of what this topic knows of its producers. It stays the same over restarts.
 

@@ -5,6 +5,7 @@
     seglog_append_seconds                       histogram   an append over HTTP, from its start to its ack
     seglog_topic_head_seq                       gauge       by topic
     seglog_topic_hot_bytes                      gauge       by topic
+    seglog_topic_forgotten_producers_total      counter     by topic: producers that it knew, and knows no longer
     seglog_offload_lag_bytes, _lag_seconds      gauge       by topic: sealed bytes that are not offloaded, and
                                                             the age of their oldest record
     seglog_offload_runs_total                   counter     by outcome: published, nothing, failed, diverged, stopped
@@ -56,6 +57,7 @@ class TopicFigures:
     topic: str
     head_seq: int
     hot_bytes: int
+    forgotten_producers: int
     lag_bytes: int
     lag_s: float
     is_paused: bool
@@ -161,6 +163,12 @@ class _TopicCollector:
             for each in figures:
                 family.add_metric([each.topic], float(getattr(each, field)))
             yield family
+        forgotten = CounterMetricFamily(
+            "seglog_topic_forgotten_producers", "Silent for long, or followed by too many.", labels=["topic"]
+        )
+        for each in figures:
+            forgotten.add_metric([each.topic], each.forgotten_producers)
+        yield forgotten
         cache = CounterMetricFamily("seglog_cache_requests", "Of cold reads.", labels=["cache", "outcome"])
         for name, hits, misses in self._source.cache_counts():
             cache.add_metric([name, "hit"], hits)

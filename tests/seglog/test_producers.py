@@ -258,6 +258,7 @@ def test_the_producer_that_appended_longest_ago_is_forgotten_first(
             known = topic.producer(name) if topic.exists else None
             topic.append([b"x"], producer=of(0 if known is None else known.number + 1, producer=name))
         assert [name for name, _ in producers_of(log, "t")] == ["a", "c"]
+        assert (topic.forgotten_producers, log.topic("u").forgotten_producers) == (1, 0)
         with pytest.raises(ProducerGap):
             topic.append([b"x"], producer=of(1, producer="b"))
         copy = killed(tmp_path / "copy", log)

@@ -201,6 +201,7 @@ READS = {
     ),
     *(
         "first_seq",
+        "forgotten_producers",
         "follow",
         "follower",
         "frame_batches",

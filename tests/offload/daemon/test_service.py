@@ -74,6 +74,7 @@ def test_a_sealed_segment_goes_when_it_is_old_enough_and_its_hot_copy_after_the_
             assert sum(counts["chunk"]) == 2
             text = service.metrics.text().decode()
             assert 'seglog_cache_requests_total{cache="chunk",outcome="hit"}' in text
+            assert 'seglog_topic_forgotten_producers_total{topic="t"} 0.0' in text
 
     asyncio.run(run())
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import offload
 import seglog
 from catalog import Bounds, CommitKind
 from catalog.errors import Diverged, Fenced
@@ -14,7 +15,7 @@ from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from offload import OffloadSettings
 from offload.errors import OtherRemote
-from seglog import TopicConfig
+from seglog import ProducerBatch, ProducerGap, TopicConfig
 from tests.offload.replicas import opened, ship, values
 from tests.promises.test_hot_copy_goes_last import HandClock
 
@@ -42,6 +43,41 @@ def test_a_replica_that_writes_takes_over_with_a_commit_of_a_higher_epoch(tmp_pa
         assert times == sorted(times)
         assert values(archive, "t") == [b"a", b"b", b"c"]
         assert (archive.status.topic("t").writer_epoch, archive.replication.is_replica("t")) == (2, False)
+
+
+def test_a_directory_that_takes_over_knows_no_producer_and_has_another_incarnation(
+    tmp_path: Path, store: MemoryStore
+) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        topic = archive.open_for_append("t")
+        for number in range(3):
+            topic.append([b"%d" % number], producer=ProducerBatch("p", 0, number))
+        topic.seal()
+        archive.offload("t")
+        incarnation = topic.incarnation()
+    with opened(tmp_path / "two", store) as (_, archive):
+        archive.replication.sync("t")
+        topic = archive.replication.take_over("t")
+        assert topic.producer("p") is None
+        assert topic.incarnation() != incarnation
+        with pytest.raises(ProducerGap):
+            topic.append([b"2"], producer=ProducerBatch("p", 0, 2))
+        assert topic.append([b"3"], producer=ProducerBatch("p", 1, 0)) == range(4, 5)
+        assert values(archive, "t") == [b"0", b"1", b"2", b"3"]
+    with opened(tmp_path / "one", store) as (log, archive):
+        archive.replication.reset("t", discard=True)
+        assert not log.has_topic("t") or log.topic("t").producer("p") is None
+    remote = (tmp_path / "remote").as_uri()
+    with seglog.open(tmp_path / "three") as log, offload.attach(log, remote) as archive:
+        archive.open_for_append("t").append([b"x"], producer=ProducerBatch("p", 0, 0))
+        log.topic("t").seal()
+        archive.offload("t")
+        incarnation = log.topic("t").incarnation()
+    assert [*offload.recover(tmp_path / "four", remote)]
+    with seglog.open(tmp_path / "four") as log, offload.attach(log, remote) as archive:
+        topic = archive.open_for_append("t")
+        assert topic.producer("p") is None
+        assert topic.incarnation() != incarnation
 
 
 def test_the_old_writer_is_fenced_for_good_and_goes_on_only_locally(tmp_path: Path, store: MemoryStore) -> None:
