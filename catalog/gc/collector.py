@@ -208,7 +208,7 @@ class Collector:
         report.is_clock_checked = self._check_clock(f"plan {number} was not carried out") is not None
         plan, now_ms = self.plan(number), self._clock()
         due_ms = plan.written_at_ms + self._policy.grace_s * 1000
-        if due_ms > now_ms or plan.written_at_ms > now_ms + self._policy.skew_s * 1000:
+        if due_ms > now_ms:
             raise PlanNotDue(number, -((now_ms - due_ms) // 1000))
         marker, attempts = self.marked(), frozenset(self._attempts())
         self._check_not_outgrown(plan, marker, attempts, report)
