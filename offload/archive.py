@@ -98,6 +98,7 @@ class Archive(Owned):
             machinery.targets,
             lambda: machinery.promotion,
             lambda: machinery.undoing,
+            lambda: machinery.sole_names,
         )
 
     @part

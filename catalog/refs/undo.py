@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 
 from catalog.errors import KeyChanged, NoSuchObject, NotUndone, OutOfWindow, VolumeHasName
-from catalog.format.control import OplogEntry
+from catalog.format.control import MAIN, OplogEntry
+from catalog.format.gid import Vid
 from catalog.format.keys import Key, named_by
 from catalog.format.small_objects import decode_ref, decode_tag
 from catalog.refs.branch import Branches
@@ -17,7 +18,7 @@ from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.refs.tag import Tags
 from catalog.volume import Volumes
 
-__all__ = ["find_operation", "undo", "undo_found"]
+__all__ = ["branches_taken_away", "find_operation", "undo", "undo_found"]
 
 _OF_OPERATION = re.compile(r"of operation ([0-9]+)")
 
@@ -63,6 +64,24 @@ def undo_found(volumes: Volumes, found: NumberedEntry, *, writer_id: str, now_ms
     except (OutOfWindow, VolumeHasName) as refused:
         raise NotUndone(found.number, str(refused)) from refused
     return found
+
+
+def branches_taken_away(entry: OplogEntry) -> list[tuple[str, str, Vid]]:
+    """Return topic, branch and volume of each branch that an undo deletes and gives no other name. No main is one."""
+    taken: dict[Vid, tuple[str, str]] = {}
+    given: set[Vid] = set()
+    for change in entry.changes:
+        named = named_by(change.subject)
+        if named is None or not change.subject.startswith("refs/"):
+            continue
+        value, former = (
+            None if body is None else decode_ref(body, change.subject) for body in (change.value, change.former)
+        )
+        if former is not None and former.deleted_at_ms is None:
+            given.add(former.vid)
+        if value is not None and value.deleted_at_ms is None:
+            taken[value.vid] = named
+    return [(*named, vid) for vid, named in taken.items() if vid not in given and named[1] != MAIN]
 
 
 def _is_of_a_name(entry: OplogEntry) -> bool:

@@ -459,10 +459,11 @@ COMMANDS = {
         'undo',
         'Undo the last change of a branch or tag, the change with that number, or one commit that took records away.\n'
         '\n'
-        'Each `undo` without a number goes one step further back, and no record changes. `undo TOPIC lsn:N` brings back the\n'
-        'records that a delete, an eviction or a truncation took. They have their seqs and times again, and all else stays.\n'
-        'The command first offloads the topic, and then drops its hot copies. Another directory that writes the topic is\n'
-        'stopped, and keeps what it did not offload: `seglog reset TOPIC --as NAME` there.\n'
+        'Each `undo` without a number goes one step further back, and no record changes. It takes no branch away that alone\n'
+        'shows records: `seglog branch delete` shows them, and deletes it. `undo TOPIC lsn:N` brings back the records that a\n'
+        'delete, an eviction or a truncation took. They have their seqs and times again, and all else stays. The command\n'
+        'first offloads the topic, and then drops its hot copies. Another directory that writes the topic is stopped, and\n'
+        'keeps what it did not offload: `seglog reset TOPIC --as NAME` there.\n'
         'Example: seglog undo orders lsn:7',
         (
             ListedParameter('change', 'str', 'The number of a change in `oplog`, or a topic.', (), is_topic=True, names='topic'),

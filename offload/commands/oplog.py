@@ -84,10 +84,11 @@ def undo(
 ) -> Operation | CommitUndone:
     """Undo the last change of a branch or tag, the change with that number, or one commit that took records away.
 
-    Each `undo` without a number goes one step further back, and no record changes. `undo TOPIC lsn:N` brings back the
-    records that a delete, an eviction or a truncation took. They have their seqs and times again, and all else stays.
-    The command first offloads the topic, and then drops its hot copies. Another directory that writes the topic is
-    stopped, and keeps what it did not offload: `seglog reset TOPIC --as NAME` there.
+    Each `undo` without a number goes one step further back, and no record changes. It takes no branch away that alone
+    shows records: `seglog branch delete` shows them, and deletes it. `undo TOPIC lsn:N` brings back the records that a
+    delete, an eviction or a truncation took. They have their seqs and times again, and all else stays. The command
+    first offloads the topic, and then drops its hot copies. Another directory that writes the topic is stopped, and
+    keeps what it did not offload: `seglog reset TOPIC --as NAME` there.
     Example: seglog undo orders lsn:7
     """
     if change is not None and not (change.isdecimal() and commit is None):

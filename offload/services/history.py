@@ -30,6 +30,7 @@ from seglog.values.names import BRANCH_MARK
 
 if TYPE_CHECKING:
     from offload.services.promotion import Promotion
+    from offload.services.sole_names import SoleNames
     from offload.services.undoing import Undoing, Undone
 
 __all__ = ["HistoryService", "range_to_read"]
@@ -45,6 +46,7 @@ class HistoryService(Owned):
         targets: Targets,
         promotion: Callable[[], Promotion],
         undoing: Callable[[], Undoing],
+        sole_names: Callable[[], SoleNames],
     ) -> None:
         self._context = context
         self._log = context.log
@@ -57,6 +59,7 @@ class HistoryService(Owned):
         self._targets = targets
         self._promotion = promotion
         self._undoing = undoing
+        self._sole_names = sole_names
 
     @checked
     def snapshot(self, name: str, at: str | None = None) -> Snapshot:
@@ -228,10 +231,12 @@ class HistoryService(Owned):
         If it made a branch main, the writers of that branch are fenced (offload.services.promotion). Records that it
         got since stay on it, under its former name.
 
-        Raises `NotUndone`, `NoSuchOperation`.
+        Raises `NotUndone`, also if records would have no name any more (offload.services.sole_names), and
+        `NoSuchOperation`.
         """
         self._log.check_writable()
         found = find_operation(self._volumes, number)
+        self._sole_names().check(found)
         moved = moved_main(found.entry)
 
         def take_back() -> None:

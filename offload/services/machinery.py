@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from offload.services.own_topics import OwnTopics
     from offload.services.promotion import Promotion
     from offload.services.removal import Removal
+    from offload.services.sole_names import SoleNames
     from offload.services.undoing import Undoing
     from offload.services.writers import Writers
     from offload.write.offloader import Offloader
@@ -139,3 +140,10 @@ class Machinery:
         from offload.services.undoing import Undoing
 
         return Undoing(self._context, self.own_topics, self.replicas)
+
+    @part
+    def sole_names(self) -> SoleNames:
+        from offload.services.previews import PreviewService
+        from offload.services.sole_names import SoleNames
+
+        return SoleNames(self._context, PreviewService(self._context, self.states, self.replicas))

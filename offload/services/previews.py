@@ -6,6 +6,7 @@ of the others. The preview reads the first and the last of them for their times.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -15,7 +16,7 @@ from catalog.format.control import full_name
 from offload.context import ArchiveContext
 from offload.errors import OpenBranch, TopicAttached
 from offload.handles import split_name
-from offload.read.deletes import count_live, entries_taken
+from offload.read.deletes import count_live, entries_taken, live_entries
 from offload.replication.replica import Replicas
 from offload.services.diff import State, shared_seq
 from offload.services.remote_states import RemoteStates
@@ -155,11 +156,11 @@ class PreviewService(Owned):
             raise OpenBranch(f"{topic}@{branch}")
         snapshot = self._volumes.snapshot(self._branches.resolve(topic, branch))
         others = list(self._names(topic, other_than=branch))
-        shared = {sid for each in others for sid in _sids(each.segments)}
-        own = [view for view in snapshot.segments if view.ref.sid not in shared]
+        shown = _by_segment(view for each in others for view in each.segments)
         mine = _sids(snapshot.segments)
         shown_by = tuple(each.name for each in others if mine & _sids(each.segments))
-        return Preview(self._views(own), sum(map(self._live, snapshot.segments)), shown_by)
+        alone = _joined(self._alone(view, shown.get(view.ref.sid, ())) for view in snapshot.segments)
+        return Preview(alone, sum(map(self._live, snapshot.segments)), shown_by)
 
     @checked
     def erasure(self, name: str) -> Preview:
@@ -231,19 +232,22 @@ class PreviewService(Owned):
     def _place(self, snapshot: Snapshot, seq: int) -> tuple[int, int]:
         return seq, next(self._reader.records(snapshot, seq, seq)).ts_ms
 
-    def _views(self, views: Sequence[SegmentView]) -> Going:
-        """Return all live records of the views. The times are those of their segments."""
-        counts = [self._live(view) for view in views]
-        if not sum(counts):
+    def _alone(self, view: SegmentView, others: Sequence[SegmentView]) -> Going:
+        """Return the live records of a segment that no other view of it shows. The times are those of the segment."""
+        ref = view.ref
+        if any((each.first, each.last, each.deleted) == (view.first, view.last, view.deleted) for each in others):
             return NOTHING
-        sizes = (
-            view.ref.frame_bytes * count // view.ref.live_records
-            for view, count in zip(views, counts, strict=True)
-            if count
-        )
-        first, last = views[0], views[-1]
-        places = (first.first, first.ref.min_ts_ms), (last.last, last.ref.max_ts_ms)
-        return Going(sum(counts), sum(sizes), *places)
+        if others:
+            entries = live_entries(view, self._reader)
+            for each in others:
+                entries -= live_entries(each, self._reader)
+            count = len(entries)
+            first, last = (ref.first_seq + entries.min(), ref.first_seq + entries.max()) if entries else (0, 0)
+        else:
+            count, first, last = self._live(view), view.first, view.last
+        if not count:
+            return NOTHING
+        return Going(count, ref.frame_bytes * count // ref.live_records, (first, ref.min_ts_ms), (last, ref.max_ts_ms))
 
     def _live(self, view: SegmentView) -> int:
         return count_live(view, self._reader)
@@ -251,6 +255,13 @@ class PreviewService(Owned):
 
 def _sids(views: Iterable[SegmentView]) -> set[Sid]:
     return {view.ref.sid for view in views}
+
+
+def _by_segment(views: Iterable[SegmentView]) -> dict[Sid, list[SegmentView]]:
+    found: dict[Sid, list[SegmentView]] = defaultdict(list)
+    for view in views:
+        found[view.ref.sid].append(view)
+    return found
 
 
 def _hot(topic: Topic, op: DeleteOp, start: int) -> Going:
