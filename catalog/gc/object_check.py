@@ -10,7 +10,8 @@
 OBJ-1  A segment has a place in [0, 1), which its id alone decides. A part of the objects is a range of places. So parts
     that follow each other read every segment once.
 OBJ-2  No false alarm: if an object seems lost or corrupt, the check marks all volumes again. It reports the object if a
-    kept state still needs it, and it is still lost or corrupt (as SCRUB-1).
+    kept state still needs it, and it is still lost or corrupt (as SCRUB-1). The same holds for a volume that cannot be
+    read, because GC may raise a boundary meanwhile.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class ObjectCheck:
 
     def run(self) -> Iterator[Looked]:
         """Yield each object, suspect ones last. Raises the errors of the store."""
-        marker = self._scrub.marked(self._watch)
+        marker = self._marked()
         for vid, trouble in marker.blocked.items():
             yield Looked(str(vid), "corrupt", reason=f"its volume cannot be read: {trouble}")
         yield from self._uploads()
@@ -102,6 +103,11 @@ class ObjectCheck:
         if suspects:
             yield from self._judged(suspects)
 
+    def _marked(self) -> Marker:
+        """Mark all volumes. If some cannot be read, mark again: GC may have raised a boundary meanwhile (OBJ-2)."""
+        marker = self._scrub.marked(self._watch)
+        return self._scrub.marked(self._watch) if marker.blocked else marker
+
     def _is_wanted(self, sid: Sid) -> bool:
         place = place_of(sid)
         in_part = any(self._start <= each < self._end for each in (place, place + 1))  # a part may go past 1
@@ -118,7 +124,7 @@ class ObjectCheck:
                     raise
                 moved.add(kept.vid)
         if moved:
-            again = self._scrub.marked(self._watch)
+            again = self._marked()
             for kept in _readable(again):
                 if kept.vid in moved:
                     yield from self._new_segments(again, kept, seen)
@@ -149,7 +155,7 @@ class ObjectCheck:
 
     def _judged(self, suspects: list[tuple[Vid, SegmentRef]]) -> Iterator[Looked]:
         """Yield the objects of the suspects again, by the names of now (OBJ-2)."""
-        marker = self._scrub.marked(self._watch)
+        marker = self._marked()
         for vid, ref in suspects:
             if ref.sid not in marker.sids[vid]:
                 continue
