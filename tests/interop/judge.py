@@ -7,7 +7,6 @@ not answer, the tests are skipped with the reason. Any other trouble is a failur
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 import tempfile
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.interop.maven import run_maven
 from tests.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
 __all__ = ["RELEASES", "Answer", "Judge", "JudgeRefused", "judge"]
@@ -30,11 +30,6 @@ PROJECT = Path(__file__).parent / "pulsar"
 _TARGET = PROJECT / "target"
 _DOWNLOAD_S = 240
 _COMMAND_S = 180
-_UNREACHABLE = re.compile(
-    r"Could not transfer artifact|Unknown host|Connection (refused|reset|timed out)|No route to host|"
-    r"Network is unreachable|in offline mode|Name or service not known|Temporary failure in name resolution",
-    re.IGNORECASE,
-)
 
 
 class JudgeRefused(Exception):
@@ -105,25 +100,7 @@ def judge(request: pytest.FixtureRequest, s3_endpoint: str) -> Iterator[Judge]:
 
 def _fetch(release: str) -> None:
     """Download Pulsar's archive if Maven does not have it yet, and unpack it."""
-    command = [
-        "mvn",
-        "--batch-mode",
-        "--quiet",
-        "-Dstyle.color=never",
-        f"-Dpulsar.version={release}",
-        "--file",
-        str(PROJECT / "pom.xml"),
-        "process-resources",
-    ]
-    try:
-        run = subprocess.run(command, capture_output=True, text=True, timeout=_DOWNLOAD_S, check=False)
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"Maven did not have Apache Pulsar {release} after {_DOWNLOAD_S} s")
-    if run.returncode:
-        output = run.stdout + run.stderr
-        if _UNREACHABLE.search(output):
-            pytest.skip(f"Maven cannot reach a registry: {output.strip().splitlines()[0]}")
-        pytest.fail(f"Maven failed:\n{output[-4000:]}")
+    run_maven(PROJECT / "pom.xml", f"-Dpulsar.version={release}", "process-resources", within_s=_DOWNLOAD_S)
 
 
 def _compile(release: str) -> str:

@@ -43,12 +43,10 @@ final class HadoopBytes implements ByteSource {
     @Override
     public byte[][] readAll(String key, List<ByteRange> ranges) throws IOException {
         Path path = new Path(root, key);
-        try (FSDataInputStream stream = open(path, ranges.get(ranges.size() - 1).end())) {
-            return readVectored(stream, ranges);
+        try {
+            return found(path, key, ranges);
         } catch (FileNotFoundException absent) {
             throw new NoSuchObject(key);
-        } catch (EOFException cut) {
-            throw ended(key, files.getFileStatus(path).getLen(), ranges);
         }
     }
 
@@ -56,6 +54,15 @@ final class HadoopBytes implements ByteSource {
     @Override
     public int rangesAtATime() {
         return RANGES;
+    }
+
+    /** A client that was told the length may say of an absent object that it ended. Its status then tells. */
+    private byte[][] found(Path path, String key, List<ByteRange> ranges) throws IOException {
+        try (FSDataInputStream stream = open(path, ranges.get(ranges.size() - 1).end())) {
+            return readVectored(stream, ranges);
+        } catch (EOFException cut) {
+            throw ended(key, files.getFileStatus(path).getLen(), ranges);
+        }
     }
 
     private FSDataInputStream open(Path path, long end) throws IOException {
