@@ -120,10 +120,10 @@ def undone_text(done: Operation | CommitUndone) -> str:
     if isinstance(done, Operation):
         return f"undone: {operation_text(done)}"
     what = f"lsn {done.undone} of {done.topic}, of kind {done.undone_kind}"
-    if done.is_earlier:
-        return f"{what}, is undone already (lsn {done.lsn})"
     seqs = f", seq {done.first_seq} to {done.last_seq}" if done.records else ""
-    if done.lsn is None:
+    if done.is_earlier:
+        told = [f"{what}, is undone already (lsn {done.lsn}): nothing more comes back"]
+    elif done.lsn is None:
         told = [f"undo of {what}, would bring back {counted(done.records)}{seqs}"]
         if done.objects:
             told.append(f"  shows {counted(done.objects, 'object')} of {format_bytes(done.bytes)} again")

@@ -43,7 +43,7 @@ class CommitUndone:
 
     `records` came back, from `first_seq` to `last_seq`. `gone` are in no object any more. `stay_away` were taken by the
     later commits `taken_by` as well. The topic shows so many `objects` again, of so many bytes. `is_earlier` says that
-    an earlier call has made the commit.
+    an earlier call has made the commit. A preview names it, too.
     """
 
     topic: str

@@ -103,9 +103,16 @@ class Undoing:
         self._replicas = replicas
 
     def preview(self, name: str, lsn: int) -> Undone:
-        """Return what an undo would bring back. Raises as `run` does, except `RecordsGone`."""
+        """Return what an undo would bring back. Raises as `run` does, except `RecordsGone`.
+
+        If an earlier call has made the commit, return what `run` returns.
+        """
         split_name(name)
-        found, plan = retry_if_collected(lambda: self._history(name), lambda past: self._planned(name, lsn, past))
+        found, plan = self._look(name, lsn)
+        if _is_undone(plan):
+            return _earlier(found, plan)
+        if not plan.gone:
+            _check(name, lsn, plan, partial=True)
         return _undone(found, plan, None)
 
     def run(self, name: str, lsn: int, *, partial: bool, message: str) -> Undone:
@@ -131,6 +138,18 @@ class Undoing:
 
     def _begin(self, name: str, lsn: int, *, partial: bool) -> Undone | None:
         """Make the plan once before anything changes (BACK-4). Return the result of an earlier call, or None."""
+        found, plan = self._look(name, lsn)
+        if _is_undone(plan):
+            self._follow(name)
+            return _earlier(found, plan)
+        _check(name, lsn, plan, partial=partial)
+        return None
+
+    def _look(self, name: str, lsn: int) -> tuple[_Removal, UndoPlan]:
+        """Return a plan from the newest state in the remote.
+
+        Raises `NotTakenBack` if this directory has new records with the seqs of truncated ones.
+        """
         found, plan = retry_if_collected(lambda: self._history(name), lambda past: self._planned(name, lsn, past))
         cut = found.past.commit.truncate_from
         if cut is not None and not plan.undone_by and self._head_here(name) >= cut:
@@ -140,11 +159,7 @@ class Undoing:
                 f"new records have the seqs from {cut} on",
                 f"`seglog restore {name} --to lsn:{lsn - 1} --as NAME` makes a branch with the old ones",
             )
-        if not plan.back and plan.undone_by:
-            self._follow(name)
-            return replace(_undone(found, plan, plan.undone_by), is_earlier=True)
-        _check(name, lsn, plan, partial=partial)
-        return None
+        return found, plan
 
     def _head_here(self, name: str) -> int:
         return self._log.topic(name).head_seq if self._log.has_topic(name) else 0
@@ -271,6 +286,15 @@ def _check(name: str, lsn: int, plan: UndoPlan, *, partial: bool) -> None:
         by = ", ".join(f"lsn {each}" for each in plan.taken_by)
         raise NotTakenBack(name, lsn, f"{by} took its records as well", f"first undo {by}")
     raise NotTakenBack(name, lsn, "the topic shows all its records")
+
+
+def _is_undone(plan: UndoPlan) -> bool:
+    """Return whether an earlier undo brought back all that there is."""
+    return bool(plan.undone_by) and not plan.back
+
+
+def _earlier(found: _Removal, plan: UndoPlan) -> Undone:
+    return replace(_undone(found, plan, plan.undone_by), is_earlier=True)
 
 
 def _undone(found: _Removal, plan: UndoPlan, lsn: int | None) -> Undone:

@@ -130,7 +130,10 @@ def test_a_bad_delete_is_undone_and_undo_alone_asks_which_change_is_meant(starte
     assert [row["lsn"] for row in rows(started, "log", "orders", "--record", "2")] == [4, 3, 1]
     assert "`seglog status` lists the topics, also those that this dir" in started("topic", "show", "orders").err
     assert started("status").text.splitlines()[1].startswith("orders: replica, ")
-    assert started("undo", "orders", "lsn:3").text == "lsn 3 of orders, of kind delete, is undone already (lsn 4)\n"
+    for words in (("undo", "orders", "lsn:3"), ("undo", "orders", "lsn:3", "--dry-run")):
+        assert started(*words).text == (
+            "lsn 3 of orders, of kind delete, is undone already (lsn 4): nothing more comes back\n"
+        )
     assert started("append", "orders", stdin=b"six\n").text == "appended 1 record to orders, seq 6 to 6\n"
     assert started("undo").text.startswith("undone: 2 ")
 

@@ -157,8 +157,9 @@ def test_what_cannot_be_undone_changes_nothing(tmp_path: Path, store: MemoryStor
             (99, OutOfWindow, "lsn:99 of t"),
             (cut, NotTakenBack, "new records have the seqs from 5 on"),
         ):
-            with pytest.raises(error, match=words):
-                archive.history.undo_removal("t", lsn)
+            for call in (archive.history.undo_removal, archive.history.preview_undo):
+                with pytest.raises(error, match=words):
+                    call("t", lsn)
             assert (log.topics(), _bytes(store)) == (["t"], kept)
         with pytest.raises(NoSuchTopic):
             archive.history.undo_removal("nope", 1)
@@ -173,8 +174,10 @@ def test_what_cannot_be_undone_changes_nothing(tmp_path: Path, store: MemoryStor
         assert second is not None
         archive.history.undo_removal("t", second)
         third = archive.evict("t", 9).lsn
-        with pytest.raises(NotTakenBack, match=f"lsn {third} took its records as well"):
-            archive.history.undo_removal("t", first)
+        for call in (archive.history.undo_removal, archive.history.preview_undo):
+            with pytest.raises(NotTakenBack, match=f"lsn {third} took its records as well"):
+                call("t", first)
+        assert archive.history.preview_undo("t", second).is_earlier
 
 
 def test_lost_objects_are_named_and_a_part_comes_back_only_if_the_caller_says_so(
