@@ -61,9 +61,11 @@ class Producers:
         producer, epoch, batch = appended
         known = self._known.get(producer)
         if not _ends_with(known, appended):
-            self._known[producer] = with_batch(known, epoch, batch, ts_ms)
+            in_flight = self._in_flight.get(producer)
+            is_newest = _ends_with(in_flight, appended)
+            self._known[producer] = in_flight if is_newest and in_flight else with_batch(known, epoch, batch, ts_ms)
         self._known.move_to_end(producer)
-        if _ends_with(self._in_flight.get(producer), appended):
+        if self._in_flight.get(producer) is self._known[producer]:
             self._in_flight.pop(producer, None)
         self.forget_until(ts_ms)
 
@@ -84,4 +86,4 @@ class Producers:
 
 
 def _ends_with(producer: Producer | None, appended: AppendedBatch) -> bool:
-    return producer is not None and (producer.epoch, producer.batches[-1]) == appended[1:]
+    return producer is not None and producer.batches[-1] == appended.batch and producer.epoch == appended.epoch

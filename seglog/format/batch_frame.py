@@ -21,20 +21,30 @@ from __future__ import annotations
 
 import struct
 
+from xxhash import xxh3_64_digest
+
 from seglog.errors import InvalidFrame, SeglogError
-from seglog.format.frame import FrameType, Header, encode
+from seglog.format.frame import HEADER, LENGTH_BYTES, MIN_FRAME_BYTES, FrameType, Header
 from seglog.values.producer import AppendedBatch, Batch, check_id
 
 __all__ = ["encode_batch", "read_batch"]
 
 _BODY = struct.Struct("<QQI")
+_WHOLE = struct.Struct(HEADER.format + "QQI")  # header and body at once: each append of a producer makes one
+_OVERHEAD = MIN_FRAME_BYTES - LENGTH_BYTES
 
 
 def encode_batch(topic_id: int, ts_ms: int, appended: AppendedBatch) -> bytes:
     """Return the BATCH frame. The caller has checked the ranges."""
-    batch = appended.batch
-    data = _BODY.pack(appended.epoch, batch.number, batch.records) + appended.producer.encode()
-    return encode(FrameType.BATCH, topic_id=topic_id, seq=batch.first_seq, ts_ms=ts_ms, data=data)
+    producer, epoch, (number, first_seq, records) = appended
+    name = producer.encode()
+    size = _BODY.size + len(name)
+    head = _WHOLE.pack(
+        _OVERHEAD + size, FrameType.BATCH, 0, topic_id, first_seq, ts_ms, 0, 0, size, epoch, number, records
+    )
+    body = head[LENGTH_BYTES:] + name
+    # The digest has the bytes of the checksum in reverse order.
+    return head[:LENGTH_BYTES] + body + xxh3_64_digest(body)[::-1]
 
 
 def read_batch(header: Header, data: bytes) -> AppendedBatch:

@@ -31,7 +31,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from seglog.arguments import kind_of, taken
+from seglog.arguments import WHOLE_MAX, kind_of, taken
 from seglog.errors import BatchForgotten, InvalidArgument, ProducerFenced, ProducerGap
 
 __all__ = [
@@ -65,8 +65,12 @@ class ProducerBatch:
     gaps: bool = False
 
     def __post_init__(self) -> None:
-        for name, kind in _KINDS.items():
-            object.__setattr__(self, name, taken(name, getattr(self, name), kind))
+        # The common case in less time than the general case: values of the exact types and within their range.
+        is_plain = type(self.id) is str and type(self.epoch) is int and type(self.number) is int
+        is_fit = is_plain and 0 <= self.epoch <= WHOLE_MAX and 0 <= self.number <= WHOLE_MAX
+        if not is_fit or (self.gaps is not False and self.gaps is not True):
+            for name, kind in _KINDS.items():
+                object.__setattr__(self, name, taken(name, getattr(self, name), kind))
         check_id(self.id)
 
 
@@ -90,9 +94,11 @@ class AppendedBatch(NamedTuple):
     batch: Batch
 
 
-@dataclass(frozen=True, slots=True)
-class Producer:
-    """A producer as a topic knows it: epoch, time of the newest batch, and the last batches, oldest first."""
+class Producer(NamedTuple):
+    """A producer as a topic knows it: epoch, time of the newest batch, and the last batches, oldest first.
+
+    The class is a named tuple, because each append of a producer makes one.
+    """
 
     epoch: int
     ts_ms: int
@@ -106,7 +112,11 @@ class Producer:
 
 def check_id(producer: str) -> str:
     """Return the id. Raise `InvalidArgument` for a text that is empty or too long."""
-    if not 1 <= len(producer.encode()) <= ID_MAX_BYTES:
+    try:
+        size_bytes = len(producer.encode())
+    except UnicodeEncodeError:
+        size_bytes = 0
+    if not 1 <= size_bytes <= ID_MAX_BYTES:
         raise InvalidArgument("id", producer, f"a text of 1 to {ID_MAX_BYTES} bytes in UTF-8")
     return producer
 

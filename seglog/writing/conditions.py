@@ -19,14 +19,15 @@ from seglog.values.producer import ProducerBatch, repeated
 
 __all__ = ["check_conditions", "check_given"]
 
-_SEQ: Any = kind_of(int | None)
+_SEQ: Any = kind_of(int)
 
 
 def check_given(producer: object, if_head: object) -> None:
     """Raise `InvalidArgument` for a value that is no condition."""
     if producer is not None and not isinstance(producer, ProducerBatch):
         raise InvalidArgument("producer", producer, "a ProducerBatch or None")
-    taken("if_head", if_head, _SEQ)
+    if if_head is not None:
+        taken("if_head", if_head, _SEQ)
 
 
 def check_conditions(
