@@ -33,6 +33,7 @@
     │   ├── RemoteBehind         the remote lacks a commit that this directory knows
     │   ├── RowsChanged          a task of a load got other rows than the driver had counted
     │   ├── TopicAttached        deleting it would leave its history in the remote
+    │   ├── TopicFollowed        this directory follows the topic, and does not write it
     │   └── WrittenByLog         a load may not write where a log writes
     ├── ChecksFailed         the remote breaks promises that seglog needs  exit 1
     ├── ProbeFailed          the command of a bisect gave no verdict       exit 1
@@ -136,6 +137,7 @@ __all__ = [
     "RowsChanged",
     "Stopping",
     "TopicAttached",
+    "TopicFollowed",
     "Unavailable",
     "UnknownObject",
     "UnsupportedOption",
@@ -470,6 +472,16 @@ class OpenBranch(Conflict):
         super().__init__(
             f"{name} is open for appends in this directory",
             hint=f"`seglog reset {name}` ends that, and keeps the offloaded records",
+        )
+        self.name = name
+
+
+class TopicFollowed(Conflict):
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"this directory follows {name}, and does not write it; nothing was changed",
+            hint=f"`seglog takeover {name}` makes this directory its writer, as the next `seglog append {name}` does. "
+            "It stops another writer",
         )
         self.name = name
 

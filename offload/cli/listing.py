@@ -714,7 +714,8 @@ COMMANDS = {
         'Change how a topic keeps its records, and when the daemon offloads it. The other options keep their values.\n'
         '\n'
         'Retention deletes whole sealed segments, so a topic keeps somewhat more than its cap. With a remote, it deletes a\n'
-        'segment only after the segment is offloaded and read back. The remote learns a new window with the next offload.\n'
+        'segment only after the segment is offloaded and read back. The remote learns a new window with the next offload. A\n'
+        'replica has the configuration of its writer.\n'
         '\n'
         'Example: seglog topic set access --ttl 30d --cap-bytes 50GB',
         (
@@ -732,7 +733,7 @@ COMMANDS = {
     ),
     'topic/show': ListedCommand(
         'topic/show',
-        "Show a topic's configuration, and where it begins and ends.",
+        "Show a topic's configuration, and where it begins and ends. A replica is shown as of its last sync.",
         (
             ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
         ),
@@ -756,7 +757,7 @@ COMMANDS = {
     ),
     'topic/list': ListedCommand(
         'topic/list',
-        'List the topics of this data directory.',
+        'List the topics of this data directory, and those that it only follows.',
         (),
     ),
     'completion': ListedCommand(

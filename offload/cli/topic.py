@@ -23,7 +23,7 @@ def configured_text(done: TopicConfigured) -> str:
 
 
 def shown_text(shown: TopicDescribed) -> str:
-    rows = {**asdict(shown.places), **shown.config}
+    rows = {"role": "replica" if shown.is_replica else None, **asdict(shown.places), **shown.config}
     return "\n".join(f"{key:<15} {value}" for key, value in rows.items() if value is not None)
 
 
@@ -41,11 +41,15 @@ def gone_text(gone: TopicDeleted | TopicGone) -> str:
 
 
 def listed_text(topic: TopicListed) -> str:
-    return f"{topic.topic:<32} up to seq {topic.head_seq:,}"
+    return f"{topic.topic:<32} up to seq {topic.head_seq:,}{', replica' if topic.is_replica else ''}"
+
+
+def _listed_row(topic: TopicListed) -> tuple[str, str, str]:
+    return topic.topic, f"{topic.head_seq:,}", "replica" if topic.is_replica else "writer"
 
 
 print_made = lines(lambda made: f"made topic {made.topic}")
 print_configured = lines(configured_text)
 print_shown = lines(shown_text)
 print_gone = taking_lines(gone_text)
-print_listed = rows(("topic", "head seq"), lambda topic: (topic.topic, f"{topic.head_seq:,}"), listed_text)
+print_listed = rows(("topic", "head seq", "role"), _listed_row, listed_text)

@@ -14,7 +14,8 @@ from offload.commands.topic_changes import attribute_changes, config_changes
 from offload.errors import InvalidParameters
 
 if TYPE_CHECKING:
-    from seglog import Log, Topic
+    from offload.archive import Archive
+    from seglog import Topic
 
 __all__ = [
     "TopicConfigured",
@@ -48,7 +49,7 @@ class TopicConfigured:
 
 @dataclass(frozen=True, slots=True)
 class TopicPlaces:
-    """The bounds and sizes of a topic of the log."""
+    """The bounds and sizes of a topic. A replica has no hot records, and no epoch of its own."""
 
     earliest_seq: int
     head_seq: int
@@ -62,6 +63,7 @@ class TopicPlaces:
 @dataclass(frozen=True, slots=True)
 class TopicDescribed:
     topic: str
+    is_replica: bool
     places: TopicPlaces = field(metadata=MERGED)
     config: Mapping[str, Any] = field(metadata=MERGED)
 
@@ -95,6 +97,7 @@ class TopicListed:
     topic: str
     head_seq: int
     hot_first_seq: int
+    is_replica: bool
 
 
 def create(
@@ -141,7 +144,8 @@ def set_config(
     """Change how a topic keeps its records, and when the daemon offloads it. The other options keep their values.
 
     Retention deletes whole sealed segments, so a topic keeps somewhat more than its cap. With a remote, it deletes a
-    segment only after the segment is offloaded and read back. The remote learns a new window with the next offload.
+    segment only after the segment is offloaded and read back. The remote learns a new window with the next offload. A
+    replica has the configuration of its writer.
 
     Example: seglog topic set access --ttl 30d --cap-bytes 50GB
     """
@@ -149,6 +153,8 @@ def set_config(
     triggers = attribute_changes(offload_after, offload_hot_bytes, tail_interval, window)
     if not changes and not triggers:
         raise InvalidParameters("say what to change: `seglog topic set --help` tells the options")
+    if place.maybe_archive is not None:
+        place.maybe_archive.replication.check_not_followed(topic)
     handle = place.log.get_topic(topic)
     attributes = {**handle.config.attributes, **triggers}
     changes["attributes"] = {key: text for key, text in attributes.items() if text is not None}
@@ -157,10 +163,14 @@ def set_config(
     return TopicConfigured(topic, handle.config.to_json())
 
 
-def show(log: Log, topic: PlainTopicName) -> TopicDescribed:
-    """Show a topic's configuration, and where it begins and ends."""
-    handle = log.get_topic(topic)
-    return TopicDescribed(topic, places_of(handle), handle.config.to_json())
+def show(place: Directory, topic: PlainTopicName) -> TopicDescribed:
+    """Show a topic's configuration, and where it begins and ends. A replica is shown as of its last sync."""
+    archive = place.maybe_archive
+    if archive is not None and archive.replication.is_replica(topic):
+        config = archive.replication.config(topic)
+        return TopicDescribed(topic, True, _places_of_replica(archive, topic), config.to_json())
+    handle = place.log.get_topic(topic)
+    return TopicDescribed(topic, False, places_of(handle), handle.config.to_json())
 
 
 def places_of(topic: Topic) -> TopicPlaces:
@@ -172,6 +182,19 @@ def places_of(topic: Topic) -> TopicPlaces:
         epoch=topic.epoch,
         hot_bytes=topic.bytes_hot,
         relocated_bytes=topic.bytes_relocated,
+    )
+
+
+def _places_of_replica(archive: Archive, name: str) -> TopicPlaces:
+    state = archive.status.topic(name)
+    return TopicPlaces(
+        earliest_seq=state.earliest_seq,
+        head_seq=state.head_seq,
+        hot_first_seq=state.hot_first_seq,
+        evict_floor=state.evict_floor,
+        epoch=state.epoch,
+        hot_bytes=state.hot_bytes,
+        relocated_bytes=state.relocated_bytes,
     )
 
 
@@ -210,8 +233,14 @@ def delete(
     return TopicGone(topic, False, gone.outcome, gone.lsn, gone.records, gone.deletes)
 
 
-def list_topics(log: Log) -> Iterator[TopicListed]:
-    """List the topics of this data directory."""
-    for name in log.topics():
-        topic = log.topic(name)
-        yield TopicListed(name, topic.head_seq, topic.hot_floor)
+def list_topics(place: Directory) -> Iterator[TopicListed]:
+    """List the topics of this data directory, and those that it only follows."""
+    log, archive = place.log, place.maybe_archive
+    replicas = archive.replication.replicas() if archive is not None else []
+    for name in sorted({*log.topics(), *replicas}):
+        if archive is not None and name in replicas:
+            state = archive.status.topic(name)
+            yield TopicListed(name, state.head_seq, state.hot_first_seq, is_replica=True)
+        else:
+            topic = log.topic(name)
+            yield TopicListed(name, topic.head_seq, topic.hot_floor, is_replica=False)

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from catalog import Handle
 from catalog.format import keys
 from offload.context import ArchiveContext
+from offload.errors import TopicFollowed
+from offload.format.topic_config import config_of
 from offload.handles import split_name
 from offload.replication.replica import Replicas, SyncState
 from offload.write.publisher import divergence
-from seglog import Topic
+from seglog import Topic, TopicConfig
 from seglog.arguments import checked
+from seglog.errors import NoSuchTopic
 from seglog.process.ownership import Owned
 
 if TYPE_CHECKING:
@@ -125,6 +128,23 @@ class ReplicationService(Owned):
     def is_replica(self, name: str) -> bool:
         """Return whether this directory follows the name and does not write it. Reads the local disk only."""
         return self._replicas.is_replica(name)
+
+    @checked
+    def check_not_followed(self, name: str) -> None:
+        """Raise `TopicFollowed` if this directory follows the name and does not write it."""
+        if self._replicas.is_replica(name):
+            raise TopicFollowed(name)
+
+    @checked
+    def config(self, name: str) -> TopicConfig:
+        """Return the configuration of a replica as of its last sync. Reads the local disk only.
+
+        Raises `NoSuchTopic` if this directory does not follow the name.
+        """
+        handle = self._handles.find(name)
+        if handle is None or not self._replicas.is_replica(name):
+            raise NoSuchTopic(name)
+        return config_of(handle.config, f"volume {handle.vid}")
 
     def replicas(self) -> list[str]:
         """Return the names that this directory follows. Reads the local disk only."""

@@ -56,6 +56,27 @@ def test_a_second_directory_follows(two: Run) -> None:
     assert (shown["is_replica"], shown["state"], shown["writer_epoch"]) == (True, "4 r3", 0)
 
 
+def test_topic_commands_know_a_replica(two: Run) -> None:
+    assert two("topic", "set", "t", "--ttl", "30d", directory="one").code == 0
+    ship(two, b"c\n")
+    two("sync", "t", directory="two")
+    assert two("topic", "list", directory="two").text == f"{'t':<32} up to seq 3, replica\n"
+    assert [row["is_replica"] for row in rows(two, "topic", "list", directory="one")] == [False]
+    assert two("topic", "show", "t", directory="two").text.startswith("role            replica\n")
+    [shown] = rows(two, "topic", "show", "t")
+    assert (shown["is_replica"], shown["head_seq"], shown["hot_first_seq"], shown["ttl_ms"]) == (
+        True, 3, 4, 30 * 86_400_000,
+    )  # fmt: skip
+    refused = two("topic", "set", "t", "--ttl", "7d", directory="two")
+    assert (refused.code, refused.err) == (
+        4,
+        "seglog: this directory follows t, and does not write it; nothing was changed. `seglog takeover t` makes this "
+        "directory its writer, as the next `seglog append t` does. It stops another writer\n",
+    )
+    assert two("takeover", "t", directory="two").code == 0
+    assert two("topic", "set", "t", "--ttl", "7d", directory="two").code == 0
+
+
 def test_a_replica_is_followed_while_it_is_read_and_then_no_more(two: Run) -> None:
     two("sync", "t", directory="two")
     ship(two, b"c\n")

@@ -180,6 +180,8 @@ CALLS = {
     "BranchService.rename_branch": _of_topic(
         "branches.rename_branch", {"branch": "text", "new": "text"}, branch="half", new="other"
     ),
+    "ReplicationService.check_not_followed": _of_name("replication.check_not_followed"),
+    "ReplicationService.config": _of_name("replication.config"),
     "ReplicationService.reset": _of_name(
         "replication.reset", {"as_branch": "text", "discard": "bool", "message": "text"}, "as_branch"
     ),
