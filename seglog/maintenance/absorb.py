@@ -9,7 +9,9 @@ import time
 from itertools import groupby
 
 from seglog.engine.engine import Engine
+from seglog.engine.upkeep import Background
 from seglog.maintenance.plan import Draft
+from seglog.maintenance.syncs import Syncs
 from seglog.reading.read import BATCH_MAX_RECORDS, lost_times, tail_batch
 from seglog.segments.batch import FRAME_BATCH_MAX_RECORDS, lost_batch
 from seglog.segments.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
@@ -21,17 +23,21 @@ __all__ = ["write_segments"]
 
 
 def write_segments(engine: Engine, drafts: list[Draft], pause_s: float) -> None:
-    """Run steps 2 and 3. Sleep `pause_s` after each batch of records."""
+    """Run steps 2 and 3. Sleep `pause_s` after each batch of records: then this is the work of the upkeep."""
+    syncs = Syncs(is_beside=pause_s > 0 and isinstance(engine.upkeep, Background))
     for draft in drafts:
         draft.merge_deletes()
-        _absorb(engine, draft, pause_s)
+        try:
+            _absorb(engine, draft, pause_s, syncs)
+        finally:
+            syncs.finish()
         for info in draft.segments if draft.deletes.top else ():
             if info.is_hot and draft.deletes.may_reach(info.first_seq):
                 known_below = 0 if info.first_seq == draft.made_hot else draft.state.flagged_below
                 draft.replace(_flag(engine, draft.state.topic_id, info, draft.deletes, known_below))
 
 
-def _absorb(engine: Engine, draft: Draft, pause_s: float) -> None:
+def _absorb(engine: Engine, draft: Draft, pause_s: float, syncs: Syncs) -> None:
     had_segments = bool(draft.sealed or draft.released or draft.active)
     writer: SegmentWriter | None = None
     created = False
@@ -56,14 +62,14 @@ def _absorb(engine: Engine, draft: Draft, pause_s: float) -> None:
                 part = batch.entries[start:stop]
                 writer.add(batch.piece(start, stop), part["length"], part["ts_ms"], headers["flags"][start:stop])
             if stop < len(batch):
-                _finish(engine, draft, writer, seal=True)
+                _finish(engine, draft, writer, syncs, seal=True)
                 writer = None
             start = stop
         seq = batch.last_seq + 1
         if pause_s:
             time.sleep(pause_s)
     if writer is not None:
-        _finish(engine, draft, writer, seal=_is_full(writer.info(sealed=False), 1, engine.settings))
+        _finish(engine, draft, writer, syncs, seal=_is_full(writer.info(sealed=False), 1, engine.settings))
     if draft.seal and draft.active is not None:
         _seal(engine, draft, draft.active)
     if created or draft.has_new_tags:
@@ -95,8 +101,8 @@ def _seal(engine: Engine, draft: Draft, active: SegmentInfo) -> None:
     _add_sealed(engine, draft, segment, active._replace(sealed=True))
 
 
-def _finish(engine: Engine, draft: Draft, writer: SegmentWriter, *, seal: bool) -> None:
-    writer.sync()
+def _finish(engine: Engine, draft: Draft, writer: SegmentWriter, syncs: Syncs, *, seal: bool) -> None:
+    syncs.begin(writer)
     info = writer.info(sealed=seal)
     if seal:
         _add_sealed(engine, draft, writer.segment, info)

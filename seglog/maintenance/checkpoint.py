@@ -4,7 +4,7 @@
     1 plan      Under the committer's lock, note the end of the published WAL in each shard. Note which records each
                 changed topic has above its segments (seglog.maintenance.plan).
     2 absorb    Copy verified frames to .data and entries to .idx. If a segment is full, continue in a new one. Sync
-                them (seglog.maintenance.absorb).
+                them (seglog.maintenance.absorb). The upkeep syncs one segment while it writes the next one.
     3 flag      Set the deleted flag in the entries that pending deletes reach. Sync them.
     4 store     Store the manifest, atomically. From here on recovery starts at the ends noted in 1.
     5 publish   Under the committer's lock, show readers the new places.
@@ -14,7 +14,8 @@ CKPT-1  The checkpoint unlinks a file only after the manifest that makes it unne
 CKPT-2  Step 0 is complete in itself. Steps 1 to 3 change no existing data, except flags that a pending delete sets
     anyway. So a crash or a full disk leaves the last checkpoint whole. The next attempt cuts the bytes beyond its
     lengths.
-CKPT-3  Copied frames are verified. So damage in the WAL is found while the WAL still exists.
+CKPT-3  Copied frames are verified. So damage in the WAL is found while the WAL still exists. A large piece is verified
+    by the hash that it had when it was written (seglog.wal.sums).
 CKPT-4  Every checkpoint seals the segments that are old enough. Without `keep_history`, it also drops sealed segments
     at the front that have no live record.
 CKPT-5  Any failure except a full disk or a lack of file descriptors poisons the writer. After it, the content of the

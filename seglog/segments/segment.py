@@ -236,10 +236,10 @@ class SegmentWriter:
         self.dead_bytes += int(lengths[is_dead].sum(dtype=np.int64))
         self.records += len(lengths)
         if self._pending_bytes >= _FLUSH_BYTES:
-            self._flush()
+            self.flush()
 
     def sync(self) -> None:
-        self._flush()
+        self.flush()
         self.segment.data.datasync()
         self.segment.idx.datasync()
 
@@ -257,7 +257,8 @@ class SegmentWriter:
             dead_bytes=self.dead_bytes,
         )
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write all frames and entries. A datasync of both files then makes them durable."""
         if not self._frames:
             return
         self._files.pwritev(self.segment.data.fd, self._frames, self.data_bytes)
