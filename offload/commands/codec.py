@@ -47,7 +47,7 @@ def _plain(value: Any, blobs: list[bytes]) -> Any:
         blobs.append(value)
         return len(value)
     if isinstance(value, RecordBatch):
-        return _plain_batch(value.items, blobs)
+        return [value.counts, *_plain_batch(value.items, blobs)]
     if is_dataclass(value):
         return [_plain(getattr(value, field.name), blobs) for field in fields(value)]
     if isinstance(value, Mapping):
@@ -86,7 +86,8 @@ def _whole(kind: Any, plain: Any, blobs: io.BytesIO) -> Any:
     if kind is bytes:
         return blobs.read(plain)
     if kind is RecordBatch:
-        return RecordBatch(tuple(_batch(plain, blobs)))
+        counts, *columns = plain
+        return RecordBatch(tuple(_batch(columns, blobs)), None if counts is None else tuple(counts))
     if is_dataclass(kind):
         return _made(kind, plain, blobs)
     return kind(plain) if issubclass(kind, (enum.Enum, int)) else plain

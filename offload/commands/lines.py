@@ -59,9 +59,13 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """Records and gaps that a reader gets together. In JSON each is a line of its own."""
+    """Records and gaps that a reader gets together. In JSON each is a line of its own.
+
+    If the read counts its work, `counts` are the fields of `ReadStats` up to the end of the batch.
+    """
 
     items: tuple[Record | Gap, ...]
+    counts: tuple[int, ...] | None = None
 
 
 def line_batches(stream: BinaryIO, tag: str | None, node: str | None, longest: int) -> Iterator[Batch]:

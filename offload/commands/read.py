@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import astuple
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
@@ -85,7 +86,7 @@ def read(
             yield RecordBatch(group)
         return
     wanted = _limited(_wanted(found, match, counts), limit)
-    yield from _batches(place, wanted, 1 if follow else _BATCH_RECORDS)
+    yield from _batches(place, wanted, 1 if follow else _BATCH_RECORDS, counts if stats else None)
     if stats:
         yield counts.told()
 
@@ -101,7 +102,10 @@ def split(
 
 
 def _searched(match: Match, limit: int | None, results: _Results) -> _Results:
-    """Yield the results without the records that do not match, up to `limit` records."""
+    """Yield the results without the records that do not match, up to `limit` records.
+
+    If the limit ends them early, the counts of the last batch stand for those of the whole read.
+    """
     for found in results:
         if not isinstance(found, RecordBatch):
             yield found
@@ -113,6 +117,8 @@ def _searched(match: Match, limit: int | None, results: _Results) -> _Results:
         if limit is not None:
             limit -= sum(isinstance(item, Record) for item in items)
             if not limit:
+                if found.counts is not None:
+                    yield ReadStats(*found.counts)
                 return
 
 
@@ -203,19 +209,25 @@ def _wanted(items: Iterator[Record | Gap], match: Match, counts: Skipped) -> Ite
             yield None
 
 
-def _batches(place: Directory, items: Iterator[Record | Gap | None], size: int) -> Iterator[RecordBatch]:
+def _batches(
+    place: Directory, items: Iterator[Record | Gap | None], size: int, counts: Skipped | None
+) -> Iterator[RecordBatch]:
     """Yield batches. At a None, yield what there is, and end if nothing takes the results any more."""
     group: list[Record | Gap] = []
+
+    def batch() -> RecordBatch:
+        return RecordBatch(tuple(group), None if counts is None else astuple(counts.told()))
+
     for item in items:
         if item is not None:
             group.append(item)
         else:
             place.host.check_listener()
         if group and (item is None or len(group) == size):
-            yield RecordBatch(tuple(group))
+            yield batch()
             group = []
     if group:
-        yield RecordBatch(tuple(group))
+        yield batch()
 
 
 def _limited(items: Iterator[_Item], limit: int | None) -> Iterator[_Item]:

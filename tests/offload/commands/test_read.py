@@ -14,6 +14,7 @@ import pytest
 
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
+from offload.commands.codec import decode, encode
 from offload.commands.directory import Directory
 from offload.commands.matching import match_of
 from offload.commands.pruning import ReadStats
@@ -130,6 +131,25 @@ def test_the_counts_say_what_was_left_out(opened_directory: tuple[Log, Archive])
     *found, stats = _read(log, archive, at="lsn:5", limit=1, stats=True)
     assert (len(found), stats.chunks_read) == (1, 1)
     assert _read(log, None, stats=True, start=log.topic("t").head_seq)[-1] == ReadStats(0, 0, 0, 1)
+
+
+def test_a_client_that_stops_at_its_limit_has_the_counts_up_to_there(opened_directory: tuple[Log, Archive]) -> None:
+    command, host = COMMANDS["read"], _Host()
+    place = Directory(lambda: opened_directory, host)  # type: ignore[arg-type]
+    for given in ({"limit": 2}, {"limit": 2, "stats": True}, {"stats": True}):
+        values = command.arguments({"topic": "t", "at": "lsn:5", "grep": "7$", **given})
+        for_daemon, finished = command.shared(values)
+        sent = [encode(each) for each in command.run(place, for_daemon)]
+        *found, last = finished(decode(each, command.results) for each in sent)
+        items = [item for batch in found for item in batch.items]
+        if "stats" not in given:
+            assert (len(found), len(last.items)) == (0, 2)
+        elif "limit" in given:
+            assert (len(items), last) == (2, ReadStats(5, 0, 0, last.records))
+            assert last.records >= items[-1].seq - items[0].seq + 1
+        else:
+            assert len(items) > 2
+            assert isinstance(last, ReadStats)
 
 
 def test_evicted_records_are_named_and_wrong_starts_are_refused(opened_directory: tuple[Log, Archive]) -> None:
