@@ -20,7 +20,7 @@ from seglog.wal.sums import SUMMED_MIN_BYTES, Sums
 from tests.seams.log import engine_of
 
 _LARGE = SUMMED_MIN_BYTES
-_VALUES = [b"%04d" % number * 50 for number in range(3_000)]
+_VALUES = [b"%04d " % number * 40 for number in range(3_000)]  # the space: no value is in the end of another one
 
 
 @pytest.fixture
