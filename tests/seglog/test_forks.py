@@ -58,6 +58,10 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
     calls: dict[str, Callable[[], Any]] = {
         "append": lambda: topic.append([b"x"]),
         "append nothing": lambda: topic.append([]),
+        "append with a producer": lambda: topic.append([b"x"], producer=seglog.ProducerBatch("p", 0, 0)),
+        "append at a head": lambda: topic.append([b"x"], if_head=27),
+        "producer": lambda: topic.producer("p"),
+        "incarnation": topic.incarnation,
         "append ephemeral": lambda: topic.append([b"x"], durability="ephemeral"),
         "delete": lambda: topic.delete(before=2),
         "evict": lambda: topic.evict(2),
@@ -104,6 +108,7 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
     for name in ("epoch", "position", "sealed_seq", "last_ts_ms", "record_count_hot", "bytes_hot", "bytes_relocated"):
         calls[name] = lambda name=name: getattr(topic, name)  # type: ignore[misc]
     calls["due_seq"] = lambda: topic.due_seq
+    calls["forgotten_producers"] = lambda: topic.forgotten_producers
     return calls
 
 
@@ -501,6 +506,7 @@ def test_asyncio_objects_belong_to_their_process_too(tmp_path: Path) -> None:
                 "truncate": lambda: topic.truncate(2),
                 "seq_at": lambda: topic.seq_at(1),
                 "seal": topic.seal,
+                "incarnation": topic.incarnation,
                 "topic retention": topic.enforce_retention,
                 "create_topic": lambda: log.create_topic("new"),
                 "configure": lambda: log.configure("t", TopicConfig()),
