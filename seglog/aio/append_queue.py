@@ -66,7 +66,7 @@ class AppendQueue(Owned):
         threading.Thread(target=self._commit_all, name="seglog-append", daemon=True).start()
 
     def check_loop(self) -> None:
-        """Raise `OtherLoop` if another loop runs than the one that opened the log."""
+        """Raise `OtherLoop` unless the loop that opened the log runs."""
         if asyncio.get_running_loop() is not self.loop:
             raise OtherLoop
 
@@ -136,7 +136,7 @@ class AppendQueue(Owned):
             self.waiting.hand_over(self._handed_over)
 
     def _may_commit_here(self) -> bool:
-        """Return whether the loop may write what was handed over: little, with nobody to wait for but the disk."""
+        """Return whether the loop may write what was handed over: it is little, and no other thread writes."""
         engine = self.engine
         size_bytes = sum(part.size_bytes for parts in tuple(self._handed_over) for part in parts)
         is_free = engine.committer.is_at_rest and not (engine.wals.older_files or self._committing.locked())

@@ -1,4 +1,4 @@
-"""The appends of many tasks, merged: what a task awaits, the entry that several appends share, and those that wait."""
+"""The appends of many tasks, merged: what a task awaits, the part that appends share, and the parts that wait."""
 
 from __future__ import annotations
 
