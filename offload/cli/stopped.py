@@ -11,6 +11,9 @@ __all__ = ["hint_of", "told"]
 #: Commands that change something, but not through the registry, and have no line of their own (`told`).
 _OTHERS = frozenset({"init"})
 
+#: Commands whose own line covers their work (`told`), but not the moments before and after it.
+_TOLD = frozenset({"append", "export", "follow", "recover"})
+
 
 @contextmanager
 def told(line: Callable[[], str]) -> Iterator[None]:
@@ -23,11 +26,13 @@ def told(line: Callable[[], str]) -> Iterator[None]:
 
 
 def hint_of(path: str, values: Mapping[str, Any]) -> str:
-    """Return how to complete the command, or "" if it changes nothing."""
+    """Return how to go on after a command without a line of its own, or "" if it changes nothing."""
     from offload.commands.registry import COMMANDS
 
     if path == "undo" and values.get("change") is None:
         return "another `seglog undo` may take back one more change: `seglog oplog` shows the newest ones"
     if path in _OTHERS or (path in COMMANDS and not COMMANDS[path].reads(values) and not values.get("follow")):
         return "it may be done in part: the same command completes it, or says that it is done"
+    if path in _TOLD:
+        return "it had not begun, or it was done already: look before you repeat it"
     return ""
