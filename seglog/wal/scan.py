@@ -160,8 +160,9 @@ def scan(file: OpenFile, start: int, end: int) -> Iterator[Stretch]:
 
 def _walk(buffer: bytes) -> list[int]:
     """Return the positions where whole frames begin, by their lengths alone, and the end of the last one."""
-    bounds, position, end = [0], 0, len(buffer)
-    # Every frame of a replay takes a turn of this loop, so it looks up no global.
+    bounds = _run_of_one_length(buffer)
+    position, end = bounds[-1], len(buffer)
+    # Every further frame of a replay takes a turn of this loop, so it looks up no global.
     length_at, last, length_bytes, least = _LENGTH.unpack_from, end - MIN_FRAME_BYTES, _LENGTH.size, _LEAST_LENGTH
     while position <= last:
         (length,) = length_at(buffer, position)
@@ -170,6 +171,17 @@ def _walk(buffer: bytes) -> list[int]:
             break
         bounds.append(position)
     return bounds
+
+
+def _run_of_one_length(buffer: bytes) -> list[int]:
+    """Return what `_walk` does for the whole frames in front that have the length of the first one."""
+    step = _frame_bytes_at(buffer, 0)
+    count = len(buffer) // step
+    if step < MIN_FRAME_BYTES or count <= _FEW:
+        return [0]
+    others = np.flatnonzero(np.ndarray(count, "<u4", buffer, 0, (step,)) != step - _LENGTH.size)
+    count = int(others[0]) if len(others) else count
+    return [*range(0, count * step + 1, step)]
 
 
 def _headers(buffer: bytes, bounds: list[int]) -> NDArray[Any] | None:

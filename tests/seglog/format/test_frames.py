@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -44,6 +46,39 @@ def test_a_part_is_what_it_would_be_alone(data: list[bytes], drawn: st.DataObjec
     assert part.size_bytes == alone.size_bytes
     both = joined_headers([take_apart(whole).part(0, start), part] if start else [part])
     assert both.tolist() == take_apart(whole[:stop]).headers.tolist()
+
+
+class Noted(bytes):
+    """A buffer that counts the pieces that are cut out of it one by one."""
+
+    cuts = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        self.cuts += 1
+        return super().__getitem__(key)
+
+
+@pytest.mark.parametrize(("last", "cuts"), [(b"x" * 20, 0), (b"x" * 21, 100)], ids=["one length", "two lengths"])
+def test_bodies_of_one_length_are_cut_at_once(last: bytes, cuts: int) -> None:
+    frames_before = [frame(seq, b"x" * 20) for seq in range(1, 100)]
+    whole = [b"another", *frames_before, frame(100, last), b"and another"]
+    ends = np.cumsum([*map(len, whole)])
+    starts = ends - [*map(len, whole)]
+    buffer = Noted(b"".join(whole))
+    frames = read_frames(buffer, starts[1:-1], ends[1:-1])
+    assert frames is not None
+    assert frames.bodies == [one[4:-8] for one in whole[1:-1]]
+    assert buffer.cuts == cuts
+
+
+def test_no_flipped_bit_passes_among_frames_of_one_length() -> None:
+    whole = [frame(seq, b"x") for seq in range(1, 5)]
+    body = b"".join(whole)
+    starts = np.arange(4) * len(whole[0])
+    for place in range(len(body)):
+        damaged = bytearray(body)
+        damaged[place] ^= 1 << place % 8
+        assert read_frames(bytes(damaged), starts, starts + len(whole[0])) is None
 
 
 def test_no_flipped_bit_and_no_cut_passes() -> None:

@@ -18,6 +18,7 @@ import pytest
 import seglog
 import seglog.startup.recovery
 import seglog.wal.scan
+from benchmarks.calls import count_calls
 from seglog import LogSettings, SeglogError, TopicConfig
 from seglog.errors import InvalidFrame
 from seglog.files.open_file import OpenFile
@@ -59,6 +60,20 @@ def _found(file: OpenFile, found: list[bytes]) -> None:
         for offset, header, position in stretch:
             assert offset == stretch.base + position
             found.append(stretch.buffer[position : position + header.frame_bytes])
+
+
+def test_frames_of_one_length_take_no_call_a_frame(folder: WalFolder) -> None:
+    file = _file(folder, b"".join(_frames(20_000)))
+    assert count_calls(lambda: list(scan(file, 0, file.size()))) < 2_000
+
+
+@pytest.mark.parametrize("other", [0, 1, 40, 999])
+def test_a_frame_of_another_length_ends_a_run(folder: WalFolder, other: int) -> None:
+    frames = _frames(1_000)
+    frames[other] = append_frames(1, other + 1, 1, [b"longer than the others"])[0]
+    found: list[bytes] = []
+    _found(_file(folder, b"".join(frames)), found)
+    assert found == frames
 
 
 @pytest.mark.parametrize("size", [1, WINDOW - 100, WINDOW, 3 * WINDOW])
