@@ -247,14 +247,18 @@ def _entries(
     """Return bodies of frames as entries, one after the other.
 
     Between two bodies lie the checksum of the first frame and the head of the second entry. The function joins the
-    bodies with gaps for both, and then fills all gaps at once.
+    bodies with gaps for both, and then fills all gaps at once. Behind bodies of one length, it fills them in place.
     """
-    gaps = np.zeros(len(bodies) + 1, dtypes.GAP)
+    count = len(bodies)
+    joined = bytearray(dtypes.GAP.itemsize).join([b"", *bodies, b""])
+    has_one_length = bool((lengths == lengths[0]).all())
+    step = ENTRY.size + int(lengths[0])
+    gaps = np.ndarray(count + 1, dtypes.GAP, joined, 0, (step,)) if has_one_length else np.zeros(count + 1, dtypes.GAP)
     gaps["checksum"][1:] = checksums
     gaps["length"][:-1] = lengths
-    gaps["entry_id"][:-1] = np.arange(first_id, first_id + len(bodies))
-    joined = bytearray(dtypes.GAP.itemsize).join([b"", *bodies, b""])
-    scatter(gaps, joined, entry_starts(lengths))
+    gaps["entry_id"][:-1] = np.arange(first_id, first_id + count)
+    if not has_one_length:
+        scatter(gaps, joined, entry_starts(lengths))
     return memoryview(joined)[CHECKSUM.size : -ENTRY.size]
 
 

@@ -54,6 +54,17 @@ def test_the_frames_come_back_byte_for_byte(samples, codec, block_size, chunk_by
     assert (made.summary.first_seq, made.summary.last_seq) == (first_seq, first_seq + len(frames) - 1)
 
 
+@pytest.mark.parametrize("values", [[b"%03d" % number for number in range(300)], [b"one"] * 299 + [b"four"]])
+def test_frames_of_one_length_are_entries_as_others_are(values):
+    frames = [
+        encode(FrameType.APPEND, topic_id=TOPIC_ID, seq=seq, ts_ms=seq, data=value)
+        for seq, value in enumerate(values, 7)
+    ]
+    made = encode_object(frames, Codec.NONE, block_size=64_000, chunk_bytes=5_000)
+    entries = [struct.pack(">IQ", len(frame) - 4, entry_id) + frame[4:] for entry_id, frame in enumerate(frames)]
+    assert made.data[BLOCK_HEADER_LENGTH:] == b"".join(entries)
+
+
 @given(sample_lists, codecs, block_sizes)
 def test_every_block_but_the_last_is_exactly_of_the_block_size(samples, codec, block_size):
     made = encode_object(frames_of_samples(samples), codec, block_size=block_size)
