@@ -105,6 +105,9 @@ def test_takeover_fences_and_reset_is_the_way_out(two: Run) -> None:
         "t follows its volume at lsn 2; 1 record and 0 deletes are on t@old, in this directory only: "
         "`seglog seal t@old`, then `seglog offload t@old` bring them to the remote\n"
     )
+    kept = two("undo", directory="one")
+    assert (kept.code, "t@old is open for appends in this directory" in kept.err) == (4, True)
+    assert "`seglog branch delete t old --dry-run` shows what would go" in kept.err
     assert two("read", "t@old", directory="one").out == b"a\nb\nold\n"
     ship(two, b"new\n", directory="two")
     assert rows(two, "sync", "t", directory="one")[0]["commits"] == 1
