@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["read"]
 
 _BATCH_RECORDS = 1024
+_FEW_RECORDS = 8
 _LOOKED_RECORDS = 65_536
 _LISTENER_CHECK_S = 1.0
 _REPLICA_LOOK_S = 1.0
@@ -73,13 +74,14 @@ def read(
     )
     name, counts = with_branch(topic, branch), Skipped()
     is_plain = match == Match() and not stats
-    if is_plain and not follow and limit is None and place.host.takes_lines:
+    is_few = start is not None and end is not None and end - start < _FEW_RECORDS
+    if is_plain and not follow and limit is None and place.host.takes_lines and not is_few:
         yield from plain_lines(place, name, start, end, at)
         return
     if follow:
         found = _followed(place, name, start, wait)
     else:
-        found = _found(place, name, start, end, match, at, counts if match.is_indexed or stats else None)
+        found = _found(place, name, start, end, match, at, counts if match.is_indexed or stats else None, limit)
     if is_plain:
         items = _limited(found, limit)
         while group := tuple(islice(items, 1 if follow else _BATCH_RECORDS)):
@@ -134,10 +136,11 @@ def _found(
     match: Match,
     at: str | None,
     counts: Skipped | None,
+    limit: int | None,
 ) -> Iterator[Record | Gap]:
     """Return the records of the range, or of a past state if `at` is given. Raises `NoRemote`.
 
-    With `counts`, chunks in the remote without a match are left out.
+    With `counts`, chunks in the remote without a match are left out. The caller takes `limit` records at most.
     """
     archive = place.maybe_archive
     if at is None and (archive is None or place.log.has_topic(name)):
@@ -145,11 +148,25 @@ def _found(
         first = topic.earliest_seq if start is None else start
         if archive is not None and counts is not None and first < topic.hot_floor:
             return pruned_here(archive, topic, first, end, match, counts)
+        if match == Match() and _is_within(topic, first, end, limit):
+            return _few_first(topic, first, end, limit or 0)
         return topic.read(start, end, since_ms=match.since_ms, until_ms=match.until_ms, gaps=True)
     if counts is not None:
         with suppress(NotOffloaded):  # the log has records of the state that no commit has: they are read without index
             return pruned_there(place.archive, name, start, end, match, at, counts)
     return place.archive.read(name, start, end, at=at)
+
+
+def _is_within(topic: Topic, first: int, end: int | None, limit: int | None) -> bool:
+    """Return whether a few records from `first` on are only a part of the range, and none of them is lost."""
+    last = topic.head_seq if end is None else min(end, topic.head_seq)
+    return limit is not None and limit <= _FEW_RECORDS and topic.earliest_seq <= first and first + limit <= last
+
+
+def _few_first(topic: Topic, first: int, end: int | None, limit: int) -> Iterator[Record | Gap]:
+    """Yield the records in two reads. The first one reads a few, which takes no arrays, and is mostly enough."""
+    yield from topic.read(first, first + limit - 1, gaps=True)
+    yield from topic.read(first + limit, end, gaps=True)
 
 
 def _followed(place: Directory, name: str, start: int | None, wait_s: float | None) -> Iterator[Record | Gap]:

@@ -25,6 +25,7 @@ from seglog.format.arrays import NDArray, np
 from seglog.format.frame import DELETED, tombstone
 from seglog.format.frames import Frames, take_apart
 from seglog.segments.batch import FRAME_BATCH_MAX_BYTES, FRAME_BATCH_MAX_RECORDS, FrameBatch, lost_batch
+from seglog.segments.few import FEW, FewFrames
 from seglog.values.merged_deletes import NO_DELETES, MergedDeletes
 from seglog.values.record import Gap, Record
 
@@ -126,7 +127,7 @@ def _items(
             else:
                 seq = upto + 1
             continue
-        batch = load_batch(engine, state, seq, last)
+        batch = _few(engine, state, seq, last) or load_batch(engine, state, seq, last)
         if batch is None:
             continue
         lost = batch if isinstance(batch, Gap) else batch.lost_front()
@@ -136,12 +137,13 @@ def _items(
             yield lost
             seq = lost.gap_to + 1
             continue
-        assert isinstance(batch, FrameBatch)  # noqa: S101 - what is no batch is lost
+        assert not isinstance(batch, Gap)  # noqa: S101 - a gap is lost
         batch = batch.before_lost()
         # Read the number first: a delete that comes in between is found below.
         deletes, late = state.next_op, NO_DELETES
         try:
-            for record in live_records(batch, state.pending.reach):
+            pending = state.pending.reach
+            for record in batch.live(pending) if isinstance(batch, FewFrames) else live_records(batch, pending):
                 if state.next_op != deletes:
                     deletes, late = state.next_op, state.pending.reach
                 if late is not NO_DELETES and late.reaches(record.seq, record.tag):
@@ -280,6 +282,25 @@ def load_batch(
         if state.generation != generation:
             return None
         raise FileCorrupt(engine.layout.data(state.topic_id, segment.first_seq), 0, "the segment is missing") from error
+
+
+def _few(engine: Engine, state: TopicState, first: int, last: int) -> FewFrames | None:
+    """Return the records from `first` to `last` if they are a few in one hot segment, else None.
+
+    If they are damaged, return None as well: the caller loads a batch, and its error names the damage.
+    """
+    if last - first >= FEW:
+        return None
+    with engine.committer.lock:
+        engine.check_open()
+        segment = state.segment_of(first) if state.hot_floor <= first and not state.is_gone else None
+        is_whole = segment is not None and segment.is_hot and last <= min(segment.last_seq, state.head_seq)
+        if segment is None or not is_whole or state.ephemeral_buffer.first_from(first) is not None:
+            return None
+    try:
+        return engine.segment(state.topic_id, segment).few(first, last)
+    except (FileCorrupt, FileNotFoundError):
+        return None
 
 
 def _find_in_tail(

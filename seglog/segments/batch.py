@@ -25,11 +25,11 @@ from seglog.format.frame import (
     FrameType,
     Header,
     encode_lost,
-    read_header,
     record_of,
 )
 from seglog.format.frames import Frames, gathered, picked_headers, read_frames, read_headers
 from seglog.format.index import Entry
+from seglog.segments.few import FEW, header_of
 from seglog.values.merged_deletes import MergedDeletes
 from seglog.values.record import Gap, Record
 
@@ -41,8 +41,6 @@ __all__ = ["FRAME_BATCH_MAX_BYTES", "FRAME_BATCH_MAX_RECORDS", "FrameBatch", "lo
 FRAME_BATCH_MAX_BYTES = 1024 * 1024
 FRAME_BATCH_MAX_RECORDS = 1024
 
-# Up to this number, verifying records one by one is faster than setting up numpy arrays.
-_FEW = 8
 _MORE_THAN_A_VALUE = HAS_TAG | HAS_NODE | UNTERMINATED
 _Rest: TypeAlias = tuple[Iterable[str | None], Iterable[str | None], Iterable[bool]]
 # The tags, nodes and unterminated flags of records that have only a value.
@@ -179,15 +177,7 @@ class FrameBatch:
         if not entry.length and entry.flags & DELETED:
             return entry, 0, self._reclaimed(index, entry)
         position = entry.offset - int(self.entries[0]["offset"])
-        try:
-            header = read_header(self.buffer, position)
-        except InvalidFrame as error:
-            raise FileCorrupt(self.path, entry.offset, error.reason) from error
-        seq = self.first_seq + index
-        found = (header.type, header.topic_id, header.seq, header.frame_bytes, header.ts_ms)
-        wanted = (FrameType.APPEND, self.topic_id, seq, entry.length, entry.ts_ms)
-        if found != wanted:
-            raise FileCorrupt(self.path, entry.offset, f"the frame there is not that of seq {seq}")
+        header = header_of(self.path, self.topic_id, self.first_seq + index, entry, position, self.buffer)
         return entry, position, header
 
     def _reclaimed(self, index: int, entry: Entry) -> Header:
@@ -205,7 +195,7 @@ class FrameBatch:
 
         The iterator raises `FileCorrupt` at the damaged record.
         """
-        headers = self.headers() if len(indices) > _FEW else None
+        headers = self.headers() if len(indices) > FEW else None
         if headers is None:
             records = map(self.record, indices.tolist())
             return _unreached(records, deletes) if deletes else records

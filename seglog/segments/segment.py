@@ -26,13 +26,15 @@ from seglog.files.open_file import OpenFile, Readable
 from seglog.files.port import Files
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import DELETED
-from seglog.format.index import ENTRY, OFFSET_END, encode_entries, load_entries, mark_deleted
+from seglog.format.index import ENTRY, OFFSET_END, Entry, encode_entries, load_entries, mark_deleted, read_entries
 from seglog.segments.batch import FRAME_BATCH_MAX_BYTES, FRAME_BATCH_MAX_RECORDS, FrameBatch
+from seglog.segments.few import FewFrames
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout
 
 __all__ = ["SegmentFiles", "SegmentInfo", "SegmentReader", "SegmentWriter", "cut"]
 
+_ASTRAY = "it does not follow the entry before"
 _FLUSH_BYTES = 1024 * 1024
 _LOOK_RECORDS = 8192
 
@@ -96,6 +98,30 @@ class SegmentReader:
         buffer = self.data.read_exactly(int(ends[count - 1]), int(entries[0]["offset"]))
         return FrameBatch(self.data.path, self.topic_id, first, entries, buffer)
 
+    def few(self, first: int, last: int) -> FewFrames:
+        """Return the records from `first` on, at least one, without the help of arrays.
+
+        They end at `last`, or before the record that would exceed FRAME_BATCH_MAX_BYTES. Raises `FileCorrupt`.
+        """
+        entries = self._few_entries(first, last)
+        start = end = entries[0].offset
+        taken: list[Entry] = []
+        for entry in entries:
+            if taken and end + entry.length - start > FRAME_BATCH_MAX_BYTES:
+                break
+            if entry.offset != end:
+                raise FileCorrupt(self.idx.path, (first - self.first_seq + len(taken)) * ENTRY.size, _ASTRAY)
+            taken.append(entry)
+            end += entry.length
+        return FewFrames(self.data.path, self.topic_id, first, tuple(taken), self.data.read_exactly(end - start, start))
+
+    def _few_entries(self, first: int, last: int) -> list[Entry]:
+        position = first - self.first_seq
+        try:
+            return read_entries(self._read_raw(position, last - first + 1), first)
+        except InvalidEntry as error:
+            raise FileCorrupt(self.idx.path, (position + error.position) * ENTRY.size, error.reason) from error
+
     def _checked(self, raw: bytes, first: int) -> NDArray[Any]:
         """Decode and check entries, which begin with the entry of `first`. Raises `FileCorrupt`."""
         position = first - self.first_seq
@@ -107,16 +133,16 @@ class SegmentReader:
         is_astray = offsets[1:] != offsets[:-1] + entries["length"][:-1]
         if is_astray.any():
             index = int(is_astray.argmax()) + 1
-            raise FileCorrupt(self.idx.path, (position + index) * ENTRY.size, "it does not follow the entry before")
+            raise FileCorrupt(self.idx.path, (position + index) * ENTRY.size, _ASTRAY)
         return entries
 
     def info(self, records: int, *, sealed: bool) -> SegmentInfo:
         """Return the facts about the first `records` records, at least one. Raises `FileCorrupt`."""
         last_seq = self.first_seq + records - 1
-        first, last = (self.entries(seq, seq)[0].item() for seq in (self.first_seq, last_seq))
-        if first[0]:
+        [first], [last] = (self._few_entries(seq, seq) for seq in (self.first_seq, last_seq))
+        if first.offset:
             raise FileCorrupt(self.idx.path, 0, "the first entry is not at offset 0")
-        return SegmentInfo(self.first_seq, last_seq, last[0] + last[1], first[2], last[2], sealed)
+        return SegmentInfo(self.first_seq, last_seq, last.offset + last.length, first.ts_ms, last.ts_ms, sealed)
 
     def counted(self, info: SegmentInfo) -> SegmentInfo:
         """Return `info` with the bytes and the deleted records of the files. Raises `FileCorrupt`."""

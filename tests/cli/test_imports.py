@@ -52,12 +52,18 @@ def test_no_command_that_the_front_door_or_a_daemon_serves_imports_numpy_or_the_
     assert "  rich" not in served
 
 
-@pytest.mark.parametrize("words", ["log t", "status", "branch list t", "tag list t", "oplog"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("log t", "status", "branch list t", "tag list t", "oplog"),
+        *("read t --limit 1", "read t --from 3 --to 4", "read u --limit 1"),
+    ],
+)
 def test_a_look_at_the_catalog_imports_nothing_that_changes_it(run: Run, tmp_path: Path, words: str) -> None:
-    """Nor numpy: its import takes a quarter of the CPU of such a command."""
+    """Nor numpy: its import takes a quarter of the CPU of such a command, or of a read of a few records."""
     assert run("init", "--remote", (tmp_path / "remote").as_uri()).code == 0
-    for line in ("append t", "seal t", "offload t"):
-        assert run(*line.split(), stdin=b"a\n").code == 0
+    for line in ("append t", "seal t", "offload t", "append t", "append u", "seal u", "offload u --drop-hot"):
+        assert run(*line.split(), stdin=b"a\nb\n").code == 0
     code = (
         "import sys\nfrom offload.main import main\n"
         f"sys.argv = ['seglog', '-C', 'data', *{words.split()!r}]\n"

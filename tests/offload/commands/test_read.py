@@ -301,3 +301,16 @@ def test_a_daemon_leaves_regular_expressions_to_its_client(
     place = Directory(lambda: (log, archive), Daemon())  # type: ignore[arg-type]
     with pytest.raises(InvalidParameters, match="only for RE2"):
         list(read.run(place, read.arguments({"topic": "t", "grep": "7$"})))
+
+
+def test_a_limit_gives_the_first_records_of_the_range(opened_directory: tuple[Log, Archive]) -> None:
+    log, archive = opened_directory
+    head_seq = log.topic("t").head_seq
+    records = [each for each in _read(log, archive) if isinstance(each, Record)]
+    for limit in (1, 3, 8, 9):
+        for start in (None, 1, 12, 13, head_seq - 12, head_seq - 3, head_seq):
+            for end in (None, head_seq - 1, head_seq):
+                if start is None or end is None or start <= end:
+                    found = _read(log, archive, start=start, end=end, limit=limit)
+                    wanted = [each for each in records if (start or 1) <= each.seq <= (end or head_seq)][:limit]
+                    assert [each for each in found if isinstance(each, Record)] == wanted
