@@ -74,7 +74,7 @@ def test_the_shell_completes_files_itself(typed: tuple[str, ...], capsys: pytest
 
 def test_the_command_prints_them_with_their_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert front_door(["__complete", "topic", "li"], {}, lambda *_, **__: None) == 0
-    assert capsys.readouterr().out == "list\tList the topics of this data directory.\n"
+    assert capsys.readouterr().out == "list\tList the topics of this data directory, and those that it only follows.\n"
 
 
 # ---------------------------------------------------------------- names
