@@ -48,8 +48,10 @@ class Part:
         self.outcome: Outcome | None = None
 
     @property
-    def values(self) -> list[bytes]:
-        """Return the values of all appends, in order."""
+    def values(self) -> Sequence[bytes]:
+        """Return the values of all appends, in order. Those of one append are returned as they are."""
+        if len(self.acks) == 1:
+            return self.acks[0].values
         return list(chain.from_iterable(map(_values_of, self.acks)))
 
     def takes(self, kind: Kind, size_bytes: int) -> bool:

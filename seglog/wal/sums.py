@@ -60,6 +60,9 @@ class Sums:
     def drop(self, file: OpenFile) -> None:
         self._by_file.pop(file, None)
 
+    def clear(self) -> None:
+        self._by_file.clear()
+
     def fitting(self, file: OpenFile, entries: NDArray[Any]) -> int:
         """Return how many of the entries (ENTRIES) to verify together: all, or those of one piece, or those before it.
 

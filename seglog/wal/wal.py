@@ -184,6 +184,7 @@ class Wal(Owned):
     def forget(self) -> None:
         """Drop the references to the files, so that each file closes after its last read."""
         self._open.clear()
+        self.sums.clear()
 
     def _make_room(self, size: int) -> None:
         if self.offset and self.offset + size > self._file_bytes:

@@ -27,6 +27,7 @@ from seglog import (
 )
 from seglog.aio import AsyncLog
 from seglog.aio.merged import Ack
+from seglog.format.lines import Lines
 from tests.faults.files import FailingFiles, UnsyncedFiles
 from tests.seams.log import async_queue_of, note_groups, parts_of, shards_of, waiters_of
 from tests.seglog.loops import factory_of, on_both_loops, run_on
@@ -238,6 +239,20 @@ def test_one_that_is_cancelled_before_its_group_begins_appends_nothing(tmp_path:
         assert _values(log.sync) == [b"first", b"0", b"2", b"3"]
 
     run(test, tmp_path / "data", files=files)
+
+
+def test_the_lines_of_an_append_that_is_merged_with_no_other_are_not_cut_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [b"%d" % number for number in range(100)]
+
+    async def test(log: AsyncLog) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(Lines, "__iter__", None)
+            assert await log.topic("t").append(Lines.of(b"\n".join([*lines, b""]))) == range(1, 101)
+        assert _values(log.sync) == lines
+
+    run(test, tmp_path / "data")
 
 
 @on_both_loops

@@ -111,3 +111,12 @@ def test_the_hashes_of_a_file_go_with_it(tmp_path: Path) -> None:
         log.topic("t").append([b"b" * _LARGE])
         log.checkpoint()
         assert not wal.sums.is_as_written(file, int(offset), written)
+
+
+def test_a_closed_log_keeps_no_file_open_for_its_hashes(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    log = seglog.open(tmp_path, upkeep=Idle)
+    log.topic("t").append([b"a" * _LARGE])
+    log.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert engine_of(log).wals.each[0].sums.is_empty
