@@ -83,7 +83,8 @@ class AppendEntry(Entry):
 
     def assign(self) -> None:
         state = self._state
-        if state.head_seq < self._first_seq:
+        # Behind a truncation in flight, `head_seq` is still above these seqs. If they are assigned, they are published.
+        if state.assigned_seq < self._first_seq:
             state.in_flight_bytes += self._frames_bytes
             if self._batch is not None:
                 state.with_producers().assign(self._batch, self._ts_ms)
@@ -135,7 +136,7 @@ class EphemeralEntry(Entry):
 
     def assign(self) -> None:
         state, size = self._state, len(self._frames)
-        if state.head_seq < self._first_seq:
+        if state.assigned_seq < self._first_seq:
             state.in_flight_bytes += size
         state.assigned_ts_ms = self._ts_ms
         state.assigned_seq = self._first_seq + len(self._lengths) - 1

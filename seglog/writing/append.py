@@ -163,6 +163,8 @@ def begin_append(
         create: CreateEntry | None = None
         state = engine.topics.get(name)
         if producer is not None or if_head is not None:
+            if state is None and engine.is_being_deleted(name):
+                return None  # the deletion may still fail
             repeated = check_conditions(engine, name, state, records, durability, producer, if_head)
             if repeated is not None:
                 return _wait_for(engine, *repeated)

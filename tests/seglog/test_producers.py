@@ -312,13 +312,19 @@ class Gate(FailingFiles):
         super().pwritev(fd, pieces, offset)  # type: ignore[arg-type]
 
 
-def _while_in_flight(fails: bool, then: Callable[[Log], object]) -> tuple[list[object], list[bytes], SimulatedDisk]:
-    """Append batch 0 and hold its write. Meanwhile another thread calls `then`. Return both results."""
+def _batch(log: Log) -> range:
+    return log.topic("t").append([b"a", b"b"], producer=of(0), durability="memory")
+
+
+def _while_in_flight(
+    fails: bool, *then: Callable[[Log], object], first: Callable[[Log], object] = _batch
+) -> tuple[list[object], list[bytes], SimulatedDisk]:
+    """Call `first` and hold its write. Meanwhile other threads make the calls of `then`. Return all results."""
     disk = SimulatedDisk(Image({"/parent": None}))
     files = Gate(disk)
     log = seglog.open("/parent/log", files=files, settings=SETTINGS, clock=SetClock(), upkeep=InCaller)
     log.topic("t").append([b"first"])
-    results: list[object] = [None, None]
+    results: list[object] = [None, *([None] * len(then))]
 
     def run(index: int, call: Callable[[Log], object]) -> None:
         try:
@@ -330,12 +336,12 @@ def _while_in_flight(fails: bool, then: Callable[[Log], object]) -> tuple[list[o
     files.is_waiting.clear()
     if fails:
         files.at = files.counted + 1
-    calls = (lambda log: log.topic("t").append([b"a", b"b"], producer=of(0), durability="memory"), then)
-    threads = [threading.Thread(target=run, args=each, daemon=True) for each in enumerate(calls)]
+    threads = [threading.Thread(target=run, args=each, daemon=True) for each in enumerate((first, *then))]
     threads[0].start()
     assert files.is_waiting.wait(60)
-    threads[1].start()
-    wait_until(lambda: bool(queue_of(log)) or not threads[1].is_alive())
+    for thread in threads[1:]:
+        thread.start()
+    wait_until(lambda: len(queue_of(log)) + sum(not thread.is_alive() for thread in threads[1:]) == len(then))
     files.gate.set()
     for thread in threads:
         thread.join(60)
@@ -383,6 +389,32 @@ def test_batches_in_flight_count_for_the_next_number_the_epoch_and_the_head() ->
     results, values, _ = _while_in_flight(False, lambda log: log.topic("t").append([b"c"], producer=of(1), if_head=3))
     assert results == [range(2, 4), range(4, 5)]
     assert values == [b"first", b"a", b"b", b"c"]
+
+
+def test_a_batch_behind_a_truncation_in_flight_counts_too() -> None:
+    def truncate(log: Log) -> None:
+        log.topic("t").truncate(1)
+
+    results, values, after_cut = _while_in_flight(False, _again, _again, first=truncate)
+    assert results == [None, range(1, 3), range(1, 3)]
+    assert values == [b"a", b"b"]
+    with seglog.open("/parent/log", files=after_cut, settings=SETTINGS) as log:
+        assert values_in(log) == values
+
+
+def test_a_deletion_in_flight_that_fails_is_no_reason_to_refuse_a_batch() -> None:
+    def delete(log: Log) -> None:
+        log.delete_topic("t")
+
+    def conditional(log: Log) -> range:
+        return log.topic("t").append([b"c"], producer=of(1), if_head=1)
+
+    def gap(log: Log) -> range:
+        return log.topic("t").append([b"c"], producer=of(1))
+
+    results, values, _ = _while_in_flight(True, conditional, gap, first=delete)
+    assert [type(result) for result in results] == [DiskFull] * 3
+    assert values == [b"first"]
 
 
 def test_tasks_that_append_the_same_batch_get_the_same_seqs(tmp_path: Path) -> None:
