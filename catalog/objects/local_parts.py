@@ -191,10 +191,10 @@ def _write_slot(path: Path, body: bytes | bytearray, offset: int) -> bool:
 def _locked(path: Path, size: int) -> int | None:
     """Return a descriptor that locks the file; None if it has another size, another link, or a writer."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    found = os.fstat(fd)
     with contextlib.suppress(BlockingIOError):
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.fstat(fd).st_nlink == 1 and found.st_size == size:
+        found = os.fstat(fd)  # behind the lock: a writer may have ended just before it
+        if found.st_nlink == 1 and found.st_size == size:
             return fd
     os.close(fd)
     return None

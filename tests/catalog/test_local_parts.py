@@ -230,6 +230,24 @@ def test_a_late_writer_changes_no_object(
         assert (root / "object").read_bytes() == b"one.two."
 
 
+def test_a_writer_that_ends_right_before_the_lock_adds_nothing_to_the_object(
+    store: LocalStore, upload_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = put(store, upload_id, 1, 2)
+    real = fcntl.flock
+
+    def put_first(fd: int, how: int) -> None:
+        if how & fcntl.LOCK_NB:
+            monkeypatch.undo()
+            monkeypatch.setattr(local_parts, "LEAST_SLOT_BYTES", 4)
+            put(store, upload_id, 3)
+        real(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", put_first)
+    store.complete_upload(A, upload_id, parts)
+    assert store.get(A) == b"one.two."
+
+
 def test_a_cut_file_makes_no_object(store: LocalStore, root: Path, upload_id: str) -> None:
     parts = put(store, upload_id, 1, 2, 3)
     [file] = upload_directory(root, upload_id).glob("whole.*")
