@@ -62,11 +62,13 @@ class MergedDeletes:
         end = self.below
         if tag is None:
             return end
-        end = max(end, self._exact.get(tag, 0))
+        exact = self._exact.get(tag, 0)
+        if exact > end:
+            end = exact
         for length in self._lengths:
-            if length > len(tag):
-                break
-            end = max(end, self._prefixes.get(tag[:length], 0))
+            by_prefix = self._prefixes.get(tag[:length], 0)
+            if by_prefix > end:
+                end = by_prefix
         return end
 
     def reaches(self, seq: int, tag: str | None) -> bool:

@@ -41,19 +41,21 @@ def test_read_finds_a_pattern_and_counts_what_it_skipped(run: Run, tmp_path: Pat
 
 def test_only_plain_values_are_written_by_the_chunk(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    lines = RecordArrays.lines
+    as_lines = RecordArrays.lines
 
     def noted(self: RecordArrays) -> bytes:
         asked.append(len(self))
-        return lines(self)
+        return as_lines(self)
 
     monkeypatch.setattr(RecordArrays, "lines", noted)
     assert run("init").code == 0
-    run("append", "t", stdin=b"one\ntwo\nthree")
-    assert run("read", "t").out == b"one\ntwo\nthree"
-    assert run("read", "t", "--from", "2", "--to", "2").out == b"two\n"
-    assert asked == [3, 1]
-    assert len(run("--json", "read", "t").out.splitlines()) == 3
-    assert run("read", "t", "--limit", "2").out == b"one\ntwo\n"
-    assert run("export", "t", "-", "--format", "raw").out == b"one\ntwo\nthree"
-    assert asked == [3, 1]
+    lines = [b"line %d\n" % number for number in range(1, 31)]
+    run("append", "t", stdin=b"".join(lines))
+    assert run("read", "t").out == b"".join(lines)
+    assert run("read", "t", "--from", "2", "--to", "21").out == b"".join(lines[1:21])
+    assert asked == [30, 20]
+    assert run("read", "t", "--from", "2", "--to", "3").out == b"".join(lines[1:3])  # so few are read as records
+    assert len(run("--json", "read", "t").out.splitlines()) == 30
+    assert run("read", "t", "--limit", "20").out == b"".join(lines[:20])
+    assert run("export", "t", "-", "--format", "raw").out == b"".join(lines)
+    assert asked == [30, 20]
