@@ -9,7 +9,8 @@ JSON, and answers each with a line. It forks a child for each run, so that the i
     answer   wanted (the state after a run without a signal), and for each run: signal, point, code, err, the second
              run's code and err, and the state after it
 
-A state is the values of each branch: hot and cold together, and as the remote alone shows them.
+A state is the values of each branch: hot and cold together, and as the remote alone shows them. The files of an export
+belong to it.
 """
 
 from __future__ import annotations
@@ -46,11 +47,13 @@ _CODE = (
     "offload.archive",
     "offload.cli.append",
     "offload.cli.execution",
+    "offload.cli.export",
     "offload.cli.names",
     "offload.cli.offload",
     "offload.cli.start",
     "offload.commands.append",
     "offload.commands.branch",
+    "offload.commands.export",
     "offload.commands.offload",
     "offload.commands.oplog",
     "offload.commands.recover",
@@ -129,7 +132,7 @@ def _signalled(place: str, words: list[str], name: str, at: int, again: list[str
 
 def _in_copy(place: str) -> None:
     """Put a copy of the prepared place where the commands look."""
-    for each in ("data", "new", "remote"):
+    for each in ("data", "exported", "new", "remote"):
         shutil.rmtree(each, ignore_errors=True)
     shutil.copytree(Path(place, "data"), "data")
     shutil.copytree(Path(place, "remote"), "remote")
@@ -208,7 +211,13 @@ def _values(directory: str) -> dict[str, list[str]]:
         names = ["t" if branch == MAIN else f"t@{branch}" for branch in branches]
         here = {name: [record.value.decode() for record in archive.read(name)] for name in names}
         there = {f"{name} there": [each.value.decode() for each in archive.read(name, at="head")] for name in names}
-        return here | there
+        return here | there | _exported()
+
+
+def _exported() -> dict[str, list[str]]:
+    """Return the content of each file of an export, without the manifest, whose times differ from run to run."""
+    files = [path for path in sorted(Path("exported").glob("*")) if not path.name.startswith("manifest")]
+    return {f"file {path.name}": [path.read_text()] for path in files}
 
 
 if __name__ == "__main__":

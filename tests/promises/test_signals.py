@@ -4,7 +4,7 @@ The command ends with exit code 130 or 143, and one line says what to do. A seco
 work: then each branch has the same records as after a run that no signal met. Later points of the last lines may find
 the command done: it then ends with exit code 0.
 
-Not tested here: `export`, and a second signal while the command ends.
+Not tested here: a second signal while the command ends.
 """
 
 from __future__ import annotations
@@ -68,14 +68,25 @@ _COMMANDS = {
     "promote": (["branch", "promote", "t", "good", "--keep", "bad", "--leave"], (0, 3)),
     "undo": (["undo", "3"], (0, 4)),
     "recover": (["recover", "REMOTE", "new"], (0,)),
+    "export": (["export", "t", "exported", "--part-bytes", "1"], (0,)),
 }
+_POINTS = 50
 
 
-@amounts(1, soak=50, part=8)
-@pytest.mark.parametrize("name", _COMMANDS)
+@amounts(1, soak=_POINTS, part=8)
+@pytest.mark.parametrize("name", [name for name in _COMMANDS if name != "export"])
 def test_a_signal_at_any_point_leaves_nothing_half_done(
     signalled: Signalled, place: Path, name: str, amount: int
 ) -> None:
+    _signal(signalled, place, name, amount)
+
+
+@pytest.mark.soak(part=8)
+def test_a_signal_at_any_point_leaves_an_export_that_continues(signalled: Signalled, place: Path) -> None:
+    _signal(signalled, place, "export", _POINTS)
+
+
+def _signal(signalled: Signalled, place: Path, name: str, amount: int) -> None:
     words, fine = _COMMANDS[name]
     wanted, answers = signalled(
         place="promoted" if name == "undo" else "base",
