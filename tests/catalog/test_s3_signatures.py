@@ -3,32 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from catalog.format.keys import Key
-from catalog.objects.s3 import S3Store, WriteSettings
+from catalog.objects.s3 import S3Store
+from tests.catalog.s3_stores import open_store
 from tests.seams.catalog import client_of, client_that_sends_once
+
+__all__ = ["open_store"]
 
 A, B, COMMIT = Key("vol/segments/A"), Key("vol/segments/B"), Key("vol/log/A")
 BODIES = [b"body", bytes(range(256)) * 20_480, b"tail", b"commit"]
 _UNSIGNED = "UNSIGNED-PAYLOAD"
-
-
-@pytest.fixture
-def open_store(s3_remote: str) -> Iterator[Callable[..., S3Store]]:
-    opened: list[S3Store] = []
-
-    def open_one(**settings: str) -> S3Store:
-        opened.append(S3Store(s3_remote, writes=WriteSettings(**settings)))
-        return opened[-1]
-
-    yield open_one
-    for store in opened:
-        store.close()
 
 
 def written(store: S3Store) -> list[tuple[str, bool]]:

@@ -5,7 +5,7 @@ The store's answers, not a guess, decide which checksum the client uses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import boto3
@@ -15,27 +15,17 @@ from botocore.exceptions import ClientError
 from catalog.errors import ChecksumNotKept, InvalidObject
 from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key
-from catalog.objects.s3 import S3Store, WriteSettings
+from catalog.objects.s3 import S3Store
+from tests.catalog.s3_stores import open_store
 from tests.s3_server import not_of_minio
 from tests.seams.catalog import client_of, client_that_sends_once
+
+__all__ = ["open_store"]
 
 A, B = Key("vol/segments/A"), Key("vol/segments/B")
 PART = bytes(range(256)) * 20_480
 WHOLE = PART + b"tail"
 BOTH = ["put_object", "create_multipart_upload"]
-
-
-@pytest.fixture
-def open_store(s3_remote: str) -> Iterator[Callable[..., S3Store]]:
-    opened: list[S3Store] = []
-
-    def open_one(**settings: str) -> S3Store:
-        opened.append(S3Store(s3_remote, writes=WriteSettings(**settings)))
-        return opened[-1]
-
-    yield open_one
-    for store in opened:
-        store.close()
 
 
 class Calls:

@@ -35,7 +35,8 @@ from catalog.errors import (
     OutOfWindow,
 )
 from catalog.format.control import DEAD
-from catalog.format.keys import Key
+from catalog.format.encoding import StoredCommit, decode_commit_at
+from catalog.format.keys import Key, lsn_of, volume_of
 from offload import Archive, ColdSettings, OffloadSettings
 from offload.errors import Conflict as OffloadConflict
 from offload.errors import OtherRemote
@@ -123,7 +124,16 @@ class Directory(Member):
         self.model.prepared(self.name, handle, attempt)
 
     def _on_commit(self, key: Key, body: bytes) -> None:
-        self._hold(self.database.has_pending(body), f"{key} is not on record before it is sent")
+        if not self.database.has_pending(body):
+            vid, lsn = volume_of(key), lsn_of(key)
+            assert vid is not None
+            assert lsn is not None
+            stored = decode_commit_at(body, vid, lsn)
+            self._hold(self._may_be_off_record(stored), f"{key} is not on record before it is sent")
+
+    def _may_be_off_record(self, _: StoredCommit) -> bool:
+        """Return whether the directory may send a commit that it has not put on record."""
+        return False
 
     def bury(self) -> None:
         """Replace the disk with one that a kill or a power cut may leave."""

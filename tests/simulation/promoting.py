@@ -29,8 +29,8 @@ from catalog.errors import (
 )
 from catalog.format.commit import CommitKind
 from catalog.format.control import Ref
-from catalog.format.encoding import decode_commit_at
-from catalog.format.keys import Key, branch_of, lsn_of, ref_key, refs_prefix, volume_of
+from catalog.format.encoding import StoredCommit
+from catalog.format.keys import Key, branch_of, ref_key, refs_prefix, volume_of
 from catalog.format.small_objects import decode_ref
 from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.refs.promotion import moved_main
@@ -109,17 +109,12 @@ class Promoting(Directory):
         self.forks = 0
         super().__init__(schedule, model, name)
 
-    def _on_commit(self, key: Key, body: bytes) -> None:
+    def _may_be_off_record(self, stored: StoredCommit) -> bool:
         """Let the fence of a promotion pass, which is on nobody's record: a second call makes another one."""
-        if self.database.has_pending(body):
-            return
-        vid, lsn = volume_of(key), lsn_of(key)
-        assert vid is not None
-        assert lsn is not None
-        stored = decode_commit_at(body, vid, lsn)
         is_fence = stored.commit.kind is CommitKind.CONFIG and stored.commit.message.startswith("its name changes")
-        self._hold(is_fence, f"{key} is not on record before it is sent")
-        self.model.intents.setdefault(stored.hash, Intent(f"{self.name}, which promotes", TOPIC))
+        if is_fence:
+            self.model.intents.setdefault(stored.hash, Intent(f"{self.name}, which promotes", TOPIC))
+        return is_fence
 
     def _act(self, name: str) -> None:
         """Act. If main left the volume of a writer that nobody has fenced yet, its next process is refused."""

@@ -18,8 +18,7 @@ from contextlib import suppress
 
 from catalog import MAIN, CommitKind, ForkPoint, Vid
 from catalog.errors import Diverged, Missing, NotTakenBack, OutOfWindow, RecordsGone
-from catalog.format.encoding import decode_commit_at
-from catalog.format.keys import Key, lsn_of, volume_of
+from catalog.format.encoding import StoredCommit
 from offload.handles import split_name
 from offload.services.undoing import Undone
 from tests.seams.archive import context_of
@@ -41,22 +40,18 @@ class Undoing(Directory):
 
     begun_ms = 0
 
-    def _on_commit(self, key: Key, body: bytes) -> None:
+    def _may_be_off_record(self, stored: StoredCommit) -> bool:
         """Let an undo pass, which no directory puts on record: a second call finds it. Its lease must hold."""
-        if self.database.has_pending(body):
-            return
-        vid, lsn = volume_of(key), lsn_of(key)
-        assert vid is not None
-        assert lsn is not None
-        stored = decode_commit_at(body, vid, lsn)
-        restored = stored.commit.restored
-        self._hold(restored is not None, f"{key} is not on record before it is sent")
-        assert restored is not None
+        commit, restored = stored.commit, stored.commit.restored
+        if restored is None:
+            return False
         if self.schedule.now_ms - self.begun_ms > LEASE_MS - _LATE_MS:
             self.schedule.kill(self)
         undone = restored.undone
-        self._hold(undone.vid == vid, f"{key} undoes a commit of {undone.vid}")
-        self.model.intents[stored.hash] = Intent(self._author, TOPIC, back=self.model.undo(vid, undone.lsn, lsn - 1))
+        self._hold(undone.vid == commit.vid, f"lsn {commit.lsn} of {commit.vid} undoes a commit of {undone.vid}")
+        back = self.model.undo(commit.vid, undone.lsn, commit.lsn - 1)
+        self.model.intents[stored.hash] = Intent(self._author, TOPIC, back=back)
+        return True
 
     @property
     def _author(self) -> str:
