@@ -1,4 +1,4 @@
-"""What a command says after a signal stopped it. A command that only reads says nothing, and leaves nothing to do."""
+"""The words of a command that a signal stopped. A command that only reads has none, and leaves nothing to do."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def told(line: Callable[[], str]) -> Iterator[None]:
 
 
 def hint_of(path: str, values: Mapping[str, Any]) -> str:
-    """Return how to go on after a command without a line of its own, or "" if it changes nothing."""
+    """Return the next step after a command without a line of its own, or "" if it changes nothing."""
     from offload.commands.registry import COMMANDS
 
     if path == "undo" and values.get("change") is None:
