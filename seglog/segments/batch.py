@@ -12,7 +12,6 @@ from itertools import compress, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from seglog.errors import FileCorrupt, InvalidFrame
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import (
     DELETED,
@@ -25,11 +24,10 @@ from seglog.format.frame import (
     FrameType,
     Header,
     encode_lost,
-    record_of,
 )
 from seglog.format.frames import Frames, gathered, picked_headers, read_frames, read_headers
 from seglog.format.index import Entry
-from seglog.segments.few import FEW, header_of
+from seglog.segments.few import FEW, header_of, record_in
 from seglog.values.merged_deletes import MergedDeletes
 from seglog.values.record import Gap, Record
 
@@ -235,11 +233,7 @@ class FrameBatch:
         return found if found.labels_are_text() else None
 
     def _record(self, position: int, header: Header) -> Record:
-        try:
-            return record_of(self.buffer, position, header)
-        except InvalidFrame as error:
-            offset = int(self.entries[0]["offset"]) + position
-            raise FileCorrupt(self.path, offset, error.reason) from error
+        return record_in(self.path, int(self.entries[0]["offset"]) + position, header, position, self.buffer)
 
 
 def _kept(seqs: Sequence[int], tags: Iterable[str | None], deletes: Sequence[MergedDeletes]) -> Iterable[bool] | None:

@@ -16,7 +16,7 @@ from seglog.format.index import Entry
 from seglog.values.merged_deletes import MergedDeletes
 from seglog.values.record import Gap, Record
 
-__all__ = ["FEW", "FewFrames", "header_of"]
+__all__ = ["FEW", "FewFrames", "header_of", "record_in"]
 
 # Up to this number, verifying records one by one is faster than setting up numpy arrays.
 FEW = 8
@@ -35,6 +35,17 @@ def header_of(path: Path, topic_id: int, seq: int, entry: Entry, position: int, 
     if found != (FrameType.APPEND, topic_id, seq, entry.length, entry.ts_ms):
         raise FileCorrupt(path, entry.offset, f"the frame there is not that of seq {seq}")
     return header
+
+
+def record_in(path: Path, offset: int, header: Header, position: int, buffer: bytes) -> Record:
+    """Return the record of the frame at a position of the buffer, which is at `offset` of the file.
+
+    Raises `FileCorrupt` if its node or tag is no text.
+    """
+    try:
+        return record_of(buffer, position, header)
+    except InvalidFrame as error:
+        raise FileCorrupt(path, offset, error.reason) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +81,6 @@ class FewFrames:
                 continue
             position = entry.offset - start
             header = header_of(self.path, self.topic_id, seq, entry, position, self.buffer)
-            try:
-                record = record_of(self.buffer, position, header)
-            except InvalidFrame as error:
-                raise FileCorrupt(self.path, entry.offset, error.reason) from error
+            record = record_in(self.path, entry.offset, header, position, self.buffer)
             if not (may_reach and pending.reaches(record.seq, record.tag)):
                 yield record
