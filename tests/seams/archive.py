@@ -15,7 +15,7 @@ from catalog.volume import Volumes
 from offload import Archive
 from offload.cli import status
 from offload.context import ArchiveContext
-from offload.daemon import http
+from offload.daemon.http import appends, reads
 from offload.daemon.service import Service
 from offload.format.block import ChunkRef
 from offload.read import chunk_records
@@ -174,19 +174,19 @@ def on_bytes_of(service: Service) -> Callable[[int], None]:
 
 def batch_of(items: Iterator[Record | Gap | None]) -> list[Record | Gap]:
     """Return the items of one piece of an answer. A test checks the size of pieces."""
-    return http._take(items)[0]
+    return reads._take(items)[0]
 
 
 def note_threads_of_bodies(patch: pytest.MonkeyPatch) -> list[threading.Thread]:
     """Return a list that gets the thread of each body that the daemon takes apart."""
     threads: list[threading.Thread] = []
-    batches = http._batches
+    batches = appends._batches
 
     def noting(*arguments: Any) -> Any:
         threads.append(threading.current_thread())
         return batches(*arguments)
 
-    patch.setattr(http, "_batches", noting)
+    patch.setattr(appends, "_batches", noting)
     return threads
 
 

@@ -17,7 +17,7 @@ class Limit(Enum):
     DELETES_BY_TAG = "seglog.writing.write._PENDING_TAGS_MAX"
     FRAMES_READ_ONE_BY_ONE = "seglog.wal.scan._FEW"
     LINES_IN_A_BATCH = "offload.commands.lines._BATCH_LINES"
-    LOOK_AGAIN_S = "offload.daemon.http._LOOK_AGAIN_S"
+    LOOK_AGAIN_S = "offload.daemon.http.reads._LOOK_AGAIN_S"
     LOST_RECORDS_IN_TAIL = "seglog.writing.append._LOST_IN_TAIL_MAX"
     MANIFEST_FORMAT = "seglog.wal.manifest._FORMAT"
     SEGMENTS_IN_CHECKPOINT_BYTES = "catalog.checkpointer._INLINE_BYTES"

@@ -1,0 +1,50 @@
+"""The HTTP API: records of a topic, and the commands.
+
+    GET  /topics/{topic}/index_bounds          earliest_seq, head_seq, hot_first_seq
+    GET  /topics/{topic}/records/{seq}         one value, unchanged; seq, time, tag and node in headers
+    GET  /topics/{topic}/records               live records as JSON lines: from, to, since_ms, until_ms, tag, limit,
+                                               gaps, follow (the answer then continues with new records)
+    POST /topics/{topic}/records               append, by content type: application/octet-stream is one value,
+                                               application/x-ndjson is `append --format jsonl`,
+                                               application/vnd.seglog.values is values, each after its length (u32,
+                                               little-endian), and application/vnd.seglog.lines is lines, each with a
+                                               line feed; tag, node, durability, unterminated as query.
+                                               The answer 201 comes when the records are as safe as the durability says
+    POST /topics/{topic}/rpc/truncate          {"seq": N}
+    POST /topics/{topic}/rpc/{command}         the other commands (offload.daemon.jobs)
+    POST /rpc/{command}                        the same, with the topic in the body, or without a topic
+    GET  /topics, /healthz, /readyz, /metrics, /openapi.json
+
+Errors are application/problem+json with title (the error's class), detail and hint. If an error comes after the first
+JSON lines, the answer ends with a line that has the key `error`.
+
+HTTP-1  At most one thread works for a connection, and only while the connection asks for more.
+HTTP-2  Reads that begin below the hot floor use the threads of `cold_reads`, other reads those of `hot_reads`. So a
+    store that hangs takes no thread from hot reads or appends.
+
+Source: the commit log server of "Building segmented logs in Rust" (index_bounds, records, rpc/truncate); PIP-17.
+"""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+
+from offload.daemon.http.answers import OURS, answer_error, answer_no_route
+from offload.daemon.http.appends import append_routes
+from offload.daemon.http.commands import command_routes
+from offload.daemon.http.probes import probe_routes
+from offload.daemon.http.reads import read_routes
+from offload.daemon.http.topics import topic_routes
+from offload.daemon.service import Service
+
+__all__ = ["make_app"]
+
+
+def make_app(service: Service) -> Starlette:
+    """Return the ASGI application of the API. The caller puts the guard in front of it (offload.daemon.guard)."""
+    makers = (probe_routes, read_routes, append_routes, topic_routes, command_routes)
+    return Starlette(
+        routes=[route for make in makers for route in make(service)],
+        exception_handlers={HTTPException: answer_no_route, Exception: answer_error, **OURS},
+    )

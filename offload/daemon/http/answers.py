@@ -1,0 +1,81 @@
+"""Answers that begin late, and answers of errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from types import MappingProxyType
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from catalog.errors import CatalogError
+from offload.daemon.guard import error_answer
+from offload.errors import OffloadError, Refused
+from seglog import SeglogError
+
+__all__ = ["OURS", "answer_error", "answer_no_route", "begun"]
+
+_CLIENT_GONE = 499  # a status for the metrics only: the client is gone
+
+
+async def answer_error(_request: Request, error: Exception) -> Response:
+    """Return the answer of an error (RFC 9457)."""
+    status, headers, body = error_answer(error)
+    response = Response(body, status)
+    response.raw_headers = headers
+    return response
+
+
+async def answer_no_route(request: Request, error: Exception) -> Response:
+    """Return the answer to a request that no route takes."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
+    told = f"{request.method} {request.url.path}: {error.detail}"
+    return await answer_error(request, Refused(error.status_code, "route", told, hint="see GET /openapi.json"))
+
+
+def _ours() -> dict[Any, Any]:
+    return dict.fromkeys((SeglogError, CatalogError, OffloadError), answer_error)
+
+
+OURS: Final = MappingProxyType(_ours())
+"""The handler of each group of our errors."""
+
+
+async def begun(request: Request, body: AsyncGenerator[bytes], media_type: str) -> Response:
+    """Return the answer once `body` has yielded its first bytes. An error before them becomes the answer's status.
+
+    The first bytes may take long or never come, for example if a command follows a topic without new records. So the
+    wait also ends when the client disconnects.
+    """
+
+    async def begin() -> bytes:
+        return await anext(body, b"")
+
+    first, gone = asyncio.ensure_future(begin()), asyncio.ensure_future(_is_gone(request))
+    try:
+        await asyncio.wait({first, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not first.done():
+            return Response(status_code=_CLIENT_GONE)
+        begun = first.result()
+    finally:
+        first.cancel()  # ends `body` if it has not yielded yet
+        gone.cancel()
+        await asyncio.wait({first, gone})
+
+    async def whole() -> AsyncIterator[bytes]:
+        try:
+            yield begun
+            async for piece in body:
+                yield piece
+        finally:
+            await body.aclose()
+
+    return StreamingResponse(whole(), media_type=media_type)
+
+
+async def _is_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,86 @@
+"""The routes that run commands (offload.daemon.jobs)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from offload.commands.registry import COMMANDS, Command
+from offload.commands.results import problem
+from offload.daemon.http.answers import begun
+from offload.daemon.http.parameters import json_of
+from offload.daemon.jobs import Stream, encode_end, start
+from offload.daemon.service import Service
+from offload.errors import Stopping, UnsupportedOption
+from offload.wire import LINES_HEADER, STREAM_TYPE, encode_message
+
+__all__ = ["command_routes"]
+
+_JSON_LINES_TYPE = "application/x-ndjson"
+
+
+def command_routes(service: Service) -> list[Route]:
+    commands = _Commands(service)
+    return [
+        Route("/topics/{topic}/rpc/{command:path}", commands.command, methods=["POST"]),
+        Route("/rpc/{command:path}", commands.command, methods=["POST"]),
+    ]
+
+
+class _Commands:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def command(self, request: Request) -> Response:
+        path = request.path_params["command"]
+        command = COMMANDS.get(path)
+        if command is None:
+            raise UnsupportedOption(f"rpc/{path}", [f"rpc/{each}" for each in COMMANDS])
+        given = await json_of(request)
+        if "topic" in request.path_params:
+            given = {**given, "topic": request.path_params["topic"]}
+        is_stream = request.headers.get("accept") == STREAM_TYPE
+        return await self._run(command, given, request, is_stream=is_stream)
+
+    async def _run(self, command: Command, given: dict[str, Any], request: Request, *, is_stream: bool) -> Response:
+        if self._service.stopping.is_set():
+            raise Stopping
+        remote = request.headers.get("seglog-remote")
+        takes_lines = is_stream and LINES_HEADER in request.headers
+        stream = start(self._service, command, given, is_stream=is_stream, remote=remote, takes_lines=takes_lines)
+        if is_stream:
+            return await begun(request, self._messages(stream), STREAM_TYPE)
+        return await begun(request, self._results(stream), _JSON_LINES_TYPE)
+
+    async def _messages(self, stream: Stream) -> AsyncGenerator[bytes]:
+        try:
+            while True:
+                kind, body = await stream.take()
+                if kind == b"x":
+                    yield encode_end(stream.error)
+                    return
+                yield encode_message(kind, body)
+        finally:
+            stream.abandon()
+
+    async def _results(self, stream: Stream) -> AsyncGenerator[bytes]:
+        is_begun = False
+        try:
+            while True:
+                kind, body = await stream.take()
+                if kind == b"o" and body:
+                    is_begun = True
+                    yield body
+                if kind == b"x":
+                    if stream.error is not None and not is_begun and isinstance(stream.error, Exception):
+                        raise stream.error
+                    if stream.error is not None:
+                        yield json.dumps({"error": problem(stream.error)}).encode() + b"\n"
+                    return
+        finally:
+            stream.abandon()

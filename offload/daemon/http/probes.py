@@ -1,0 +1,48 @@
+"""The routes that ask the daemon how it is: probes, metrics and the OpenAPI document."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from offload.commands.registry import COMMANDS
+from offload.daemon.http.openapi import openapi
+from offload.daemon.http.topics import in_threads
+from offload.daemon.service import Service
+
+__all__ = ["probe_routes"]
+
+
+def probe_routes(service: Service) -> list[Route]:
+    probes = _Probes(service)
+    return [
+        Route("/healthz", probes.health),
+        Route("/readyz", probes.ready),
+        Route("/metrics", probes.metrics),
+        Route("/openapi.json", probes.openapi),
+    ]
+
+
+class _Probes:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._openapi = openapi(COMMANDS)
+
+    async def health(self, _request: Request) -> Response:
+        """Answer 200 while acked records are safe and the log is readable, else 503."""
+        is_poisoned = self._service.sync.is_poisoned
+        return JSONResponse({"status": "poisoned" if is_poisoned else "ok"}, 503 if is_poisoned else 200)
+
+    async def ready(self, _request: Request) -> Response:
+        """Answer 200 while the daemon takes appends, else 503."""
+        service = self._service
+        body = {"ready": service.is_ready, "disk": service.disk.name.lower(), "stopping": service.stopping.is_set()}
+        return JSONResponse(body, 200 if service.is_ready else 503)
+
+    async def metrics(self, _request: Request) -> Response:
+        body = await in_threads(self._service.local, self._service.metrics.text)
+        return Response(body, media_type="text/plain; version=0.0.4")
+
+    async def openapi(self, _request: Request) -> Response:
+        return JSONResponse(self._openapi)

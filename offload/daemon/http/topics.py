@@ -1,0 +1,76 @@
+"""The topics of the daemon: how a route finds one, its bounds, and its truncation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from offload.daemon.service import Service
+from offload.errors import InvalidOption
+from offload.replica_topic import ReplicaTopic
+from seglog import Topic
+
+__all__ = ["in_threads", "pool_of", "readable", "topic_routes"]
+
+
+def topic_routes(service: Service) -> list[Route]:
+    topics = _Topics(service)
+    return [
+        Route("/topics", topics.names),
+        Route("/topics/{topic}/index_bounds", topics.index_bounds),
+        Route("/topics/{topic}/rpc/truncate", topics.truncate, methods=["POST"]),
+    ]
+
+
+class _Topics:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def names(self, _request: Request) -> Response:
+        archive = self._service.archive
+        replicas = [] if archive is None else await in_threads(self._service.local, archive.replication.replicas)
+        return JSONResponse({"topics": sorted({*self._service.sync.topics(), *replicas})})
+
+    async def index_bounds(self, request: Request) -> Response:
+        topic = await readable(self._service, request.path_params["topic"])
+        return JSONResponse(
+            {"earliest_seq": topic.earliest_seq, "head_seq": topic.head_seq, "hot_first_seq": topic.hot_floor}
+        )
+
+    async def truncate(self, request: Request) -> Response:
+        seq = (await json_of(request)).get("seq")
+        if type(seq) is not int:
+            raise InvalidOption("seq", "must be a whole number: the first seq to remove")
+        archive, name = self._service.archive, request.path_params["topic"]
+        if archive is None:
+            await in_threads(self._service.local, self._service.sync.get_topic(name).truncate, seq)
+            result = None
+        else:
+            result = await in_threads(self._service.cold_reads, archive.truncate, name, seq)
+        told = {"lsn": result and result.lsn, "waits_for": result and result.waits_for}
+        return JSONResponse({"topic": name, "head_seq": self._service.sync.get_topic(name).head_seq, **told})
+
+
+async def readable(service: Service, name: str) -> Topic | ReplicaTopic:
+    """Return a topic of the log, or a replica. Raises `NoSuchTopic`."""
+    archive = service.archive
+    if archive is None or service.sync.has_topic(name):
+        return service.sync.get_topic(name)
+    if not await in_threads(service.local, archive.replication.is_replica, name):
+        return service.sync.get_topic(name)
+    return await in_threads(service.cold_reads, ReplicaTopic, archive, name)  # type: ignore[no-any-return]
+
+
+def pool_of(service: Service, topic: Topic | ReplicaTopic, first: int) -> ThreadPoolExecutor:
+    """Return the threads for a read from seq `first` on: cold ones below the hot floor, else hot ones (HTTP-2)."""
+    return service.cold_reads if first < topic.hot_floor else service.hot_reads
+
+
+async def in_threads(pool: ThreadPoolExecutor, work: Callable[..., Any], *arguments: Any) -> Any:
+    return await asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
