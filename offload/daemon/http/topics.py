@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from offload.daemon.http.parameters import json_of
 from offload.daemon.service import Service
 from offload.errors import InvalidOption
 from offload.replica_topic import ReplicaTopic
