@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from seglog.values.config import DISCARDS, DURABILITIES, SETTINGS_FILE, LogSettings, TopicConfig
     from seglog.values.damage import Checked, Damage, Report
     from seglog.values.deletes import DeleteOp
-    from seglog.values.producer import Producer, ProducerBatch
+    from seglog.values.producer import Appended, Producer, ProducerBatch
     from seglog.values.record import Gap, Record
     from seglog.values.truncate_op import TruncateOp
 
@@ -102,6 +102,7 @@ __all__ = [
     "DISCARDS",
     "DURABILITIES",
     "SETTINGS_FILE",
+    "Appended",
     "AppendsHeld",
     "BatchForgotten",
     "CalledWithin",
@@ -220,6 +221,7 @@ _HOMES = {
     "Damage": "seglog.values.damage",
     "Report": "seglog.values.damage",
     "DeleteOp": "seglog.values.deletes",
+    "Appended": "seglog.values.producer",
     "Producer": "seglog.values.producer",
     "ProducerBatch": "seglog.values.producer",
     "Gap": "seglog.values.record",

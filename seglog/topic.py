@@ -25,7 +25,7 @@ from seglog.segments.segment import SegmentInfo
 from seglog.tiers.warm_directory import log_id
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
-from seglog.values.producer import Producer, ProducerBatch
+from seglog.values.producer import Appended, Producer, ProducerBatch
 from seglog.values.record import Gap, Record
 from seglog.values.truncate_op import TruncateOp
 from seglog.view import explained, guarded
@@ -192,7 +192,26 @@ class Topic:
             options = AppendOptions(tag, node, unterminated, durability, producer, if_head)
         elif producer is not None or if_head is not None:
             options = AppendOptions(producer=producer, if_head=if_head)
-        return append(self._engine, self.name, values, options)
+        return append(self._engine, self.name, values, options)[0]
+
+    def append_once(
+        self,
+        values: Sequence[bytes],
+        *,
+        tag: str | None = None,
+        node: str | None = None,
+        unterminated: bool = False,
+        durability: str | None = None,
+        producer: ProducerBatch | None = None,
+        if_head: int | None = None,
+    ) -> Appended:
+        """Append records as `append` does, and say whether the topic had the batch already.
+
+        The log decides that under the lock that assigns seqs, so of several equal calls one is no duplicate. Without
+        `producer` no append is a duplicate. Raise the errors of `append`.
+        """
+        options = AppendOptions(tag, node, unterminated, durability, producer, if_head)
+        return Appended(*append(self._engine, self.name, values, options))
 
     @checked
     def producer(self, producer: str) -> Producer | None:

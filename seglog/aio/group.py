@@ -61,7 +61,7 @@ def _reached(begun: PendingAppend | Outcome, failure: BaseException) -> Outcome:
     """Return the outcome of an append that was abandoned. If it is not done yet, that is `failure`."""
     if not isinstance(begun, tuple):
         return begun
-    _, _, entries, seqs = begun
+    _, _, entries, seqs, _ = begun
     if not all(entry.is_done for entry in entries):
         return failure
     return next((entry.error for entry in entries if entry.error is not None), seqs.start)
@@ -78,6 +78,7 @@ def _begin(engine: Engine, waiting: list[Part], begun: _Begun) -> None:
             waiting[-1:] = part.split()[::-1]  # there may be room for some of the appends
         else:
             begun[part] = outcome
+            part.is_repeated = isinstance(outcome, tuple) and outcome[4]
             del waiting[-1]
 
 

@@ -34,17 +34,17 @@ def _stay(_: object) -> None:
 class Part:
     """Successive appends to a topic, of one kind. They become one entry, as if one caller had appended all values.
 
-    `outcome` is None until the loop settles the group.
+    `outcome` is None until the loop settles the group. `is_repeated` says that the topic had the records already.
     """
 
-    __slots__ = ("acks", "has_cancelled", "kind", "outcome", "records", "size_bytes")
+    __slots__ = ("acks", "has_cancelled", "is_repeated", "kind", "outcome", "records", "size_bytes")
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
         self.acks: list[Ack] = []
         self.records = 0
         self.size_bytes = 0
-        self.has_cancelled = False
+        self.has_cancelled = self.is_repeated = False
         self.outcome: Outcome | None = None
 
     @property

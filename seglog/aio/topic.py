@@ -15,7 +15,7 @@ from seglog.maintenance.retention import Retention
 from seglog.process.ownership import check_process
 from seglog.topic import Topic
 from seglog.values.deletes import DeleteOp
-from seglog.values.producer import ProducerBatch
+from seglog.values.producer import Appended, ProducerBatch
 from seglog.values.record import Gap, Record
 from seglog.writing.append import PLAIN, AppendOptions, check_append
 
@@ -59,6 +59,7 @@ class AsyncTopic:
             kind = (self.sync.name, AppendOptions(tag, node, unterminated, durability, producer, if_head))
         elif producer is not None or if_head is not None:
             kind = (self.sync.name, AppendOptions(producer=producer, if_head=if_head))
+        # The body of `_append`, inlined, because each append of a task spends its time here.
         queue = self._queue
         ack = Ack()
         ack.waiting, ack.kind, ack.is_cancelled = queue.waiting, kind, False
@@ -77,6 +78,37 @@ class AsyncTopic:
         if type(outcome) is int:
             first = outcome + ack.offset
             return range(first, first + records)
+        assert isinstance(outcome, BaseException)  # noqa: S101 - the group is settled
+        raise own_error(outcome)
+
+    async def append_once(
+        self,
+        values: Sequence[bytes],
+        *,
+        tag: str | None = None,
+        node: str | None = None,
+        unterminated: bool = False,
+        durability: str | None = None,
+        producer: ProducerBatch | None = None,
+        if_head: int | None = None,
+    ) -> Appended:
+        """Append records as `append` does, and say whether the topic had the batch already (`Topic.append_once`)."""
+        options = AppendOptions(tag, node, unterminated, durability, producer, if_head)
+        return await self._append(values, (self.sync.name, options))
+
+    async def _append(self, values: Sequence[bytes], kind: Kind) -> Appended:
+        queue = self._queue
+        ack = Ack()
+        ack.waiting, ack.kind, ack.is_cancelled = queue.waiting, kind, False
+        ack.values, ack.records, ack.size_bytes = check_append(queue.engine, values, kind[1])
+        if not ack.records:
+            return self.sync.append_once(values, if_head=kind[1].if_head)
+        await queue.wait_for_room(ack.size_bytes)
+        await ack
+        outcome = ack.part.outcome
+        if isinstance(outcome, int):
+            first = outcome + ack.offset
+            return Appended(range(first, first + ack.records), ack.part.is_repeated)
         assert isinstance(outcome, BaseException)  # noqa: S101 - the group is settled
         raise own_error(outcome)
 

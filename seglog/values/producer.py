@@ -36,6 +36,7 @@ from seglog.errors import BatchForgotten, InvalidArgument, ProducerFenced, Produ
 
 __all__ = [
     "ID_MAX_BYTES",
+    "Appended",
     "AppendedBatch",
     "Batch",
     "Producer",
@@ -72,6 +73,14 @@ class ProducerBatch:
             for name, kind in _KINDS.items():
                 object.__setattr__(self, name, taken(name, getattr(self, name), kind))
         check_id(self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The answer to an append. `duplicate` says that an earlier append made the records, and this one made none."""
+
+    seqs: range
+    duplicate: bool
 
 
 class Batch(NamedTuple):

@@ -89,15 +89,15 @@ class AppendOptions(NamedTuple):
 
 PLAIN = AppendOptions()
 
-#: An append that has its seqs and is in the queue: the shard and the state of its topic, its entries, its seqs. The
-#: caller must call `finish_append`, because the queue may wait for this append to lead.
-PendingAppend: TypeAlias = tuple[GroupCommit, TopicState, tuple[Entry, ...], range]
+#: An append that has its seqs and is in the queue: the shard and the state of its topic, its entries, its seqs, and
+#: whether it is a repetition. The caller must call `finish_append`, because the queue may wait for this append to lead.
+PendingAppend: TypeAlias = tuple[GroupCommit, TopicState, tuple[Entry, ...], range, bool]
 
 
-def append(engine: Engine, name: str, values: Sequence[bytes], options: AppendOptions) -> range:
-    """Append the values and return their seqs. A missing topic is created in the same group.
+def append(engine: Engine, name: str, values: Sequence[bytes], options: AppendOptions) -> tuple[range, bool]:
+    """Append the values. Return their seqs, and whether the append is a repetition, which appends nothing.
 
-    Without values, nothing is created. If the topic has the batch of the producer already, return its seqs.
+    A missing topic is created in the same group. Without values, nothing is created.
     """
     values, records, _ = check_append(engine, values, options)
     if not records:
@@ -105,7 +105,7 @@ def append(engine: Engine, name: str, values: Sequence[bytes], options: AppendOp
         head = 0 if known is None else known.head_seq
         if options.if_head is not None and options.if_head != head:
             raise HeadMoved(name, options.if_head, head)
-        return range(head + 1, head + 1)
+        return range(head + 1, head + 1), False
     for wal in engine.wals.each:
         if wal.older:
             wait_for_room(engine)
@@ -115,7 +115,7 @@ def append(engine: Engine, name: str, values: Sequence[bytes], options: AppendOp
     try:
         while (begun := begin_append(engine, name, values, records, options, is_alone=True)) is None:
             committer.flush()
-        return finish_append(engine, begun)
+        return finish_append(engine, begun), begun[4]
     except BaseException as error:
         committer.leave(error)
         raise
@@ -196,7 +196,7 @@ def begin_append(
             entry = EphemeralEntry(state, engine.memory, seqs.start, ts_ms, frames, tag)
             if create is None and state.is_quiet:
                 _publish_at_once(engine, state, entry)
-                return shard, state, (), seqs
+                return shard, state, (), seqs, False
         else:
             is_late = is_disk and shard.is_sync_due(now_ms, engine.settings.disk_sync_interval_ms)
             written_ms = now_ms if is_disk else None
@@ -210,17 +210,17 @@ def begin_append(
         if create is not None:
             shard.enqueue(create)
             shard.enqueue(entry)
-            return shard, state, (create, entry), seqs
+            return shard, state, (create, entry), seqs, False
         if is_alone and entry.frames:
             shard.enqueue_alone(entry)
         else:
             shard.enqueue(entry)
-        return shard, state, (entry,), seqs
+        return shard, state, (entry,), seqs, False
 
 
 def finish_append(engine: Engine, begun: PendingAppend) -> range:
     """Commit the append, and return its seqs when the records are as safe as their durability says."""
-    shard, state, entries, seqs = begun
+    shard, state, entries, seqs, _ = begun
     for entry in entries:
         shard.finish(entry)
     wal = shard.wal
@@ -237,7 +237,7 @@ def _wait_for(engine: Engine, state: TopicState, seqs: range) -> PendingAppend:
     """Queue an entry that is done when the batch with these seqs is durable (PRODUCER-2). The caller holds the lock."""
     shard = engine.committer.open_shard(state.topic_id)
     shard.enqueue(barrier := Barrier())
-    return shard, state, (barrier,), seqs
+    return shard, state, (barrier,), seqs, True
 
 
 def _creation(engine: Engine, name: str) -> CreateEntry | None:

@@ -23,6 +23,7 @@ from seglog.values.truncate_op import TruncateOp
 from tests.arguments import Row, calls_of, contents, refused
 
 VALUES = (
+    seglog.Appended,
     seglog.Checked,
     seglog.Damage,
     seglog.DeleteOp,
@@ -150,6 +151,7 @@ LOG = {
     "Log.attach_cold": _of_log("attach_cold", {"tier": "instance"}),
     "Log.hold_appends": _of_log("hold_appends", {"reason": "text"}, "reason"),
     "Topic.append": _of_topic("append", APPEND, "tag node durability producer if_head", values=[b"x"]),
+    "Topic.append_once": _of_topic("append_once", APPEND, "tag node durability producer if_head", values=[b"x"]),
     "Topic.producer": _of_topic("producer", {"producer": "text"}),
     "Topic.read": _of_topic(
         "read", {**READ, "since_ms": "whole", "until_ms": "whole", "gaps": "bool"}, "start end since_ms until_ms"
@@ -228,6 +230,7 @@ def test_a_wrong_argument_is_refused_by_its_name_and_nothing_changes(world: Worl
 
 ASYNC = {
     "append": (APPEND, "tag node durability producer if_head", {"values": [b"x"]}),
+    "append_once": (APPEND, "tag node durability producer if_head", {"values": [b"x"]}),
     "read": ({**READ, "since_ms": "whole", "until_ms": "whole", "gaps": "bool"}, "start end since_ms until_ms", {}),
     "follow": (FOLLOW, "start timeout_s", {"timeout_s": 0}),
     "delete": ({"before": "whole", "tag": "text"}, "before tag", {"tag": "eu"}),

@@ -16,6 +16,7 @@ import pytest
 
 import seglog
 from seglog import (
+    Appended,
     BatchForgotten,
     DiskFull,
     FileCorrupt,
@@ -25,6 +26,7 @@ from seglog import (
     Log,
     LogSettings,
     NoSuchTopic,
+    OtherLoop,
     ProducerBatch,
     ProducerFenced,
     ProducerGap,
@@ -80,6 +82,22 @@ def test_the_same_batch_again_returns_its_seqs_and_appends_nothing(tmp_path: Pat
             assert topic.append([b"c"], producer=of(1)) == range(4, 5)
         assert topic.position == position
         assert values_in(log) == [b"a", b"b", b"between", b"c"]
+
+
+def test_an_append_says_whether_the_topic_had_the_batch_already(tmp_path: Path) -> None:
+    with reopened(tmp_path / "log") as log:
+        topic = log.topic("t")
+        assert topic.append_once([b"a", b"b"], producer=of(0), if_head=0) == Appended(range(1, 3), False)
+        assert topic.append_once([b"plain"], tag="x") == Appended(range(3, 4), False)
+        assert topic.append_once([]) == Appended(range(4, 4), False)
+        assert topic.append_once([b"a", b"b"], producer=of(0), if_head=0) == Appended(range(1, 3), True)
+        with pytest.raises(ProducerGap):
+            topic.append_once([b"x"], producer=of(2))
+        assert topic.append_once([b"c"], producer=of(1)) == Appended(range(4, 5), False)
+        assert [record.tag for record in topic.read(3)] == ["x", None]
+    with reopened(tmp_path / "log") as log:
+        assert log.topic("t").append_once([b"c"], producer=of(1)) == Appended(range(4, 5), True)
+        assert values_in(log) == [b"a", b"b", b"plain", b"c"]
 
 
 def test_a_refused_batch_takes_no_seq_and_no_number(tmp_path: Path) -> None:
@@ -372,6 +390,17 @@ def test_a_repetition_of_a_batch_in_flight_fails_with_it_and_may_then_be_repeate
     assert values == [b"first", b"a", b"b"]
 
 
+def test_a_repetition_of_a_batch_in_flight_is_a_duplicate_unless_it_appends_the_batch_itself() -> None:
+    def once(log: Log) -> Appended:
+        return log.topic("t").append_once([b"a", b"b"], producer=of(0))
+
+    results, _, _ = _while_in_flight(False, once, once, first=once)
+    assert results == [Appended(range(2, 4), False), *[Appended(range(2, 4), True)] * 2]
+    results, values, _ = _while_in_flight(True, lambda log: (_refused(once, log), once(log)), first=once)
+    assert results[1] == (DiskFull, Appended(range(2, 4), False))
+    assert values == [b"first", b"a", b"b"]
+
+
 def _refused(call: Callable[[Log], object], log: Log) -> type[Exception] | None:
     try:
         call(log)
@@ -438,6 +467,32 @@ def test_tasks_that_append_the_same_batch_get_the_same_seqs(tmp_path: Path) -> N
             assert values_in(log.sync) == [b"a", b"b", b"0", b"1", b"2", b"c", b"h"]
 
     asyncio.run(run())
+
+
+def test_of_tasks_that_append_the_same_batch_one_has_no_duplicate(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with aio.open(tmp_path / "log") as log:
+            topic = log.topic("t")
+            same = [topic.append_once([b"a", b"b"], producer=of(0)) for _ in range(4)]
+            plain = [topic.append_once([b"%d" % number]) for number in range(2)]
+            done = await asyncio.gather(*same, *plain)
+            assert done[:4] == [Appended(range(1, 3), False), *[Appended(range(1, 3), True)] * 3]
+            assert done[4:] == [Appended(range(3, 4), False), Appended(range(4, 5), False)]
+            assert await topic.append_once([b"a", b"b"], producer=of(0)) == Appended(range(1, 3), True)
+            assert await topic.append_once([b"c"], producer=of(1), tag="x") == Appended(range(5, 6), False)
+            assert await topic.append_once([], if_head=5) == Appended(range(6, 6), False)
+            with pytest.raises(HeadMoved):
+                await topic.append_once([b"x"], if_head=1)
+            assert values_in(log.sync) == [b"a", b"b", b"0", b"1", b"c"]
+
+    asyncio.run(run())
+
+    async def elsewhere() -> None:
+        async with aio.open(tmp_path / "log") as log:
+            with pytest.raises(OtherLoop):
+                await asyncio.to_thread(lambda: asyncio.run(log.topic("t").append_once([b"x"])))  # type: ignore[arg-type]
+
+    asyncio.run(elsewhere())
 
 
 # ---------------------------------------------------------------- the files
