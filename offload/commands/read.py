@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["read"]
 
 _BATCH_RECORDS = 1024
-_FEW_RECORDS = 8
 _LOOKED_RECORDS = 65_536
 _LISTENER_CHECK_S = 1.0
 _REPLICA_LOOK_S = 1.0
@@ -74,7 +73,7 @@ def read(
     )
     name, counts = with_branch(topic, branch), Skipped()
     is_plain = match == Match() and not stats
-    is_few = start is not None and end is not None and end - start < _FEW_RECORDS
+    is_few = start is not None and end is not None and _is_few(end - start + 1)
     if is_plain and not follow and limit is None and place.host.takes_lines and not is_few:
         yield from plain_lines(place, name, start, end, at)
         return
@@ -160,7 +159,14 @@ def _found(
 def _is_within(topic: Topic, first: int, end: int | None, limit: int | None) -> bool:
     """Return whether a few records from `first` on are only a part of the range, and none of them is lost."""
     last = topic.head_seq if end is None else min(end, topic.head_seq)
-    return limit is not None and limit <= _FEW_RECORDS and topic.earliest_seq <= first and first + limit <= last
+    return limit is not None and _is_few(limit) and topic.earliest_seq <= first and first + limit <= last
+
+
+def _is_few(records: int) -> bool:
+    """Return whether a read takes so many records one by one. Only the process that reads imports the module."""
+    from seglog.segments.few import FEW
+
+    return records <= FEW
 
 
 def _few_first(topic: Topic, first: int, end: int | None, limit: int) -> Iterator[Record | Gap]:

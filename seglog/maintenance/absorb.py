@@ -29,8 +29,9 @@ def write_segments(engine: Engine, drafts: list[Draft], pause_s: float) -> None:
         draft.merge_deletes()
         try:
             _absorb(engine, draft, pause_s, syncs)
-        finally:
-            syncs.finish()
+        except BaseException as error:
+            syncs.finish_after(error)
+        syncs.finish()
         for info in draft.segments if draft.deletes.top else ():
             if info.is_hot and draft.deletes.may_reach(info.first_seq):
                 known_below = 0 if info.first_seq == draft.made_hot else draft.state.flagged_below

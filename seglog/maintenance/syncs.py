@@ -7,8 +7,11 @@ another thread makes the sync meanwhile. All syncs have ended before the checkpo
 from __future__ import annotations
 
 import threading
+from typing import NoReturn
 
+from seglog.files.port import NO_DESCRIPTOR
 from seglog.segments.segment import SegmentWriter
+from seglog.wal.wal import NO_SPACE
 
 __all__ = ["Syncs"]
 
@@ -47,6 +50,19 @@ class Syncs:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
+
+    def finish_after(self, error: BaseException) -> NoReturn:
+        """Wait for the last sync. Raise its failure if that poisons the writer (CKPT-5), and otherwise `error`.
+
+        After a failed sync the content of the files is unknown, whatever failed beside it. A full disk is no reason to
+        hide `error`, which may poison the writer itself.
+        """
+        try:
+            self.finish()
+        except OSError as failure:
+            if failure.errno not in (*NO_SPACE, *NO_DESCRIPTOR):
+                raise failure from error
+        raise error
 
     def _run(self, writer: SegmentWriter) -> None:
         try:
