@@ -61,10 +61,12 @@
         ├── InvalidParameters    parameters of a command that do not go together, or a text that is no value
         ├── InvalidRemote
         ├── InvalidRow           a row that a load cannot write
+        ├── InvalidTokens        a line of the token file is wrong
         ├── NeverWritten         an ephemeral topic has nothing to offload
         ├── NoDaemon             no daemon serves this directory
         ├── NoRemote
         ├── Refused              the daemon's rules forbid it: host, origin, token, size, pace
+        │   └── NotAllowed           the token lacks the role for it
         ├── UnknownObject        no file or object that `inspect` knows
         └── UnsupportedOption
 
@@ -107,6 +109,7 @@ __all__ = [
     "InvalidParameters",
     "InvalidRemote",
     "InvalidRow",
+    "InvalidTokens",
     "JavaNotStarted",
     "LiveWriter",
     "LoadConflict",
@@ -120,6 +123,7 @@ __all__ = [
     "NoDaemon",
     "NoRemote",
     "NoSuchFile",
+    "NotAllowed",
     "NotConfirmed",
     "NotOffloaded",
     "ObjectDamaged",
@@ -659,6 +663,31 @@ class Refused(Misuse):
     def __init__(self, status: int, reason: str, message: str, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.status = status
+        self.reason = reason
+
+
+class NotAllowed(Refused):
+    """The token `token` lacks a role for `place`, for example `topic orders`. The topic may exist or not."""
+
+    def __init__(self, token: str, role: str, place: str = "") -> None:
+        where = f" on {place}" if place else ""
+        hint = "ask the operator of the daemon for a token with this role"
+        super().__init__(403, "role", f"the token {token} lacks the role {role}{where}", hint=hint)
+        self.token = token
+        self.role = role
+        self.place = place
+
+
+class InvalidTokens(Misuse):
+    """The line `line` of the token file `path` is wrong, or the file cannot be read."""
+
+    def __init__(self, path: str, line: int, reason: str) -> None:
+        super().__init__(
+            f"{path}, line {line}: {reason}",
+            hint="`seglog token new NAME --role ROLE --topics GLOBS` prints a line for the token file",
+        )
+        self.path = path
+        self.line = line
         self.reason = reason
 
 

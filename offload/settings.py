@@ -213,10 +213,11 @@ class ServeSettings:
 
     host: str = text("127.0.0.1", "address of the HTTP server; empty: the Unix socket only")
     port: int = number(7373, "", 0, 65_535, "port of the HTTP server; 0: any free port")
-    token_file: str = text("", "file with the bearer token; required on an address that is not loopback")
+    token_file: str = text("", "file with the bearer tokens; required on an address that is not loopback")
     tls_certificate: str = text("", "PEM file of the certificate; required on an address that is not loopback")
     tls_key: str = text("", "PEM file of the certificate's private key")
     allowed_hosts: str = text("localhost,127.0.0.1,[::1]", "host names that requests may name, separated by commas")
+    allowed_origins: str = text("", "origins of web pages that may ask, such as https://console.example, with commas")
     max_requests: int = number(256, "requests", 1, 100_000, "maximum at the same time; the next one gets 429")
     max_body_bytes: int = number(
         64 * _MIB, "bytes", 1024, None, "maximum size of a request body; a larger one gets 413"

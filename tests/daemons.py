@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
+import socket
+import ssl
 import subprocess
 import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,7 @@ class ServedDirectory:
             [sys.executable, "-m", "offload", "-C", str(directory), "serve"],
             env={**os.environ, **given}, cwd=_ROOT, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
+        self._directory = directory
         self.lines: list[str] = []
         self._port = ""
         self._ready = threading.Event()
@@ -36,6 +40,30 @@ class ServedDirectory:
         self._listener.start()
         assert self._ready.wait(_TIMEOUT_S)
         assert self._port, "".join(self.lines)
+
+    @property
+    def port(self) -> int:
+        return int(self._port)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> tuple[int, bytes, Mapping[str, str]]:
+        """Send a request over TCP. Return the status, the body and the headers, whose names are in lower case."""
+        connection = (
+            http.client.HTTPSConnection("localhost", self.port, timeout=_TIMEOUT_S, context=tls)
+            if tls
+            else http.client.HTTPConnection("127.0.0.1", self.port, timeout=_TIMEOUT_S)
+        )
+        with closing(connection):
+            connection.request(method, path, body, dict(headers or {}))
+            answer = connection.getresponse()
+            return answer.status, answer.read(), {name.lower(): text for name, text in answer.getheaders()}
 
     def append(self, topic: str, value: bytes) -> int:
         """Append a record and return its seq."""
@@ -48,6 +76,14 @@ class ServedDirectory:
     def call(self, command: str, **given: object) -> list[dict[str, Any]]:
         """Run a command and return its output, an object a line. An error is one object with a `title`."""
         return self._ask(f"/rpc/{command}", json.dumps(given).encode(), {"Content-Type": "application/json"})
+
+    def call_over_socket(self, command: str, **given: object) -> list[dict[str, Any]]:
+        """Run a command over the Unix socket, which asks for no token."""
+        with closing(http.client.HTTPConnection("localhost", timeout=_TIMEOUT_S)) as connection:
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.connect(str(self._directory / "seglog.sock"))
+            connection.request("POST", f"/rpc/{command}", json.dumps(given).encode())
+            return [json.loads(line) for line in connection.getresponse().read().splitlines()]
 
     def values(self, topic: str) -> list[str]:
         return [each["value"] for each in self.call("read", topic=topic)]

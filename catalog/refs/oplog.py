@@ -16,6 +16,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from catalog.acting import author
 from catalog.errors import KeyChanged, NoSuchObject, NoSuchOperation
 from catalog.format.control import NameChange, OplogEntry
 from catalog.format.keys import Key, number_of, oplog_key, oplog_prefix
@@ -36,7 +37,7 @@ class NumberedEntry:
 
 
 class Oplog:
-    """The log of one prefix. `writer_id` is the author of new entries. Safe to use from many threads."""
+    """The log of one prefix. `writer_id` is the machine of the author of new entries. Safe to use from many threads."""
 
     def __init__(self, store: ObjectStore, writer_id: str = "") -> None:
         self._store = store
@@ -57,7 +58,9 @@ class Oplog:
 
         Raises the errors of the store. If it raises, do not make the change.
         """
-        entry = OplogEntry(now_ms, self._writer_id, operation, subject, former, value, os.urandom(16), message, others)
+        entry = OplogEntry(
+            now_ms, author(self._writer_id), operation, subject, former, value, os.urandom(16), message, others
+        )
         body = encode_oplog_entry(entry)
         newest = self._newest()
         for number in range(newest + 1, newest + 1 + _RACES):

@@ -2,8 +2,9 @@
 
     check                  answer            applies to requests over
     Host is on the list    421               TCP: a web page cannot choose its Host (DNS rebinding)
-    no Origin              403               TCP: browsers send one for a web page, which cannot change it
+    Origin is on the list  403               TCP: browsers send one for a web page, which cannot change it
     bearer token           401               TCP, if there is a token file; /healthz needs no token
+    role of the token      403               TCP, if there is a token file (offload.daemon.http.roles)
     requests under way     429, Retry-After  TCP and Unix; probes and metrics pass even above the limit
     bytes of all bodies    429, Retry-After  TCP and Unix (offload.daemon.places)
     size of the body       413               TCP and Unix; by the declared length, and again by the bytes that arrive
@@ -20,15 +21,16 @@ GUARD-1  The API does no work for a request that the guard refuses. A slow clien
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
 from offload.daemon.metrics import Metrics
+from offload.daemon.origins import is_allowed, is_preflight, preflight_headers, with_origin
 from offload.daemon.places import RETRY_AFTER_S, Place, Places
 from offload.errors import Busy, Refused
+from offload.rights import EVERYTHING, RIGHTS_KEY, Tokens
 from offload.settings import ServeSettings
 
 __all__ = ["Guard", "error_answer"]
@@ -45,13 +47,16 @@ _PROBES = ("/healthz", "/readyz", "/metrics")
 class Guard:
     """Two ASGI applications, `over_tcp` and `over_unix`, in front of one.
 
-    The guard calls `settings` at each request, so that a reload takes effect.
+    The guard calls `settings` and `tokens` at each request, so that a reload takes effect. The scope of a request that
+    passes has the rights of the client.
     """
 
-    def __init__(self, app: App, settings: Callable[[], ServeSettings], token: bytes | None, metrics: Metrics) -> None:
+    def __init__(
+        self, app: App, settings: Callable[[], ServeSettings], tokens: Callable[[], Tokens | None], metrics: Metrics
+    ) -> None:
         self._app = app
         self._settings = settings
-        self._token = token
+        self._tokens = tokens
         self._metrics = metrics
         self._places = Places()
         metrics.http_running.set_function(lambda: self._places.taken)
@@ -67,11 +72,17 @@ class Guard:
             await self._app(scope, receive, send)
             return
         settings, headers = self._settings(), dict(scope["headers"])
+        if is_tcp and is_allowed(headers, settings.allowed_origins):
+            send = with_origin(send, headers)
         is_probe = scope["path"] in _PROBES
         try:
             self._check(scope, headers, settings, is_tcp=is_tcp, is_probe=is_probe)
         except (Busy, Refused) as refusal:
             await _refuse(self._counted(refusal), send)
+            return
+        if is_tcp and is_preflight(scope["method"], headers):
+            await send({"type": "http.response.start", "status": 204, "headers": preflight_headers(headers)})
+            await send({"type": "http.response.body", "body": b""})
             return
         with Place(self._places, settings, limited=not is_probe) as place:
             if not _has_body(scope["method"], headers):
@@ -79,17 +90,18 @@ class Guard:
             await self._pass(scope, receive, send, settings, place)
 
     def _check(self, scope: Scope, headers: Headers, settings: ServeSettings, *, is_tcp: bool, is_probe: bool) -> None:
+        scope[RIGHTS_KEY] = EVERYTHING
         if is_tcp:
             host = headers.get(b"host", b"").decode("latin-1")
             if _name_of(host).lower() not in {name.strip().lower() for name in settings.allowed_hosts.split(",")}:
                 hint = "add it to serve.allowed_hosts"
                 raise Refused(421, "host", f"this daemon does not answer for the host {host!r}", hint=hint)
-            if b"origin" in headers:
-                raise Refused(403, "origin", "the daemon refuses requests from web pages")
-            if self._token is not None and scope["path"] != "/healthz":
-                given = headers.get(b"authorization", b"")
-                if not hmac.compare_digest(given, b"Bearer " + self._token):
-                    raise Refused(401, "token", "the bearer token is missing or wrong")
+            if b"origin" in headers and not is_allowed(headers, settings.allowed_origins):
+                hint = "add its origin to serve.allowed_origins"
+                raise Refused(403, "origin", "the daemon refuses requests from this web page", hint=hint)
+            tokens = self._tokens()
+            if tokens is not None and scope["path"] != "/healthz" and not is_preflight(scope["method"], headers):
+                scope[RIGHTS_KEY] = tokens.rights_of(headers.get(b"authorization", b""))
         if not is_probe:
             self._places.check(settings)
         length = headers.get(b"content-length", b"0")

@@ -19,6 +19,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from catalog.acting import acting_for
 from offload.archive import Archive
 from offload.commands.codec import encode
 from offload.commands.directory import Directory, RequestsSeen, Tell, Work
@@ -40,18 +41,19 @@ _PROGRESS_S = 0.2
 def start(
     service: Service,
     command: Command,
-    given: Mapping[str, Any],
+    values: Mapping[str, Any],
     *,
+    client: str = "",
+    shows: Callable[[Any], bool] = lambda _: True,
     is_stream: bool,
     remote: str | None = None,
     takes_lines: bool = False,
 ) -> Stream:
-    """Run a command in a thread of its own, and return the stream that carries its results.
+    """Run a command with its arguments in a thread of its own, and return the stream that carries its results.
 
-    Call it in the event loop. Raises `UnsupportedOption` or `InvalidOption` for wrong parameters, and `Busy` if no
-    thread is free.
+    `client` is the name of the client's token, and `shows` returns whether the client may see a result. Call it in the
+    event loop. Raises `Busy` if no thread is free.
     """
-    values = command.arguments(given)
     stream = Stream()
     if not service.free_commands.acquire(blocking=False):
         raise Busy(RETRY_AFTER_S)
@@ -60,7 +62,7 @@ def start(
     def work() -> None:
         host = _Daemon(service, stream, tells_progress=is_stream, takes_lines=takes_lines)
         with closing(command.run(_place(service, command, host, remote), values)) as results:
-            for result in results:
+            for result in filter(shows, results):
                 if is_stream:
                     stream.put(b"r", encode(result))
                 else:
@@ -69,7 +71,8 @@ def start(
     def run() -> None:
         error: BaseException | None = None
         try:
-            work()
+            with acting_for(client):
+                work()
         except BaseException as raised:
             error = raised
         service.free_commands.release()

@@ -4,9 +4,9 @@
     SIGTERM, SIGINT    It takes no more connections, and lets running requests end (stop_timeout_s). It stops the
                        offload at its next step, makes everything durable, and ends with exit code 0.
     the same again     It ends at once, as a kill does. Attempts stay on record, and the next start runs recovery.
-    SIGHUP             It reads its settings again (`Service.reload`).
+    SIGHUP             It reads its settings again (`Service.reload`), its tokens and its certificate (`Access.reload`).
 
-SERVER-1  An address that is not loopback needs a token and TLS. The Unix socket is DIR/seglog.sock, mode 0600.
+SERVER-1  The Unix socket is DIR/seglog.sock, mode 0600. The file `offload.daemon.access` has the rules of TCP.
 SERVER-2  A daemon removes the socket of an earlier one. It holds the lock on the directory, so the earlier one has
     ended.
 """
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import os
 import signal
@@ -29,6 +28,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from offload.daemon.access import Access
 from offload.daemon.event_loop import event_loop
 from offload.daemon.guard import Guard
 from offload.daemon.http import make_app
@@ -71,12 +71,11 @@ async def _run(
     on_ready: Callable[[list[str]], None],
 ) -> None:
     serve = settings.serve
-    token = _token(serve)
-    _check_address(serve, token)
+    access = Access(serve)
     service = await open_service(directory, settings, remote=remote)
     try:
         with _sockets(directory, serve) as (sockets, addresses):
-            await _serve(service, sockets, serve, token, variables, lambda: on_ready(addresses))
+            await _serve(service, sockets, serve, access, variables, lambda: on_ready(addresses))
     finally:
         await service.close()
 
@@ -85,11 +84,11 @@ async def _serve(
     service: Service,
     sockets: list[socket.socket],
     settings: ServeSettings,
-    token: bytes | None,
+    access: Access,
     variables: Mapping[str, str],
     on_ready: Callable[[], None],
 ) -> None:
-    guard = Guard(make_app(service), lambda: service.settings, token, service.metrics)
+    guard = Guard(make_app(service), lambda: service.settings, lambda: access.tokens, service.metrics)
     servers = [_server(guard, listening, settings) for listening in sockets]
     loop = asyncio.get_running_loop()
 
@@ -101,9 +100,13 @@ async def _serve(
         for server in servers:
             server.should_exit = True
 
+    def reload() -> None:
+        service.reload(variables)
+        access.reload(service.settings, [server.config.ssl for server in servers if server.config.ssl])
+
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-    loop.add_signal_handler(signal.SIGHUP, service.reload, variables)
+    loop.add_signal_handler(signal.SIGHUP, reload)
     service.start()
     serving = [
         asyncio.create_task(server.serve(sockets=[listening]))
@@ -261,32 +264,6 @@ def _tcp_socket(settings: ServeSettings) -> socket.socket:
         hint = "choose another serve.port, or 0 for any that is free"
         raise InvalidAddress(f"{settings.host}:{settings.port}", error.strerror or str(error), hint=hint) from error
     return listening
-
-
-def _token(settings: ServeSettings) -> bytes | None:
-    if not settings.token_file:
-        return None
-    path = Path(settings.token_file)
-    try:
-        token = path.read_bytes().strip()
-    except OSError as error:
-        raise InvalidAddress(settings.host, f"the token cannot be read: {error}") from error
-    if len(token) < 16:
-        raise InvalidAddress(settings.host, f"the token in {path} has fewer than 16 characters")
-    return token
-
-
-def _check_address(settings: ServeSettings, token: bytes | None) -> None:
-    """Raise `InvalidAddress` if the host is not loopback and the token or TLS is missing (SERVER-1)."""
-    if not settings.host or settings.host == "localhost":
-        return
-    try:
-        is_loopback = ipaddress.ip_address(settings.host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback and (token is None or not settings.tls_certificate):
-        hint = "set serve.token_file, serve.tls_certificate and serve.tls_key, or listen on 127.0.0.1"
-        raise InvalidAddress(settings.host, "others could read and write the log", hint=hint)
 
 
 def announce(addresses: list[str], loop: str) -> None:

@@ -180,7 +180,7 @@ class Service:
         """Read the settings of the daemon, the offload and the catalog from seglog.toml again.
 
         If a setting is invalid, the daemon logs the error and changes no setting. Settings that bind at the start stay:
-        the address, TLS, the section [log], and the remote. So do the checksum, storage class and encryption of
+        the address, the section [log], and the remote. So do the checksum, storage class and encryption of
         objects.
         """
         path = self.sync.path / SETTINGS_FILE

@@ -41,6 +41,7 @@ from catalog import (
     encode_commit,
     make_checkpoint,
 )
+from catalog.acting import author
 from catalog.errors import BranchCollected, CatalogError, Diverged, Fenced, KeyTaken, Outdated
 from catalog.format import keys
 from catalog.format.encoding import decode_commit_at
@@ -111,7 +112,7 @@ class Publisher:
             parent_hash=tip.hash,
             nonce=os.urandom(16),
             created_at_ms=self._clock.now_ms(),
-            writer_id=self.writer_id,
+            writer_id=author(self.writer_id),
             epoch=handle.epoch if epoch is None else epoch,
             at_seq=at_seq,
             at_ts_ms=at_ts_ms,

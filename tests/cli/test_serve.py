@@ -17,19 +17,15 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 import seglog
 from offload.client import DaemonClient
 from offload.commands.registry import COMMANDS
+from tests.certificates import certificate
 from tests.cli.conftest import Run
 from tests.seams.limits import Limit, set_limit
 from tests.waiting import wait_until
@@ -383,6 +379,19 @@ def test_an_address_that_others_reach_needs_a_token_and_tls(
     assert not (tmp_path / "data" / "seglog.sock").exists()
 
 
+def test_a_wrong_token_file_ends_the_start_with_its_line(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("init")
+    monkeypatch.setenv("SEGLOG_SERVE_PORT", "0")
+    monkeypatch.setenv("SEGLOG_SERVE_TOKEN_FILE", str(tmp_path / "tokens"))
+    assert "the token file cannot be read" in run("serve").err
+    (tmp_path / "tokens").write_text("# ours\nci:write:*:00\n")
+    refused = run("serve")
+    assert refused.code == 2
+    assert f"{tmp_path}/tokens, line 2: 'write' is none of metrics, read, append, admin" in refused.err
+
+
 def test_a_daemon_that_cannot_serve_does_not_say_that_it_does(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -403,9 +412,9 @@ def test_names_of_hosts_have_no_case(start: Start) -> None:
 
 
 def test_tls_answers_https_and_nothing_else(start: Start, tmp_path: Path) -> None:
-    certificate, key = _certificate(tmp_path)
-    daemon = start(SERVE_TLS_CERTIFICATE=str(certificate), SERVE_TLS_KEY=str(key))
-    context = ssl.create_default_context(cafile=str(certificate))
+    cert, key = certificate(tmp_path)
+    daemon = start(SERVE_TLS_CERTIFICATE=str(cert), SERVE_TLS_KEY=str(key))
+    context = ssl.create_default_context(cafile=str(cert))
     connection = http.client.HTTPSConnection("localhost", daemon.port, timeout=60, context=context)
     connection.request("GET", "/healthz")
     assert connection.getresponse().read() == b'{"status":"ok"}'
@@ -413,30 +422,6 @@ def test_tls_answers_https_and_nothing_else(start: Start, tmp_path: Path) -> Non
     with pytest.raises((OSError, http.client.HTTPException)):
         daemon.ask("GET", "/healthz")
     assert daemon.end() == 0
-
-
-def _certificate(directory: Path) -> tuple[Path, Path]:
-    """Make a self-signed certificate for localhost. Return the PEM files of the certificate and of its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    paths = directory / "certificate.pem", directory / "key.pem"
-    paths[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    paths[1].write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return paths
 
 
 def test_a_follower_gets_what_is_appended_later_and_ends_with_the_daemon(start: Start) -> None:

@@ -35,6 +35,7 @@ from offload.daemon.http.appends import append_routes
 from offload.daemon.http.commands import command_routes
 from offload.daemon.http.probes import probe_routes
 from offload.daemon.http.reads import read_routes
+from offload.daemon.http.roles import guarded
 from offload.daemon.http.topics import topic_routes
 from offload.daemon.service import Service
 
@@ -45,6 +46,6 @@ def make_app(service: Service) -> Starlette:
     """Return the ASGI application of the API. The caller puts the guard in front of it (offload.daemon.guard)."""
     makers = (probe_routes, read_routes, append_routes, topic_routes, command_routes)
     return Starlette(
-        routes=[route for make in makers for route in make(service)],
+        routes=[guarded(route) for make in makers for route in make(service)],
         exception_handlers={HTTPException: answer_no_route, Exception: answer_error, **OURS},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -14,6 +15,7 @@ from offload.commands.registry import COMMANDS, Command
 from offload.commands.results import problem
 from offload.daemon.http.answers import begun
 from offload.daemon.http.parameters import json_of
+from offload.daemon.http.roles import check_command, rights_of, shown_to
 from offload.daemon.jobs import Stream, encode_end, start
 from offload.daemon.service import Service
 from offload.errors import Stopping, UnsupportedOption
@@ -21,6 +23,7 @@ from offload.wire import LINES_HEADER, STREAM_TYPE, encode_message
 
 __all__ = ["command_routes"]
 
+_log = logging.getLogger("seglog.daemon")
 _JSON_LINES_TYPE = "application/x-ndjson"
 
 
@@ -44,15 +47,24 @@ class _Commands:
         given = await json_of(request)
         if "topic" in request.path_params:
             given = {**given, "topic": request.path_params["topic"]}
+        values = command.arguments(given)
+        check_command(request, command, values)
         is_stream = request.headers.get("accept") == STREAM_TYPE
-        return await self._run(command, given, request, is_stream=is_stream)
+        return await self._run(command, values, request, is_stream=is_stream)
 
-    async def _run(self, command: Command, given: dict[str, Any], request: Request, *, is_stream: bool) -> Response:
+    async def _run(self, command: Command, values: dict[str, Any], request: Request, *, is_stream: bool) -> Response:
         if self._service.stopping.is_set():
             raise Stopping
+        rights = rights_of(request.scope)
+        if rights.name and not command.reads(values):
+            _log.info("%s runs %s %s", rights.name, command.path, values.get("topic") or "")
         remote = request.headers.get("seglog-remote")
         takes_lines = is_stream and LINES_HEADER in request.headers
-        stream = start(self._service, command, given, is_stream=is_stream, remote=remote, takes_lines=takes_lines)
+        stream = start(
+            self._service, command, values,
+            client=rights.name, shows=shown_to(rights, command),
+            is_stream=is_stream, remote=remote, takes_lines=takes_lines,
+        )  # fmt: skip
         if is_stream:
             return await begun(request, self._messages(stream), STREAM_TYPE)
         return await begun(request, self._results(stream), _JSON_LINES_TYPE)

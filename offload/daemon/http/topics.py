@@ -11,10 +11,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from catalog.acting import acting_for
+from offload.archive import Archive
 from offload.daemon.http.parameters import json_of
+from offload.daemon.http.roles import rights_of
 from offload.daemon.service import Service
 from offload.errors import InvalidOption
 from offload.replica_topic import ReplicaTopic
+from offload.services.results import Removed
 from seglog import Topic
 
 __all__ = ["in_threads", "pool_of", "readable", "topic_routes"]
@@ -33,10 +37,11 @@ class _Topics:
     def __init__(self, service: Service) -> None:
         self._service = service
 
-    async def names(self, _request: Request) -> Response:
+    async def names(self, request: Request) -> Response:
         archive = self._service.archive
         replicas = [] if archive is None else await in_threads(self._service.local, archive.replication.replicas)
-        return JSONResponse({"topics": sorted({*self._service.sync.topics(), *replicas})})
+        names, rights = {*self._service.sync.topics(), *replicas}, rights_of(request.scope)
+        return JSONResponse({"topics": sorted(name for name in names if rights.shows(name))})
 
     async def index_bounds(self, request: Request) -> Response:
         topic = await readable(self._service, request.path_params["topic"])
@@ -53,9 +58,15 @@ class _Topics:
             await in_threads(self._service.local, self._service.sync.get_topic(name).truncate, seq)
             result = None
         else:
-            result = await in_threads(self._service.cold_reads, archive.truncate, name, seq)
+            client = rights_of(request.scope).name
+            result = await in_threads(self._service.cold_reads, _truncate, archive, client, name, seq)
         told = {"lsn": result and result.lsn, "waits_for": result and result.waits_for}
         return JSONResponse({"topic": name, "head_seq": self._service.sync.get_topic(name).head_seq, **told})
+
+
+def _truncate(archive: Archive, client: str, name: str, seq: int) -> Removed:
+    with acting_for(client):
+        return archive.truncate(name, seq)
 
 
 async def readable(service: Service, name: str) -> Topic | ReplicaTopic:

@@ -14,11 +14,12 @@ import pytest
 
 from offload.daemon.guard import Guard
 from offload.daemon.metrics import Metrics
+from offload.rights import parse_tokens
 from offload.settings import ServeSettings
 
 Headers = dict[str, str]
-TOKEN = b"secret"
-OURS: Headers = {"host": "localhost:8080", "authorization": "Bearer secret"}
+TOKEN = b"secret-of-16-chars"
+OURS: Headers = {"host": "localhost:8080", "authorization": "Bearer secret-of-16-chars"}
 
 
 class Asked:
@@ -29,7 +30,8 @@ class Asked:
         self.gate: asyncio.Event | None = None
         self.inside = asyncio.Event()
         self.waiting = asyncio.Event()
-        self.guard = Guard(self._app, lambda: settings or ServeSettings(), token, Metrics())
+        tokens = parse_tokens(token, "tokens") if token else None
+        self.guard = Guard(self._app, lambda: settings or ServeSettings(), lambda: tokens, Metrics())
 
     async def _app(self, _scope: Any, receive: Any, send: Any) -> None:
         body, more = b"", True
@@ -93,10 +95,14 @@ def status(asked: Asked, headers: Headers, **how: Any) -> int:
         ({**OURS, "host": "[::1]:8080"}, 200),
         ({**OURS, "host": "evil.example"}, 421),
         ({**OURS, "host": "localhost.evil.example:8080"}, 421),
-        ({"authorization": "Bearer secret"}, 421),
+        ({"authorization": "Bearer secret-of-16-chars"}, 421),
         ({**OURS, "origin": "http://localhost:8080"}, 403),
         ({**OURS, "authorization": "Bearer wrong"}, 401),
-        ({**OURS, "authorization": "secret"}, 401),
+        ({**OURS, "authorization": "bEARER  secret-of-16-chars"}, 200),
+        ({**OURS, "authorization": "secret-of-16-chars"}, 401),
+        ({**OURS, "authorization": "Basic secret-of-16-chars"}, 401),
+        ({**OURS, "authorization": "Bearer"}, 401),
+        ({**OURS, "authorization": "Bearer secret-of-16-chars-and-more"}, 401),
         ({"host": "localhost"}, 401),
     ],
 )

@@ -1,0 +1,184 @@
+"""The tokens of the daemon's clients, and the rights of each.
+
+A token file has one token a line. Blank lines, and lines that begin with `#`, say nothing.
+
+    name:role:topics:sha256        shipper:append:app-*,web:9f86d081884c7d65...
+
+    name     1 to 64 of A-Z, a-z, 0-9, `.`, `_`, `-`. It is in log lines, in commits and in the operations log
+    role     metrics, read, append or admin. Each role may do all that the roles before it may
+    topics   globs, separated by commas. A branch has the rights of its topic
+    sha256   the SHA-256 of the token, 64 hex digits. The file never has the token itself
+
+A file with one line without a colon has the token itself: its name is `token`, its role admin, its topics `*`.
+
+RIGHTS-1  Several lines may have the same name and the same SHA-256. The token then has the rights of all of them.
+RIGHTS-2  A check looks at names only. So a refusal never says whether a topic exists.
+RIGHTS-3  A look-up compares the token with every line, each in constant time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from fnmatch import fnmatchcase
+from typing import Final
+
+from offload.errors import InvalidParameters, InvalidTokens, NotAllowed, Refused
+
+__all__ = [
+    "EVERYTHING",
+    "RIGHTS_KEY",
+    "Grant",
+    "Rights",
+    "Role",
+    "Tokens",
+    "new_token",
+    "parse_tokens",
+    "token_line",
+]
+
+RIGHTS_KEY: Final = "seglog.rights"
+"""The key of a client's rights in the scope of its request."""
+_LEAST_BYTES = 16
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_GLOB = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+_BEARER = re.compile(rb"bearer +", re.IGNORECASE)
+_ALL = "*"
+
+
+class Role(IntEnum):
+    """The roles. Each one includes the ones before it."""
+
+    METRICS = 1
+    READ = 2
+    APPEND = 3
+    ADMIN = 4
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """One line of a token file: a role on topics."""
+
+    role: Role
+    topics: tuple[str, ...]
+
+    def covers(self, topic: str) -> bool:
+        plain = topic.partition("@")[0]
+        return any(fnmatchcase(plain, glob) for glob in self.topics)
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """The rights of one client. `name` is the token's, or empty for a client that needs no token."""
+
+    name: str
+    grants: tuple[Grant, ...]
+
+    def check(self, role: Role, topic: str | None = None) -> None:
+        """Raise `NotAllowed` if the client lacks the role. With `topic`, on that topic."""
+        if not any(each.role >= role and (topic is None or each.covers(topic)) for each in self.grants):
+            raise NotAllowed(self.name, role.word, "" if topic is None else f"topic {topic}")
+
+    def check_all_topics(self, role: Role) -> None:
+        """Raise `NotAllowed` if the client lacks the role on all topics."""
+        if not any(each.role >= role and _ALL in each.topics for each in self.grants):
+            raise NotAllowed(self.name, role.word, "all topics")
+
+    def shows(self, topic: str, role: Role = Role.READ) -> bool:
+        """Return whether a list of topics shows this one to the client."""
+        return any(each.role >= role and each.covers(topic) for each in self.grants)
+
+
+EVERYTHING: Final = Rights("", (Grant(Role.ADMIN, (_ALL,)),))
+"""The rights of a client of the Unix socket, and of a daemon without a token file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The lines of a token file: the SHA-256 of each token, with its rights."""
+
+    known: tuple[tuple[bytes, Rights], ...]
+
+    def rights_of(self, authorization: bytes) -> Rights:
+        """Return the rights of the token in a header `Authorization`. Raises `Refused` (401)."""
+        scheme = _BEARER.match(authorization)
+        given = hashlib.sha256(authorization[scheme.end() :].strip() if scheme else b"").digest()
+        found = None
+        for digest, rights in self.known:
+            if hmac.compare_digest(digest, given):
+                found = rights
+        if scheme is None or found is None:
+            raise Refused(401, "token", "the bearer token is missing or wrong")
+        return found
+
+
+def parse_tokens(text: bytes, place: str) -> Tokens:
+    """Return the tokens of a file. `place` names it in errors. Raises `InvalidTokens` with the number of the line."""
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
+    lines = [(number, line) for number, line in lines if line and not line.startswith(b"#")]
+    if not lines:
+        raise InvalidTokens(place, 1, "the file has no token")
+    if len(lines) == 1 and b":" not in lines[0][1]:
+        return _bare(lines[0][1], place, lines[0][0])
+    names: dict[bytes, str] = {}
+    grants: dict[bytes, tuple[Grant, ...]] = {}
+    for number, line in lines:
+        name, digest, grant = _parsed(line, place, number)
+        if names.setdefault(digest, name) != name:
+            raise InvalidTokens(place, number, f"{names[digest]} and {name} have the same token")
+        grants[digest] = (*grants.get(digest, ()), grant)
+    return Tokens(tuple((digest, Rights(names[digest], found)) for digest, found in grants.items()))
+
+
+def token_line(name: str, role: Role, topics: str, token: str) -> str:
+    """Return the line of a token file. Raises `InvalidParameters`."""
+    line = f"{name}:{role.word}:{topics}:{hashlib.sha256(token.encode()).hexdigest()}"
+    try:
+        _parsed(line.encode(), "", 1)
+    except InvalidTokens as error:
+        raise InvalidParameters(error.reason) from None
+    return line
+
+
+def new_token() -> str:
+    """Return a random token of 256 bits."""
+    return secrets.token_urlsafe(32)
+
+
+def _bare(token: bytes, place: str, number: int) -> Tokens:
+    if len(token) < _LEAST_BYTES:
+        raise InvalidTokens(place, number, f"the token has fewer than {_LEAST_BYTES} characters")
+    return Tokens(((hashlib.sha256(token).digest(), Rights("token", EVERYTHING.grants)),))
+
+
+def _parsed(line: bytes, place: str, number: int) -> tuple[str, bytes, Grant]:
+    """Return the name, the SHA-256 and the grant of a line."""
+    parts = line.decode("utf-8", "replace").split(":")
+    if len(parts) != 4:
+        raise InvalidTokens(place, number, "a line is name:role:topics:sha256")
+    name, role, topics, digest = (part.strip() for part in parts)
+    if not _NAME.fullmatch(name):
+        raise InvalidTokens(place, number, f"{name[:80]!r} is no name of a token")
+    if role not in {each.word for each in Role}:
+        raise InvalidTokens(place, number, f"{role[:80]!r} is none of {', '.join(each.word for each in Role)}")
+    globs = tuple(glob.strip() for glob in topics.split(","))
+    wrong = _first_wrong(globs)
+    if wrong is not None:
+        raise InvalidTokens(place, number, f"{wrong[:80]!r} is no glob of topics")
+    if not _SHA256.fullmatch(digest):
+        raise InvalidTokens(place, number, "the SHA-256 of a token has 64 hex digits")
+    return name, bytes.fromhex(digest), Grant(Role[role.upper()], globs)
+
+
+def _first_wrong(globs: Sequence[str]) -> str | None:
+    return next((glob for glob in globs if not _GLOB.fullmatch(glob)), None)

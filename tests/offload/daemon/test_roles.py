@@ -1,0 +1,101 @@
+"""Test the table of roles: each route and each command has one, and its check looks at all topics that it names."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from catalog.objects.memory import MemoryStore
+from offload.commands.registry import COMMANDS
+from offload.daemon import http
+from offload.daemon.http.roles import COMMAND_ROLES, ROUTE_ROLES, check_command, guarded
+from offload.errors import NotAllowed
+from offload.rights import RIGHTS_KEY, Grant, Rights, Role
+from tests.offload.daemon.conftest import serving
+
+WEB_READER = Rights("reader", (Grant(Role.READ, ("web", "app-*")),))
+READER = Rights("reader", (Grant(Role.READ, ("*",)),))
+WEB_ADMIN = Rights("admin", (Grant(Role.ADMIN, ("web",)), Grant(Role.READ, ("app",))))
+
+
+def test_each_route_has_a_role_and_no_role_is_left_over(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path / "d", MemoryStore()) as service:
+            routes = [route for route in http.make_app(service).routes if isinstance(route, Route)]
+            assert {(method, route.path) for route in routes for method in (route.methods or set()) - {"HEAD"}} == set(
+                ROUTE_ROLES
+            )
+
+    asyncio.run(run())
+    assert [path for (_, path), role in ROUTE_ROLES.items() if role is None] == ["/healthz"]
+    assert all(
+        role in (Role.READ, Role.METRICS) for (method, _), role in ROUTE_ROLES.items() if method == "GET" and role
+    )
+
+
+def test_a_route_without_a_role_does_not_start() -> None:
+    with pytest.raises(KeyError):
+        guarded(Route("/secret", lambda _: Response()))
+
+
+def test_each_command_has_a_role_and_one_that_always_reads_needs_read() -> None:
+    assert set(COMMAND_ROLES) == set(COMMANDS)
+    always = {path for path, role in COMMAND_ROLES.items() if role is Role.READ}
+    assert always == {path for path, each in COMMANDS.items() if path == "read" or _reads_always(path)}
+
+
+def _reads_always(path: str) -> bool:
+    try:
+        return COMMANDS[path].reads({})
+    except KeyError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("rights", "path", "given", "is_allowed"),
+    [
+        (WEB_READER, "read", {"topic": "web"}, True),
+        (WEB_READER, "read", {"topic": "web@try", "follow": True}, True),
+        (WEB_READER, "read", {"topic": "orders"}, False),
+        (WEB_READER, "read", {"topic": "orders@web"}, False),
+        (WEB_READER, "delete", {"topic": "web", "before": 3, "yes": True}, False),
+        (WEB_READER, "delete", {"topic": "web", "before": 3, "dry_run": True}, True),
+        (WEB_READER, "topic/list", {}, True),
+        (WEB_READER, "status", {}, False),
+        (WEB_READER, "status", {"topic": "web"}, True),
+        (WEB_READER, "diff", {"left": "web:lsn:7", "right": "app-1"}, True),
+        (WEB_READER, "diff", {"left": "web", "right": "orders:lsn:7"}, False),
+        (WEB_READER, "branch/diff", {"left": "orders", "right": "web"}, False),
+        (WEB_READER, "oplog", {}, False),
+        (WEB_READER, "uploads", {}, False),
+        (WEB_READER, "resolve", {"topic": "web", "to": "head"}, True),
+        (WEB_READER, "resolve", {"topic": "web", "to": "head", "pin": "p"}, False),
+        (READER, "oplog", {}, True),
+        (READER, "status", {}, True),
+        (READER, "gc", {}, False),
+        (READER, "undo", {}, False),
+        (WEB_ADMIN, "delete", {"topic": "web", "before": 3, "yes": True}, True),
+        (WEB_ADMIN, "delete", {"topic": "app", "before": 3, "yes": True}, False),
+        (WEB_ADMIN, "gc", {}, False),
+        (WEB_ADMIN, "offload", {}, False),
+        (WEB_ADMIN, "undo", {"change": "web", "commit": "lsn:3"}, True),
+        (WEB_ADMIN, "undo", {"change": "web"}, False),
+        (WEB_ADMIN, "undo", {"change": "7"}, False),
+        (WEB_ADMIN, "pin/release", {"name": "web"}, False),
+    ],
+)  # fmt: skip
+def test_a_command_needs_its_role_on_each_topic_that_it_names(
+    rights: Rights, path: str, given: dict[str, object], is_allowed: bool
+) -> None:
+    command = COMMANDS[path]
+    request = Request({"type": "http", RIGHTS_KEY: rights})
+    if is_allowed:
+        check_command(request, command, command.arguments(given))
+        return
+    with pytest.raises(NotAllowed):
+        check_command(request, command, command.arguments(given))
