@@ -46,7 +46,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 from seglog.arguments import WHOLE_MAX
@@ -196,13 +195,16 @@ def _settle_directory(files: Files, layout: Layout, meta: TopicMeta, *, is_there
     Raises `FileCorrupt` if a segment is missing.
     """
     directory = layout.topic(meta.topic_id)
-    found = {*files.list_dir(directory)} if is_there else set[str]()
+    names = files.list_dir(directory) if is_there else []
     firsts = [info.first_seq for info in meta.sealed if info.warm_check is None]
+    sealed = len(firsts)
     if meta.active is not None:
         firsts.append(meta.active.first_seq)
-    stems = [layout.segment(first) for first in firsts]
-    wanted = {*chain.from_iterable((f"{stem}.data", f"{stem}.idx") for stem in stems)}
-    tags = {f"{stem}.tags" for stem in (stems if meta.active is None else stems[:-1])}
+    files_of_segments = layout.segment_files(firsts)
+    if names == files_of_segments:  # both ascend, and a list is compared faster than a set is made
+        return
+    found, wanted = {*names}, {*files_of_segments}
+    tags = {f"{layout.segment(first)}.tags" for first in firsts[:sealed]}
     others = found - wanted - tags
     if others:
         _settle_others(files, layout, meta, others)

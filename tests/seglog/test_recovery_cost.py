@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import seglog
+from benchmarks.calls import count_calls
 from seglog import LogSettings
 from seglog.engine.upkeep import InCaller
 from tests.faults.files import UnsyncedFiles
@@ -73,6 +74,16 @@ def test_however_many_segments_are_sealed_none_is_opened_and_each_directory_is_l
     assert costs[0] == costs[1] == costs[2]
     assert costs[0]["list_dir 00000001"] == 1
     assert costs[0]["open"] <= 10
+
+
+def test_an_opening_makes_two_calls_at_most_for_each_sealed_segment(tmp_path: Path) -> None:
+    calls = []
+    for have, wanted in ((0, 10), (10, 510)):
+        _grown(tmp_path, have, wanted)
+        opened: list[seglog.Log] = []
+        calls.append(count_calls(lambda opened=opened: opened.append(seglog.open(tmp_path, files=UnsyncedFiles()))))  # type: ignore[misc]
+        opened[0].close()
+    assert calls[1] - calls[0] < 2 * 500
 
 
 def test_who_reads_opens_what_is_read(tmp_path: Path) -> None:
