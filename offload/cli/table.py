@@ -71,6 +71,7 @@ _FUNCTIONS: Mapping[str, str] = {
     "follow": "follow.follow",
     "doctor": "doctor.doctor",
     "serve": "start.serve",
+    "token/new": "token.new",
     "branch/create": "names.print_branch_made",
     "branch/list": "names.print_branch",
     "branch/delete": "names.print_branch_deleted",

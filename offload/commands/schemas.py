@@ -45,6 +45,7 @@ _UNLISTED = (
     "verify_part.verify_part",
     "doctor.doctor",
     "doctor_directory.doctor_directory",
+    "token.new",
 )
 """The use cases that are not in the registry, because they need no open data directory."""
 

@@ -61,7 +61,7 @@ def test_the_values_of_a_choice_complete_and_no_others() -> None:
     assert words("read", "t", "--from", "") == []
     assert words("read", "t", "u", "") == []
     assert words("append", "t", "-", "") == []
-    assert words("-C", "read", "to") == ["topic"]
+    assert words("-C", "read", "to") == ["token", "topic"]
     assert words("read", "t", "--tag=a", "--branch", "m", directory="nowhere") == ["main"]
 
 

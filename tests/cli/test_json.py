@@ -36,6 +36,7 @@ OTHERS = (
     "export t exported",
     "export t exported --verify",
     "doctor",
+    "token new ci --role append --topics app-*",
     "inspect data/seglog.toml",
     "recover {remote} recovered",
     "follow {remote} standby --once",

@@ -1,0 +1,31 @@
+"""The command `seglog token new`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from offload.cli.output import note
+from offload.cli.session import Session
+from offload.commands.parameters import About
+
+__all__ = ["new"]
+
+
+def new(
+    session: Session,
+    name: Annotated[str, About("A name for the log and the oplog.")],
+    role: Annotated[str, About("metrics, read, append or admin; each may do all before it.", "--role")],
+    topics: Annotated[str, About("The topics, as globs with commas between them.")] = "*",
+) -> None:
+    """Make a token for a client of the daemon. Prints its line for the token file, and the token on standard error.
+
+    The file has the SHA-256 of the token. Nothing keeps the token itself, so note it down. The daemon reads the file
+    at its start and after SIGHUP. The setting is serve.token_file.
+    Example: seglog token new shipper --role append --topics 'app-*' >> tokens
+    """
+    from offload.commands import token as use
+
+    made = use.new(name, role, topics)
+    session.output.show(made, made.line)
+    if not session.as_json:
+        note(f"the token of {made.name}, shown only now: {made.token}")

@@ -1,0 +1,30 @@
+"""A new token for the daemon's token file: `seglog token new`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from offload.errors import InvalidParameters
+from offload.rights import Role, new_token, token_line
+
+__all__ = ["TokenMade", "new"]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenMade:
+    """A new token. `line` is for the token file, which has only the SHA-256. Nothing keeps `token` itself."""
+
+    name: str
+    role: str
+    topics: str
+    line: str
+    token: str
+
+
+def new(name: str, role: str, topics: str) -> TokenMade:
+    """Make a token with its line. Raises `InvalidParameters`."""
+    roles = {each.word: each for each in Role}
+    if role not in roles:
+        raise InvalidParameters(f"{role!r} is none of {', '.join(roles)}")
+    token = new_token()
+    return TokenMade(name, role, topics, token_line(name, roles[role], topics, token), token)
