@@ -18,6 +18,7 @@
     │   ├── ProducerFenced       the producer has appended in a higher epoch
     │   ├── ProducerGap          the batch of a producer skips a number
     │   ├── BatchForgotten       the batch is older than those whose seqs the log keeps
+    │   ├── KeyReused            the key of an append was that of other values
     │   ├── Truncated            records that a reader has read are gone, and their seqs are used again
     │   └── ViewOutdated         the writer has moved on, and the data of the view is gone
     ├── Missing              the requested object does not exist           exit 3
@@ -33,6 +34,7 @@
     │   ├── DirectoryNotWritable
     │   ├── DiskFull
     │   ├── TopicFull            the topic is at its cap, and configured to refuse appends
+    │   ├── TooManyKeys          the topic keeps as many keys of appends as it can
     │   ├── WriterPoisoned       an fsync or write failed: reopen the log
     │   ├── ColdTierRequired     the records are only in the cold tier, and none is attached
     │   ├── WarmStoreFailed      the store of older segments does not return them
@@ -96,6 +98,7 @@ __all__ = [
     "InvalidTopicName",
     "ItemTooLarge",
     "JournalClosed",
+    "KeyReused",
     "LogClosed",
     "Missing",
     "Misuse",
@@ -117,6 +120,7 @@ __all__ = [
     "SeglogError",
     "SegmentCut",
     "SeqOutOfRange",
+    "TooManyKeys",
     "TooManyOpenFiles",
     "TopicExists",
     "TopicFull",
@@ -317,6 +321,21 @@ class BatchForgotten(Conflict):
         self.newest = newest
 
 
+class KeyReused(Conflict):
+    """The topic has appended other values under this key: `records` records from `first_seq` on."""
+
+    def __init__(self, topic: str, key: str, first_seq: int, records: int) -> None:
+        super().__init__(
+            f"topic {topic} has appended other values under key {reprlib.repr(key)}: {records} records "
+            f"from seq {first_seq} on; nothing was appended",
+            hint="make a new key for each append, and keep the values if you repeat one",
+        )
+        self.topic = topic
+        self.key = key
+        self.first_seq = first_seq
+        self.records = records
+
+
 class Truncated(Conflict):
     """The topic was truncated at `seq` while a reader was above it.
 
@@ -455,6 +474,19 @@ class TopicFull(Unavailable):
         self.topic = topic
         self.key = key
         self.limit = limit
+
+
+class TooManyKeys(Unavailable):
+    """The topic keeps `limit` keys of appends, and forgets none early. The oldest one ends in `free_ms`."""
+
+    def __init__(self, topic: str, limit: int, free_ms: int) -> None:
+        super().__init__(
+            f"topic {topic} keeps {limit} keys, and the oldest one ends in {free_ms} ms; nothing was appended",
+            hint="append later, lower idempotency_keep_s, or number the batches of a producer: it needs no keys",
+        )
+        self.topic = topic
+        self.limit = limit
+        self.free_ms = free_ms
 
 
 class WriterPoisoned(Unavailable):

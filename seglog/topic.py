@@ -173,6 +173,7 @@ class Topic:
         durability: str | None = None,
         producer: ProducerBatch | None = None,
         if_head: int | None = None,
+        key: str | None = None,
     ) -> range:
         """Append records, all or none, and return their seqs when they are as safe as `durability` says.
 
@@ -181,7 +182,9 @@ class Topic:
         `unterminated` says that the values are lines without a line end.
         `producer` makes the append idempotent: the same batch again returns the same seqs and appends nothing. A lower
         epoch raises `ProducerFenced`, a number that skips `ProducerGap`. A number older than the last five raises
-        `BatchForgotten`. With `if_head`, raise `HeadMoved` unless that seq is the topic's last one; 0 means no record.
+        `BatchForgotten`. `key`, a text of 1 to 256 bytes in UTF-8, does the same for `idempotency_keep_s`, for a caller
+        that has no producer. The same key with other values raises `KeyReused`. A topic with 10,000 keys raises
+        `TooManyKeys`. With `if_head`, raise `HeadMoved` unless that seq is the topic's last one; 0 means no record.
         If the topic does not exist, it is made with the log's `topic_defaults`. A branch is not made: only its maker
         knows where it starts. In that case, raise `NoSuchTopic`.
         Raise `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`, `DiskFull` or `LogClosed` with nothing appended. After
@@ -189,9 +192,9 @@ class Topic:
         """
         options = PLAIN
         if tag is not None or node is not None or unterminated is not False or durability is not None:
-            options = AppendOptions(tag, node, unterminated, durability, producer, if_head)
-        elif producer is not None or if_head is not None:
-            options = AppendOptions(producer=producer, if_head=if_head)
+            options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key)
+        elif producer is not None or if_head is not None or key is not None:
+            options = AppendOptions(producer=producer, if_head=if_head, key=key)
         return append(self._engine, self.name, values, options)[0]
 
     def append_once(
@@ -204,13 +207,14 @@ class Topic:
         durability: str | None = None,
         producer: ProducerBatch | None = None,
         if_head: int | None = None,
+        key: str | None = None,
     ) -> Appended:
-        """Append records as `append` does, and say whether the topic had the batch already.
+        """Append records as `append` does, and say whether the topic had them already.
 
         The log decides that under the lock that assigns seqs, so of several equal calls one is no duplicate. Without
-        `producer` no append is a duplicate. Raise the errors of `append`.
+        `producer` and `key` no append is a duplicate. Raise the errors of `append`.
         """
-        options = AppendOptions(tag, node, unterminated, durability, producer, if_head)
+        options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key)
         return Appended(*append(self._engine, self.name, values, options))
 
     @checked

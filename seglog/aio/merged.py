@@ -55,9 +55,8 @@ class Part:
         return list(chain.from_iterable(map(_values_of, self.acks)))
 
     def takes(self, kind: Kind, size_bytes: int) -> bool:
-        """Return whether appends of so many bytes may join. A batch, or an append at a head, goes alone."""
-        options = kind[1]
-        if options.producer is not None or options.if_head is not None:
+        """Return whether appends of so many bytes may join. An append with conditions goes alone."""
+        if kind[1].has_conditions:
             return False
         return self.kind == kind and self.size_bytes + size_bytes <= _MERGED_MAX_BYTES
 

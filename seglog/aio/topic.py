@@ -52,13 +52,14 @@ class AsyncTopic:
         durability: str | None = None,
         producer: ProducerBatch | None = None,
         if_head: int | None = None,
+        key: str | None = None,
     ) -> range:
         """Append records as `Topic.append` does. Order, cancellation and bound follow AIO-1 to AIO-3."""
         kind = self._plain
         if tag is not None or node is not None or unterminated is not False or durability is not None:
-            kind = (self.sync.name, AppendOptions(tag, node, unterminated, durability, producer, if_head))
-        elif producer is not None or if_head is not None:
-            kind = (self.sync.name, AppendOptions(producer=producer, if_head=if_head))
+            kind = (self.sync.name, AppendOptions(tag, node, unterminated, durability, producer, if_head, key))
+        elif producer is not None or if_head is not None or key is not None:
+            kind = (self.sync.name, AppendOptions(producer=producer, if_head=if_head, key=key))
         # The body of `_append`, inlined, because each append of a task spends its time here.
         queue = self._queue
         ack = Ack()
@@ -91,9 +92,10 @@ class AsyncTopic:
         durability: str | None = None,
         producer: ProducerBatch | None = None,
         if_head: int | None = None,
+        key: str | None = None,
     ) -> Appended:
         """Append records as `append` does, and say whether the topic had the batch already (`Topic.append_once`)."""
-        options = AppendOptions(tag, node, unterminated, durability, producer, if_head)
+        options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key)
         return await self._append(values, (self.sync.name, options))
 
     async def _append(self, values: Sequence[bytes], kind: Kind) -> Appended:

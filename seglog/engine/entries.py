@@ -9,7 +9,7 @@ from seglog.engine.state import TopicState
 from seglog.engine.tail import Tail
 from seglog.engine.truncated_state import apply_truncate
 from seglog.format.appends import EncodedFrames
-from seglog.format.batch_frame import encode_batch
+from seglog.format.batch_frame import encode_batch, encode_key
 from seglog.format.control import (
     TopicCreated,
     encode_config,
@@ -21,6 +21,7 @@ from seglog.format.control import (
     encode_truncate,
 )
 from seglog.segments.segment import SegmentInfo
+from seglog.values.append_key import Unit
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
 from seglog.values.floors import Floors
@@ -48,10 +49,10 @@ __all__ = [
 class AppendEntry(Entry):
     """Appended records, of which `frames` are the frames as `encode_appends` returns them.
 
-    `batch` says that they are a batch of a producer.
+    `unit` says that they are a batch of a producer, or were appended under a key.
     """
 
-    __slots__ = ("_ahead", "_batch", "_first_seq", "_frames_bytes", "_last_seq", "_lengths", "_state", "_ts_ms")
+    __slots__ = ("_ahead", "_first_seq", "_frames_bytes", "_last_seq", "_lengths", "_state", "_ts_ms", "_unit")
 
     def __init__(
         self,
@@ -62,12 +63,15 @@ class AppendEntry(Entry):
         *,
         sync: bool,
         written_ms: int | None,
-        batch: AppendedBatch | None = None,
+        unit: Unit | None = None,
     ) -> None:
         pieces, lengths, frames_bytes = frames
         ahead, self.frames = 0, seqs.stop - seqs.start
-        if batch is not None:
-            mark = encode_batch(state.topic_id, ts_ms, batch)
+        if unit is not None:
+            if isinstance(unit, AppendedBatch):
+                mark = encode_batch(state.topic_id, ts_ms, unit)
+            else:
+                mark = encode_key(state.topic_id, ts_ms, unit)
             ahead, self.frames, pieces = len(mark), self.frames + 1, (mark, *pieces)
         if state.assigned_logged != state.assigned_seq:
             [head] = _head_first(state)
@@ -77,7 +81,7 @@ class AppendEntry(Entry):
         self.sync, self.written_ms = sync, written_ms
         self.owner, self.turn, self.error = 0, None, None
         self.is_done = self.left = False
-        self._state, self._ts_ms, self._batch = state, ts_ms, batch
+        self._state, self._ts_ms, self._unit = state, ts_ms, unit
         self._first_seq, self._last_seq = seqs.start, seqs.stop - 1
         self._ahead, self._lengths, self._frames_bytes = ahead, lengths, frames_bytes
 
@@ -86,8 +90,8 @@ class AppendEntry(Entry):
         # Behind a truncation in flight, `head_seq` is still above these seqs. If they are assigned, they are published.
         if state.assigned_seq < self._first_seq:
             state.in_flight_bytes += self._frames_bytes
-            if self._batch is not None:
-                state.with_producers().assign(self._batch, self._ts_ms)
+            if self._unit is not None:
+                state.assign_unit(self._unit, self._ts_ms)
         state.assigned_ts_ms = self._ts_ms
         state.assigned_seq = state.assigned_logged = self._last_seq
 
@@ -101,8 +105,8 @@ class AppendEntry(Entry):
                 state.tail.add(file, offset + self._ahead, self._frames_bytes, self._ts_ms)
             else:
                 state.tail.extend(file, offset + self._ahead, self._lengths, self._ts_ms)
-            if self._batch is not None:
-                state.with_producers().publish(self._batch, self._ts_ms)
+            if self._unit is not None:
+                state.publish_unit(self._unit, self._ts_ms)
             in_flight_bytes = state.in_flight_bytes - self._frames_bytes
             # One statement, because an interrupt hits only between calls. After one, `publish` runs again.
             state.head_seq, state.last_ts_ms, state.in_flight_bytes = self._last_seq, self._ts_ms, in_flight_bytes

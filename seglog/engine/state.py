@@ -12,15 +12,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from seglog.engine.ephemeral_buffer import EphemeralBuffer, Memory
+from seglog.engine.keys import Keys
 from seglog.engine.producers import Producers
 from seglog.engine.tail import Tail
 from seglog.errors import WarmStoreRequired
 from seglog.format.arrays import NDArray, np
 from seglog.segments.segment import SegmentInfo
 from seglog.segments.sizes import Sizes
+from seglog.values.append_key import Unit
 from seglog.values.config import TopicConfig
 from seglog.values.delete_list import DeleteList
 from seglog.values.floors import Floors
+from seglog.values.producer import AppendedBatch
 from seglog.values.record import Gap
 from seglog.values.truncate_op import TruncateOp
 from seglog.wal.manifest import ActiveMeta, TopicMeta
@@ -52,7 +55,7 @@ class TopicState:
     All records below `flagged_below` in hot segments durably have the deleted flag, as far as this process knows.
     `changed` is the log's register of topics for the next checkpoint. Code that changes a field of `to_meta` enters
     the topic there. `seal_due_ms` is the time under which `Engine.aging` has the topic.
-    `producers` are the producers of the topic; None if it never had one.
+    `producers` are the producers of the topic, and `keys` its keys; None if it never had one.
     `known_sizes` are the last totals. If the segments have changed, `sizes` recomputes them.
     """
 
@@ -85,6 +88,7 @@ class TopicState:
     front_op: int = 0
     ephemeral_buffer: EphemeralBuffer = field(default_factory=EphemeralBuffer)
     producers: Producers | None = None
+    keys: Keys | None = None
     waiters: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     head_seq: int = field(init=False)
     assigned_seq: int = field(init=False)
@@ -153,6 +157,26 @@ class TopicState:
         if self.producers is None:
             self.producers = Producers()
         return self.producers
+
+    def with_keys(self) -> Keys:
+        """Return the keys. If the topic never had one, make their register first. The caller holds the lock."""
+        if self.keys is None:
+            self.keys = Keys()
+        return self.keys
+
+    def assign_unit(self, unit: Unit, ts_ms: int) -> None:
+        """Add a batch of a producer, or a key, whose records are in flight. The caller holds the lock."""
+        if isinstance(unit, AppendedBatch):
+            self.with_producers().assign(unit, ts_ms)
+        else:
+            self.with_keys().assign(unit, ts_ms)
+
+    def publish_unit(self, unit: Unit, ts_ms: int) -> None:
+        """Add a batch of a producer, or a key, whose records are published. The caller holds the lock."""
+        if isinstance(unit, AppendedBatch):
+            self.with_producers().publish(unit, ts_ms)
+        else:
+            self.with_keys().publish(unit, ts_ms)
 
     def settle_front(self) -> None:
         """Raise the floors and `hot_floor` above lost seqs at the front. The floors then report these seqs as lost.
@@ -260,6 +284,8 @@ class TopicState:
         self.in_flight_bytes = 0
         if self.producers is not None:
             self.producers.reset_assigned()
+        if self.keys is not None:
+            self.keys.reset_assigned()
 
     def segment_of(self, seq: int) -> SegmentInfo | None:
         """Return the segment that holds `seq`, or None if no segment does. `seq` is not below the hot floor."""
@@ -288,6 +314,7 @@ class TopicState:
             warm_ops=tuple(self.warm_ops),
             truncate_ops=self.truncate_ops,
             producers=() if self.producers is None else self.producers.all(),
+            keys=() if self.keys is None else self.keys.all(),
         )
 
     def replace_segment(self, old: SegmentInfo, new: SegmentInfo) -> None:

@@ -8,7 +8,7 @@
     HEAD_WATERMARK   head          none: no data at all
     EVICT_WATERMARK  earliest_seq  {"evict_floor", "evict_from"}   the floors from here on
     TRUNCATE         first gone    {"epoch"}                       the topic's epoch from here on
-    BATCH            first seq     binary: seglog.format.batch_frame
+    BATCH, KEY       first seq     binary: seglog.format.batch_frame
 
 A body that does not fit raises `InvalidFrame`. The checksum was right, so another program wrote the body. No I/O.
 """

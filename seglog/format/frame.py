@@ -96,6 +96,8 @@ class FrameType(enum.IntEnum):
     offset of this frame in the file.
 
     BATCH: the next records are a batch of a producer. `seq` is the seq of the first one.
+
+    KEY: the next records were appended under a key. `seq` is the seq of the first one.
     """
 
     APPEND = 1
@@ -112,6 +114,7 @@ class FrameType(enum.IntEnum):
     TRUNCATE = 12
     SYNC_MARK = 13
     BATCH = 14
+    KEY = 15
 
 
 _KNOWN_TYPES = frozenset(int(kind) for kind in FrameType)

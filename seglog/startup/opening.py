@@ -62,6 +62,9 @@ def engine_of(
         if state.producers is not None:
             state.producers.keep_ms = settings.producer_keep_s * 1000
             state.producers.forget_until(clock.now_ms())
+        if state.keys is not None:
+            state.keys.keep_ms = settings.idempotency_keep_s * 1000
+            state.keys.forget_until(clock.now_ms())
     expect_flags(engine)
     find_fronts(engine, on_unknown)
     return engine

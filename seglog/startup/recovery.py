@@ -25,7 +25,7 @@ Recovery finds all that was acked, and nothing that was never written.
     file
     in the active file, anything else           torn: no part of it was ever acked at fsync
 
-If a torn write begins within a batch of a producer, recovery cuts the whole batch (BATCHFRAME-2).
+If a torn write begins within a batch of a producer, or an append under a key, recovery cuts all of it (BATCHFRAME-2).
 
 REC-1  Recovery never cuts bytes that were durable. `FileCorrupt` names file, offset and reason, and the log does not
     open.
@@ -50,6 +50,7 @@ from pathlib import Path
 
 from seglog.arguments import WHOLE_MAX
 from seglog.engine.entries import apply_delete, apply_evict, new_state
+from seglog.engine.keys import Keys
 from seglog.engine.producers import Producers
 from seglog.engine.state import TopicState
 from seglog.engine.tail import Tail
@@ -58,7 +59,7 @@ from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files
 from seglog.files.read_only import ReadOnlyFiles
-from seglog.format.batch_frame import read_batch
+from seglog.format.batch_frame import UNIT_TYPES, read_unit
 from seglog.format.control import read_config, read_create, read_delete, read_epoch, read_evict
 from seglog.format.frame import Buffer, FrameType, Header, data_of
 from seglog.maintenance.removal import remove_leftovers, remove_topics
@@ -83,7 +84,6 @@ _logger = logging.getLogger("seglog.startup.recovery")
 # The most records that may be lost behind a record in the WAL. Each takes memory during replay. A checkpoint is due
 # after far fewer (seglog.writing.append). Without such a record, no checkpoint is due, and they take no memory.
 _LOST_MAX = 2**31
-_BATCH = int(FrameType.BATCH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +259,7 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
         # harmless.
         pending=DeleteList(meta.ops if meta.is_ahead else ()),
         producers=Producers(meta.producers) if meta.producers else None,
+        keys=Keys(meta.keys) if meta.keys else None,
     )
 
 
@@ -387,7 +388,7 @@ class _Replay:
         file, ordinal, end = self.end.file, self.end.ordinal, self.end.offset
         try:
             for offset, header, position in stretch:
-                if header.type == _BATCH:
+                if header.type in UNIT_TYPES:
                     self.end = WalPosition(file, offset, ordinal)
                 self._apply_one(offset, header, stretch.buffer, position)
                 ordinal, end = ordinal + 1, offset + header.frame_bytes
@@ -426,7 +427,7 @@ class _Replay:
                 self._pass_over(header, buffer, position)
             elif header.type == FrameType.APPEND:
                 self._append(offset, header)
-            elif header.type == FrameType.BATCH:
+            elif header.type in UNIT_TYPES:
                 self._begin_batch(header, data_of(buffer, position, header))
             elif header.type == FrameType.TOPIC_CREATE:
                 self._create(header, data_of(buffer, position, header))
@@ -470,10 +471,10 @@ class _Replay:
             self._take_of_batch(self.batch, 1)
 
     def _begin_batch(self, header: Header, data: bytes) -> None:
-        state, appended = self._topic(header), read_batch(header, data)
+        state, unit = self._topic(header), read_unit(header, data)
         if header.seq != state.head_seq + 1:
             raise _Misplaced(f"a batch from seq {header.seq} of topic {state.name} follows seq {state.head_seq}")
-        batch = OpenBatch(self.end.offset, header.topic_id, appended, appended.batch.records)
+        batch = OpenBatch(self.end.offset, header.topic_id, unit, unit.records)
         self.batch = ReplayedBatch(batch, state, self.end, header.ts_ms)
 
     def _take_of_batch(self, batch: ReplayedBatch, records: int) -> None:

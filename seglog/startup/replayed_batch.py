@@ -1,9 +1,9 @@
-"""A batch of a producer during replay. The state of the topic has its records at once.
+"""A batch of a producer, or an append under a key, during replay. The state of the topic has its records at once.
 
-1  Replay reads a BATCH frame, and notes the end of its topic.
+1  Replay reads a BATCH or a KEY frame, and notes the end of its topic.
 2  Replay adds each record to the topic.
-3  With the last record, the topic has the batch in its producers too.
-4  If the batch is torn, `drop` takes its records back. So records and producers agree (BATCHFRAME-2).
+3  With the last record, the topic has the batch in its producers too, or the key in its keys.
+4  If the unit is torn, `drop` takes its records back. So records agree with producers and keys (BATCHFRAME-2).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["ReplayedBatch"]
 
 
 class ReplayedBatch:
-    """A batch whose BATCH frame begins at `begin`, and whose records have the time `ts_ms`."""
+    """A unit whose first frame begins at `begin`, and whose records have the time `ts_ms`."""
 
     __slots__ = ("_begin", "_last_ts_ms", "_state", "_ts_ms", "open")
 
@@ -30,11 +30,10 @@ class ReplayedBatch:
         """Count records that the topic has taken, and return whether the batch is whole now."""
         self.open.left -= records
         if not self.open.left:
-            self._state.with_producers().publish(self.open.appended, self._ts_ms)
+            self._state.publish_unit(self.open.unit, self._ts_ms)
         return not self.open.left
 
     def drop(self) -> WalPosition:
-        """Take the records back, and return the place of the BATCH frame."""
-        first_seq = self.open.appended.batch.first_seq
-        self._state.unreplay(first_seq, self._last_ts_ms)
+        """Take the records back, and return the place of the first frame."""
+        self._state.unreplay(self.open.unit.first_seq, self._last_ts_ms)
         return self._begin

@@ -11,7 +11,7 @@ from pathlib import Path
 from seglog.errors import FileCorrupt, InvalidFrame
 from seglog.files.open_file import OpenFile
 from seglog.files.read_only import ReadOnlyFiles
-from seglog.format.frame import FrameType
+from seglog.format.batch_frame import UNIT_TYPES
 from seglog.values.damage import Checked, Findings
 from seglog.values.layout import Layout, WalFolder, number_in
 from seglog.wal.file_end import check_begin, check_known, check_not_cut
@@ -91,7 +91,7 @@ def _check_file(
             for stretch in scan(file, start, size):
                 for offset, header, position in stretch:
                     frames += 1
-                    if batch is not None or header.type == FrameType.BATCH:
+                    if batch is not None or header.type in UNIT_TYPES:
                         batch = open_batch_after(batch, offset, header, stretch.buffer, position)
         except InvalidFrame as invalid:
             error = invalid

@@ -108,6 +108,9 @@ class LogSettings:
     producer_keep_s: int = number(
         604_800, "s", 1, 31_536_000_000, "a topic forgets a producer that has appended nothing for this long"
     )
+    idempotency_keep_s: int = number(
+        86_400, "s", 1, 31_536_000_000, "a topic keeps the key of an append for this long, and then forgets it"
+    )
 
     reclaim_dead_percent: int = number(
         50, "percent", 1, 100, "deleted share of a sealed segment at which the log rewrites it"

@@ -102,6 +102,14 @@ class AppendedBatch(NamedTuple):
     epoch: int
     batch: Batch
 
+    @property
+    def first_seq(self) -> int:
+        return self.batch.first_seq
+
+    @property
+    def records(self) -> int:
+        return self.batch.records
+
 
 class Producer(NamedTuple):
     """A producer as a topic knows it: epoch, time of the newest batch, and the last batches, oldest first.
@@ -119,15 +127,15 @@ class Producer(NamedTuple):
         return self.batches[-1].number
 
 
-def check_id(producer: str) -> str:
-    """Return the id. Raise `InvalidArgument` for a text that is empty or too long."""
+def check_id(text: str, name: str = "id") -> str:
+    """Return the text. Raise `InvalidArgument`, which names the argument, for a text that is empty or too long."""
     try:
-        size_bytes = len(producer.encode())
+        size_bytes = len(text.encode())
     except UnicodeEncodeError:
         size_bytes = 0
     if not 1 <= size_bytes <= ID_MAX_BYTES:
-        raise InvalidArgument("id", producer, f"a text of 1 to {ID_MAX_BYTES} bytes in UTF-8")
-    return producer
+        raise InvalidArgument(name, text, f"a text of 1 to {ID_MAX_BYTES} bytes in UTF-8")
+    return text
 
 
 def repeated(topic: str, known: Producer | None, given: ProducerBatch, values: int) -> range | None:

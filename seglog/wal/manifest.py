@@ -39,10 +39,12 @@ MANIFEST-8  A checkpoint encodes only the parts of topics that changed since the
 MANIFEST-9  `cuts` lists the listed truncations of a topic (seglog.values.truncate_op).
     Each one is [seq, time, number of the next delete].
 MANIFEST-10  `producers` lists the producers of a topic (seglog.values.producer), the one that appended longest ago
-    first. A topic without producers has no such key. If any topic has it, the format is 2, otherwise it is 1. So a
-    release that knows no producers refuses the directory. It never drops them in silence. Each producer is one list:
+    first. `keys` lists the keys of its appends (seglog.values.append_key), the oldest first. A topic without any has no
+    such list. If any topic has one, the format is 2, otherwise it is 1. So a release that knows neither refuses the
+    directory. It never drops them in silence. Each producer is one list, and each key another:
 
         id, epoch, time of its newest batch, then for each of its last batches: number, first seq, records
+        key, time of its append, first seq, records, digest of the values
 
 Source: topics engine architecture, section 5.
 """
@@ -67,6 +69,7 @@ from seglog.files.open_file import OpenFile
 from seglog.files.port import NO_DESCRIPTOR, Files, replace_atomically
 from seglog.segments.segment import SegmentInfo
 from seglog.values import canonical
+from seglog.values.append_key import Key, check_key
 from seglog.values.canonical import flag, record, text, wholes
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
@@ -91,7 +94,7 @@ __all__ = [
 ]
 
 _FORMAT = 1
-_FORMAT_WITH_PRODUCERS = 2
+_FORMAT_WITH_UNITS = 2
 _KEPT = 2
 _CHECK_BYTES = 18
 _VALUES = 7
@@ -161,6 +164,7 @@ class TopicMeta:
     warm_ops: tuple[DeleteOp, ...] = ()
     truncate_ops: tuple[TruncateOp, ...] = ()
     producers: tuple[tuple[str, Producer], ...] = ()
+    keys: tuple[tuple[str, Key], ...] = ()
 
     @property
     def sealed_seq(self) -> int:
@@ -198,7 +202,7 @@ class Encoder:
 
     def __init__(self) -> None:
         self._topics: dict[int, _Encoded] = {}
-        self._with_producers: set[int] = set()
+        self._with_units: set[int] = set()
         # Topics that `put` received and no manifest has encoded yet.
         self._waiting: dict[int, TopicMeta] = {}
 
@@ -210,7 +214,7 @@ class Encoder:
         """Leave the topic out of all later manifests."""
         self._waiting.pop(topic_id, None)
         self._topics.pop(topic_id, None)
-        self._with_producers.discard(topic_id)
+        self._with_units.discard(topic_id)
 
     def known(self, topic_id: int) -> TopicMeta | None:
         """Return the state that the last `put` of the topic gave, or None."""
@@ -230,7 +234,7 @@ class Encoder:
         last = next(reversed(self._topics), 0)
         for topic_id, topic in self._waiting.items():
             self._topics[topic_id] = _encode_topic(topic, self._topics.get(topic_id))
-            (self._with_producers.add if topic.producers else self._with_producers.discard)(topic_id)
+            (self._with_units.add if topic.producers or topic.keys else self._with_units.discard)(topic_id)
         if any(topic_id < last for topic_id in self._waiting):
             self._topics = dict(sorted(self._topics.items()))
         self._waiting = {}
@@ -238,7 +242,7 @@ class Encoder:
             "deleted": list(manifest.deleted),
             "doomed": [list(key) for key in manifest.pending_warm_deletes],
             "epoch_floor": manifest.epoch_floor,
-            "format": _FORMAT_WITH_PRODUCERS if self._with_producers else _FORMAT,
+            "format": _FORMAT_WITH_UNITS if self._with_units else _FORMAT,
             "next_topic_id": manifest.next_topic_id,
         }
         wal = {"wal": [{"file": each.file, "offset": each.offset, "ordinal": each.ordinal} for each in manifest.wal]}
@@ -259,7 +263,7 @@ def decode_manifest(raw: bytes, path: Path) -> LogManifest:
     try:
         value = record(canonical.decode(body))
         version = value["format"]
-        manifest = _from_json(value) if version in (_FORMAT, _FORMAT_WITH_PRODUCERS) else None
+        manifest = _from_json(value) if version in (_FORMAT, _FORMAT_WITH_UNITS) else None
     except (ValueError, KeyError, TypeError, SeglogError) as error:
         raise FileCorrupt(path, 0, f"the content does not fit: {error!r}") from error
     if manifest is None:
@@ -390,6 +394,13 @@ def _producer_from_json(producer: object, *numbers: object) -> tuple[str, Produc
     return check_id(text(producer)), check_producer(known)
 
 
+def _keys_from_json(rows: list[Any]) -> tuple[tuple[str, Key], ...]:
+    keys = tuple((check_key(text(key)), Key(*wholes(numbers))) for key, *numbers in rows)
+    if len(dict(keys)) < len(keys) or any(known.first_seq < 1 or known.records < 1 for _, known in keys):
+        raise ValueError("a key is there twice, or has no records")
+    return keys
+
+
 def _sealed_from_json(flat: list[Any], first_seq: int) -> tuple[SegmentInfo, ...]:
     if not flat:
         return ()
@@ -441,6 +452,7 @@ def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
         "last_ts_ms": topic.last_ts_ms,
         "name": topic.name,
         "next_op": topic.next_op,
+        **({"keys": [[key, *known] for key, known in topic.keys]} if topic.keys else {}),
     }
 
 
@@ -466,6 +478,7 @@ def _topic_from_json(value: object) -> TopicMeta:
         warm_ops=tuple(map(DeleteOp.from_json, fields["cold_ops"])),
         truncate_ops=tuple(TruncateOp(*wholes(each)) for each in fields["cuts"]),
         producers=_producers_from_json(fields.get("producers", [])),
+        keys=_keys_from_json(fields.get("keys", [])),
     )
     _check_topic(meta)
     return meta

@@ -1,7 +1,7 @@
-"""The batch of a producer that begins with a BATCH frame, as long as a reader of the WAL has not all of its records.
+"""The unit that begins with a BATCH or a KEY frame, as long as a reader of the WAL has not all of its records.
 
-Recovery and the check of WAL files (`seglog verify`) both count the Append frames behind a BATCH frame
-(BATCHFRAME-1). If the frames end before the batch does, `begin` is the place where a torn write begins.
+Recovery and the check of WAL files (`seglog verify`) both count the Append frames behind such a frame (BATCHFRAME-1).
+If the frames end before the unit does, `begin` is the place where a torn write begins.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from seglog.errors import FileCorrupt, InvalidFrame
 from seglog.files.open_file import OpenFile
 from seglog.format.arrays import NDArray, np
-from seglog.format.batch_frame import read_batch
+from seglog.format.batch_frame import UNIT_TYPES, read_unit
 from seglog.format.frame import MIN_FRAME_BYTES, Buffer, FrameType, Header, data_of
-from seglog.values.producer import AppendedBatch
+from seglog.values.append_key import Unit
 
 __all__ = ["OpenBatch", "open_batch_after"]
 
-_APPEND, _BATCH = int(FrameType.APPEND), int(FrameType.BATCH)
+_APPEND = int(FrameType.APPEND)
 
 
 @dataclass(slots=True)
 class OpenBatch:
-    """A batch of which `left` records are not read yet. `begin` is the offset of its BATCH frame in the file."""
+    """A unit of which `left` records are not read yet. `begin` is the offset of its first frame in the file."""
 
     begin: int
     topic_id: int
-    appended: AppendedBatch
+    unit: Unit
     left: int
 
     def has(self, header: Header) -> bool:
@@ -54,12 +54,12 @@ def open_batch_after(
 
     A frame that has no place there closes the batch, because recovery reports it.
     """
-    if header.type == _BATCH:
+    if header.type in UNIT_TYPES:
         try:
-            appended = read_batch(header, data_of(buffer, position, header))
+            unit = read_unit(header, data_of(buffer, position, header))
         except InvalidFrame:
             return None
-        return OpenBatch(offset, header.topic_id, appended, appended.batch.records)
+        return OpenBatch(offset, header.topic_id, unit, unit.records)
     if batch is None or not batch.has(header):
         return None
     batch.left -= 1

@@ -44,6 +44,7 @@ from seglog.maintenance.ephemeral import make_room, trim
 from seglog.maintenance.housekeeping import enforce_limits
 from seglog.maintenance.retention import Retained, passed_cap
 from seglog.process.interrupts import uninterrupted
+from seglog.values.append_key import GivenKey, KeyedAppend, Unit, digest_of
 from seglog.values.byte_strings import byte_strings
 from seglog.values.config import TopicConfig, check_durability, check_history
 from seglog.values.names import BRANCH_MARK
@@ -76,7 +77,7 @@ _LOST_IN_TAIL_MAX = 100_000
 class AppendOptions(NamedTuple):
     """The arguments of an append beside its values. They are the same for all of its records.
 
-    With `producer` or `if_head`, the append is one of its own: it is never merged with another one.
+    With `producer`, `key` or `if_head`, the append is one of its own: it is never merged with another one.
     """
 
     tag: str | None = None
@@ -85,6 +86,12 @@ class AppendOptions(NamedTuple):
     durability: str | None = None
     producer: ProducerBatch | None = None
     if_head: int | None = None
+    key: str | None = None
+
+    @property
+    def has_conditions(self) -> bool:
+        """Return whether the log decides about the append before it takes a seq (seglog.writing.conditions)."""
+        return self.producer is not None or self.if_head is not None or self.key is not None
 
 
 PLAIN = AppendOptions()
@@ -143,8 +150,8 @@ def check_append(engine: Engine, values: Sequence[bytes], options: AppendOptions
         records, size_bytes = len(own), _check_sizes(own, limit)
     if options is not PLAIN:
         _check_options(options)
-        if options.producer is not None and not records:
-            raise InvalidArgument("values", values, "one value at least, because a batch of a producer has records")
+        if not records and (options.producer is not None or options.key is not None):
+            raise InvalidArgument("values", values, "one value at least, because there is nothing to repeat")
     return own, records, size_bytes
 
 
@@ -158,14 +165,15 @@ def begin_append(
     If a topic of that name is being deleted, return None. The caller calls `flush` and tries again, because a durable
     deletion frees the name (SHARD-1).
     """
-    tag, node, unterminated, durability, producer, if_head = options
+    tag, node, unterminated, durability, producer, if_head, key = options
+    given = None if key is None else GivenKey(key, records, digest_of(values))
     with engine.committer.raw_lock:
         create: CreateEntry | None = None
         state = engine.topics.get(name)
-        if producer is not None or if_head is not None:
+        if producer is not None or if_head is not None or given is not None:
             if state is None and engine.is_being_deleted(name):
                 return None  # the deletion may still fail
-            repeated = check_conditions(engine, name, state, records, durability, producer, if_head)
+            repeated = check_conditions(engine, name, state, records, durability, producer, given, if_head)
             if repeated is not None:
                 return _wait_for(engine, *repeated)
         if state is None:
@@ -200,12 +208,15 @@ def begin_append(
         else:
             is_late = is_disk and shard.is_sync_due(now_ms, engine.settings.disk_sync_interval_ms)
             written_ms = now_ms if is_disk else None
-            batch: AppendedBatch | None = None
+            unit: Unit | None = None
             if producer is not None:
                 state.with_producers().keep_ms = engine.settings.producer_keep_s * 1000
-                batch = AppendedBatch(producer.id, producer.epoch, Batch(producer.number, seqs.start, records))
+                unit = AppendedBatch(producer.id, producer.epoch, Batch(producer.number, seqs.start, records))
+            elif given is not None:
+                state.with_keys().keep_ms = engine.settings.idempotency_keep_s * 1000
+                unit = KeyedAppend(given.key, seqs.start, records, given.digest)
             entry = AppendEntry(
-                state, seqs, ts_ms, frames, sync=is_durable or is_late, written_ms=written_ms, batch=batch
+                state, seqs, ts_ms, frames, sync=is_durable or is_late, written_ms=written_ms, unit=unit
             )
         if create is not None:
             shard.enqueue(create)
@@ -234,7 +245,7 @@ def finish_append(engine: Engine, begun: PendingAppend) -> range:
 
 
 def _wait_for(engine: Engine, state: TopicState, seqs: range) -> PendingAppend:
-    """Queue an entry that is done when the batch with these seqs is durable (PRODUCER-2). The caller holds the lock."""
+    """Queue an entry that is done when these seqs are durable (PRODUCER-2, KEYS-2). The caller holds the lock."""
     shard = engine.committer.open_shard(state.topic_id)
     shard.enqueue(barrier := Barrier())
     return shard, state, (barrier,), seqs, True
@@ -298,7 +309,7 @@ def _check_options(options: AppendOptions) -> None:
         raise InvalidArgument("unterminated", options.unterminated, "True or False")
     if options.durability is not None:
         check_durability(options.durability)
-    check_given(options.producer, options.if_head)
+    check_given(options.producer, options.key, options.if_head)
 
 
 def _check_sizes(values: Sequence[bytes], limit: int) -> int:

@@ -1,9 +1,10 @@
-"""The conditions of an append: the batch of a producer (seglog.values.producer), and the head that its caller expects.
+"""The conditions of an append: its identity, and the head that its caller expects.
 
-    producer   the batch is appended once, however often its append is repeated
+    producer   the batch is appended once, however often its append is repeated (seglog.values.producer)
+    key        the values are appended once, however often their append is repeated (seglog.values.append_key)
     if_head    the records come right after this seq, or the append is refused
 
-APPENDIF-1  A repetition returns its seqs whatever `if_head` says. The first append of the batch has moved the head.
+APPENDIF-1  A repetition returns its seqs whatever `if_head` says. The first append has moved the head.
 APPENDIF-2  The head includes appends in flight. If one of them fails, an append behind it fails with it.
 """
 
@@ -15,17 +16,23 @@ from seglog.arguments import kind_of, taken
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import HeadMoved, InvalidArgument, InvalidSetting
+from seglog.values.append_key import GivenKey, check_key, repeated_key
 from seglog.values.producer import ProducerBatch, repeated
 
 __all__ = ["check_conditions", "check_given"]
 
 _SEQ: Any = kind_of(int)
+_TEXT: Any = kind_of(str)
 
 
-def check_given(producer: object, if_head: object) -> None:
-    """Raise `InvalidArgument` for a value that is no condition."""
+def check_given(producer: object, key: object, if_head: object) -> None:
+    """Raise `InvalidArgument` for a value that is no condition, and for a producer together with a key."""
     if producer is not None and not isinstance(producer, ProducerBatch):
         raise InvalidArgument("producer", producer, "a ProducerBatch or None")
+    if key is not None:
+        check_key(taken("key", key, _TEXT))
+        if producer is not None:
+            raise InvalidArgument("key", key, "None, because the batch of a producer has an identity already")
     if if_head is not None:
         taken("if_head", if_head, _SEQ)
 
@@ -37,24 +44,42 @@ def check_conditions(
     records: int,
     durability: str | None,
     producer: ProducerBatch | None,
+    key: GivenKey | None,
     if_head: int | None,
 ) -> tuple[TopicState, range] | None:
-    """Return None if the append may begin. If the topic has the batch already, return its state and the batch's seqs.
+    """Return None if the append may begin. If the topic has its records already, return its state and their seqs.
 
     `state` is None if there is no topic. The caller holds the lock, and no seq is assigned yet.
-    Raises `ProducerFenced`, `ProducerGap`, `BatchForgotten`, `HeadMoved`, and `InvalidSetting` for a producer of
-    ephemeral records.
+    Raises `ProducerFenced`, `ProducerGap`, `BatchForgotten`, `KeyReused`, `TooManyKeys`, `HeadMoved`, and
+    `InvalidSetting` for a producer or a key of ephemeral records.
     """
     engine.committer.check_open()
-    if producer is not None:
+    if producer is not None or key is not None:
         config = engine.topic_defaults if state is None else state.config
         if (durability or config.durability) == "ephemeral":
-            raise InvalidSetting("durability", "ephemeral records have no producer, because they are never written")
+            wanted = "ephemeral records have no producer and no key, because they are never written"
+            raise InvalidSetting("durability", wanted)
+    seqs = None
+    if producer is not None:
         known = None if state is None or state.producers is None else state.producers.find(producer.id)
         seqs = repeated(name, known, producer, records)
-        if state is not None and seqs is not None:
-            return state, seqs
+    elif key is not None and state is not None:
+        seqs = _seqs_of_key(engine, name, state, key)
+    if state is not None and seqs is not None:
+        return state, seqs
     head = 0 if state is None else state.assigned_seq
     if if_head is not None and if_head != head:
         raise HeadMoved(name, if_head, head)
     return None
+
+
+def _seqs_of_key(engine: Engine, name: str, state: TopicState, key: GivenKey) -> range | None:
+    """Return the seqs of a repetition, or None. Forget the keys that are too old before that."""
+    keys = state.with_keys()
+    keys.keep_ms = engine.settings.idempotency_keep_s * 1000
+    now_ms = max(engine.clock.now_ms(), state.assigned_ts_ms)
+    keys.forget_until(now_ms)
+    seqs = repeated_key(name, keys.find(key.key), key)
+    if seqs is None:
+        keys.check_room(name, now_ms)
+    return seqs

@@ -71,11 +71,11 @@ def waiters_of(log: Log | Topic, name: str) -> list[Callable[[], None]]:
 
 def as_release_without_producers(patch: pytest.MonkeyPatch) -> None:
     """Know the frames and the manifest of the releases before producers, and nothing newer."""
-    types = frozenset(kind for kind in FrameType if kind != FrameType.BATCH)
+    types = frozenset(kind for kind in FrameType if kind not in (FrameType.BATCH, FrameType.KEY))
     patch.setattr("seglog.format.frame._KNOWN_TYPES", types)
     patch.setattr("seglog.format.frames.LAST_TYPE", max(types))
     patch.setattr("seglog.wal.file_end._TYPES", types)
-    patch.setattr("seglog.wal.manifest._FORMAT_WITH_PRODUCERS", 1)
+    patch.setattr("seglog.wal.manifest._FORMAT_WITH_UNITS", 1)
 
 
 def producers_of(log: Log, name: str) -> tuple[tuple[str, Producer], ...]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.errors import InvalidFrame
-from seglog.format.batch_frame import encode_batch, read_batch
+from seglog.format.batch_frame import encode_batch, read_unit
 from seglog.format.frame import FrameType, data_of, encode, read_header
 from seglog.values.producer import AppendedBatch, Batch
 
@@ -36,7 +36,7 @@ def test_what_goes_in_comes_out(
     frame = encode_batch(topic_id, ts_ms, appended)
     header = read_header(frame)
     assert (header.type, header.flags, header.topic_id, header.seq, header.ts_ms) == (14, 0, topic_id, seq, ts_ms)
-    assert read_batch(header, data_of(frame, 0, header)) == appended
+    assert read_unit(header, data_of(frame, 0, header)) == appended
 
 
 def test_no_truncation_and_no_flipped_byte_passes() -> None:
@@ -63,4 +63,4 @@ def test_no_truncation_and_no_flipped_byte_passes() -> None:
 def test_a_body_that_does_not_fit_is_refused(seq: int, body: bytes) -> None:
     header = read_header(encode(FrameType.BATCH, topic_id=1, seq=seq, ts_ms=1, data=body))
     with pytest.raises(InvalidFrame):
-        read_batch(header, body)
+        read_unit(header, body)
