@@ -233,6 +233,12 @@ class Topic:
         state = self._engine.find(self.name)
         return 0 if state is None or state.producers is None else state.producers.forgotten
 
+    @property
+    def known_keys(self) -> int:
+        """Return the number of keys that the topic keeps for repeated appends. Beyond 10,000 it refuses a new one."""
+        state = self._engine.find(self.name)
+        return 0 if state is None or state.keys is None else len(state.keys)
+
     def incarnation(self) -> str:
         """Return the identity of what this topic knows of its producers. It stays the same over restarts.
 

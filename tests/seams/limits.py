@@ -16,6 +16,7 @@ class Limit(Enum):
     CLOSE_PATIENCE_S = "seglog.log._PATIENCE_S"
     DELETES_BY_TAG = "seglog.writing.write._PENDING_TAGS_MAX"
     FRAMES_READ_ONE_BY_ONE = "seglog.wal.scan._FEW"
+    KEYS = "seglog.engine.keys.KEYS_MAX"
     LINES_IN_A_BATCH = "offload.commands.lines._BATCH_LINES"
     LOOK_AGAIN_S = "offload.daemon.http.reads._LOOK_AGAIN_S"
     LOST_RECORDS_IN_TAIL = "seglog.writing.append._LOST_IN_TAIL_MAX"

@@ -24,6 +24,7 @@ from seglog.journal.journal import Journal
 from seglog.process.own_lock import Reentrant
 from seglog.segments.segment import SegmentInfo
 from seglog.topic import Topic
+from seglog.values.append_key import Key
 from seglog.wal.group_commit import Entry, GroupCommit
 from seglog.wal.manifest import Encoder, TopicMeta
 from seglog.wal.wal import Wal
@@ -37,6 +38,7 @@ __all__ = [
     "engine_of",
     "group_of",
     "has_spare_file",
+    "keys_of",
     "known_to",
     "lengths_of",
     "lock_of",
@@ -82,6 +84,12 @@ def producers_of(log: Log, name: str) -> tuple[tuple[str, Producer], ...]:
     """Return the producers of a topic, the one that appended longest ago first. A caller knows only those it names."""
     producers = engine_of(log).state(name).producers
     return () if producers is None else producers.all()
+
+
+def keys_of(log: Log, name: str) -> tuple[tuple[str, Key], ...]:
+    """Return the keys of the appends of a topic, the oldest first. A caller knows only its own."""
+    keys = engine_of(log).state(name).keys
+    return () if keys is None else keys.all()
 
 
 def end_work_at(patch: pytest.MonkeyPatch, crash: type[BaseException]) -> None:

@@ -59,6 +59,7 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
         "append": lambda: topic.append([b"x"]),
         "append nothing": lambda: topic.append([]),
         "append with a producer": lambda: topic.append([b"x"], producer=seglog.ProducerBatch("p", 0, 0)),
+        "append under a key": lambda: topic.append([b"x"], key="k"),
         "append_once": lambda: topic.append_once([b"x"], producer=seglog.ProducerBatch("p", 0, 0)),
         "append at a head": lambda: topic.append([b"x"], if_head=27),
         "producer": lambda: topic.producer("p"),
@@ -109,6 +110,7 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
     for name in ("epoch", "position", "sealed_seq", "last_ts_ms", "record_count_hot", "bytes_hot", "bytes_relocated"):
         calls[name] = lambda name=name: getattr(topic, name)  # type: ignore[misc]
     calls["due_seq"] = lambda: topic.due_seq
+    calls["known_keys"] = lambda: topic.known_keys
     calls["forgotten_producers"] = lambda: topic.forgotten_producers
     return calls
 

@@ -334,7 +334,7 @@ def _batch(log: Log) -> range:
     return log.topic("t").append([b"a", b"b"], producer=of(0), durability="memory")
 
 
-def _while_in_flight(
+def while_in_flight(
     fails: bool, *then: Callable[[Log], object], first: Callable[[Log], object] = _batch
 ) -> tuple[list[object], list[bytes], SimulatedDisk]:
     """Call `first` and hold its write. Meanwhile other threads make the calls of `then`. Return all results."""
@@ -374,7 +374,7 @@ def _again(log: Log) -> range:
 
 
 def test_a_repetition_of_a_batch_in_flight_waits_until_the_batch_is_durable() -> None:
-    results, values, after_cut = _while_in_flight(False, _again)
+    results, values, after_cut = while_in_flight(False, _again)
     assert results == [range(2, 4), range(2, 4)]
     assert values == [b"first", b"a", b"b"]
     with seglog.open("/parent/log", files=after_cut, settings=SETTINGS) as log:
@@ -382,10 +382,10 @@ def test_a_repetition_of_a_batch_in_flight_waits_until_the_batch_is_durable() ->
 
 
 def test_a_repetition_of_a_batch_in_flight_fails_with_it_and_may_then_be_repeated() -> None:
-    results, values, _ = _while_in_flight(True, _again)
+    results, values, _ = while_in_flight(True, _again)
     assert [type(result) for result in results] == [DiskFull, DiskFull]
     assert values == [b"first"]
-    results, values, _ = _while_in_flight(True, lambda log: (_refused(_again, log), _again(log)))
+    results, values, _ = while_in_flight(True, lambda log: (_refused(_again, log), _again(log)))
     assert results[1] == (DiskFull, range(2, 4))
     assert values == [b"first", b"a", b"b"]
 
@@ -394,9 +394,9 @@ def test_a_repetition_of_a_batch_in_flight_is_a_duplicate_unless_it_appends_the_
     def once(log: Log) -> Appended:
         return log.topic("t").append_once([b"a", b"b"], producer=of(0))
 
-    results, _, _ = _while_in_flight(False, once, once, first=once)
+    results, _, _ = while_in_flight(False, once, once, first=once)
     assert results == [Appended(range(2, 4), False), *[Appended(range(2, 4), True)] * 2]
-    results, values, _ = _while_in_flight(True, lambda log: (_refused(once, log), once(log)), first=once)
+    results, values, _ = while_in_flight(True, lambda log: (_refused(once, log), once(log)), first=once)
     assert results[1] == (DiskFull, Appended(range(2, 4), False))
     assert values == [b"first", b"a", b"b"]
 
@@ -411,11 +411,11 @@ def _refused(call: Callable[[Log], object], log: Log) -> type[Exception] | None:
 
 def test_batches_in_flight_count_for_the_next_number_the_epoch_and_the_head() -> None:
     for given, error in ((of(2), ProducerGap), (of(5, 1), ProducerGap)):
-        results, _, _ = _while_in_flight(False, lambda log, given=given: log.topic("t").append([b"c"], producer=given))  # type: ignore[misc]
+        results, _, _ = while_in_flight(False, lambda log, given=given: log.topic("t").append([b"c"], producer=given))  # type: ignore[misc]
         assert type(results[1]) is error
-    results, _, _ = _while_in_flight(False, lambda log: log.topic("t").append([b"c"], if_head=1))
+    results, _, _ = while_in_flight(False, lambda log: log.topic("t").append([b"c"], if_head=1))
     assert isinstance(results[1], HeadMoved)
-    results, values, _ = _while_in_flight(False, lambda log: log.topic("t").append([b"c"], producer=of(1), if_head=3))
+    results, values, _ = while_in_flight(False, lambda log: log.topic("t").append([b"c"], producer=of(1), if_head=3))
     assert results == [range(2, 4), range(4, 5)]
     assert values == [b"first", b"a", b"b", b"c"]
 
@@ -424,7 +424,7 @@ def test_a_batch_behind_a_truncation_in_flight_counts_too() -> None:
     def truncate(log: Log) -> None:
         log.topic("t").truncate(1)
 
-    results, values, after_cut = _while_in_flight(False, _again, _again, first=truncate)
+    results, values, after_cut = while_in_flight(False, _again, _again, first=truncate)
     assert results == [None, range(1, 3), range(1, 3)]
     assert values == [b"a", b"b"]
     with seglog.open("/parent/log", files=after_cut, settings=SETTINGS) as log:
@@ -441,7 +441,7 @@ def test_a_deletion_in_flight_that_fails_is_no_reason_to_refuse_a_batch() -> Non
     def gap(log: Log) -> range:
         return log.topic("t").append([b"c"], producer=of(1))
 
-    results, values, _ = _while_in_flight(True, conditional, gap, first=delete)
+    results, values, _ = while_in_flight(True, conditional, gap, first=delete)
     assert [type(result) for result in results] == [DiskFull] * 3
     assert values == [b"first"]
 

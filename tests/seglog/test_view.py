@@ -210,6 +210,7 @@ READS = {
         "position",
         "producer",
         "hot_floor",
+        "known_keys",
         "last_ts_ms",
         "name",
         "read",

@@ -7,6 +7,7 @@ import pytest
 
 from seglog.errors import FileCorrupt
 from seglog.segments.segment import SegmentInfo
+from seglog.values.append_key import Key
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
 from seglog.values.floors import Floors
@@ -82,6 +83,8 @@ PRODUCERS = (
     ("prüfer", Producer(3, 1720000000061, (Batch(7, 101, 2), Batch(8, 104, 1)))),
     ('a "name"', Producer(0, 1720000000661, (Batch(2**63 - 1, 127, 1),))),
 )
+KEYS = (("schlüssel", Key(1720000000061, 101, 2, 2**64 - 1)), ('a "key"', Key(1720000000661, 127, 1, 0)))
+WITH_KEYS = replace(MANIFEST, topics=(replace(MANIFEST.topics[0], keys=KEYS),))
 WITH_PRODUCERS = replace(MANIFEST, topics=(replace(MANIFEST.topics[0], producers=PRODUCERS),))
 
 
@@ -96,9 +99,17 @@ def test_producers_are_pinned_and_raise_the_format() -> None:
     assert decode_manifest(raw, PLACE) == WITH_PRODUCERS
 
 
-def test_an_encoder_lowers_the_format_when_no_producer_is_left() -> None:
+def test_keys_are_pinned_and_raise_the_format() -> None:
+    raw = encode_manifest(WITH_KEYS)
+    rows = '"keys":[["schlüssel",1720000000061,101,2,18446744073709551615],["a \\"key\\"",1720000000661,127,1,0]],'
+    body = GOLDEN.rpartition("\n")[0].rpartition("\n")[0].replace('"format":1', '"format":2')
+    assert raw.decode().rpartition("\n")[0].rpartition("\n")[0] == body.replace('"last_ts_ms":', rows + '"last_ts_ms":')
+    assert decode_manifest(raw, PLACE) == WITH_KEYS
+
+
+def test_an_encoder_lowers_the_format_when_no_producer_and_no_key_is_left() -> None:
     encoder = Encoder()
-    for manifest in (MANIFEST, WITH_PRODUCERS, MANIFEST, replace(WITH_PRODUCERS, topics=())):
+    for manifest in (MANIFEST, WITH_PRODUCERS, WITH_KEYS, MANIFEST, replace(WITH_PRODUCERS, topics=())):
         assert encoder.encode(manifest) == encode_manifest(manifest)
 
 
@@ -117,6 +128,27 @@ def test_an_encoder_lowers_the_format_when_no_producer_is_left() -> None:
 )
 def test_producers_that_do_not_fit_are_damage(producers: tuple[tuple[str, Producer], ...]) -> None:
     raw = encode_manifest(replace(MANIFEST, topics=(replace(MANIFEST.topics[0], producers=producers),)))
+    with pytest.raises(FileCorrupt, match="does not fit"):
+        decode_manifest(raw, PLACE)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        (KEYS[0], KEYS[0]),
+        (("", KEYS[0][1]),),
+        (("x" * 257, KEYS[0][1]),),
+        ((7, KEYS[0][1]),),
+        (("k", Key(1, 0, 1, 0)),),
+        (("k", Key(1, 1, 0, 0)),),
+        (("k", Key(-1, 1, 1, 0)),),
+        (("k", Key(1, 1, 1, 2**64)),),
+        (("k", (1, 1, 1)),),
+        (("k", (1, 1, 1, 1, 1)),),
+    ],
+)
+def test_keys_that_do_not_fit_are_damage(keys: tuple[tuple[str, Key], ...]) -> None:
+    raw = encode_manifest(replace(MANIFEST, topics=(replace(MANIFEST.topics[0], keys=keys),)))
     with pytest.raises(FileCorrupt, match="does not fit"):
         decode_manifest(raw, PLACE)
 
