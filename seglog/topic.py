@@ -396,9 +396,10 @@ class Topic:
         if self._engine.is_read_only:
             raise ReadOnly(self._engine.layout.root, "what it shows does not grow")
         state = self._engine.state(self.name)
-        truncations = len(state.truncations)
+        with self._engine.committer.lock:
+            epoch, truncations = state.epoch, len(state.truncations)
         first, expired = self._begin(state, start)
-        return Follower(self._engine, state, first, truncations, gaps=gaps, expired=expired)
+        return Follower(self._engine, state, first, truncations, epoch=epoch, gaps=gaps, expired=expired)
 
     @checked
     def seq_at(self, ts_ms: int) -> int:
@@ -494,6 +495,43 @@ class Topic:
         were evicted or left this disk.
         """
         write.truncate(self._engine, self.name, seq, position)
+
+    @checked
+    def changed_since(self, epoch: int) -> tuple[int, int | None]:
+        """Return the topic's epoch, and the lowest seq that may mean another record than in `epoch`, or None.
+
+        The seq is exact for truncations that this log has seen since it was opened. Otherwise it is 1, for example
+        after a restart, or if the topic was deleted and made again. Raise `NoSuchTopic`.
+        """
+        state = self._engine.state(self.name)
+        with self._engine.committer.lock:
+            count = state.epoch - epoch  # each truncation raises the epoch by 1
+            if not count:
+                return state.epoch, None
+            is_known = 0 < count <= len(state.truncations)
+            return state.epoch, min(state.truncations[-count:]) if is_known else 1
+
+    @checked
+    def sealed_version(self, last: int) -> tuple[int, ...] | None:
+        """Return a value that identifies the records up to `last`, as readers see them.
+
+        As long as the topic has the same value, a read that ends at `last` shows the same records and gaps, also after
+        a restart. Each delete, eviction and truncation changes the value, even one that takes no record of the range.
+        Return None if there is no such value: if a record up to `last` is not in a sealed segment, or is ephemeral and
+        still in memory, or if the topic has a ttl. Raise `NoSuchTopic`.
+
+        The parts are on disk: the topic's id and epoch, the number of its deletes, its floors, and the expiry floor of
+        a former ttl.
+        """
+        state = self._engine.state(self.name)
+        with self._engine.committer.lock:
+            in_memory = state.ephemeral_buffer.first_from(1)
+            is_last = last <= state.sealed_seq and (in_memory is None or in_memory > last)
+            if not is_last or state.config.ttl_ms is not None:
+                return None
+            floors = state.floors
+            lost = floors.evict_from, floors.evict_floor, state.expired_seq
+            return state.topic_id, state.epoch, state.next_op, *lost
 
     def truncate_ops(self) -> tuple[TruncateOp, ...]:
         """Return the truncations that are not settled, oldest first, each deeper than the one before.

@@ -23,13 +23,25 @@ __all__ = ["Follower", "follow_records"]
 
 
 class Follower:
-    """The position of a reader in a topic. The reader continues from there; `seq` is the next seq that it wants."""
+    """The position of a reader in a topic. The reader continues from there; `seq` is the next seq that it wants.
+
+    `epoch` is the topic's epoch when the follower began. While the topic has it, the follower's records are of it.
+    """
 
     def __init__(
-        self, engine: Engine, state: TopicState, first: int, truncations: int, *, gaps: bool, expired: int = 1
+        self,
+        engine: Engine,
+        state: TopicState,
+        first: int,
+        truncations: int,
+        *,
+        epoch: int,
+        gaps: bool,
+        expired: int = 1,
     ) -> None:
         """Begin at `first`, chosen when the topic had `truncations` truncations and the expiry floor `expired`."""
         self.seq = first
+        self.epoch = epoch
         self._engine = engine
         self._state = state
         self._truncations = truncations

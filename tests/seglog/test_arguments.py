@@ -175,6 +175,8 @@ LOG = {
     "Topic.settle_deletes": _of_topic("settle_deletes", {"op": "whole"}),
     "Topic.truncate": _of_topic("truncate", {"seq": "whole", "position": "position"}, "position", seq=3),
     "Topic.settle_truncation": _of_topic("settle_truncation", {"op": "instance"}),
+    "Topic.changed_since": _of_topic("changed_since", {"epoch": "whole"}),
+    "Topic.sealed_version": _of_topic("sealed_version", {"last": "whole"}),
     "Topic.release": _of_topic("release", {"last_seq": "whole", "epoch": "whole"}, "epoch", last_seq=5),
 }
 CONFIG = {
