@@ -219,6 +219,13 @@ class ServeSettings:
     allowed_hosts: str = text("localhost,127.0.0.1,[::1]", "host names that requests may name, separated by commas")
     allowed_origins: str = text("", "origins of web pages that may ask, such as https://console.example, with commas")
     max_requests: int = number(256, "requests", 1, 100_000, "maximum at the same time; the next one gets 429")
+    max_followers: int = number(
+        10_000,
+        "requests",
+        1,
+        1_000_000,
+        "maximum that wait for new records, beside max_requests; the next one gets 429",
+    )
     max_body_bytes: int = number(
         64 * _MIB, "bytes", 1024, None, "maximum size of a request body; a larger one gets 413"
     )

@@ -6,6 +6,7 @@
     bearer token           401               TCP, if there is a token file; /healthz needs no token
     role of the token      403               TCP, if there is a token file (offload.daemon.http.roles)
     requests under way     429, Retry-After  TCP and Unix; probes and metrics pass even above the limit
+    followers              429, Retry-After  TCP and Unix; a route says that its request waits (`become_follower`)
     bytes of all bodies    429, Retry-After  TCP and Unix (offload.daemon.places)
     size of the body       413               TCP and Unix; by the declared length, and again by the bytes that arrive
     pace of the body       408               TCP and Unix; `body_timeout_s` without a byte of the body
@@ -58,8 +59,9 @@ class Guard:
         self._settings = settings
         self._tokens = tokens
         self._metrics = metrics
-        self._places = Places()
+        self._places = Places(metrics.rejected.labels("busy").inc)
         metrics.http_running.set_function(lambda: self._places.taken)
+        metrics.http_followers.set_function(lambda: self._places.followers)
 
     async def over_tcp(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._answer(scope, receive, send, is_tcp=True)
@@ -85,6 +87,7 @@ class Guard:
             await send({"type": "http.response.body", "body": b""})
             return
         with Place(self._places, settings, limited=not is_probe) as place:
+            place.enter(scope)
             if not _has_body(scope["method"], headers):
                 place.take()
             await self._pass(scope, receive, send, settings, place)

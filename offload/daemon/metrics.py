@@ -16,6 +16,7 @@
     seglog_http_requests_total                  counter     by route and status
     seglog_http_request_seconds                 histogram   by route
     seglog_http_requests_running                gauge       requests that have a place; probes have none
+    seglog_http_followers_running               gauge       requests that wait for new records
     seglog_commands_running                     gauge       threads of commands, until the last step
     seglog_http_rejected_total                  counter     by reason: busy, too_large, slow, host, origin, token
     seglog_disk_free_bytes, seglog_disk_state   gauge       0 fine, 1 alarm, 2 full
@@ -98,6 +99,7 @@ class Metrics:
             "seglog_http_request_seconds", "To the end of the answer.", ["route"], buckets=_SLOW_S, registry=on
         )
         self.http_running = Gauge("seglog_http_requests_running", "Requests that are answered now.", registry=on)
+        self.http_followers = Gauge("seglog_http_followers_running", "Requests that wait for records.", registry=on)
         self.commands_running = Gauge("seglog_commands_running", "Commands that run now.", registry=on)
         self.rejected = Counter("seglog_http_rejected", "Before any work was done.", ["reason"], registry=on)
         self.disk_free_bytes = Gauge("seglog_disk_free_bytes", "Where the data directory is.", registry=on)

@@ -36,8 +36,10 @@ from catalog.objects.base import ObjectStore
 from offload.archive import Archive
 from offload.backoff import Backoff
 from offload.daemon.disk import DiskState, disk_state
+from offload.daemon.feeds import Feeds
 from offload.daemon.gate import Gate, GatedStore, Rate
 from offload.daemon.metrics import MeteredFiles, Metrics, TopicFigures
+from offload.daemon.stopping import StopEvent
 from offload.daemon.triggers import Backlog, Due, due, is_over, policy_of
 from offload.errors import OtherRemote, Stopping
 from offload.settings import PROCESS, CatalogSettings, OffloadSettings, ServeSettings
@@ -116,6 +118,7 @@ class Service:
         self.local = ThreadPoolExecutor(_LOCAL_THREADS, "seglog-local")  # short work on the local disk only
         self.hot_reads = ThreadPoolExecutor(_READ_THREADS, "seglog-read")
         self.cold_reads = ThreadPoolExecutor(_COLD_READ_THREADS, "seglog-cold")
+        self.feeds = Feeds(lambda: self.hot_reads, self.stopping)
         self._offload_settings = loaded.offload
         self._catalog_settings = loaded.catalog
         self._clock = clock
@@ -461,7 +464,7 @@ class _Rates:
 
     requests: Rate
     uploads: Rate
-    stopping: threading.Event = field(default_factory=threading.Event)
+    stopping: StopEvent = field(default_factory=StopEvent)
 
     def change(self, settings: OffloadSettings) -> None:
         self.requests.change(_per_s(settings.requests_per_s))
@@ -486,7 +489,7 @@ async def open_service(
     log = aio.open(directory, create=False, settings=settings.log, files=MeteredFiles(metrics), clock=clock)
     await log.__aenter__()
     try:
-        stopping = threading.Event()
+        stopping = StopEvent()
         rates = _Rates(
             requests=Rate(_per_s(loaded.offload.requests_per_s), stopping),
             uploads=Rate(_per_s(loaded.offload.upload_bytes_per_s), stopping),

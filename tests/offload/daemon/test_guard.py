@@ -14,6 +14,7 @@ import pytest
 
 from offload.daemon.guard import Guard
 from offload.daemon.metrics import Metrics
+from offload.daemon.places import become_follower
 from offload.rights import parse_tokens
 from offload.settings import ServeSettings
 
@@ -32,9 +33,13 @@ class Asked:
         self.waiting = asyncio.Event()
         tokens = parse_tokens(token, "tokens") if token else None
         self.guard = Guard(self._app, lambda: settings or ServeSettings(), lambda: tokens, Metrics())
+        self.follows = False
 
-    async def _app(self, _scope: Any, receive: Any, send: Any) -> None:
+    async def _app(self, scope: Any, receive: Any, send: Any) -> None:
         body, more = b"", True
+        if self.follows:
+            become_follower(scope)
+            become_follower(scope)
         while more:
             message = await receive()
             body += message.get("body", b"")
@@ -195,5 +200,28 @@ def test_the_bytes_of_all_bodies_are_bounded_and_one_alone_always_fits() -> None
         asked.gate.set()
         assert [(await each)[0] for each in (*held, small)] == [200] * 3
         assert (await asked.ask(OURS, pieces=(bytes(2 << 20),)))[0] == 200
+
+    asyncio.run(crowd())
+
+
+def test_followers_leave_the_places_of_requests_and_have_a_limit_of_their_own() -> None:
+    async def crowd() -> None:
+        asked = Asked(ServeSettings(max_requests=1, max_followers=3))
+        asked.gate, asked.follows = asyncio.Event(), True
+        followers = []
+        for _ in range(3):
+            followers.append(asyncio.ensure_future(asked.ask(OURS)))
+            await asked.inside.wait()
+            asked.inside.clear()
+        refused, said = await asked.ask(OURS)
+        assert (refused, said["title"]) == (429, "Busy")
+        asked.follows = False
+        request = asyncio.ensure_future(asked.ask(OURS))
+        await asked.inside.wait()
+        assert (await asked.ask(OURS))[0] == 429, "the one place of requests is taken"
+        asked.gate.set()
+        assert [(await each)[0] for each in (*followers, request)] == [200] * 4
+        asked.follows = True
+        assert (await asked.ask(OURS))[0] == 200
 
     asyncio.run(crowd())

@@ -1,0 +1,228 @@
+"""The news of topics, for followers. One thread reads an append for all followers of a topic.
+
+A feed is the news of one topic in one epoch. It lives while a follower waits.
+
+    1  A follower has shown all records up to the head. It waits for a seq.
+    2  The feed polls the topic in a thread. Without news, the topic keeps one waiter of the feed.
+    3  An append calls the waiter under the log's lock: one call, whatever the number of followers.
+    4  A thread reads the new records and their JSON lines once, as a page.
+    5  The feed hands the page to its followers, 64 at a time. In between, the event loop does other work.
+
+FEED-1  A follower that waits holds no thread and no timer, and nothing looks for it in intervals.
+FEED-2  If a follower waits for a seq that the feed has passed, it looks for itself at once. So no record falls between.
+FEED-3  Only followers that wait get a page. A slow follower reads for itself later, so it holds one page at most.
+FEED-4  After an error, each follower of the feed looks for itself, and gets the error that fits its own position.
+FEED-5  All records of a page are of its epoch. A truncation makes the epoch higher, and then the page is dropped.
+
+The event loop owns all feeds. `wake` alone runs in threads of the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import TypeAlias
+
+from offload.commands.lines import to_json
+from offload.daemon.stopping import StopEvent
+from offload.errors import Stopping
+from seglog import Gap, Record, Topic
+from seglog.reading.follow import Follower
+
+__all__ = ["Feeds", "Page", "read_page"]
+
+_PAGE_RECORDS = 512
+_PAGE_BYTES = 256 * 1024
+_WOKEN_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The records and gaps from `first_seq` up to `next_seq`, deleted ones left out, and the JSON line of each."""
+
+    epoch: int
+    first_seq: int
+    next_seq: int
+    items: tuple[Record | Gap, ...]
+    lines: tuple[bytes, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether the reader was at the head."""
+        return self.next_seq == self.first_seq
+
+    @property
+    def has_gaps(self) -> bool:
+        return any(isinstance(item, Gap) for item in self.items)
+
+
+def read_page(topic: Topic, follower: Follower) -> Page | None:
+    """Return the next records of a follower, or None if the topic is in another epoch by now. Blocks.
+
+    After None, the follower is of no more use: `Topic.changed_since` tells where to continue. Raises the errors of
+    a read.
+    """
+    first, items, size_bytes = follower.seq, list[Record | Gap](), 0
+    for item in follower.new_items():
+        items.append(item)
+        size_bytes += len(item.value) if isinstance(item, Record) else 0
+        if len(items) == _PAGE_RECORDS or size_bytes >= _PAGE_BYTES:
+            break
+    if topic.position[0] != follower.epoch:
+        return None
+    lines = tuple(f"{to_json(item)}\n".encode() for item in items)
+    return Page(follower.epoch, first, follower.seq, tuple(items), lines)
+
+
+_News: TypeAlias = "asyncio.Future[Page | None]"
+
+
+class Feeds:
+    """The feeds of one daemon, by topic and epoch. `pool` gives the threads that read."""
+
+    def __init__(self, pool: Callable[[], ThreadPoolExecutor], stopping: StopEvent) -> None:
+        self._pool = pool
+        self._stopping = stopping
+        self._feeds: dict[tuple[str, int], _Feed] = {}
+        self._is_listening = False
+
+    async def wait(self, topic: Topic, epoch: int, seq: int) -> Page | None:
+        """Wait until the topic has news for a follower that has seen all records below `seq` in that epoch.
+
+        Return the news, which may begin below `seq`. If the follower should look for itself, return None. Raises
+        `Stopping` when the daemon stops.
+        """
+        self._listen()
+        if self._stopping.is_set():
+            raise Stopping
+        feed = self._feeds.get((topic.name, epoch))
+        if feed is None:
+            feed = self._feeds[topic.name, epoch] = _Feed(topic, epoch, seq, self._pool())
+            feed.task.add_done_callback(lambda _: self._drop(feed))
+        elif seq < feed.seq:
+            return None
+        return await feed.wait()
+
+    def _drop(self, feed: _Feed) -> None:
+        if not feed.task.cancelled():
+            feed.task.exception()  # FEED-4: each follower gets its own
+        if self._feeds.get(feed.key) is feed:
+            del self._feeds[feed.key]
+        feed.give_up()
+
+    def _listen(self) -> None:
+        """Let the followers learn that the daemon stops. The first call has the running event loop."""
+        if self._is_listening:
+            return
+        self._is_listening = True
+        loop = asyncio.get_running_loop()
+
+        def tell() -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._stop)
+
+        self._stopping.listen(tell)
+
+    def _stop(self) -> None:
+        for feed in tuple(self._feeds.values()):
+            feed.stop()
+
+
+class _Feed:
+    """A feed. `seq` is the next seq that it wants. Its task runs as long as a follower waits."""
+
+    def __init__(self, topic: Topic, epoch: int, seq: int, pool: ThreadPoolExecutor) -> None:
+        self.key = topic.name, epoch
+        self.seq = seq
+        self._topic = topic
+        self._pool = pool
+        self._follower: Follower | None = None
+        self._waiting: set[_News] = set()
+        self._rung = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self.task = asyncio.create_task(self._run())
+
+    async def wait(self) -> Page | None:
+        news: _News = self._loop.create_future()
+        self._waiting.add(news)
+        try:
+            return await news
+        except asyncio.CancelledError:
+            self._waiting.discard(news)
+            if not self._waiting:
+                self._rung.set()  # the task ends
+            raise
+
+    def stop(self) -> None:
+        """End the feed, because the daemon stops."""
+        for news in self._taken():
+            if not news.done():
+                news.set_exception(Stopping())
+        self.task.cancel()
+
+    def give_up(self) -> None:
+        """Let the followers look for themselves, after the task has ended."""
+        _give(self._taken(), None)
+
+    def wake(self) -> None:
+        """Let the task look again. The log calls this under its lock."""
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._rung.set)
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting or self._follower is None:
+                page = await self._loop.run_in_executor(self._pool, self._look)
+                if page is not None:
+                    await self._hand_out(page)
+                    continue
+                await self._rung.wait()
+                self._rung.clear()
+        finally:
+            if self._follower is not None:
+                self._follower.forget(self.wake)
+
+    async def _hand_out(self, page: Page) -> None:
+        self.seq = page.next_seq
+        waiting = iter(self._taken())
+        try:
+            while group := list(islice(waiting, _WOKEN_AT_ONCE)):
+                _give(group, page)
+                await asyncio.sleep(0)
+        finally:
+            _give(waiting, page)
+
+    def _taken(self) -> tuple[_News, ...]:
+        """Return the followers that wait, and let the next ones wait for later news."""
+        taken = tuple(self._waiting)
+        self._waiting.clear()
+        return taken
+
+    def _look(self) -> Page | None:
+        """Return the news, or None once the topic has the feed's waiter. Blocks. Any error ends the feed (FEED-4)."""
+        if self._follower is None:
+            follower = self._topic.follower(self.seq, gaps=True)
+            if follower.epoch != self.key[1]:
+                raise _FeedEnded
+            self._follower = follower
+        if not self._follower.poll(self.wake):
+            return None
+        # Records below the hot floor are for the threads of cold reads (HTTP-2).
+        page = None if self._follower.seq < self._topic.hot_floor else read_page(self._topic, self._follower)
+        if page is None:
+            raise _FeedEnded
+        return page
+
+
+class _FeedEnded(Exception):
+    """The feed ends: the followers look for themselves."""
+
+
+def _give(waiting: Iterable[_News], page: Page | None) -> None:
+    for news in waiting:
+        if not news.done():
+            news.set_result(page)
