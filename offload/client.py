@@ -15,10 +15,10 @@ from urllib.parse import quote, urlencode
 
 from offload.commands.codec import decode
 from offload.commands.registry import Command
-from offload.daemon_socket import SOCKET_FILE, connected
 from offload.errors import DaemonGone, OffloadError
 from offload.wire import LINES_HEADER, LINES_TYPE, MESSAGE_HEAD, STREAM_TYPE, VALUES_TYPE, encode_values
 from seglog.arguments import checked
+from seglog.client.unix_socket import SOCKET_FILE, connected
 from seglog.format.lines import Lines
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@
     │   ├── ProducerGap          the batch of a producer skips a number
     │   ├── BatchForgotten       the batch is older than those whose seqs the log keeps
     │   ├── KeyReused            the key of an append was that of other values
+    │   ├── OtherIncarnation     the daemon's topic no longer knows the batches that a client sent before
     │   ├── Truncated            records that a reader has read are gone, and their seqs are used again
     │   └── ViewOutdated         the writer has moved on, and the data of the view is gone
     ├── Missing              the requested object does not exist           exit 3
@@ -28,7 +29,10 @@
     │   ├── NoSuchTopic
     │   ├── SeqOutOfRange
     │   └── Evicted              retention took records of the range: from, to
+    ├── DaemonError          a daemon refused a request of a client        by the status of the answer
     ├── Unavailable          nothing was changed; repair the machine       exit 1
+    │   ├── AppendUnknown        a daemon did not answer, so the records may be in or not
+    │   ├── DaemonGone           a daemon did not answer, or the answer broke off
     │   ├── DirectoryNotReadable
     │   ├── AppendsHeld          the log refuses appends for now (`Log.hold_appends`)
     │   ├── DirectoryNotWritable
@@ -72,6 +76,7 @@ from pathlib import Path
 from typing import ClassVar
 
 __all__ = [
+    "AppendUnknown",
     "AppendsHeld",
     "BatchForgotten",
     "CalledWithin",
@@ -80,6 +85,8 @@ __all__ = [
     "ConcurrentModification",
     "Conflict",
     "Corrupt",
+    "DaemonError",
+    "DaemonGone",
     "DirectoryInUse",
     "DirectoryNotReadable",
     "DirectoryNotWritable",
@@ -110,6 +117,7 @@ __all__ = [
     "NotTruncatable",
     "OffsetOverflow",
     "OpenedByParent",
+    "OtherIncarnation",
     "OtherLoop",
     "ProducerFenced",
     "ProducerGap",
@@ -336,6 +344,23 @@ class KeyReused(Conflict):
         self.records = records
 
 
+class OtherIncarnation(Conflict):
+    """The topic has another incarnation than the client knew: it knows none of the batches and keys of before.
+
+    That is so after a takeover, a recovery, or a deletion. A repetition could append records a second time.
+    """
+
+    def __init__(self, topic: str, known: str, found: str | None) -> None:
+        super().__init__(
+            f"topic {topic} was taken over, recovered or made again: its incarnation is {found}, not {known}; "
+            "nothing was appended",
+            hint="read the topic to see which records are there, then begin with a new topic object",
+        )
+        self.topic = topic
+        self.known = known
+        self.found = found
+
+
 class Truncated(Conflict):
     """The topic was truncated at `seq` while a reader was above it.
 
@@ -417,8 +442,60 @@ class Evicted(Missing):
         self.gap_to = gap_to
 
 
+class DaemonError(SeglogError):
+    """The daemon's report of a request or a command that failed, for an error without a class here.
+
+    `status` is that of the answer, or None if the report came later. `title` is the name of the error in the daemon.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        exit_code: int,
+        *,
+        hint: str | None = None,
+        title: str | None = None,
+        status: int | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.exit_code = exit_code  # type: ignore[misc]
+        self.title = title
+        self.status = status
+
+
 class Unavailable(SeglogError):
     exit_code = 1
+
+
+class AppendUnknown(Unavailable):
+    """The outcome of an append is unknown: the daemon may have appended the records or not.
+
+    `number` is the first batch of a producer whose outcome is unknown. `records` is the number of records that the
+    producer sent before that batch: all of them are in. Both are None without a producer.
+    """
+
+    def __init__(
+        self, topic: str, reason: str, *, number: int | None = None, records: int | None = None, hint: str | None = None
+    ) -> None:
+        told = "the append" if number is None else f"batch {number} of the producer"
+        before = "" if records is None else f"; the {records} records before it are in"
+        super().__init__(
+            f"{told} to topic {topic} may be in or not: {reason}{before}",
+            hint=hint or "read the end of the topic to see whether the records are there",
+        )
+        self.topic = topic
+        self.reason = reason
+        self.number = number
+        self.records = records
+
+
+class DaemonGone(Unavailable):
+    """The daemon at `place` did not answer, or its answer broke off."""
+
+    def __init__(self, place: str, reason: str) -> None:
+        super().__init__(f"the daemon at {place} did not answer: {reason}", hint="read its log, then try again")
+        self.place = place
+        self.reason = reason
 
 
 class DirectoryNotReadable(Unavailable):

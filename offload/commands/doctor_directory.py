@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from offload.commands.certificate import valid_until_ms
-from offload.daemon_socket import connected
 from offload.errors import ChecksFailed
 from offload.moment import format_time
+from seglog.client.unix_socket import connected
 
 if TYPE_CHECKING:
     from offload.settings import ServeSettings

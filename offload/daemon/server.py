@@ -33,10 +33,10 @@ from offload.daemon.event_loop import event_loop
 from offload.daemon.guard import Guard
 from offload.daemon.http import make_app
 from offload.daemon.service import Service, open_service
-from offload.daemon_socket import SOCKET_FILE, address_in
 from offload.errors import InvalidAddress
 from offload.settings import ServeSettings
 from offload.settings_file import Settings
+from seglog.client.unix_socket import SOCKET_FILE, address_in
 
 __all__ = ["announce", "run"]
 

@@ -1,0 +1,23 @@
+"""A client of the daemon over HTTP, for programs on any machine. It needs no log, and imports none.
+
+    import seglog
+
+    with seglog.connect("https://log.example:7373", token="...") as client:
+        client.topic("orders").append([b"one", b"two"], key="order-17")
+
+Two drivers share one core without I/O. The plain one (`seglog.connect`) needs the standard library alone. The one for
+asyncio (`seglog.client.aio.connect`) needs httpx: `pip install 'seglog[client]'`.
+
+    address requests bodies answers      values: where the daemon is, requests, bodies, answers and their errors
+    retries                              whether and when a request is sent again (CLIENT-1 to CLIENT-3)
+    reading                              reads and followers that resume (CLIENT-4)
+    connections client                   the plain driver
+"""
+
+from __future__ import annotations
+
+from seglog.client.answers import Bounds, Receipt
+from seglog.client.client import Client, RemoteTopic, connect
+from seglog.client.retries import Retries
+
+__all__ = ["Bounds", "Client", "Receipt", "RemoteTopic", "Retries", "connect"]

@@ -1,0 +1,187 @@
+"""The answers of the daemon, as values, and the errors that they mean. No I/O.
+
+A problem (RFC 9457) names the class of its error in `title`. If the client can make that error with all its fields, it
+raises the same class as the log in a process of its own. Any other one becomes a `DaemonError`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from seglog import errors
+from seglog.client.requests import INCARNATION, Request
+from seglog.errors import DaemonError, DaemonGone, SeglogError
+
+__all__ = ["Answer", "Bounds", "Lost", "Outcome", "Receipt", "bounds_of", "error_of", "problem_of", "receipt_of"]
+
+_EXIT_CODES = {400: 2, 401: 2, 403: 2, 404: 3, 409: 4, 410: 3, 412: 4, 413: 2, 415: 2, 421: 2, 422: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A whole answer. The names of its headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """No answer, or the answer broke off. If the request is not `is_sent`, the daemon got no byte of it.
+
+    `is_lasting`: another try would fail as well, for example because the certificate is not trusted.
+    """
+
+    reason: str
+    is_sent: bool
+    is_lasting: bool = False
+
+
+Outcome: TypeAlias = "Answer | Lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """The answer to an append of so many records. Their seqs may have those of other appends in between.
+
+    `duplicate`: an earlier try had appended them, and this one appended nothing. `next_seq` is that of the topic
+    after the append.
+    """
+
+    first_seq: int | None
+    last_seq: int | None
+    appended: int
+    next_seq: int | None = None
+    duplicate: bool = False
+    incarnation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The bounds of a topic. `epoch` rises if the topic is truncated: then seqs may mean other records."""
+
+    earliest_seq: int
+    head_seq: int
+    sealed_seq: int
+    epoch: int
+    incarnation: str | None = None
+
+
+def receipt_of(request: Request, answer: Answer) -> Receipt:
+    said = _object(request, answer)
+    try:
+        return Receipt(
+            said["first_seq"],
+            said["last_seq"],
+            int(said["appended"]),
+            said.get("next_seq"),
+            bool(said.get("duplicate", False)),
+            answer.headers.get(INCARNATION) or said.get("incarnation"),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unfit(request, answer) from error
+
+
+def bounds_of(request: Request, answer: Answer) -> Bounds:
+    found = answer.headers
+    try:
+        earliest, head, sealed, epoch = (
+            int(found[f"seglog-{name}"]) for name in ("earliest", "head", "sealed", "epoch")
+        )
+    except (KeyError, ValueError) as error:
+        raise _unfit(request, answer) from error
+    return Bounds(earliest, head, sealed, epoch, found.get(INCARNATION))
+
+
+def problem_of(body: bytes) -> dict[str, Any]:
+    """Return the daemon's report of a failed request, or {}: the answer to a broken request has none."""
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def error_of(request: Request, outcome: Outcome, place: str) -> SeglogError:
+    """Return the error that a lost answer or a status from 400 on means."""
+    if isinstance(outcome, Lost):
+        return DaemonGone(place, outcome.reason)
+    said = problem_of(outcome.body)
+    title = said.get("title") or _title_without_body(outcome.status)
+    try:
+        known = _MADE[title](request, said)
+    except (KeyError, TypeError, ValueError):
+        code = _EXIT_CODES.get(outcome.status, 1)
+        detail = str(said.get("detail") or f"status {outcome.status}")
+        return DaemonError(detail, code, hint=said.get("hint"), title=title, status=outcome.status)
+    return known
+
+
+def _title_without_body(status: int) -> str | None:
+    """Return the name of the error of an answer to HEAD, which has no body. A topic is what it asks for."""
+    return "NoSuchTopic" if status == 404 else None
+
+
+def _object(request: Request, answer: Answer) -> dict[str, Any]:
+    said = problem_of(answer.body)
+    if not said:
+        raise _unfit(request, answer)
+    return said
+
+
+def _unfit(request: Request, answer: Answer) -> DaemonError:
+    hint = "look whether the address is that of a seglog daemon of this version"
+    return DaemonError(f"the answer to {request.method} {request.path} is not of a daemon", 1, hint=hint,
+                       status=answer.status)  # fmt: skip
+
+
+def _identity(request: Request) -> tuple[str, int, int]:
+    """Return the id, the epoch and the number of the request's batch. Raise `KeyError` without one."""
+    if request.producer is None:
+        raise KeyError("producer")
+    return request.producer.id, request.producer.epoch, request.producer.number
+
+
+def _fenced(request: Request, said: dict[str, Any]) -> SeglogError:
+    name, epoch, _ = _identity(request)
+    return errors.ProducerFenced(request.topic, name, epoch, int(said["epoch"]))
+
+
+def _gap(request: Request, said: dict[str, Any]) -> SeglogError:
+    name, _, number = _identity(request)
+    return errors.ProducerGap(request.topic, name, number, int(said["expected"]))
+
+
+def _forgotten(request: Request, said: dict[str, Any]) -> SeglogError:
+    name, _, number = _identity(request)
+    return errors.BatchForgotten(request.topic, name, number, int(said["newest"]))
+
+
+def _head_moved(request: Request, said: dict[str, Any]) -> SeglogError:
+    if request.if_head is None:
+        raise KeyError("if_head")
+    return errors.HeadMoved(request.topic, request.if_head, int(said["head_seq"]))
+
+
+def _other_incarnation(request: Request, said: dict[str, Any]) -> SeglogError:
+    if request.incarnation is None:
+        raise KeyError("incarnation")
+    return errors.OtherIncarnation(request.topic, request.incarnation, said.get("incarnation"))
+
+
+_MADE: Final[Mapping[str | None, Callable[[Request, dict[str, Any]], SeglogError]]] = MappingProxyType(
+    {
+        "BatchForgotten": _forgotten,
+        "HeadMoved": _head_moved,
+        "NoSuchTopic": lambda request, _said: errors.NoSuchTopic(request.topic),
+        "OtherIncarnation": _other_incarnation,
+        "ProducerFenced": _fenced,
+        "ProducerGap": _gap,
+    }
+)
+"""The errors that the client makes of a problem, with all their fields."""

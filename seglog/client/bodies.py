@@ -1,0 +1,62 @@
+"""The bodies of requests and answers that the client and the daemon share. No I/O.
+
+application/vnd.seglog.values    many values: each is its length (u32, little-endian) and its bytes
+application/x-ndjson             a record or a gap a line: seq, ts_ms, value or value_base64, tag, node, unterminated;
+                                 or gap_from and gap_to. A line with `error` ends an answer that failed in the middle
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Sequence
+from typing import Any, Final
+
+from seglog.values.byte_strings import byte_strings
+from seglog.values.record import Gap, Record
+
+__all__ = ["JSON_LINES_TYPE", "VALUES_TYPE", "encode_values", "item_of", "lines_of", "object_of"]
+
+VALUES_TYPE: Final = "application/vnd.seglog.values"
+JSON_LINES_TYPE: Final = "application/x-ndjson"
+_LENGTH = struct.Struct("<I")
+
+
+def encode_values(values: Sequence[bytes]) -> bytes:
+    return b"".join(piece for value in byte_strings(values) for piece in (_LENGTH.pack(len(value)), value))
+
+
+def item_of(said: dict[str, Any]) -> Record | Gap:
+    """Return the record or the gap that an object of JSON means. Raise `ValueError` or `KeyError` for another one."""
+    if "gap_from" in said:
+        return Gap(int(said["gap_from"]), int(said["gap_to"]))
+    text = said.get("value")
+    value = base64.b64decode(said["value_base64"], validate=True) if text is None else str(text).encode()
+    return Record(
+        int(said["seq"]),
+        int(said["ts_ms"]),
+        value,
+        said.get("tag"),
+        said.get("node"),
+        bool(said.get("unterminated", False)),
+    )
+
+
+def lines_of(rest: tuple[bytes, ...], piece: bytes) -> tuple[tuple[bytes, ...], list[bytes]]:
+    """Return the pieces after the last line feed, and the lines that are whole now, each without its line feed.
+
+    `rest` has the pieces that came after the line feed before.
+    """
+    head, feed, tail = piece.rpartition(b"\n")
+    if not feed:
+        return (*rest, piece), []
+    return ((tail,) if tail else ()), b"".join([*rest, head]).split(b"\n")
+
+
+def object_of(line: bytes) -> dict[str, Any]:
+    """Return the JSON object of a line. Raise `ValueError` for another line."""
+    said = json.loads(line)
+    if not isinstance(said, dict):
+        raise ValueError(f"a JSON {type(said).__name__} in place of an object")  # noqa: TRY004 - a value on the wire
+    return said

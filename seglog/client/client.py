@@ -1,0 +1,226 @@
+"""The plain client: it waits for each answer in the caller's thread.
+
+    import seglog
+
+    with seglog.connect("https://log.example:7373", token="...") as client:
+        orders = client.topic("orders")
+        orders.append([b"one", b"two"], tag="eu", key="order-17")
+        for record in orders.read(start=1):
+            print(record.seq, record.value)
+
+Safe for many threads. A generator of a read belongs to one thread, and holds a connection until it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+
+from seglog.arguments import checked
+from seglog.client.address import address_of, check_token
+from seglog.client.answers import Answer, Bounds, Lost, Outcome, Receipt, bounds_of, problem_of, receipt_of
+from seglog.client.connections import Broken, Connections, tls_context
+from seglog.client.reading import Following, Reading
+from seglog.client.requests import (
+    AppendLabels,
+    Request,
+    Wanted,
+    append_request,
+    bounds_request,
+    topics_request,
+    truncate_request,
+)
+from seglog.client.retries import Call, Retries, after
+from seglog.errors import InvalidArgument
+from seglog.values.names import check_topic_name
+from seglog.values.producer import ProducerBatch
+from seglog.values.record import Gap, Record
+
+__all__ = ["Client", "RemoteTopic", "connect"]
+
+
+@checked
+def connect(
+    url: str,
+    *,
+    token: str | None = None,
+    ca_file: str | os.PathLike[str] | None = None,
+    retries: Retries = Retries(),  # noqa: B008 - a frozen value
+) -> Client:
+    """Return a client of a daemon. It connects with the first request.
+
+    `url` is `https://host:7373`, `http://host:7373` or `unix:DIR`. `token` is the bearer token. `ca_file` has the
+    authorities that may sign the daemon's certificate, in place of the system's. Raise `InvalidArgument`.
+    """
+    address = address_of(url)
+    context = tls_context(address, None if ca_file is None else os.fspath(ca_file))
+    return Client(Connections(address, check_token(token), context, retries.silence_s), url, retries)
+
+
+class Client:
+    """A client of one daemon, made by `connect`. As a context manager it closes its connections at the end."""
+
+    def __init__(self, connections: Connections, place: str, retries: Retries) -> None:
+        self._connections = connections
+        self._place = place
+        self._retries = retries
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, _kind: type[BaseException] | None, _error: object, _trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Client of {self._place}>"
+
+    @checked
+    def topic(self, name: str) -> RemoteTopic:
+        """Return a topic of the daemon, without a request. Raise `InvalidTopicName`."""
+        return RemoteTopic(self, check_topic_name(name))
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics, sorted."""
+        return [str(name) for name in problem_of(self.ask(topics_request()).body).get("topics", [])]
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def ask(self, request: Request) -> Answer:
+        """Send a request, repeat it as `seglog.client.retries` says, and return its answer."""
+        call = self.begin(request)
+        while True:
+            outcome = self._connections.exchange(call.request)
+            if isinstance(outcome, Answer) and outcome.status < 400:
+                return outcome
+            call = self.next_try(call, outcome)
+
+    def begin(self, request: Request) -> Call:
+        """Return the call of a request, whose time begins now."""
+        return Call(request, self._place, self._retries, time.monotonic() + self._retries.total_s)
+
+    def next_try(self, call: Call, outcome: Outcome) -> Call:
+        """Wait, and return the next try of the call. Raise the error that ends the call."""
+        again = after(call, outcome, time.monotonic(), random.random())
+        time.sleep(again.wait_s)
+        return again.call
+
+    def items(self, source: Reading | Following) -> Iterator[Record | Gap]:
+        """Yield the items of a read or a follower. After a lost connection, resume it (CLIENT-4)."""
+        call = self.begin(source.request)
+        while not source.is_done:
+            outcome: Outcome = Lost("the daemon ended the answer", is_sent=True)
+            try:
+                with self._connections.stream(source.request) as stream:
+                    if stream.answer.status >= 400:
+                        outcome = stream.whole()
+                    else:
+                        source = source.begun(stream.answer)
+                        for piece in stream.pieces():
+                            source, items, error = source.fed(piece)
+                            yield from items
+                            if error is not None:
+                                raise error
+                            call = self.begin(source.request)
+                        if source.ends_with_answer:
+                            return
+            except Broken as broken:
+                outcome = broken.lost
+            call = self.next_try(call, outcome)
+
+
+class RemoteTopic:
+    """A topic of a daemon's log. Safe for many threads.
+
+    It remembers the incarnation of the topic at its first append. If the topic gets another one, an append with a
+    producer or a key raises `OtherIncarnation`. A new topic object then begins with the new incarnation.
+    """
+
+    def __init__(self, client: Client, name: str) -> None:
+        self.name = name
+        self._client = client
+        self._incarnation: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<RemoteTopic {self.name}>"
+
+    @checked
+    def append(
+        self,
+        values: Sequence[bytes],
+        *,
+        tag: str | None = None,
+        node: str | None = None,
+        unterminated: bool = False,
+        durability: str | None = None,
+        producer: ProducerBatch | None = None,
+        key: str | None = None,
+        if_head: int | None = None,
+    ) -> Receipt:
+        """Append records, and return their seqs once they are as safe as the durability says.
+
+        Only an append with a `producer` or a `key` is repeated after a lost answer: the daemon knows it again. A key is
+        a text of the caller's choice, for one append in 24 hours. `if_head` is the seq that the topic has to end with.
+        Raise `AppendUnknown` if the records may be in or not, `HeadMoved`, `ProducerFenced`, `ProducerGap`,
+        `BatchForgotten`, `OtherIncarnation`, `DaemonGone`, and `DaemonError` for any other refusal.
+        """
+        if producer is not None and key is not None:
+            raise InvalidArgument("key", key, "None beside a producer")
+        request = append_request(
+            self.name,
+            values,
+            AppendLabels(tag, node, unterminated, durability),
+            producer=producer,
+            key=key,
+            if_head=if_head,
+            incarnation=self._incarnation,
+        )
+        found = receipt_of(request, self._client.ask(request))
+        self._incarnation = self._incarnation or found.incarnation
+        return found
+
+    @checked
+    def read(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        tag: str | None = None,
+        limit: int | None = None,
+        gaps: bool = False,
+    ) -> Iterator[Record | Gap]:
+        """Yield the records from seq `start` to `end`, both inclusive, that were there when the read began.
+
+        With `gaps`, yield a gap in the place of records that were evicted. Otherwise they raise an error. Raise
+        `ConcurrentModification` if the topic was truncated while a lost connection interrupted the read, and errors of
+        the daemon.
+        """
+        return self._client.items(Reading(self.name, Wanted(start, end, since_ms, until_ms, tag, limit, gaps)))
+
+    @checked
+    def follow(self, start: int | None = None, *, tag: str | None = None, gaps: bool = False) -> Iterator[Record | Gap]:
+        """Yield the records from seq `start` on, and then new ones as they come, without an end.
+
+        The follower resumes after a lost connection, also while the daemon restarts. Raise `Truncated` if records that
+        it yielded were truncated, and errors of the daemon.
+        """
+        return self._client.items(Following(self.name, Wanted(start=start, tag=tag, gaps=gaps)))
+
+    def bounds(self) -> Bounds:
+        """Return the bounds of the topic. Raise `NoSuchTopic`."""
+        request = bounds_request(self.name)
+        return bounds_of(request, self._client.ask(request))
+
+    @checked
+    def truncate(self, seq: int) -> int:
+        """Remove all records from `seq` on, and return the head seq after it.
+
+        The client does not repeat it after a lost answer, because new records may have come. Raise `DaemonGone` then.
+        """
+        request = truncate_request(self.name, seq)
+        return int(problem_of(self._client.ask(request).body)["head_seq"])

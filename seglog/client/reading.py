@@ -1,0 +1,160 @@
+"""Reads and followers that resume: the state between their tries, as values. No I/O.
+
+    1  The reader asks for the records from seq 5 on, and the daemon's answer begins.
+    2  The reader hands record 5 and record 6 to its caller. Then the connection breaks.
+    3  The reader asks again, from seq 7 on. It first waits, as for any request that is repeated (CLIENT-2).
+    4  If the topic was truncated meanwhile, it has another epoch. A reader raises `ConcurrentModification`. A follower
+       sends the id of its last event. The daemon then says from which seq on the records are gone, and the follower
+       raises `Truncated`.
+    5  If the daemon ends a follower because it stops, the follower asks again too.
+
+CLIENT-4  A read hands each record to its caller once, in order. It never mixes records of two epochs or incarnations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
+
+from seglog.client.answers import Answer
+from seglog.client.bodies import item_of, lines_of, object_of
+from seglog.client.requests import INCARNATION, Request, Wanted, follow_request, read_request
+from seglog.errors import ConcurrentModification, DaemonError, SeglogError, Truncated
+from seglog.values.record import Gap, Record
+
+__all__ = ["Fed", "Following", "Reading"]
+
+_EPOCH = "seglog-epoch"
+_Item: TypeAlias = "Record | Gap"
+
+
+class Fed(NamedTuple):
+    """The items that a piece of an answer brought, the state after them, and the error that follows them."""
+
+    source: Reading | Following
+    items: list[_Item]
+    error: SeglogError | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A read of a topic. `wanted` is the rest of it. `version` is the epoch and the incarnation of its first answer."""
+
+    topic: str
+    wanted: Wanted
+    version: tuple[str | None, str | None] | None = None
+    rest: tuple[bytes, ...] = ()
+    ends_with_answer = True
+
+    @property
+    def request(self) -> Request:
+        return read_request(self.topic, self.wanted)
+
+    @property
+    def is_done(self) -> bool:
+        wanted = self.wanted
+        is_past = wanted.end is not None and wanted.start is not None and wanted.start > wanted.end
+        return wanted.limit == 0 or is_past
+
+    def begun(self, answer: Answer) -> Reading:
+        """Return the read after the head of an answer. Raise `ConcurrentModification` for another version."""
+        version = (answer.headers.get(_EPOCH), answer.headers.get(INCARNATION))
+        if self.version is not None and self.version != version:
+            raise ConcurrentModification(self.topic)
+        return replace(self, version=version, rest=())
+
+    def fed(self, piece: bytes) -> Fed:
+        """Take a piece of the answer."""
+        rest, lines = lines_of(self.rest, piece)
+        items: list[_Item] = []
+        error = None
+        for line in lines:
+            found = _item_of_line(line)
+            if isinstance(found, SeglogError):
+                error = found
+                break
+            items.append(found)
+        return Fed(replace(self, rest=rest, wanted=_behind(self.wanted, items)), items, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """A follower of a topic. `last_event` is the id of the last event that came: the epoch and a seq.
+
+    `event` has the fields of an event that is not whole yet.
+    """
+
+    topic: str
+    wanted: Wanted
+    last_event: str | None = None
+    rest: tuple[bytes, ...] = ()
+    event: tuple[tuple[str, str], ...] = ()
+    ends_with_answer = False
+    is_done = False
+
+    @property
+    def request(self) -> Request:
+        return follow_request(self.topic, self.wanted, self.last_event)
+
+    def begun(self, answer: Answer) -> Following:
+        """Return the follower after the head of an answer."""
+        kind = answer.headers.get("content-type", "")
+        if not kind.startswith("text/event-stream"):
+            raise DaemonError(f"the answer to a follower has the type {kind}", 1)
+        return replace(self, rest=(), event=())
+
+    def fed(self, piece: bytes) -> Fed:
+        """Take a piece of the answer. A comment has a colon first, and changes nothing."""
+        rest, lines = lines_of(self.rest, piece)
+        after = replace(self, rest=rest)
+        items: list[_Item] = []
+        for line in lines:
+            name, _, text = line.decode().rstrip("\r").partition(":")
+            if name:
+                after = replace(after, event=(*after.event, (name, text.removeprefix(" "))))
+            elif not line.rstrip(b"\r"):
+                after, found = after.dispatched()
+                if isinstance(found, SeglogError):
+                    return Fed(after, items, found)
+                if found is not None:
+                    items.append(found)
+        return Fed(replace(after, wanted=_behind(after.wanted, items)), items, None)
+
+    def dispatched(self) -> tuple[Following, _Item | SeglogError | None]:
+        """Return the follower after a whole event, and the item or the error that the event means."""
+        fields = dict(self.event)
+        data = "\n".join(text for name, text in self.event if name == "data")
+        after = replace(self, event=(), last_event=fields.get("id", self.last_event))
+        kind = fields.get("event", "record" if data else "")
+        if kind in ("record", "gap"):
+            return after, _item_of_line(data.encode())
+        if kind == "truncated":
+            return after, Truncated(self.topic, int(object_of(data.encode())["from"]))
+        if kind == "error":
+            return after, _failed(object_of(data.encode()))
+        return after, None
+
+
+def _behind(wanted: Wanted, items: list[_Item]) -> Wanted:
+    """Return the rest of what is wanted, behind the items that came."""
+    if not items:
+        return wanted
+    last = items[-1]
+    start = (last.gap_to if isinstance(last, Gap) else last.seq) + 1
+    records = sum(isinstance(item, Record) for item in items)
+    return replace(wanted, start=start, limit=None if wanted.limit is None else wanted.limit - records)
+
+
+def _item_of_line(line: bytes) -> _Item | SeglogError:
+    """Return the item of a line, or the error of the last line of an answer that failed in the middle."""
+    try:
+        said = object_of(line)
+        return _failed(said["error"]) if "error" in said else item_of(said)
+    except (ValueError, KeyError, TypeError) as error:
+        return DaemonError(f"a line of the answer is no record: {error}", 1)
+
+
+def _failed(said: Any) -> DaemonError:
+    told = said if isinstance(said, dict) else {}
+    message = str(told.get("message") or told.get("detail") or "the answer failed")
+    return DaemonError(message, int(told.get("exit_code", 1)), hint=told.get("hint"), title=told.get("error"))

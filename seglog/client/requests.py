@@ -1,0 +1,192 @@
+"""The requests of the client, as values. No I/O.
+
+A request is repeatable if a repetition changes nothing that the first one has changed: a read, or an append with a
+producer or a key. The client repeats only these after a lost answer (CLIENT-1).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import quote, urlencode
+
+from seglog.client.bodies import JSON_LINES_TYPE, VALUES_TYPE, encode_values
+from seglog.errors import InvalidArgument
+from seglog.values.producer import ProducerBatch
+
+__all__ = [
+    "EVENTS_TYPE",
+    "INCARNATION",
+    "AppendLabels",
+    "Request",
+    "Wanted",
+    "append_request",
+    "bounds_request",
+    "check_key",
+    "follow_request",
+    "read_request",
+    "topics_request",
+    "truncate_request",
+]
+
+INCARNATION: Final = "seglog-incarnation"
+EVENTS_TYPE: Final = "text/event-stream"
+_IF_INCARNATION: Final = "seglog-if-incarnation"
+_KEY_MAX_BYTES = 256
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request. `topic` and `producer` are for the errors that come back; `is_append` says that records may be in."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str] = _NOTHING
+    body: bytes = b""
+    is_repeatable: bool = True
+    is_append: bool = False
+    topic: str = ""
+    producer: ProducerBatch | None = None
+    if_head: int | None = None
+    incarnation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AppendLabels:
+    """The labels of all records of one append, and how safe they have to be before the answer."""
+
+    tag: str | None = None
+    node: str | None = None
+    unterminated: bool = False
+    durability: str | None = None
+
+    @property
+    def query(self) -> dict[str, str]:
+        texts = {
+            "tag": self.tag,
+            "node": self.node,
+            "unterminated": "1" if self.unterminated else None,
+            "durability": self.durability,
+        }
+        return {name: text for name, text in texts.items() if text is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The records that a read wants, from seq `start` to `end`, both inclusive."""
+
+    start: int | None = None
+    end: int | None = None
+    since_ms: int | None = None
+    until_ms: int | None = None
+    tag: str | None = None
+    limit: int | None = None
+    gaps: bool = False
+
+    @property
+    def query(self) -> dict[str, str]:
+        given = {
+            "from": self.start,
+            "to": self.end,
+            "since_ms": self.since_ms,
+            "until_ms": self.until_ms,
+            "tag": self.tag,
+            "limit": self.limit,
+            "gaps": 1 if self.gaps else None,
+        }
+        return {name: str(value) for name, value in given.items() if value is not None}
+
+
+def append_request(
+    topic: str,
+    values: Sequence[bytes],
+    labels: AppendLabels,
+    *,
+    producer: ProducerBatch | None = None,
+    key: str | None = None,
+    if_head: int | None = None,
+    incarnation: str | None = None,
+) -> Request:
+    """Return an append. With a producer or a key, it applies to the given incarnation of the topic alone."""
+    headers = {"Content-Type": VALUES_TYPE}
+    if producer is not None:
+        headers |= {
+            "Producer-Id": _header_text(producer.id),
+            "Producer-Epoch": str(producer.epoch),
+            "Producer-Seq": str(producer.number),
+        }
+    if key is not None:
+        headers["Idempotency-Key"] = check_key(key)
+    if if_head is not None:
+        headers["seglog-if-head"] = str(if_head)
+    is_repeatable = producer is not None or key is not None
+    if incarnation is not None and is_repeatable:
+        headers[_IF_INCARNATION] = incarnation
+    return Request(
+        "POST",
+        _with_query(f"{_place(topic)}/records", labels.query),
+        headers,
+        encode_values(values),
+        is_repeatable=is_repeatable,
+        is_append=True,
+        topic=topic,
+        producer=producer,
+        if_head=if_head,
+        incarnation=incarnation if is_repeatable else None,
+    )
+
+
+def read_request(topic: str, wanted: Wanted) -> Request:
+    headers = {"Accept": JSON_LINES_TYPE}
+    return Request("GET", _with_query(f"{_place(topic)}/records", wanted.query), headers, topic=topic)
+
+
+def follow_request(topic: str, wanted: Wanted, last_event: str | None) -> Request:
+    """Return a request of the records to come as events. `last_event` is the id of the last event that came."""
+    query = {**wanted.query, "follow": "1"}
+    headers = {"Accept": EVENTS_TYPE}
+    if last_event is not None:
+        query.pop("from", None)
+        headers["Last-Event-ID"] = last_event
+    return Request("GET", _with_query(f"{_place(topic)}/records", query), headers, topic=topic)
+
+
+def bounds_request(topic: str) -> Request:
+    return Request("HEAD", f"{_place(topic)}/records", topic=topic)
+
+
+def truncate_request(topic: str, seq: int) -> Request:
+    """Return a truncation. Records may follow the first one, so a repetition could remove them."""
+    body = json.dumps({"seq": seq}).encode()
+    headers = {"Content-Type": "application/json"}
+    return Request("POST", f"{_place(topic)}/rpc/truncate", headers, body, is_repeatable=False, topic=topic)
+
+
+def topics_request() -> Request:
+    return Request("GET", "/topics")
+
+
+def check_key(key: str) -> str:
+    """Return the key. Raise `InvalidArgument` for a text that the header `Idempotency-Key` cannot carry."""
+    if not 1 <= len(key) <= _KEY_MAX_BYTES or not all("!" <= each <= "~" for each in key):
+        raise InvalidArgument("key", key, f"1 to {_KEY_MAX_BYTES} printable ASCII characters without spaces")
+    return key
+
+
+def _header_text(producer: str) -> str:
+    """Return the id as a header carries it."""
+    if not all(" " < each <= "~" for each in producer):
+        raise InvalidArgument("id", producer, "printable ASCII without spaces, as a header carries it")
+    return producer
+
+
+def _place(topic: str) -> str:
+    return f"/topics/{quote(topic, safe='')}"
+
+
+def _with_query(path: str, query: Mapping[str, str]) -> str:
+    return f"{path}?{urlencode(query)}" if query else path

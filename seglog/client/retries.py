@@ -1,0 +1,125 @@
+"""Decide whether a request is sent again, and when. No I/O.
+
+    outcome                                   repeatable request          other request
+    no connection: the daemon got no byte     again                       again
+    408, 429, 507, or 503 while it stops,     again                       again
+    unless the answer counts records
+    lost answer, 500, 502, other 503, 504     again                       the error; for an append `AppendUnknown`
+    any other status from 400 on              the error                   the error
+
+CLIENT-1  After a request that may have changed something, the client repeats only a request whose repetition changes
+    nothing: a read, or an append with a producer or a key.
+CLIENT-2  All tries of a call together take at most `total_s`. The client waits at least as long as `Retry-After` says.
+    If that wait goes beyond `total_s`, the call fails at once.
+CLIENT-3  An append whose outcome is unknown fails with `AppendUnknown`, also if a later try got another error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from seglog.arguments import kind_of, taken
+from seglog.client.answers import Lost, Outcome, error_of, problem_of
+from seglog.client.requests import Request
+from seglog.errors import AppendUnknown, InvalidArgument, ProducerGap, SeglogError
+
+__all__ = ["Again", "Call", "Retries", "after"]
+
+_AGAIN = frozenset({408, 429, 500, 502, 503, 504, 507})
+_UNSURE = frozenset({500, 502, 503, 504})
+_REFUSALS = frozenset({"Stopping", "LogClosed"})
+_NUMBER = kind_of(float)
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How long and how often the client tries. The wait doubles with each failure, from `least_s` to `most_s`.
+
+    `total_s` bounds all tries of one call. `silence_s` bounds the wait for the next byte of an answer.
+    """
+
+    total_s: float = 60.0
+    least_s: float = 0.05
+    most_s: float = 5.0
+    silence_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        for name in ("total_s", "least_s", "most_s", "silence_s"):
+            taken(name, getattr(self, name), _NUMBER)
+        if self.silence_s <= 0:
+            raise InvalidArgument("silence_s", self.silence_s, "more than 0")
+
+    def wait_s(self, failures: int, chance: float) -> float:
+        """Return the wait after so many failures in a row. `chance`, from 0 to 1, shortens it by up to half."""
+        longest = min(self.most_s, self.least_s * 2.0 ** min(failures - 1, 40))
+        return max(min(self.least_s, self.most_s), longest * (1 - chance / 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request and its tries so far. `is_unsure`: an earlier try may have had its effect."""
+
+    request: Request
+    place: str
+    retries: Retries
+    deadline_s: float
+    failures: int = 0
+    is_unsure: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Send the request of `call` again, after a wait."""
+
+    call: Call
+    wait_s: float
+
+
+def after(call: Call, outcome: Outcome, now_s: float, chance: float) -> Again:
+    """Return the next try after a lost answer or a status from 400 on. Raise the error that ends the call."""
+    error = error_of(call.request, outcome, call.place)
+    may_be_in = _may_be_in(call.request, outcome)
+    is_unsure = call.is_unsure or may_be_in
+    if not _is_transient(outcome) or (may_be_in and not call.request.is_repeatable):
+        raise _final(call, error, is_unsure=is_unsure)
+    failures = call.failures + 1
+    wait_s = max(call.retries.wait_s(failures, chance), _retry_after_s(outcome))
+    if now_s + wait_s > call.deadline_s:
+        raise _final(call, error, is_unsure=is_unsure)
+    return Again(replace(call, failures=failures, is_unsure=is_unsure), wait_s)
+
+
+def _is_transient(outcome: Outcome) -> bool:
+    return not outcome.is_lasting if isinstance(outcome, Lost) else outcome.status in _AGAIN
+
+
+def _may_be_in(request: Request, outcome: Outcome) -> bool:
+    """Return whether the daemon may have done what the request asks for.
+
+    A refusal of the daemon comes before the work, unless the answer counts records that are in.
+    """
+    if request.method in ("GET", "HEAD"):
+        return False
+    if isinstance(outcome, Lost):
+        return outcome.is_sent
+    said = problem_of(outcome.body)
+    is_refusal = outcome.status not in _UNSURE or said.get("title") in _REFUSALS
+    return bool(said.get("appended")) or not is_refusal
+
+
+def _final(call: Call, error: SeglogError, *, is_unsure: bool) -> SeglogError:
+    """Return the error of the call, with its cause (CLIENT-3)."""
+    request = call.request
+    is_out = isinstance(error, ProducerGap) and error.expected <= error.number
+    if not request.is_append or not is_unsure or is_out:
+        return error
+    number = None if request.producer is None else request.producer.number
+    unknown = AppendUnknown(request.topic, str(error), number=number)
+    unknown.__cause__ = error
+    return unknown
+
+
+def _retry_after_s(outcome: Outcome) -> float:
+    """Return the seconds of `Retry-After`, or 0 without it. The daemon sends seconds, never a date."""
+    text = "" if isinstance(outcome, Lost) else outcome.headers.get("retry-after", "")
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0.0
