@@ -19,9 +19,7 @@ TYPE_CHECKING = False
 """True for a type checker, as in `typing`, whose import takes longer than that of this module."""
 
 if TYPE_CHECKING:
-    from seglog.client.answers import Bounds, Receipt
-    from seglog.client.client import Client, RemoteTopic, connect
-    from seglog.client.retries import Retries
+    from seglog.client.client import connect
     from seglog.errors import (
         AppendsHeld,
         AppendUnknown,
@@ -115,10 +113,8 @@ __all__ = [
     "Appended",
     "AppendsHeld",
     "BatchForgotten",
-    "Bounds",
     "CalledWithin",
     "Checked",
-    "Client",
     "Clock",
     "ColdTier",
     "ColdTierAttached",
@@ -172,14 +168,11 @@ __all__ = [
     "ProducerFenced",
     "ProducerGap",
     "ReadOnly",
-    "Receipt",
     "Record",
     "RecordArrays",
     "RecordTooLarge",
-    "RemoteTopic",
     "Report",
     "Retention",
-    "Retries",
     "SameFile",
     "SectionPruned",
     "SeglogError",
@@ -215,12 +208,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Bounds": "seglog.client.answers",
-    "Receipt": "seglog.client.answers",
-    "Client": "seglog.client.client",
-    "RemoteTopic": "seglog.client.client",
     "connect": "seglog.client.client",
-    "Retries": "seglog.client.retries",
     "Clock": "seglog.files.clock",
     "SystemClock": "seglog.files.clock",
     "Files": "seglog.files.port",

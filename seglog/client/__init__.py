@@ -5,13 +5,12 @@
     with seglog.connect("https://log.example:7373", token="...") as client:
         client.topic("orders").append([b"one", b"two"], key="order-17")
 
-Two drivers share one core without I/O. The plain one (`seglog.connect`) needs the standard library alone. The one for
-asyncio (`seglog.client.aio.connect`) needs httpx: `pip install 'seglog[client]'`.
+The core decides without I/O. The driver needs the standard library alone.
 
     address requests bodies answers      values: where the daemon is, requests, bodies, answers and their errors
     retries                              whether and when a request is sent again (CLIENT-1 to CLIENT-3)
     reading                              reads and followers that resume (CLIENT-4)
-    connections client                   the plain driver
+    connections driver client            the plain driver
 """
 
 from __future__ import annotations

@@ -14,26 +14,24 @@ Safe for many threads. A generator of a read belongs to one thread, and holds a 
 from __future__ import annotations
 
 import os
-import random
-import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 
 from seglog.arguments import checked
 from seglog.client.address import address_of, check_token
-from seglog.client.answers import Answer, Bounds, Lost, Outcome, Receipt, bounds_of, problem_of, receipt_of
-from seglog.client.connections import Broken, Connections, tls_context
+from seglog.client.answers import Bounds, Receipt, bounds_of, problem_of, receipt_of
+from seglog.client.connections import Connections, tls_context
+from seglog.client.driver import Driver
 from seglog.client.reading import Following, Reading
 from seglog.client.requests import (
     AppendLabels,
-    Request,
     Wanted,
     append_request,
     bounds_request,
     topics_request,
     truncate_request,
 )
-from seglog.client.retries import Call, Retries, after
+from seglog.client.retries import Retries
 from seglog.errors import InvalidArgument
 from seglog.values.names import check_topic_name
 from seglog.values.producer import ProducerBatch
@@ -57,16 +55,14 @@ def connect(
     """
     address = address_of(url)
     context = tls_context(address, None if ca_file is None else os.fspath(ca_file))
-    return Client(Connections(address, check_token(token), context, retries.silence_s), url, retries)
+    return Client(Driver(Connections(address, check_token(token), context, retries.silence_s), url, retries))
 
 
 class Client:
     """A client of one daemon, made by `connect`. As a context manager it closes its connections at the end."""
 
-    def __init__(self, connections: Connections, place: str, retries: Retries) -> None:
-        self._connections = connections
-        self._place = place
-        self._retries = retries
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
 
     def __enter__(self) -> Client:
         return self
@@ -75,61 +71,19 @@ class Client:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Client of {self._place}>"
+        return f"<Client of {self._driver.place}>"
 
     @checked
     def topic(self, name: str) -> RemoteTopic:
         """Return a topic of the daemon, without a request. Raise `InvalidTopicName`."""
-        return RemoteTopic(self, check_topic_name(name))
+        return RemoteTopic(self._driver, check_topic_name(name))
 
     def topics(self) -> list[str]:
         """Return the names of all topics, sorted."""
-        return [str(name) for name in problem_of(self.ask(topics_request()).body).get("topics", [])]
+        return [str(name) for name in problem_of(self._driver.ask(topics_request()).body).get("topics", [])]
 
     def close(self) -> None:
-        self._connections.close()
-
-    def ask(self, request: Request) -> Answer:
-        """Send a request, repeat it as `seglog.client.retries` says, and return its answer."""
-        call = self.begin(request)
-        while True:
-            outcome = self._connections.exchange(call.request)
-            if isinstance(outcome, Answer) and outcome.status < 400:
-                return outcome
-            call = self.next_try(call, outcome)
-
-    def begin(self, request: Request) -> Call:
-        """Return the call of a request, whose time begins now."""
-        return Call(request, self._place, self._retries, time.monotonic() + self._retries.total_s)
-
-    def next_try(self, call: Call, outcome: Outcome) -> Call:
-        """Wait, and return the next try of the call. Raise the error that ends the call."""
-        again = after(call, outcome, time.monotonic(), random.random())
-        time.sleep(again.wait_s)
-        return again.call
-
-    def items(self, source: Reading | Following) -> Iterator[Record | Gap]:
-        """Yield the items of a read or a follower. After a lost connection, resume it (CLIENT-4)."""
-        call = self.begin(source.request)
-        while not source.is_done:
-            outcome: Outcome = Lost("the daemon ended the answer", is_sent=True)
-            try:
-                with self._connections.stream(source.request) as stream:
-                    if stream.answer.status >= 400:
-                        outcome = stream.whole()
-                    else:
-                        source = source.begun(stream.answer)
-                        for piece in stream.pieces():
-                            source, items, error = source.fed(piece)
-                            yield from items
-                            if error is not None:
-                                raise error
-                            call = self.begin(source.request)
-                        if source.ends_with_answer:
-                            return
-            except Broken as broken:
-                outcome = broken.lost
-            call = self.next_try(call, outcome)
+        self._driver.close()
 
 
 class RemoteTopic:
@@ -139,9 +93,9 @@ class RemoteTopic:
     producer or a key raises `OtherIncarnation`. A new topic object then begins with the new incarnation.
     """
 
-    def __init__(self, client: Client, name: str) -> None:
+    def __init__(self, driver: Driver, name: str) -> None:
         self.name = name
-        self._client = client
+        self._driver = driver
         self._incarnation: str | None = None
 
     def __repr__(self) -> str:
@@ -178,7 +132,7 @@ class RemoteTopic:
             if_head=if_head,
             incarnation=self._incarnation,
         )
-        found = receipt_of(request, self._client.ask(request))
+        found = receipt_of(request, self._driver.ask(request))
         self._incarnation = self._incarnation or found.incarnation
         return found
 
@@ -200,7 +154,7 @@ class RemoteTopic:
         `ConcurrentModification` if the topic was truncated while a lost connection interrupted the read, and errors of
         the daemon.
         """
-        return self._client.items(Reading(self.name, Wanted(start, end, since_ms, until_ms, tag, limit, gaps)))
+        return self._driver.items(Reading(self.name, Wanted(start, end, since_ms, until_ms, tag, limit, gaps)))
 
     @checked
     def follow(self, start: int | None = None, *, tag: str | None = None, gaps: bool = False) -> Iterator[Record | Gap]:
@@ -209,12 +163,12 @@ class RemoteTopic:
         The follower resumes after a lost connection, also while the daemon restarts. Raise `Truncated` if records that
         it yielded were truncated, and errors of the daemon.
         """
-        return self._client.items(Following(self.name, Wanted(start=start, tag=tag, gaps=gaps)))
+        return self._driver.items(Following(self.name, Wanted(start=start, tag=tag, gaps=gaps)))
 
     def bounds(self) -> Bounds:
         """Return the bounds of the topic. Raise `NoSuchTopic`."""
         request = bounds_request(self.name)
-        return bounds_of(request, self._client.ask(request))
+        return bounds_of(request, self._driver.ask(request))
 
     @checked
     def truncate(self, seq: int) -> int:
@@ -223,4 +177,4 @@ class RemoteTopic:
         The client does not repeat it after a lost answer, because new records may have come. Raise `DaemonGone` then.
         """
         request = truncate_request(self.name, seq)
-        return int(problem_of(self._client.ask(request).body)["head_seq"])
+        return int(problem_of(self._driver.ask(request).body)["head_seq"])

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote, urlencode
 
@@ -36,7 +35,6 @@ INCARNATION: Final = "seglog-incarnation"
 EVENTS_TYPE: Final = "text/event-stream"
 _IF_INCARNATION: Final = "seglog-if-incarnation"
 _KEY_MAX_BYTES = 256
-_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class Request:
 
     method: str
     path: str
-    headers: Mapping[str, str] = _NOTHING
+    headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     is_repeatable: bool = True
     is_append: bool = False

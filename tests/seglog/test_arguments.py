@@ -116,6 +116,12 @@ OPEN = {
 }
 LOG = {
     "open": _of(seglog.open, OPEN, "clock files settings warm_stores", path="never"),
+    "connect": _of(
+        seglog.connect,
+        {"url": "text", "token": "text", "ca_file": "path", "retries": "instance"},
+        "token ca_file",
+        url="http://localhost",
+    ),
     "verify": _of(
         seglog.verify,
         {key: OPEN[key] for key in ("path", "files", "settings", "warm_stores")},

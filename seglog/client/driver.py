@@ -1,0 +1,73 @@
+"""The driver of the plain client: it sends, waits and sends again as the core decides.
+
+The core is `seglog.client.retries` and `seglog.client.reading`.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+from seglog.client.answers import Answer, Lost, Outcome
+from seglog.client.connections import Broken, Connections
+from seglog.client.reading import Following, Reading
+from seglog.client.requests import Request
+from seglog.client.retries import Call, Retries, after
+from seglog.values.record import Gap, Record
+
+__all__ = ["Driver"]
+
+
+class Driver:
+    """Sends the requests of one client. Safe for many threads."""
+
+    def __init__(self, connections: Connections, place: str, retries: Retries) -> None:
+        self.place = place
+        self._connections = connections
+        self._retries = retries
+
+    def close(self) -> None:
+        self._connections.close()
+
+    def ask(self, request: Request) -> Answer:
+        """Send a request, repeat it as `seglog.client.retries` says, and return its answer."""
+        call = self._begin(request)
+        while True:
+            outcome = self._connections.exchange(call.request)
+            if isinstance(outcome, Answer) and outcome.status < 400:
+                return outcome
+            call = self._next_try(call, outcome)
+
+    def _begin(self, request: Request) -> Call:
+        """Return the call of a request, whose time begins now."""
+        return Call(request, self.place, self._retries, time.monotonic() + self._retries.total_s)
+
+    def _next_try(self, call: Call, outcome: Outcome) -> Call:
+        """Wait, and return the next try of the call. Raise the error that ends the call."""
+        again = after(call, outcome, time.monotonic(), random.random())
+        time.sleep(again.wait_s)
+        return again.call
+
+    def items(self, source: Reading | Following) -> Iterator[Record | Gap]:
+        """Yield the items of a read or a follower. After a lost connection, resume it (CLIENT-4)."""
+        call = self._begin(source.request)
+        while not source.is_done:
+            outcome: Outcome = Lost("the daemon ended the answer", is_sent=True)
+            try:
+                with self._connections.stream(source.request) as stream:
+                    if stream.answer.status >= 400:
+                        outcome = stream.whole()
+                    else:
+                        source = source.begun(stream.answer)
+                        for piece in stream.pieces():
+                            source, items, error = source.fed(piece)
+                            yield from items
+                            if error is not None:
+                                raise error
+                            call = self._begin(source.request)
+                        if source.ends_with_answer:
+                            return
+            except Broken as broken:
+                outcome = broken.lost
+            call = self._next_try(call, outcome)
