@@ -11,12 +11,29 @@ The core decides without I/O. The driver needs the standard library alone.
     retries                              whether and when a request is sent again (CLIENT-1 to CLIENT-3)
     reading                              reads and followers that resume (CLIENT-4)
     connections driver client            the plain driver
+
+The package imports a name when it is first used: each command of the command line looks for a daemon, and `http.client`
+takes a tenth of the time of a command.
 """
 
 from __future__ import annotations
 
-from seglog.client.answers import Bounds, Receipt
-from seglog.client.client import Client, RemoteTopic, connect
-from seglog.client.retries import Retries
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from seglog.client.answers import Bounds, Receipt
+    from seglog.client.client import Client, RemoteTopic, connect
+    from seglog.client.retries import Retries
 
 __all__ = ["Bounds", "Client", "Receipt", "RemoteTopic", "Retries", "connect"]
+
+_HOMES = {"Bounds": "answers", "Receipt": "answers", "Retries": "retries"}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):
+        if name not in __all__:
+            raise AttributeError(f"module 'seglog.client' has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(f"seglog.client.{_HOMES.get(name, 'client')}"), name)
