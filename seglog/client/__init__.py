@@ -12,6 +12,13 @@ The core decides without I/O. The driver needs the standard library alone.
     reading                              reads and followers that resume (CLIENT-4)
     connections driver client            the plain driver
 
+CLIENT-1  After a request that may have changed something, the client repeats only a request whose repetition changes
+    nothing: a read, or an append with a producer or a key.
+CLIENT-2  All tries of a call together take at most `total_s`. The client waits at least as long as `Retry-After` says.
+    If that wait goes beyond `total_s`, the call fails at once.
+CLIENT-3  An append whose outcome is unknown fails with `AppendUnknown`, also if a later try got another error.
+CLIENT-4  A read hands each record to its caller once, in order. It never mixes records of two epochs or incarnations.
+
 The package imports a name when it is first used: each command of the command line looks for a daemon, and `http.client`
 takes a tenth of the time of a command.
 """

@@ -7,8 +7,6 @@
        sends the id of its last event. The daemon then says from which seq on the records are gone, and the follower
        raises `Truncated`.
     5  If the daemon ends a follower because it stops, the follower asks again too.
-
-CLIENT-4  A read hands each record to its caller once, in order. It never mixes records of two epochs or incarnations.
 """
 
 from __future__ import annotations

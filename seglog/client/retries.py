@@ -7,11 +7,7 @@
     lost answer, 500, 502, other 503, 504     again                       the error; for an append `AppendUnknown`
     any other status from 400 on              the error                   the error
 
-CLIENT-1  After a request that may have changed something, the client repeats only a request whose repetition changes
-    nothing: a read, or an append with a producer or a key.
-CLIENT-2  All tries of a call together take at most `total_s`. The client waits at least as long as `Retry-After` says.
-    If that wait goes beyond `total_s`, the call fails at once.
-CLIENT-3  An append whose outcome is unknown fails with `AppendUnknown`, also if a later try got another error.
+The rules of the client (CLIENT-1 to CLIENT-3) are in `seglog.client`.
 """
 
 from __future__ import annotations
