@@ -7,6 +7,8 @@
        sends the id of its last event. The daemon then says from which seq on the records are gone, and the follower
        raises `Truncated`.
     5  If the daemon ends a follower because it stops, the follower asks again too.
+
+The rule that this keeps (CLIENT-4) is in `seglog.client`.
 """
 
 from __future__ import annotations
