@@ -36,6 +36,7 @@ NAMES = (
     "cli",
     "cli-large",
     "bulk",
+    "http-append",
 )
 
 

@@ -1,12 +1,13 @@
 #!/bin/sh
-# Installs what the benchmarks compare with: the packages of benchmarks/requirements.lock into .venv, and nats-server and
-# MinIO beside them where there is a Go. `make setup` comes first. What cannot be had is said here, and the tables say it again.
+# Installs what the benchmarks compare with: the packages of benchmarks/requirements.lock into .venv, nats-server and MinIO
+# beside them where there is a Go, and the server of Durable Streams where there is npm. `make setup` comes first. What cannot be had is said here, and the tables say it again.
 set -eu
 unset CDPATH
 cd "$(dirname "$0")/.."
 
 nats=github.com/nats-io/nats-server/v2@v2.15.2
 minio=github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
+streams=@durable-streams/server@0.3.7
 mark=.venv/.yardsticks-finished
 wanted=$(cksum benchmarks/requirements.lock scripts/yardsticks.sh)
 [ "$(cat "$mark" 2>/dev/null)" != "$wanted" ] || exit 0
@@ -25,5 +26,12 @@ if [ -x "$go" ]; then
     GOBIN="$PWD/.venv/bin" "$go" install "$minio" || complain "MinIO could not be built"
 else
     complain "no Go, so neither nats-server nor MinIO"
+fi
+if command -v npm >/dev/null; then
+    mkdir -p .venv/durable-streams
+    npm install --silent --no-audit --no-fund --prefix .venv/durable-streams "$streams" ||
+        complain "the server of Durable Streams could not be installed"
+else
+    complain "no npm, so no server of Durable Streams"
 fi
 [ "$complete" = no ] || printf '%s' "$wanted" >"$mark"

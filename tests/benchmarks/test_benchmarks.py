@@ -23,6 +23,7 @@ from benchmarks import (
     deletes,
     durability,
     gc_plan,
+    http_append,
     memory,
     offload,
     read,
@@ -120,6 +121,15 @@ def test_bulk_runs(options: Options) -> None:
     report = bulk.run(options)
     check(report, options.directory)
     assert {row.yardstick for row in report.rows} - {None} >= {"cp", "zstd -3"}
+
+
+@pytest.mark.soak(part=9)
+def test_http_append_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_append, "CONNECTIONS", (1, 3))
+    monkeypatch.setattr(http_append, "BATCHES", (1, 4))
+    report = http_append.run(options)
+    check(report, options.directory)
+    assert {row.yardstick for row in report.rows} == {"call", "jetstream", "streams", "plain"}
 
 
 def test_durability_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:

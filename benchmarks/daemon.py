@@ -1,0 +1,48 @@
+"""A daemon in a process of its own, for a benchmark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Daemon", "running"]
+
+_COMMAND = (sys.executable, "-c", "from offload.main import main; main()", "-C")
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    """`port` is that of HTTP on loopback."""
+
+    port: int
+    process: subprocess.Popen[str]
+
+
+@contextmanager
+def running(directory: Path, **variables: str) -> Iterator[Daemon]:
+    """Run `seglog serve` on a new directory, and stop it at the end. `variables` have no prefix SEGLOG_."""
+    subprocess.run([*_COMMAND, str(directory), "init"], check=True, stdout=subprocess.DEVNULL)
+    given = {"SEGLOG_SERVE_PORT": "0", **{f"SEGLOG_{name}": text for name, text in variables.items()}}
+    process = subprocess.Popen(
+        [*_COMMAND, str(directory), "serve"], env={**os.environ, **given}, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    try:
+        yield Daemon(_port(process), process)
+    finally:
+        process.terminate()
+        process.stderr.close()
+        process.wait()
+
+
+def _port(process: subprocess.Popen[str]) -> int:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("seglog: serving ") and "http" in line:
+            return int(line.strip().rpartition(":")[2])
+    raise RuntimeError("the daemon did not start")
