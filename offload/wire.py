@@ -1,6 +1,9 @@
-"""Three kinds of bodies that daemon and client share. No I/O.
+"""Four kinds of bodies that daemon and client share. No I/O.
 
 application/vnd.seglog.values    many values: each is its length (u32, little-endian) and its bytes
+application/vnd.seglog.values.seqs
+                                 many records: each is its seq (u64, little-endian), the length of its value (u32,
+                                 little-endian), and the bytes of its value
 application/vnd.seglog.lines     many values: each is a line, with a line feed at its end
 application/vnd.seglog.stream    the results of a command, as messages of
                                  kind (1 byte) · length (u32, big-endian) · body (`length` bytes), where kind is
@@ -13,7 +16,7 @@ application/vnd.seglog.stream    the results of a command, as messages of
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from offload.errors import InvalidInput
@@ -24,21 +27,26 @@ __all__ = [
     "LINES_HEADER",
     "LINES_TYPE",
     "MESSAGE_HEAD",
+    "SEQS_TYPE",
     "STREAM_TYPE",
     "VALUES_TYPE",
     "decode_lines",
+    "decode_seqs",
     "decode_values",
     "encode_message",
+    "encode_seqs",
     "encode_values",
 ]
 
 LINES_TYPE: Final = "application/vnd.seglog.lines"
 VALUES_TYPE: Final = "application/vnd.seglog.values"
+SEQS_TYPE: Final = "application/vnd.seglog.values.seqs"
 STREAM_TYPE: Final = "application/vnd.seglog.stream"
 LINES_HEADER: Final = "Seglog-Lines"
 """The header of a request for a stream whose client takes records as lines alone."""
 MESSAGE_HEAD: Final = struct.Struct(">cI")
 _LENGTH = struct.Struct("<I")
+_SEQ_LENGTH = struct.Struct("<QI")
 
 # A frame of an empty line takes 46 times its room in the body.
 _LINES_MAX = 1_048_576
@@ -64,6 +72,24 @@ def decode_values(body: bytes) -> list[bytes]:
         values.append(body[end : end + length])
         offset = end + length
     return values
+
+
+def encode_seqs(records: Iterable[tuple[int, bytes]]) -> bytes:
+    return b"".join(piece for seq, value in records for piece in (_SEQ_LENGTH.pack(seq, len(value)), value))
+
+
+def decode_seqs(body: bytes) -> list[tuple[int, bytes]]:
+    """Return the seqs and values of a body. Raises `InvalidInput` with the number of the record that is cut off."""
+    records: list[tuple[int, bytes]] = []
+    offset = 0
+    while offset < len(body):
+        begin = offset + _SEQ_LENGTH.size
+        seq, length = _SEQ_LENGTH.unpack_from(body, offset) if begin <= len(body) else (0, 0)
+        if begin + length > len(body):
+            raise InvalidInput(len(records) + 1, "of the records is cut off")
+        records.append((seq, body[begin : begin + length]))
+        offset = begin + length
+    return records
 
 
 def decode_lines(body: bytes) -> Sequence[bytes]:

@@ -23,7 +23,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeAlias
 
@@ -49,6 +49,7 @@ class Page:
     next_seq: int
     items: tuple[Record | Gap, ...]
     lines: tuple[bytes, ...]
+    cache: dict[object, bytes] = field(default_factory=dict["object", "bytes"], compare=False)
 
     @property
     def is_empty(self) -> bool:
@@ -58,6 +59,16 @@ class Page:
     @property
     def has_gaps(self) -> bool:
         return any(isinstance(item, Gap) for item in self.items)
+
+    def count_records(self, places: Iterable[int]) -> int:
+        return sum(isinstance(self.items[place], Record) for place in places)
+
+    def cached(self, key: object, make: Callable[[], bytes]) -> bytes:
+        """Return what `make` makes of the page, once for all followers with the same key."""
+        found = self.cache.get(key)
+        if found is None:
+            found = self.cache[key] = make()
+        return found
 
 
 def read_page(topic: Topic, follower: Follower) -> Page | None:

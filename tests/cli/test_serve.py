@@ -434,7 +434,7 @@ def test_a_follower_gets_what_is_appended_later_and_ends_with_the_daemon(start: 
     daemon.ask("POST", "/topics/t/records", b"after", BYTES)
     assert json.loads(answer.readline())["value"] == "after"
     assert daemon.end() == 0
-    assert answer.read() == b""
+    assert json.loads(answer.read()) == {"end": "stopping"}
     connection.close()
 
 
@@ -472,11 +472,15 @@ def test_a_command_whose_client_is_gone_gives_its_place_back(start: Start, run: 
     for first in (1, 2):  # with an answer that has begun, and without one
         for _ in range(2):
             followers = [_command(daemon, "read", {"topic": "t", "start": first, "follow": True}) for _ in range(4)]
-            wait_until(lambda: _running(daemon) == {"http_requests": 4, "commands": 4}, pause_s=0.05)
+            wait_until(
+                lambda: _running(daemon) == {"http_requests": 4, "http_followers": 0, "commands": 4}, pause_s=0.05
+            )
             assert daemon.ask("POST", "/topics/t/rpc/status")[0] == 429
             for each in followers:
                 each.close()
-            wait_until(lambda: _running(daemon) == {"http_requests": 0, "commands": 0}, pause_s=0.05)
+            wait_until(
+                lambda: _running(daemon) == {"http_requests": 0, "http_followers": 0, "commands": 0}, pause_s=0.05
+            )
     assert daemon.ask("POST", "/topics/t/rpc/status")[0] == 200
     assert daemon.end() == 0
 
@@ -484,17 +488,14 @@ def test_a_command_whose_client_is_gone_gives_its_place_back(start: Start, run: 
 def test_one_request_too_many_is_told_to_come_back(start: Start) -> None:
     daemon = start(SERVE_MAX_REQUESTS="2")
     daemon.ask("POST", "/topics/t/records", b"x", BYTES)
-    followers = []
-    for _ in range(2):
-        connection = http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60)
-        connection.request("GET", "/topics/t/records?follow=1")
-        followers.append((connection, connection.getresponse()))
+    commands = [_command(daemon, "read", {"topic": "t", "follow": True}) for _ in range(2)]
+    wait_until(lambda: _running(daemon)["http_requests"] == 2, pause_s=0.01)
     status, body, headers = daemon.ask("GET", "/topics")
     assert (status, json.loads(body)["title"], headers["retry-after"]) == (429, "Busy", "1")
     assert daemon.ask("GET", "/healthz")[0] == 200
     assert b'seglog_http_rejected_total{reason="busy"} 1.0' in daemon.ask("GET", "/metrics")[1]
-    for connection, _ in followers:
-        connection.close()
+    for each in commands:
+        each.close()
     wait_until(lambda: daemon.ask("GET", "/topics")[0] == 200, pause_s=0.01)
 
 

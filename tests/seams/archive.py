@@ -15,7 +15,7 @@ from catalog.volume import Volumes
 from offload import Archive
 from offload.cli import status
 from offload.context import ArchiveContext
-from offload.daemon.http import appends, reads
+from offload.daemon.http import appends
 from offload.daemon.service import Service
 from offload.format.block import ChunkRef
 from offload.read import chunk_records
@@ -32,12 +32,11 @@ from offload.worker.child import FramesRead
 from offload.worker.pool import WorkerPool
 from offload.write.offloader import Offloader
 from offload.write.port import Uploader
-from seglog import Gap, Record, Topic
+from seglog import Record, Topic
 from seglog.files.port import Files
 from seglog.format.frames import Frames
 
 __all__ = [
-    "batch_of",
     "change_ts_ms",
     "change_uploader",
     "context_of",
@@ -170,11 +169,6 @@ def drop_last_entry(ledgers: OffloadedLedgers) -> int:
 def on_bytes_of(service: Service) -> Callable[[int], None]:
     """Return what the daemon's offloads call with each number of bytes. It stops an offload of a test, too."""
     return service._on_bytes
-
-
-def batch_of(items: Iterator[Record | Gap | None]) -> list[Record | Gap]:
-    """Return the items of one piece of an answer. A test checks the size of pieces."""
-    return reads._take(items)[0]
 
 
 def note_threads_of_bodies(patch: pytest.MonkeyPatch) -> list[threading.Thread]:

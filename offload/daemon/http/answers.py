@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Send
 
 from catalog.errors import CatalogError
 from offload.daemon.guard import error_answer
 from offload.errors import OffloadError, Refused
 from seglog import SeglogError
 
-__all__ = ["OURS", "answer_error", "answer_no_route", "begun"]
+__all__ = ["OURS", "BrokenOff", "answer_error", "answer_no_route", "begun"]
 
 _CLIENT_GONE = 499  # a status for the metrics only: the client is gone
+_log = logging.getLogger("seglog.daemon")
+
+
+class BrokenOff(Exception):
+    """A body cannot be completed. Its connection closes without the end of the answer, so the client notices."""
+
+
+class _Streamed(StreamingResponse):
+    async def stream_response(self, send: Send) -> None:
+        try:
+            await super().stream_response(send)
+        except BrokenOff as broken:
+            _log.error("an answer breaks off: %s", broken.__cause__)
 
 
 async def answer_error(_request: Request, error: Exception) -> Response:
@@ -44,8 +59,15 @@ OURS: Final = MappingProxyType(_ours())
 """The handler of each group of our errors."""
 
 
-async def begun(request: Request, body: AsyncGenerator[bytes], media_type: str) -> Response:
+async def begun(
+    request: Request,
+    body: AsyncGenerator[bytes],
+    media_type: str,
+    headers: Callable[[], Mapping[str, str]] = dict,
+) -> Response:
     """Return the answer once `body` has yielded its first bytes. An error before them becomes the answer's status.
+
+    `headers` is called after the first bytes.
 
     The first bytes may take long or never come, for example if a command follows a topic without new records. So the
     wait also ends when the client disconnects.
@@ -73,7 +95,7 @@ async def begun(request: Request, body: AsyncGenerator[bytes], media_type: str) 
         finally:
             await body.aclose()
 
-    return StreamingResponse(whole(), media_type=media_type)
+    return _Streamed(whole(), media_type=media_type, headers=headers())
 
 
 async def _is_gone(request: Request) -> None:

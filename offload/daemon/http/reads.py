@@ -1,36 +1,51 @@
-"""The routes that read records: one, a range, and new ones as they come."""
+"""The routes that read records: one, a range, the bounds of a topic, and new records as they come.
+
+    header of an answer    what it says
+    seglog-next-seq        `from` of the next read, exact also if a filter, `limit` or `max_bytes` left records out. If
+                           an answer with a limit passes a MiB, the header is missing: continue after the last record
+    seglog-head            the last seq of the topic when the read began
+    seglog-epoch           rises with each truncation; then seqs may mean other records
+    seglog-incarnation     the identity of the topic in this directory (`Topic.incarnation`)
+    etag                   of a range whose `to` is sealed (offload.daemon.http.etags)
+
+GET-1  A condition is decided from the topic's state alone, so a 304 reads no record.
+GET-2  If a read fails after its first bytes, JSON lines end with a line that has the key `error`. An answer in another
+    form, or with an ETag, breaks off: it has no regular end, so no cache keeps it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+import logging
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from offload.commands.lines import to_json
 from offload.commands.results import problem
-from offload.daemon.http.answers import answer_error, begun
-from offload.daemon.http.parameters import query_of, whole, yes
+from offload.daemon.http.answers import BrokenOff, answer_error, begun
+from offload.daemon.http.etags import etag_of, is_match
+from offload.daemon.http.follower_bodies import EventId
+from offload.daemon.http.followers import follow
+from offload.daemon.http.forms import Form, form_of
+from offload.daemon.http.parameters import whole
+from offload.daemon.http.range_query import RangeQuery
+from offload.daemon.http.ranges import STEP_BYTES, open_range
 from offload.daemon.http.topics import in_threads, pool_of, readable
+from offload.daemon.places import become_follower
 from offload.daemon.service import Service
-from offload.errors import InvalidOption
+from offload.errors import InvalidOption, Stopping
 from offload.replica_topic import ReplicaTopic
-from seglog import Gap, LogClosed, Record, Topic
-from seglog.reading.follow import Follower
+from seglog import Gap, NoSuchTopic, SeglogError, Topic, Truncated
 
 __all__ = ["read_routes"]
 
-_JSON_LINES_TYPE = "application/x-ndjson"
 _BYTES_TYPE = "application/octet-stream"
-_READ_RECORDS = 512
-_READ_BYTES = 1024 * 1024
-_LOOK_AGAIN_S = 1.0
+_log = logging.getLogger("seglog.daemon")
 
 
 def read_routes(service: Service) -> list[Route]:
@@ -58,74 +73,129 @@ class _Reads:
         return Response(found.value, media_type=_BYTES_TYPE, headers=headers)
 
     async def read(self, request: Request) -> Response:
-        names = {"from", "to", "since_ms", "until_ms", "tag", "limit", "gaps", "follow"}
-        query = query_of(request, names)
+        query = RangeQuery.of(request)
+        form = form_of(request.headers.get("accept"), query)
         topic = await readable(self._service, request.path_params["topic"])
-        start, end, limit = (whole(query, name) for name in ("from", "to", "limit"))
-        if limit == 0:
-            raise InvalidOption("limit", "must be at least 1")
-        since_ms, until_ms = whole(query, "since_ms"), whole(query, "until_ms")
-        tag, gaps, follow = query.get("tag"), yes(query, "gaps"), yes(query, "follow")
-        if follow and (end is not None or until_ms is not None):
-            raise InvalidOption("follow", "has no end: leave out to and until_ms")
-        pool = pool_of(self._service, topic, topic.earliest_seq if start is None else start)
-        if follow and isinstance(topic, ReplicaTopic):
-            raise InvalidOption("follow", f"{topic.name} is a replica: its records come with each sync")
-        if follow:
+        if isinstance(topic, ReplicaTopic) and (query.follow or query.wait_s):
+            name = "follow" if query.follow else "wait_s"
+            raise InvalidOption(name, f"{topic.name} is a replica: its records come with each sync")
+        headers = await in_threads(self._service.local, _headers, topic)
+        if request.method == "HEAD":
+            return _bounds(topic, headers, form)
+        if query.follow:
             assert isinstance(topic, Topic)  # noqa: S101 - it is no replica
-            follower = await in_threads(pool, lambda: topic.follower(start, gaps=gaps))
-            wanted = _wanted(_news(follower), tag=tag, since_ms=since_ms, limit=limit)
-            return await begun(request, self._followed(topic, follower, wanted), _JSON_LINES_TYPE)
-        items = await in_threads(pool, lambda: topic.read(start, end, since_ms=since_ms, until_ms=until_ms, gaps=gaps))
-        wanted = _wanted(items, tag=tag, since_ms=since_ms, limit=limit)
-        return await begun(request, self._lines(lambda: pool, wanted), _JSON_LINES_TYPE)
+            last = EventId.of(request.headers.get("last-event-id")) if form is Form.EVENTS else None
+            become_follower(request.scope)
+            # Proxies would hold events back.
+            headers |= {"cache-control": "no-cache", "x-accel-buffering": "no"}
+            return await begun(request, follow(self._service, topic, query, form, last), form.value, lambda: headers)
+        answer = _Answer(self._service, topic, query, form, headers)
+        etag = await in_threads(self._service.local, answer.etag, request)
+        if etag is not None and is_match(request.headers.get("if-none-match"), etag):
+            return Response(status_code=304, headers=headers)
+        return await begun(request, answer.pieces(request), form.value, lambda: headers)
 
-    async def _lines(
-        self, pool: Callable[[], ThreadPoolExecutor], items: Iterator[Record | Gap | None]
-    ) -> AsyncGenerator[bytes]:
-        """Yield JSON lines, one batch at a time. A None in `items` ends a batch, which may be empty.
 
-        An error before the first batch is raised, and decides the answer's status. A later one becomes the last line.
-        """
-        is_begun = False
-        while True:
+@dataclass(slots=True)
+class _Answer:
+    """The answer to one read of a range. It completes `headers` before its first bytes."""
+
+    service: Service
+    topic: Topic | ReplicaTopic
+    query: RangeQuery
+    form: Form
+    headers: dict[str, str]
+    has_etag: bool = field(default=False, init=False)
+
+    def etag(self, request: Request) -> str | None:
+        """Return the ETag of the answer, or None if none identifies its records. No I/O. Adds the headers of it."""
+        topic, end = self.topic, self.query.end
+        incarnation = self.headers.get("seglog-incarnation")
+        if isinstance(topic, ReplicaTopic) or end is None or incarnation is None:
+            return None
+        archive = self.service.archive
+        if archive is not None and archive.status.is_diverged(topic.name):
+            return None  # another directory writes what the cold tier shows
+        version = topic.sealed_version(end)
+        if version is None:
+            return None
+        self.has_etag = True
+        found = etag_of(incarnation, version, request.query_params.multi_items(), self.form.value)
+        self.headers |= {"etag": found, "cache-control": "no-cache", "vary": "Accept"}
+        return found
+
+    async def pieces(self, request: Request) -> AsyncGenerator[bytes]:
+        """Yield the body. An error before the first bytes is raised, and decides the status of the answer."""
+        query = self.query
+        if query.wait_s and isinstance(self.topic, Topic):
+            query = await self._waited(request, self.topic)
+        first = query.begin(self.topic.earliest_seq, self.topic.head_seq)
+        pool = pool_of(self.service, self.topic, first)
+        read = await in_threads(pool, open_range, self.topic, query, self.form)
+        body, is_end = await in_threads(pool, read.step)
+        while query.is_cut and not is_end and len(body) < STEP_BYTES:  # the answer may soon know its next seq
+            more, is_end = await in_threads(pool, read.step)
+            body += more
+        if read.next_seq is not None:
+            self.headers["seglog-next-seq"] = str(read.next_seq)
+        yield body
+        while not is_end:
             try:
-                batch, is_end = await in_threads(pool(), _take, items)
+                body, is_end = await in_threads(pool, read.step)
             except Exception as error:
-                if not is_begun:
-                    raise
+                if self.form is not Form.LINES or self.has_etag:
+                    raise BrokenOff from error
                 yield json.dumps({"error": problem(error)}).encode() + b"\n"
                 return
-            is_begun = True
-            yield "".join(to_json(item) + "\n" for item in batch).encode()
-            if is_end:
-                return
+            yield body
 
-    async def _followed(
-        self, topic: Topic, follower: Follower, items: Iterator[Record | Gap | None]
-    ) -> AsyncGenerator[bytes]:
-        """Yield JSON lines until the daemon stops. No thread waits for new records (HTTP-1)."""
-        loop, news = asyncio.get_running_loop(), asyncio.Event()
+    async def _waited(self, request: Request, topic: Topic) -> RangeQuery:
+        """Wait for a record of the range, if the range begins after the head. Return the range that is left to read.
 
-        def wake() -> None:
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(news.set)
-
+        Raises `Truncated`, `NoSuchTopic`, `Busy`.
+        """
+        query, seq = self.query, self.query.begin(topic.earliest_seq, topic.head_seq)
+        if seq != topic.head_seq + 1 or (query.end is not None and query.end < seq):
+            return query
+        become_follower(request.scope)
+        epoch = (await in_threads(self.service.hot_reads, topic.follower, seq)).epoch
         try:
-            async for lines in self._lines(lambda: pool_of(self._service, topic, follower.seq), items):
-                yield lines
-                news.clear()
-                if lines or await in_threads(self._service.hot_reads, follower.poll, wake):
-                    continue
-                while not news.is_set():
-                    if self._service.stopping.is_set():
-                        return
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(news.wait(), _LOOK_AGAIN_S)
-        except LogClosed:
-            return
-        finally:
-            follower.forget(wake)
+            async with asyncio.timeout(query.wait_s):
+                while True:
+                    page = await self.service.feeds.wait(topic, epoch, seq)
+                    if page is None or any(isinstance(item, Gap) or query.choice.takes(item) for item in page.items):
+                        break
+                    seq = max(seq, page.next_seq)
+        except (TimeoutError, Stopping):
+            pass
+        _, changed = topic.changed_since(epoch)
+        if changed is not None and changed < seq:
+            raise Truncated(topic.name, changed)
+        self.headers |= _place(topic)
+        return replace(query, start=seq, tail=None)
+
+
+def _headers(topic: Topic | ReplicaTopic) -> dict[str, str]:
+    """Return the headers of every answer about a topic. The first call in a directory writes its log's id."""
+    if isinstance(topic, ReplicaTopic):
+        return {"seglog-head": str(topic.head_seq)}
+    try:
+        return {**_place(topic), "seglog-incarnation": topic.incarnation()}
+    except NoSuchTopic:
+        raise
+    except (OSError, SeglogError) as error:
+        _log.warning("%s: a read has no seglog-incarnation: %s", topic.name, error)
+        return _place(topic)
+
+
+def _place(topic: Topic) -> dict[str, str]:
+    return {"seglog-head": str(topic.head_seq), "seglog-epoch": str(topic.epoch)}
+
+
+def _bounds(topic: Topic | ReplicaTopic, headers: dict[str, str], form: Form) -> Response:
+    sealed_seq = topic.head_seq if isinstance(topic, ReplicaTopic) else topic.sealed_seq
+    bounds = {"seglog-earliest": str(topic.earliest_seq), "seglog-sealed": str(sealed_seq)}
+    return Response(headers={**headers, **bounds}, media_type=form.value)
 
 
 class RecordDeleted(LookupError):
@@ -135,46 +205,3 @@ class RecordDeleted(LookupError):
 
     def __init__(self, topic: str, seq: int) -> None:
         super().__init__(f"record {seq} of {topic} was deleted")
-
-
-def _news(follower: Follower) -> Iterator[Record | Gap | None]:
-    """Yield the existing records, a None, the records that came since, a None, and so on, until the log closes."""
-    try:
-        while True:
-            yield from follower.new_items()
-            yield None
-    except LogClosed:
-        return
-
-
-def _wanted(
-    items: Iterator[Record | Gap | None], *, tag: str | None, since_ms: int | None, limit: int | None
-) -> Iterator[Record | Gap | None]:
-    for item in items:
-        if isinstance(item, Record):
-            if (tag is not None and item.tag != tag) or (since_ms is not None and item.ts_ms < since_ms):
-                continue
-            yield item
-            if limit is not None:
-                limit -= 1
-                if limit <= 0:
-                    return
-        else:
-            yield item
-
-
-def _take(items: Iterator[Record | Gap | None]) -> tuple[list[Record | Gap], bool]:
-    """Return the next batch of items, and whether `items` has ended.
-
-    A batch ends at a None, at `_READ_RECORDS` items or at `_READ_BYTES` bytes of values.
-    """
-    taken: list[Record | Gap] = []
-    size_bytes = 0
-    for item in items:
-        if item is None:
-            return taken, False
-        taken.append(item)
-        size_bytes += len(item.value) if isinstance(item, Record) else 0
-        if len(taken) == _READ_RECORDS or size_bytes >= _READ_BYTES:
-            return taken, False
-    return taken, True

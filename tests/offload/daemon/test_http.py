@@ -14,8 +14,7 @@ import pytest
 from catalog.objects.memory import MemoryStore
 from offload.daemon import http
 from tests.offload.daemon.conftest import serving, until
-from tests.seams.archive import batch_of, note_threads_of_bodies
-from tests.seams.limits import Limit, set_limit
+from tests.seams.archive import note_threads_of_bodies
 
 
 class Request:
@@ -47,9 +46,7 @@ class Request:
         self.body += message.get("body", b"")
 
 
-def test_a_follower_that_waits_holds_no_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    set_limit(monkeypatch, Limit.LOOK_AGAIN_S, 3600.0)
-
+def test_a_follower_that_waits_holds_no_thread(tmp_path: Path) -> None:
     async def run() -> None:
         async with serving(tmp_path / "d", MemoryStore()) as service:
             service.hot_reads.shutdown()
@@ -64,16 +61,6 @@ def test_a_follower_that_waits_holds_no_thread(tmp_path: Path, monkeypatch: pyte
             await until(lambda: all(b"second" in each.body for each in followers), "the second record")
             for each in (*followers, single):
                 await each.end()
-
-    asyncio.run(run())
-
-
-def test_a_piece_of_an_answer_is_bounded_by_bytes(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with serving(tmp_path / "d", MemoryStore()) as service:
-            await service.log.topic("t").append([bytes(600_000)] * 5)
-            items = iter(service.sync.topic("t").read())
-            assert [len(batch_of(items)) for _ in range(3)] == [2, 2, 1]
 
     asyncio.run(run())
 

@@ -1,0 +1,175 @@
+"""The answer to `follow=1`: the records of a topic, and new ones as they come, as JSON lines or as events.
+
+FOLLOWER-1  An id of an event names one record for ever, because a truncation makes the epoch higher. If a client
+    resumes in a former epoch and may have a record that was removed, it first gets a `truncated` event.
+FOLLOWER-2  The daemon knows the seq of each truncation since its log was opened. For an earlier one, `from` is 1: the
+    client gets all records again.
+FOLLOWER-3  If a truncation removes a record that a follower of JSON lines has, its last line is the error `Truncated`.
+FOLLOWER-4  If the daemon stops, the last line is {"end": "stopping"}, and the last event is `end`.
+FOLLOWER-5  An event stream gets a comment after 15 s without an event. Nothing else wakes an idle follower.
+FOLLOWER-6  A follower holds one page of up to 256 KiB, or one larger record. It takes the next one when its client has
+    taken the last 64 KiB.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from offload.commands.results import problem
+from offload.daemon.feeds import Page, read_page
+from offload.daemon.http import follower_bodies as bodies
+from offload.daemon.http.follower_bodies import EventId, Truncation
+from offload.daemon.http.forms import Form
+from offload.daemon.http.range_query import RangeQuery
+from offload.daemon.http.sse import KEEP_ALIVE
+from offload.daemon.http.topics import in_threads, pool_of
+from offload.daemon.service import Service
+from offload.errors import Stopping
+from seglog import LogClosed, SeqOutOfRange, Topic, Truncated
+from seglog.reading.follow import Follower
+
+__all__ = ["follow"]
+
+_KEEP_ALIVE_S = 15.0
+_PIECE_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """The records of a page from `first_seq` on."""
+
+    page: Page
+    first_seq: int
+
+
+async def follow(
+    service: Service, topic: Topic, query: RangeQuery, form: Form, last: EventId | None
+) -> AsyncGenerator[bytes]:
+    """Yield the answer. An error before the first bytes is raised, and decides the status of the answer."""
+    is_events = form is Form.EVENTS
+    end = bodies.end_event if is_events else bodies.end_line
+    has_begun, count_left = False, query.limit
+    try:
+        async with aclosing(_found(service, topic, query, last, keeps_alive=is_events)) as news:
+            async for found in news:
+                if isinstance(found, _News):
+                    body, count = _body(found, query, form, count_left)
+                    count_left = None if count_left is None else count_left - count
+                elif found is None:
+                    body = KEEP_ALIVE
+                else:
+                    body = _truncated(topic, found, form)
+                for piece in _pieces(body):
+                    has_begun = True
+                    yield piece
+                if count_left == 0:
+                    yield end("limit")
+                    return
+    except (Stopping, LogClosed):
+        yield end("stopping")
+    except Exception as error:
+        if not has_begun:
+            raise
+        yield end("error", problem(error))
+
+
+def _truncated(topic: Topic, cut: Truncation, form: Form) -> bytes:
+    if form is Form.EVENTS:
+        return bodies.truncated_event(cut)
+    raise Truncated(topic.name, cut.seq)
+
+
+def _body(news: _News, query: RangeQuery, form: Form, count_left: int | None) -> tuple[bytes, int]:
+    """Return the bytes of news, and the number of records in them, or 0 without a limit."""
+    page = news.page
+    encode = bodies.events if form is Form.EVENTS else bodies.lines
+    if news.first_seq <= page.first_seq and count_left is None:  # as most followers want it: made once
+        key = form, query.choice
+        return page.cached(key, lambda: encode(page, bodies.chosen(page, query.choice, page.first_seq, None))), 0
+    places = bodies.chosen(page, query.choice, news.first_seq, count_left)
+    return encode(page, places), page.count_records(places)
+
+
+def _pieces(body: bytes) -> Iterator[bytes]:
+    """Yield the body in pieces, at least one. The server holds a copy of a piece until the client has taken it."""
+    for at in range(0, max(1, len(body)), _PIECE_BYTES):
+        yield body[at : at + _PIECE_BYTES]
+
+
+async def _found(
+    service: Service, topic: Topic, query: RangeQuery, last: EventId | None, *, keeps_alive: bool
+) -> AsyncGenerator[_News | Truncation | None]:
+    """Yield news and truncations without end, and None where an event stream needs a comment. Raises `Stopping`."""
+    follower, cut = await in_threads(service.hot_reads, _begun, topic, query, last)
+    if cut is not None:
+        yield cut
+    while True:
+        if service.stopping.is_set():
+            raise Stopping
+        seq = follower.seq
+        page = await in_threads(pool_of(service, topic, seq), _own_page, topic, follower)
+        if page is None:
+            follower, cut = await in_threads(service.hot_reads, _continued, topic, follower.epoch, seq, query)
+            if cut is not None:
+                yield cut
+            continue
+        yield _News(page, seq)  # without a record too, so that the answer begins
+        if page.is_empty:
+            async with aclosing(_fed(service, topic, follower, query, keeps_alive=keeps_alive)) as fed:
+                async for found in fed:
+                    yield found
+
+
+async def _fed(
+    service: Service, topic: Topic, follower: Follower, query: RangeQuery, *, keeps_alive: bool
+) -> AsyncGenerator[_News | None]:
+    """Yield the news that the feed of the topic brings, until the follower has to look for itself."""
+    timeout_s = _KEEP_ALIVE_S if keeps_alive else None
+    while True:
+        waiting = asyncio.ensure_future(service.feeds.wait(topic, follower.epoch, follower.seq))
+        try:
+            while not (await asyncio.wait({waiting}, timeout=timeout_s))[0]:
+                yield None
+            page = waiting.result()
+        finally:
+            waiting.cancel()
+        if page is None or (page.has_gaps and not query.gaps):
+            return
+        if page.next_seq > follower.seq:
+            seq, follower.seq = follower.seq, page.next_seq
+            yield _News(page, seq)
+
+
+def _begun(topic: Topic, query: RangeQuery, last: EventId | None) -> tuple[Follower, Truncation | None]:
+    if last is not None:
+        return _continued(topic, last.epoch, last.seq + 1, query)
+    follower = topic.follower(query.start, gaps=query.gaps)
+    if query.tail is not None:
+        follower.seq = max(follower.seq, topic.head_seq - query.tail + 1)
+    return follower, None
+
+
+def _continued(topic: Topic, epoch: int, seq: int, query: RangeQuery) -> tuple[Follower, Truncation | None]:
+    """Return a follower for a client that has the records below `seq` of `epoch`, and what it has that is void."""
+    while True:
+        now, changed = topic.changed_since(epoch)
+        cut = None if changed is None or changed >= seq else Truncation(now, changed)
+        first = seq if cut is None else cut.seq
+        try:
+            follower = topic.follower(first if first > 1 else None, gaps=query.gaps)
+        except SeqOutOfRange:
+            if topic.epoch == now:
+                raise
+            continue  # truncated once more in between
+        if follower.epoch == now:
+            return follower, cut
+
+
+def _own_page(topic: Topic, follower: Follower) -> Page | None:
+    try:
+        return read_page(topic, follower)
+    except Truncated:
+        return None
