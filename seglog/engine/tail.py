@@ -59,9 +59,9 @@ class Tail:
             self._append(b"".join(map(_ROW.pack, repeat(file), offsets, lengths, repeat(ts_ms))), sum(lengths))
             return
         sizes = np.array(lengths, np.int64)
-        ends = np.cumsum(sizes)
+        ends = sizes.cumsum()
         rows = np.empty(len(sizes), dtypes.ROWS)
-        rows["file"], rows["offset"], rows["length"], rows["ts_ms"] = file, offset + ends - sizes, sizes, ts_ms
+        rows["file"], rows["offset"], rows["length"], rows["ts_ms"] = file, ends - sizes + offset, sizes, ts_ms
         self._append(rows.tobytes(), int(ends[-1]))
 
     def take(

@@ -15,6 +15,8 @@ __all__ = [
     "JOINTS",
     "JOINT_PARTS",
     "OTHERS",
+    "RAW_BETWEEN",
+    "RAW_BODY_HEADS",
     "RAW_HEADERS",
     "ROWS",
 ]
@@ -36,9 +38,10 @@ HEADERS = np.dtype(
 BODY_HEADS = np.dtype(HEADERS.descr[1:])  # a header without its length
 RAW_HEADERS = np.dtype((np.void, HEADERS.itemsize))
 BETWEEN = np.dtype([("checksum", "<u8"), ("length", "<u4")])  # of one body and the next
+RAW_BODY_HEADS, RAW_BETWEEN = (np.dtype((np.void, each.itemsize)) for each in (BODY_HEADS, BETWEEN))
 #: Between the values of two records without labels: the checksum of the first frame, and the header of the second.
 JOINTS = np.dtype([*BETWEEN.descr, *BODY_HEADS.descr])
-JOINT_PARTS = np.dtype([("between", f"V{BETWEEN.itemsize}"), ("head", f"V{BODY_HEADS.itemsize}")])
+JOINT_PARTS = np.dtype([("between", RAW_BETWEEN), ("head", RAW_BODY_HEADS)])
 
 #: seglog.format.index.ENTRY as a dtype.
 ENTRIES = np.dtype([("offset", "<u4"), ("length", "<u4"), ("ts_ms", "<u8"), ("flags", "u1"), ("check", "u1", (3,))])

@@ -211,13 +211,13 @@ def assembled(headers: NDArray[Any], contents: Sequence[bytes]) -> Frames:
 
 def framed(bodies: Sequence[bytes], lengths: NDArray[Any]) -> tuple[bytes, NDArray[np.uint64]]:
     """Return frames with these bodies and length fields, one after the other, and their checksums."""
-    between = np.zeros(len(bodies) + 1, dtypes.BETWEEN)
-    between["checksum"][1:] = _digests(bodies)
-    between["length"][:-1] = lengths
+    between = np.empty(len(bodies) + 1, dtypes.BETWEEN)
+    checksums = _digests(bodies).astype(np.uint64)
+    between["checksum"][1:], between["length"][:-1] = checksums, lengths
     parts = [b""] * (2 * len(bodies) + 1)
-    parts[::2], parts[1::2] = between.view(f"V{between.itemsize}").tolist(), bodies
+    parts[::2], parts[1::2] = between.view(dtypes.RAW_BETWEEN).tolist(), bodies
     parts[0], parts[-1] = parts[0][CHECKSUM.size :], parts[-1][: CHECKSUM.size]
-    return b"".join(parts), between["checksum"][1:].copy()
+    return b"".join(parts), checksums
 
 
 def joined_headers(frames: Sequence[Frames]) -> NDArray[Any]:

@@ -73,9 +73,9 @@ class Lines(Sequence[bytes]):
 
 def total_bytes(values: Sequence[bytes]) -> int:
     """Return the sum of the sizes of the values."""
-    return values.size_bytes if isinstance(values, Lines) else sum(map(len, values))
+    return values.size_bytes if type(values) is Lines else sum(map(len, values))
 
 
 def longest_bytes(values: Sequence[bytes]) -> int:
     """Return the size of the largest value; 0 without values."""
-    return int(values.sizes.max()) if isinstance(values, Lines) else max(map(len, values), default=0)
+    return int(values.sizes.max()) if type(values) is Lines else max(map(len, values), default=0)

@@ -13,7 +13,8 @@ ROOM = 1.1
 VALUE = b"x" * 200
 
 
-@pytest.mark.parametrize(("records", "most"), [(1, AIMS["alone"]), (64, AIMS["batch"]), (1_024, AIMS["batch"])])
+# Batches make fewer calls than the aim allows. So the counts that were reached are held.
+@pytest.mark.parametrize(("records", "most"), [(1, AIMS["alone"]), (32, 2.85), (64, 1.46), (1_024, 0.1)])
 def test_an_append_makes_few_calls_for_each_record(tmp_path: Path, records: int, most: float) -> None:
     assert calls_of_a_batch(tmp_path / "data", [VALUE] * records) <= most * ROOM
 

@@ -9,7 +9,7 @@ from seglog.format.frame import DURABLE, HAS_NODE, HAS_TAG, UNTERMINATED, FrameT
 from seglog.format.lines import Lines
 
 # The product encodes this many records as arrays, and puts so many into a piece.
-MANY, PIECE = 48, 1024
+MANY, PIECE = 32, 1024
 U64 = 2**64 - 1
 
 labels = st.none() | st.text(max_size=20)
