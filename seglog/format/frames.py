@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from xxhash import xxh3_64_digest
 
@@ -215,7 +215,7 @@ def framed(bodies: Sequence[bytes], lengths: NDArray[Any]) -> tuple[bytes, NDArr
     checksums = _digests(bodies).astype(np.uint64)
     between["checksum"][1:], between["length"][:-1] = checksums, lengths
     parts = [b""] * (2 * len(bodies) + 1)
-    parts[::2], parts[1::2] = between.view(dtypes.RAW_BETWEEN).tolist(), bodies
+    parts[::2], parts[1::2] = cast("list[bytes]", between.view(dtypes.RAW_BETWEEN).tolist()), bodies
     parts[0], parts[-1] = parts[0][CHECKSUM.size :], parts[-1][: CHECKSUM.size]
     return b"".join(parts), checksums
 
