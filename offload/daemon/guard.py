@@ -173,9 +173,9 @@ async def _refuse(refusal: Busy | Refused, send: Send) -> None:
 
 
 def _has_body(method: str, headers: Headers) -> bool:
-    """Return True if the request waits for a body. Only a POST does."""
+    """Return True if the request waits for a body. Only a POST and a PUT do."""
     is_empty = headers.get(b"content-length", b"0").strip(b"0") == b"" and b"transfer-encoding" not in headers
-    return method == "POST" and not is_empty
+    return method in {"POST", "PUT"} and not is_empty
 
 
 def error_answer(error: Exception) -> tuple[int, list[tuple[bytes, bytes]], bytes]:

@@ -13,6 +13,8 @@
     POST /topics/{topic}/rpc/truncate          {"seq": N}
     POST /topics/{topic}/rpc/{command}         the other commands (offload.daemon.jobs)
     POST /rpc/{command}                        the same, with the topic in the body, or without a topic
+    PUT, POST, GET, HEAD, DELETE /streams/{path}
+                                               Durable Streams, version 1.0 (offload.daemon.streams)
     GET  /topics, /healthz, /readyz, /metrics, /openapi.json
 
 Errors are application/problem+json with title (the error's class), detail and hint. If an error comes after the first
@@ -38,13 +40,14 @@ from offload.daemon.http.reads import read_routes
 from offload.daemon.http.roles import guarded
 from offload.daemon.http.topics import topic_routes
 from offload.daemon.service import Service
+from offload.daemon.streams import stream_routes
 
 __all__ = ["make_app"]
 
 
 def make_app(service: Service) -> Starlette:
     """Return the ASGI application of the API. The caller puts the guard in front of it (offload.daemon.guard)."""
-    makers = (probe_routes, read_routes, append_routes, topic_routes, command_routes)
+    makers = (probe_routes, read_routes, append_routes, topic_routes, stream_routes, command_routes)
     return Starlette(
         routes=[guarded(route) for make in makers for route in make(service)],
         exception_handlers={HTTPException: answer_no_route, Exception: answer_error, **OURS},

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
-
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -16,6 +11,7 @@ from offload.archive import Archive
 from offload.daemon.http.parameters import json_of
 from offload.daemon.http.roles import rights_of
 from offload.daemon.service import Service
+from offload.daemon.threads import in_threads, pool_of
 from offload.errors import InvalidOption
 from offload.replica_topic import ReplicaTopic
 from offload.services.results import Removed
@@ -77,12 +73,3 @@ async def readable(service: Service, name: str) -> Topic | ReplicaTopic:
     if not await in_threads(service.local, archive.replication.is_replica, name):
         return service.sync.get_topic(name)
     return await in_threads(service.cold_reads, ReplicaTopic, archive, name)  # type: ignore[no-any-return]
-
-
-def pool_of(service: Service, topic: Topic | ReplicaTopic, first: int) -> ThreadPoolExecutor:
-    """Return the threads for a read from seq `first` on: cold ones below the hot floor, else hot ones (HTTP-2)."""
-    return service.cold_reads if first < topic.hot_floor else service.hot_reads
-
-
-async def in_threads(pool: ThreadPoolExecutor, work: Callable[..., Any], *arguments: Any) -> Any:
-    return await asyncio.get_running_loop().run_in_executor(pool, work, *arguments)

@@ -1,0 +1,178 @@
+"""Appends to a stream: POST.
+
+    the stream is closed        409 with Stream-Closed. A repetition of a batch, and a POST that only closes, is 204
+    the body is empty           400, unless the POST closes
+    another content type        409
+    a producer's lower epoch    403 with Producer-Epoch
+    a batch that is there       204, and nothing is appended
+    a batch that skips          409 with Producer-Expected-Seq; 400 for a new epoch that does not begin with 0
+    a Stream-Seq not above      409. It is one sequence for the whole stream, compared byte by byte
+    otherwise                   204; with a producer and a body 200
+
+POST-1  The records of one POST are in the log together, or none of them is: several values are a batch of the log.
+POST-2  A POST that closes appends its records and the end with one write. So no crash separates the two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from offload.daemon.metrics import timed
+from offload.daemon.service import Service
+from offload.daemon.streams.errors import (
+    InvalidStreamRequest,
+    SkippedBatch,
+    StaleProducer,
+    StreamClosed,
+    StreamConflict,
+)
+from offload.daemon.streams.live import WHOLE_BATCH, Live
+from offload.daemon.streams.marks import Mark
+from offload.daemon.streams.messages import base_type, messages
+from offload.daemon.streams.requests import Append, Numbered
+from offload.daemon.threads import in_threads
+from seglog import BatchForgotten, InvalidArgument, ProducerFenced, ProducerGap
+from seglog.errors import Conflict, Misuse
+from seglog.values.producer import Producer, ProducerBatch
+
+__all__ = ["append", "write"]
+
+_SHORT_BYTES = 1024 * 1024
+
+
+async def append(service: Service, live: Live, wanted: Append, body: bytes) -> tuple[int, dict[str, str]]:
+    """Append the body. Return the status and the headers of the answer."""
+    if wanted.closes or wanted.seq is not None:
+        async with live.turns.alone():
+            await live.prepare()
+            return await _append_alone(service, live, wanted, body)
+    async with live.turns.shared():
+        await live.prepare()
+        if live.mark.is_closed:
+            return _answer_closed(live, wanted)
+        return await _append(service, live, wanted, await _values(service, live, wanted, body), live.mark)
+
+
+async def write(
+    service: Service, live: Live, values: list[bytes], mark: Mark, producer: Numbered | None = None
+) -> bool:
+    """Append values and the mark. Return whether the topic had the batch already.
+
+    No values and a mark that is closed: append the end. The caller has the turn.
+    """
+    is_end = not values
+    given = values or [b""]
+    if producer is not None:
+        batch = ProducerBatch(producer_id(live, producer.id), producer.epoch, producer.number)
+    elif len(given) > 1:
+        batch = ProducerBatch(WHOLE_BATCH, 0, live.next_batch(), gaps=True)
+    else:
+        batch = None
+    target = service.log.topic(live.entry.topic)
+    try:
+        with timed(service.metrics.append_s):
+            is_known = (await target.append_once(given, tag=mark.tag, producer=batch)).duplicate
+    except (Conflict, Misuse):  # a mistake of the client, which changed nothing
+        raise
+    except BaseException:
+        live.doubt()
+        raise
+    if not is_known:
+        service.metrics.appended_records.inc(len(values))
+        service.metrics.appended_bytes.inc(sum(map(len, values)))
+        if mark != live.mark:
+            live.appended(mark, is_end=is_end)
+    return is_known
+
+
+def producer_id(live: Live, given: str) -> str:
+    """Return the id in the log. A stream that was made again after a deletion begins with new producers."""
+    return f"{live.entry.base}:{given}"
+
+
+async def _append_alone(service: Service, live: Live, wanted: Append, body: bytes) -> tuple[int, dict[str, str]]:
+    if live.mark.is_closed:
+        is_again = wanted.closes and not body and wanted.producer is None
+        return (204, _headers(live, None)) if is_again else _answer_closed(live, wanted)
+    values = await _values(service, live, wanted, body)
+    if wanted.producer is not None and _is_appended(live, wanted.producer):
+        return 204, _headers(live, wanted.producer)
+    if wanted.seq is not None and live.mark.seq is not None and wanted.seq <= live.mark.seq:
+        raise StreamConflict(live.entry.path, f"Stream-Seq {wanted.seq!r} is not above {live.mark.seq!r}")
+    mark = replace(live.mark, is_closed=wanted.closes, seq=live.mark.seq if wanted.seq is None else wanted.seq)
+    return await _append(service, live, wanted, values, mark)
+
+
+async def _append(
+    service: Service, live: Live, wanted: Append, values: list[bytes], mark: Mark
+) -> tuple[int, dict[str, str]]:
+    producer = wanted.producer
+    if producer is None:
+        await write(service, live, values, mark)
+        return 204, _headers(live, None)
+    try:
+        is_known = await write(service, live, values, mark, producer)
+    except ProducerFenced as fenced:
+        raise StaleProducer(fenced.current) from None
+    except ProducerGap as gap:
+        _is_appended(live, producer)
+        raise SkippedBatch(gap.expected, producer.number) from None
+    except BatchForgotten:
+        is_known = True
+    except InvalidArgument:  # the batch had another number of messages when it was appended
+        if not _is_appended(live, producer):
+            raise
+        is_known = True
+    return (204 if is_known or not values else 200), _headers(live, producer)
+
+
+async def _values(service: Service, live: Live, wanted: Append, body: bytes) -> list[bytes]:
+    """Return the records of the body. Raise an error for a body that the stream does not take."""
+    if not body:
+        if wanted.closes:
+            return []
+        raise InvalidStreamRequest("body", "it is empty, and the request does not close the stream")
+    if wanted.content_type is None:
+        raise InvalidStreamRequest("Content-Type", "a body needs it")
+    kind = live.entry.content_type
+    if base_type(wanted.content_type) != base_type(kind):
+        raise StreamConflict(live.entry.path, f"its content type is {kind}, not {wanted.content_type}")
+    # Decoding a large body takes long. In the event loop it would delay every other answer.
+    is_short = len(body) <= _SHORT_BYTES
+    values = messages(kind, body) if is_short else await in_threads(service.local, messages, kind, body)
+    if not values:
+        raise InvalidStreamRequest("body", "it is an empty array")
+    return values
+
+
+def _answer_closed(live: Live, wanted: Append) -> tuple[int, dict[str, str]]:
+    if wanted.producer is not None and _is_appended(live, wanted.producer):
+        return 204, _headers(live, wanted.producer)
+    raise StreamClosed(live.entry.path, live.tail_offset)
+
+
+def _known(live: Live, producer: Numbered) -> Producer | None:
+    return live.topic.producer(producer_id(live, producer.id))
+
+
+def _is_appended(live: Live, producer: Numbered) -> bool:
+    """Return whether the batch is there. Raise an error for an epoch that is lower, or that does not begin with 0."""
+    known = _known(live, producer)
+    if known is None or producer.epoch > known.epoch:
+        if known is not None and producer.number:
+            raise InvalidStreamRequest("Producer-Seq", "a new epoch begins with 0")
+        return False
+    if producer.epoch < known.epoch:
+        raise StaleProducer(known.epoch)
+    return producer.number <= known.number
+
+
+def _headers(live: Live, producer: Numbered | None) -> dict[str, str]:
+    headers = {"stream-next-offset": live.tail_offset}
+    if live.mark.is_closed:
+        headers["stream-closed"] = "true"
+    if producer is not None:
+        known = _known(live, producer)
+        headers["producer-epoch"] = str(producer.epoch)
+        headers["producer-seq"] = str(producer.number if known is None else known.number)
+    return headers

@@ -1,0 +1,133 @@
+"""A stream in use: its entry, its topic, and the state that the last record says.
+
+LIVE-1  The mark is read from the last record before the first request uses it, and again after an append that failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from offload.daemon.service import Service
+from offload.daemon.streams.entries import Entry
+from offload.daemon.streams.errors import InvalidStreamRequest, NoSuchStream
+from offload.daemon.streams.marks import NO_MARK, Mark, mark_of
+from offload.daemon.streams.offsets import BEGINNING, NOW, offset_text, parsed_offset
+from offload.daemon.streams.turns import Turns
+from offload.daemon.threads import in_threads, pool_of
+from seglog import Topic, TopicExists
+
+__all__ = ["WHOLE_BATCH", "Live"]
+
+#: The producer of POSTs with several messages. No header has such a character, so no client has this id.
+WHOLE_BATCH: Final = "\x01"
+
+
+class Live:
+    """One stream. `topic` exists once `prepare` has returned."""
+
+    __slots__ = (
+        "_batches",
+        "_is_known",
+        "_service",
+        "entry",
+        "has_end",
+        "is_gone",
+        "mark",
+        "topic",
+        "turns",
+        "used_ms",
+        "waiters",
+    )
+
+    def __init__(self, service: Service, entry: Entry) -> None:
+        self._service = service
+        self.entry = entry
+        self.topic: Topic = service.sync.topic(entry.topic)
+        self.mark = NO_MARK
+        self.has_end = False
+        self.turns = Turns()
+        self.used_ms = service.now_ms()
+        self.waiters: set[asyncio.Event] = set()
+        self._is_known = False
+        self._batches = 0
+        self.is_gone = False
+
+    @property
+    def first_seq(self) -> int:
+        """Return the lowest seq that a record of the stream may have."""
+        return self.entry.base + 1
+
+    @property
+    def tail(self) -> int:
+        """Return the seq of the last record of data; the base before there is one."""
+        return max(self.entry.base, self.topic.head_seq - self.has_end)
+
+    def offset(self, seq: int) -> str:
+        return offset_text(self.topic.epoch, seq)
+
+    @property
+    def tail_offset(self) -> str:
+        return self.offset(self.tail)
+
+    def place(self, text: str, name: str = "offset") -> int:
+        """Return the seq of the last record before an offset. Raise `InvalidStreamRequest` for one above the tail."""
+        if text == NOW:
+            return self.tail
+        if text == BEGINNING:
+            return self.entry.base
+        parsed = parsed_offset(text)
+        if parsed is None or parsed[0] > self.topic.epoch or parsed[1] > self.topic.head_seq:
+            raise InvalidStreamRequest(name, f"{text} is beyond the end of the stream, {self.tail_offset}")
+        return min(max(parsed[1], self.entry.base), self.tail)
+
+    async def prepare(self) -> None:
+        """Open the topic if needed, and read the mark of its last record (LIVE-1)."""
+        if self.is_gone:
+            raise NoSuchStream(self.entry.path)
+        if self._is_known:
+            return
+        if not self.topic.exists:
+            await self._open()
+        head = self.topic.head_seq
+        self.mark, self.has_end = NO_MARK, False
+        if head > max(self.entry.base, self.entry.own):
+            pool = pool_of(self._service, self.topic, head)
+            last = await in_threads(pool, lambda: next(self.topic.read(head, head), None))
+            if last is not None:
+                self.mark = mark_of(last.tag)
+                self.has_end = self.mark.is_closed and not last.value
+        known = self.topic.producer(WHOLE_BATCH)
+        self._batches = max(self._batches, 0 if known is None else known.number + 1)
+        self._is_known = True
+
+    def next_batch(self) -> int:
+        """Return a number that no batch of `WHOLE_BATCH` had."""
+        self._batches += 1
+        return self._batches - 1
+
+    def doubt(self) -> None:
+        """Read the mark again at the next request: an append has failed."""
+        self._is_known = False
+
+    def appended(self, mark: Mark, *, is_end: bool) -> None:
+        self.mark, self.has_end = mark, is_end
+
+    def end(self) -> None:
+        """Refuse what comes from now on, and wake the readers that wait: the stream was deleted."""
+        self.is_gone = True
+        for waiter in self.waiters:
+            waiter.set()
+
+    async def _open(self) -> None:
+        service, name = self._service, self.entry.topic
+        archive = service.archive
+        if archive is not None and (
+            "@" in name or await in_threads(service.local, archive.replication.is_replica, name)
+        ):
+            await in_threads(service.cold_reads, archive.open_for_append, name)
+        if not self.topic.exists:
+            try:
+                await in_threads(service.local, service.sync.create_topic, name)
+            except TopicExists:
+                return

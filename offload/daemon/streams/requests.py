@@ -1,0 +1,176 @@
+"""Requests about a stream, as values: what a PUT, a POST and a GET ask for.
+
+Each function raises `InvalidStreamRequest` for a header or a query that the protocol forbids. No I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from offload.daemon.streams.errors import InvalidStreamRequest
+from offload.daemon.streams.names import source_path
+from offload.daemon.streams.offsets import BEGINNING, NOW, parsed_offset
+
+__all__ = ["Append", "Create", "Fork", "Numbered", "Read", "Wait", "append_of", "create_of", "expires_ms", "read_of"]
+
+_CONTENT_TYPE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*(?:;[ -~]*)?", re.ASCII)
+_WHOLE = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)
+_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9:]{8}(?:\.[0-9]{1,9})?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})", re.ASCII)
+_NUMBER_MAX = 2**53 - 1
+_SEQ_MAX_BYTES = 1024
+_DEFAULT_TYPE = "application/octet-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """The source of a fork. `offset` is the text that the client gave; empty: the tail. `skip` goes beyond it."""
+
+    source: str
+    offset: str = ""
+    skip: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """A PUT. Without a `content_type`, a stream has the default one, and a fork that of its source."""
+
+    content_type: str | None
+    ttl_s: int | None
+    expires_at: str | None
+    is_closed: bool
+    fork: Fork | None
+
+    @property
+    def type_or_default(self) -> str:
+        return self.content_type or _DEFAULT_TYPE
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """The identity of an append: producer, epoch and number."""
+
+    id: str
+    epoch: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """A POST."""
+
+    content_type: str | None
+    seq: str | None
+    closes: bool
+    producer: Numbered | None
+
+
+class Wait(Enum):
+    """How a reader at the tail waits for more."""
+
+    LONG_POLL = "long-poll"
+    SSE = "sse"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A GET. `offset` is `-1`, `now` or an offset; `live` says how the reader waits."""
+
+    offset: str
+    live: Wait | None
+    cursor: str | None
+    etags: frozenset[str]
+
+
+def create_of(headers: Mapping[str, str]) -> Create:
+    ttl, expires_at = headers.get("stream-ttl"), headers.get("stream-expires-at")
+    if ttl is not None and expires_at is not None:
+        raise InvalidStreamRequest("Stream-TTL", "give it or Stream-Expires-At, not both")
+    ttl_s = None if ttl is None else _whole("Stream-TTL", ttl)
+    if expires_at is not None:
+        expires_ms(expires_at)
+    return Create(_type_of(headers), ttl_s, expires_at, _closes(headers), _fork_of(headers))
+
+
+def append_of(headers: Mapping[str, str]) -> Append:
+    seq = headers.get("stream-seq")
+    if seq is not None and len(seq) > _SEQ_MAX_BYTES:
+        raise InvalidStreamRequest("Stream-Seq", f"it has at most {_SEQ_MAX_BYTES} bytes")
+    return Append(_type_of(headers), seq, _closes(headers), _producer_of(headers))
+
+
+def read_of(query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> Read:
+    given = {name: [text for each, text in query if each == name] for name in ("offset", "live", "cursor")}
+    if len(given["offset"]) > 1:
+        raise InvalidStreamRequest("offset", "give it once")
+    offset, live = next(iter(given["offset"]), None), next(iter(given["live"]), None)
+    if offset is not None and offset not in {BEGINNING, NOW} and parsed_offset(offset) is None:
+        raise InvalidStreamRequest("offset", f"{offset[:64]!r} is none")
+    if live is not None and live not in {each.value for each in Wait}:
+        raise InvalidStreamRequest("live", "it is long-poll or sse")
+    if live is not None and offset is None:
+        raise InvalidStreamRequest("offset", "a live read needs it")
+    etags = headers.get("if-none-match", "")
+    known = frozenset(each.strip().removeprefix("W/") for each in etags.split(",") if each.strip())
+    wait = None if live is None else Wait(live)
+    return Read(BEGINNING if offset is None else offset, wait, next(iter(given["cursor"]), None), known)
+
+
+def expires_ms(text: str) -> int:
+    """Return the time of a `Stream-Expires-At`, in ms since the epoch."""
+    refusal = InvalidStreamRequest("Stream-Expires-At", f"{text[:64]!r} is no time as RFC 3339 has it")
+    if not _TIME.fullmatch(text):
+        raise refusal
+    try:
+        return int(datetime.fromisoformat(text.upper()).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise refusal from None
+
+
+def _type_of(headers: Mapping[str, str]) -> str | None:
+    text = headers.get("content-type")
+    if not text:
+        return None
+    if len(text) > 255 or not _CONTENT_TYPE.fullmatch(text):
+        raise InvalidStreamRequest("Content-Type", f"{text[:64]!r} is none")
+    return text
+
+
+def _closes(headers: Mapping[str, str]) -> bool:
+    return headers.get("stream-closed", "").lower() == "true"
+
+
+def _fork_of(headers: Mapping[str, str]) -> Fork | None:
+    source, offset = headers.get("stream-forked-from"), headers.get("stream-fork-offset")
+    skip = headers.get("stream-fork-sub-offset")
+    if source is None:
+        if offset is not None or skip is not None:
+            raise InvalidStreamRequest("Stream-Forked-From", "a fork offset needs it")
+        return None
+    if offset is not None and offset not in {BEGINNING, NOW} and parsed_offset(offset) is None:
+        raise InvalidStreamRequest("Stream-Fork-Offset", f"{offset[:64]!r} is no offset")
+    skipped = 0 if skip is None else _whole("Stream-Fork-Sub-Offset", skip)
+    if skipped and offset is None:
+        raise InvalidStreamRequest("Stream-Fork-Sub-Offset", "it needs Stream-Fork-Offset")
+    return Fork(source_path(source), offset or "", skipped)
+
+
+def _producer_of(headers: Mapping[str, str]) -> Numbered | None:
+    names = ("producer-id", "producer-epoch", "producer-seq")
+    texts = [headers[name] for name in names if name in headers]
+    if not texts:
+        return None
+    if len(texts) < len(names):
+        raise InvalidStreamRequest("Producer-Id", "give Producer-Id, Producer-Epoch and Producer-Seq, or none of them")
+    if not texts[0]:
+        raise InvalidStreamRequest("Producer-Id", "it is empty")
+    return Numbered(texts[0], _whole("Producer-Epoch", texts[1]), _whole("Producer-Seq", texts[2]))
+
+
+def _whole(name: str, text: str) -> int:
+    if not _WHOLE.fullmatch(text) or int(text) > _NUMBER_MAX:
+        raise InvalidStreamRequest(name, f"{text[:64]!r} is no whole number from 0 to {_NUMBER_MAX}")
+    return int(text)

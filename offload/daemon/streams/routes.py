@@ -1,0 +1,157 @@
+"""The routes of streams.
+
+PUT     /streams/{path}   make a stream, or a fork of one
+POST    /streams/{path}   append to it, close it
+GET     /streams/{path}   read it: offset, live=long-poll, live=sse, cursor
+HEAD    /streams/{path}   what it is
+DELETE  /streams/{path}   delete it
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from catalog.errors import CatalogError
+from offload.daemon.service import Service
+from offload.daemon.streams.answers import ALWAYS, described, error_response, piece_headers, piece_response
+from offload.daemon.streams.appends import append
+from offload.daemon.streams.live import Live
+from offload.daemon.streams.messages import control_event, data_event, is_binary
+from offload.daemon.streams.names import ROOT, location, path_of
+from offload.daemon.streams.offsets import NOW, cursor
+from offload.daemon.streams.reads import Piece, is_news, read_piece
+from offload.daemon.streams.requests import Read, Wait, append_of, create_of, read_of
+from offload.daemon.streams.store import Streams
+from offload.errors import OffloadError
+from seglog import SeglogError
+
+__all__ = ["stream_routes"]
+
+_LONG_POLL_S = 20.0
+_EVENTS_S = 60.0
+_COMMENT_S = 15.0
+_COMMENT = b": \n\n"
+
+
+def stream_routes(service: Service) -> list[Route]:
+    methods = ["GET", "HEAD", "PUT", "POST", "DELETE"]
+    return [Route(ROOT + "{path:path}", _Routes(service).answer, methods=methods)]
+
+
+class _Routes:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._streams = Streams(service)
+
+    async def answer(self, request: Request) -> Response:
+        take = {"PUT": self._put, "POST": self._post, "GET": self._get, "HEAD": self._head, "DELETE": self._delete}
+        try:
+            return await take[request.method](request, _path(request))
+        except (SeglogError, CatalogError, OffloadError) as error:
+            return error_response(error)
+
+    async def _put(self, request: Request, path: str) -> Response:
+        wanted, body = create_of(request.headers), await request.body()
+        is_new, live = await self._streams.create(path, wanted, body)
+        headers = {**described(live), **ALWAYS}
+        if is_new:
+            headers["location"] = _url(request, path)
+        return Response(status_code=201 if is_new else 200, headers=headers)
+
+    async def _post(self, request: Request, path: str) -> Response:
+        wanted, body = append_of(request.headers), await request.body()
+        live = await self._streams.find(path)
+        status, headers = await append(self._service, live, wanted, body)
+        return Response(status_code=status, headers={**headers, **ALWAYS})
+
+    async def _head(self, _request: Request, path: str) -> Response:
+        live = await self._streams.find(path, uses=False)
+        return Response(headers={**described(live), **ALWAYS, "cache-control": "no-store"})
+
+    async def _delete(self, _request: Request, path: str) -> Response:
+        await self._streams.delete(path)
+        return Response(status_code=204, headers=dict(ALWAYS))
+
+    async def _get(self, request: Request, path: str) -> Response:
+        wanted = read_of(request.query_params.multi_items(), request.headers)
+        live = await self._streams.find(path)
+        after = live.place(wanted.offset)
+        if wanted.live is Wait.SSE:
+            return self._events(live, wanted, after)
+        if wanted.live is Wait.LONG_POLL:
+            return await self._long_poll(live, wanted, after)
+        is_now = wanted.offset == NOW
+        piece = Piece((), after, is_tail=True, is_closed=live.mark.is_closed) if is_now else None
+        piece = piece or await read_piece(self._service, live, after)
+        return piece_response(live, piece, piece_headers(live, after, piece, cursor=None, is_now=is_now), wanted.etags)
+
+    async def _long_poll(self, live: Live, wanted: Read, after: int) -> Response:
+        piece = await read_piece(self._service, live, after)
+        if not piece.values and not piece.is_closed and await is_news(self._service, live, piece.last, _LONG_POLL_S):
+            piece = await read_piece(self._service, live, after)
+        if live.is_gone:
+            live = await self._streams.find(live.entry.path)
+        headers = piece_headers(live, after, piece, cursor=self._cursor(wanted), is_now=not piece.values)
+        if piece.values:
+            return piece_response(live, piece, headers, wanted.etags)
+        del headers["content-type"]
+        return Response(status_code=204, headers={**headers, **ALWAYS})
+
+    def _events(self, live: Live, wanted: Read, after: int) -> Response:
+        headers = {"cache-control": "no-cache", **ALWAYS}
+        if is_binary(live.entry.content_type):
+            headers["stream-sse-data-encoding"] = "base64"
+        return StreamingResponse(
+            self._event_texts(live, wanted, after), media_type="text/event-stream", headers=headers
+        )
+
+    async def _event_texts(self, live: Live, wanted: Read, after: int) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        end, is_first = loop.time() + _EVENTS_S, True
+        while not self._service.stopping.is_set():
+            piece = await read_piece(self._service, live, after)
+            if piece.values:
+                yield data_event(live.entry.content_type, piece.values)
+            if piece.values or piece.is_closed or is_first:
+                yield self._control(live, wanted, piece)
+            if piece.is_closed:
+                return
+            after, is_first = piece.last, False
+            while piece.is_tail:
+                left_s = end - loop.time()
+                if left_s <= 0:
+                    return
+                if await is_news(self._service, live, after, min(left_s, _COMMENT_S)):
+                    break
+                if live.is_gone or self._service.stopping.is_set():
+                    return
+                yield _COMMENT
+
+    def _control(self, live: Live, wanted: Read, piece: Piece) -> bytes:
+        fields: dict[str, str | bool] = {"streamNextOffset": live.offset(piece.last)}
+        if piece.is_closed:
+            fields["streamClosed"] = True
+        else:
+            fields["streamCursor"] = self._cursor(wanted)
+        if piece.is_tail:
+            fields["upToDate"] = True
+        return control_event(fields)
+
+    def _cursor(self, wanted: Read) -> str:
+        return cursor(self._service.now_ms(), wanted.cursor, random.random())
+
+
+def _path(request: Request) -> str:
+    raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
+    return path_of(raw.partition(b"?")[0].removeprefix(ROOT.encode()))
+
+
+def _url(request: Request, path: str) -> str:
+    """Return the URL of a stream, as the client names the daemon."""
+    return f"{request.url.scheme}://{request.url.netloc}{location(path)}"
