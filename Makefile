@@ -14,7 +14,7 @@ RUN := scripts/isolated.sh
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-pulsar test-minio soak mutants demo bench bench-cli lock proto jar docs clean
+.PHONY: help setup check format test test-pulsar test-minio test-streams soak mutants demo bench bench-cli lock proto jar docs clean
 
 export SEGLOG_TEST_SEED
 
@@ -47,6 +47,9 @@ test-minio: setup ## the tests that ask an S3 server, with MinIO for it; PART=9 
 	@scripts/yardsticks.sh
 	@$(RUN) env TESTS_MINIO="$$($(RUN) sh -c 'command -v minio')" \
 	    python -m pytest -m "$(if $(PART),soak(part=$(PART)),not soak and not pulsar)" -k "s3 or http" $(WORKERS) $(ARGS) tests/catalog tests/cli tests/faults tests/offload tests/promises
+
+test-streams: setup ## the conformance suite of Durable Streams, which npm installed in SUITE=DIR
+	@$(RUN) env TESTS_STREAMS="$(abspath $(SUITE))" python -m pytest -m soak $(ARGS) tests/offload/daemon/streams
 
 soak: setup ## list the parts of the long tests; PART=n runs one, two processes at a time
 ifdef PART

@@ -34,6 +34,11 @@ ROUTE_ROLES: Final[Mapping[tuple[str, str], Role | None]] = {
     ("GET", "/topics/{topic}/records/{seq}"): _READ,
     ("POST", "/topics/{topic}/records"): _APPEND,
     ("POST", "/topics/{topic}/rpc/truncate"): _ADMIN,
+    # The route checks the topic of the stream, and of the source of a fork.
+    ("GET", "/streams/{path:path}"): _READ,
+    ("PUT", "/streams/{path:path}"): _APPEND,
+    ("POST", "/streams/{path:path}"): _APPEND,
+    ("DELETE", "/streams/{path:path}"): _ADMIN,
     # The command decides: `check_command`.
     ("POST", "/topics/{topic}/rpc/{command:path}"): _READ,
     ("POST", "/rpc/{command:path}"): _READ,
@@ -108,7 +113,7 @@ def guarded(route: Route) -> Route:
     roles = {method: ROUTE_ROLES[method, route.path] for method in methods}
     if "GET" in roles:
         roles["HEAD"] = roles["GET"]
-    names_no_topic = "{" not in route.path or "{command:path}" in route.path
+    names_no_topic = "{" not in route.path or ":path}" in route.path
     route.app = _Checked(route.app, roles, is_for_all="{topic}" not in route.path and not names_no_topic)
     return route
 

@@ -9,6 +9,7 @@ Refused
     ├── StreamConflict         409   content type, Stream-Seq
     ├── StreamClosed           409   with Stream-Closed and the last offset
     ├── StreamGone             410   deleted, but forks need it
+    ├── OffsetGone             410   a truncation took the record before it
     ├── StaleProducer          403   with the current epoch
     ├── SkippedBatch           409   with the expected number
     └── NoForks                501   without a remote
@@ -25,6 +26,7 @@ __all__ = [
     "InvalidStreamRequest",
     "NoForks",
     "NoSuchStream",
+    "OffsetGone",
     "SkippedBatch",
     "StaleProducer",
     "StreamClosed",
@@ -79,6 +81,11 @@ class StreamClosed(StreamRefused):
 class StreamGone(StreamRefused):
     def __init__(self, path: str) -> None:
         super().__init__(410, f"the stream {path} was deleted, and forks still need its records")
+
+
+class OffsetGone(StreamRefused):
+    def __init__(self, offset: str) -> None:
+        super().__init__(410, f"the record before {offset} was truncated", hint="read from -1")
 
 
 class StaleProducer(StreamRefused):

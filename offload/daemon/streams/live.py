@@ -10,7 +10,7 @@ from typing import Final
 
 from offload.daemon.service import Service
 from offload.daemon.streams.entries import Entry
-from offload.daemon.streams.errors import InvalidStreamRequest, NoSuchStream
+from offload.daemon.streams.errors import InvalidStreamRequest, NoSuchStream, OffsetGone
 from offload.daemon.streams.marks import NO_MARK, Mark, mark_of
 from offload.daemon.streams.offsets import BEGINNING, NOW, offset_text, parsed_offset
 from offload.daemon.streams.turns import Turns
@@ -71,7 +71,8 @@ class Live:
         return self.offset(self.tail)
 
     def place(self, text: str, name: str = "offset") -> int:
-        """Return the seq of the last record before an offset. Raise `InvalidStreamRequest` for one above the tail."""
+        """Return the seq of the last record before an offset. Raise `InvalidStreamRequest` for one above the
+        tail, and `OffsetGone` for a record that a truncation took."""
         if text == NOW:
             return self.tail
         if text == BEGINNING:
@@ -79,6 +80,9 @@ class Live:
         parsed = parsed_offset(text)
         if parsed is None or parsed[0] > self.topic.epoch or parsed[1] > self.topic.head_seq:
             raise InvalidStreamRequest(name, f"{text} is beyond the end of the stream, {self.tail_offset}")
+        cut = self.topic.changed_since(parsed[0])[1] if self.topic.exists else None
+        if cut is not None and 1 < cut <= parsed[1]:
+            raise OffsetGone(text)
         return min(max(parsed[1], self.entry.base), self.tail)
 
     async def prepare(self) -> None:
@@ -116,6 +120,10 @@ class Live:
     def end(self) -> None:
         """Refuse what comes from now on, and wake the readers that wait: the stream was deleted."""
         self.is_gone = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake the readers that wait."""
         for waiter in self.waiters:
             waiter.set()
 

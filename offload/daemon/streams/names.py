@@ -6,7 +6,7 @@
     _                           `__`
     any other byte of UTF-8     `_` and two hexadecimal digits
 
-PATHNAME-1  Two paths never have one name. So a name that begins with `_s` is no stream's, and the daemon uses such names.
+PATHNAME-1  Two paths never have one name. A name that begins with `_s` is no stream's: the daemon uses such names.
 PATHNAME-2  A name has at most 128 characters. A path whose name is longer is refused, never cut.
 
 No I/O.

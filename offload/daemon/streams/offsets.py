@@ -4,7 +4,7 @@ An offset is the epoch of the topic and the seq of the last record before the po
 of one stream sort as texts. The beginning is `0000000000000000_0000000000000000`, and a reader may say `-1` for it.
 
 POSITION-1  An offset of an earlier epoch stays valid: the epoch also rises at a takeover, which changes no record. An
-    offset of a later epoch, or above the head, is refused.
+    offset of a later epoch, above the head, or of a record that a truncation took since the start, is refused.
 CURSOR-1  A cursor is the number of the current interval of 20 s. A client that has this one already, or a later one,
     gets a higher one. So a cache never answers with the same empty answer forever.
 

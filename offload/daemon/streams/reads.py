@@ -20,7 +20,6 @@ __all__ = ["Piece", "is_news", "read_piece"]
 
 _PIECE_BYTES = 1024 * 1024
 _PIECE_RECORDS = 8192
-_LOOK_AGAIN_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +90,9 @@ async def is_news(service: Service, live: Live, after: int, wait_s: float) -> bo
 
 
 async def _is_set(service: Service, news: asyncio.Event, end: float) -> bool:
-    loop = asyncio.get_running_loop()
-    while not news.is_set():
-        left_s = end - loop.time()
-        if left_s <= 0 or service.stopping.is_set():
-            return False
-        with suppress(TimeoutError):
-            await asyncio.wait_for(news.wait(), min(left_s, _LOOK_AGAIN_S))
-    return True
+    left_s = end - asyncio.get_running_loop().time()
+    if left_s <= 0 or service.stopping.is_set():
+        return False
+    with suppress(TimeoutError):
+        await asyncio.wait_for(news.wait(), left_s)
+    return news.is_set() and not service.stopping.is_set()

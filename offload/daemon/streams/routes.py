@@ -18,17 +18,19 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from catalog.errors import CatalogError
+from offload.daemon.places import become_follower
 from offload.daemon.service import Service
 from offload.daemon.streams.answers import ALWAYS, described, error_response, piece_headers, piece_response
 from offload.daemon.streams.appends import append
 from offload.daemon.streams.live import Live
 from offload.daemon.streams.messages import control_event, data_event, is_binary
-from offload.daemon.streams.names import ROOT, location, path_of
+from offload.daemon.streams.names import ROOT, location, path_of, topic_name
 from offload.daemon.streams.offsets import NOW, cursor
 from offload.daemon.streams.reads import Piece, is_news, read_piece
 from offload.daemon.streams.requests import Read, Wait, append_of, create_of, read_of
 from offload.daemon.streams.store import Streams
 from offload.errors import OffloadError
+from offload.rights import EVERYTHING, RIGHTS_KEY, Rights, Role
 from seglog import SeglogError
 
 __all__ = ["stream_routes"]
@@ -41,23 +43,34 @@ _COMMENT = b": \n\n"
 
 def stream_routes(service: Service) -> list[Route]:
     methods = ["GET", "HEAD", "PUT", "POST", "DELETE"]
-    return [Route(ROOT + "{path:path}", _Routes(service).answer, methods=methods)]
+    return [Route("/streams/{path:path}", _Routes(service).answer, methods=methods)]
 
 
 class _Routes:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._streams = Streams(service)
+        self._takes = {
+            "PUT": (self._put, Role.APPEND),
+            "POST": (self._post, Role.APPEND),
+            "GET": (self._get, Role.READ),
+            "HEAD": (self._head, Role.READ),
+            "DELETE": (self._delete, Role.ADMIN),
+        }
 
     async def answer(self, request: Request) -> Response:
-        take = {"PUT": self._put, "POST": self._post, "GET": self._get, "HEAD": self._head, "DELETE": self._delete}
+        take, role = self._takes[request.method]
         try:
-            return await take[request.method](request, _path(request))
+            path = _path(request)
+            _rights(request).check(role, topic_name(path))
+            return await take(request, path)
         except (SeglogError, CatalogError, OffloadError) as error:
             return error_response(error)
 
     async def _put(self, request: Request, path: str) -> Response:
         wanted, body = create_of(request.headers), await request.body()
+        if wanted.fork is not None:
+            _rights(request).check(Role.READ, topic_name(wanted.fork.source))
         is_new, live = await self._streams.create(path, wanted, body)
         headers = {**described(live), **ALWAYS}
         if is_new:
@@ -82,6 +95,8 @@ class _Routes:
         wanted = read_of(request.query_params.multi_items(), request.headers)
         live = await self._streams.find(path)
         after = live.place(wanted.offset)
+        if wanted.live is not None:
+            become_follower(request.scope)
         if wanted.live is Wait.SSE:
             return self._events(live, wanted, after)
         if wanted.live is Wait.LONG_POLL:
@@ -107,19 +122,17 @@ class _Routes:
         headers = {"cache-control": "no-cache", **ALWAYS}
         if is_binary(live.entry.content_type):
             headers["stream-sse-data-encoding"] = "base64"
-        return StreamingResponse(
-            self._event_texts(live, wanted, after), media_type="text/event-stream", headers=headers
-        )
+        headers["content-type"] = "text/event-stream"
+        return StreamingResponse(self._event_texts(live, wanted, after), headers=headers)
 
     async def _event_texts(self, live: Live, wanted: Read, after: int) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         end, is_first = loop.time() + _EVENTS_S, True
         while not self._service.stopping.is_set():
             piece = await read_piece(self._service, live, after)
-            if piece.values:
-                yield data_event(live.entry.content_type, piece.values)
             if piece.values or piece.is_closed or is_first:
-                yield self._control(live, wanted, piece)
+                data = data_event(live.entry.content_type, piece.values) if piece.values else b""
+                yield data + self._control(live, wanted, piece)  # together: no client sees data without its offset
             if piece.is_closed:
                 return
             after, is_first = piece.last, False
@@ -145,6 +158,11 @@ class _Routes:
 
     def _cursor(self, wanted: Read) -> str:
         return cursor(self._service.now_ms(), wanted.cursor, random.random())
+
+
+def _rights(request: Request) -> Rights:
+    found: Rights = request.scope.get(RIGHTS_KEY, EVERYTHING)
+    return found
 
 
 def _path(request: Request) -> str:

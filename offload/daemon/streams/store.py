@@ -14,8 +14,8 @@ Deletion:
        stays, and the daemon deletes its records.
     3  The daemon puts the entry `gone`, and looks at the source of a fork in the same way.
 
-DSTREAM-1  A crash leaves an entry `making` or `dying`. Requests get 404. The next PUT of the path ends the deletion, and
-    for `dying` also the next sweep.
+DSTREAM-1  A crash leaves an entry `making` or `dying`. Requests get 404. The next PUT of the path ends the deletion.
+    For `dying`, the next sweep does so too.
 DSTREAM-2  A fork in the making already needs its source. So no deletion takes the records that a fork begins with.
 DSTREAM-3  A path that was deleted gets a later part of the same topic, or a branch of another name. So an offset never
     means a record of an earlier stream.
@@ -70,6 +70,7 @@ class Streams:
         self._lives: dict[str, Live] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._swept_ms = service.now_ms()
+        self._listens = False
 
     async def find(self, path: str, *, uses: bool = True) -> Live:
         """Return a stream, ready for reads. `uses` restarts its time to live.
@@ -77,6 +78,7 @@ class Streams:
         Raise `NoSuchStream`, and `StreamGone` for one that only forks need.
         """
         await self._registry.load()
+        self._listen()
         entry = self._registry.find(path)
         if entry is not None and entry.state is State.LIVE and self._is_expired(entry):
             await self.delete(path, is_expired=True)
@@ -279,6 +281,23 @@ class Streams:
                     await self._try_to_end(entry)
 
     # ------------------------------------------------------------ shared
+
+    def _listen(self) -> None:
+        """Wake the readers that wait when the daemon stops."""
+        if self._listens:
+            return
+        self._listens = True
+        loop = asyncio.get_running_loop()
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._wake_all)
+
+        self.service.stopping.listen(wake)
+
+    def _wake_all(self) -> None:
+        for live in list(self._lives.values()):
+            live.wake()
 
     def _live(self, entry: Entry) -> Live:
         live = self._lives.get(entry.path)

@@ -1,0 +1,408 @@
+"""Test streams through a real daemon: each rule of docs/streams.md, SIGKILL, and streams without a remote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import seglog
+from tests.daemons import ServedDirectory, served
+
+TEXT = {"Content-Type": "text/plain"}
+JSON = {"Content-Type": "application/json"}
+CLOSED = {"Stream-Closed": "true"}
+Answer = tuple[int, bytes, Mapping[str, str]]
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDirectory]:
+    base = tmp_path_factory.mktemp("streams")
+    seglog.open(base / "d").close()
+    with served(base / "d", (base / "remote").as_uri()) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def path(request: pytest.FixtureRequest) -> str:
+    return "/streams/" + str(request.node.name).replace("[", "/").replace("]", "")
+
+
+def put(daemon: ServedDirectory, path: str, body: bytes = b"", headers: Mapping[str, str] = TEXT) -> Answer:
+    return daemon.ask("PUT", path, body, headers)
+
+
+def post(daemon: ServedDirectory, path: str, body: bytes = b"", **headers: str) -> Answer:
+    given = {**TEXT, **{name.replace("_", "-"): text for name, text in headers.items()}}
+    return daemon.ask("POST", path, body, given)
+
+
+def batch(daemon: ServedDirectory, path: str, number: int, body: bytes, epoch: int = 0, **headers: str) -> Answer:
+    more = {"Producer-Id": "p", "Producer-Epoch": str(epoch), "Producer-Seq": str(number), **headers}
+    return daemon.ask("POST", path, body, {**TEXT, **more})
+
+
+def value(daemon: ServedDirectory, path: str) -> bytes:
+    status, body, _ = daemon.ask("GET", path)
+    assert status == 200, body
+    return body
+
+
+def test_a_stream_is_made_appended_to_read_and_deleted(daemon: ServedDirectory, path: str) -> None:
+    status, _, headers = put(daemon, path, b"one ")
+    assert (status, headers["content-type"]) == (201, "text/plain")
+    assert headers["location"].endswith(path)
+    first = headers["stream-next-offset"]
+    assert post(daemon, path, b"two")[0] == 204
+    status, body, headers = daemon.ask("GET", path)
+    assert (status, body, headers["stream-up-to-date"]) == (200, b"one two", "true")
+    assert headers["x-content-type-options"] == "nosniff"
+    assert daemon.ask("GET", f"{path}?offset={first}")[1] == b"two"
+    assert daemon.ask("HEAD", path)[2]["stream-next-offset"] == headers["stream-next-offset"] > first
+    assert daemon.ask("DELETE", path)[0] == 204
+    for method in ("GET", "HEAD", "POST", "DELETE"):
+        assert daemon.ask(method, path, b"x" if method == "POST" else None, TEXT)[0] == 404
+
+
+def test_a_put_of_the_same_configuration_is_answered_again_and_another_one_refused(
+    daemon: ServedDirectory, path: str
+) -> None:
+    assert put(daemon, path, b"x", {**TEXT, "Stream-TTL": "60"})[0] == 201
+    assert put(daemon, path, b"y", {"Content-Type": "TEXT/plain; a=b", "Stream-TTL": "60"})[0] == 200
+    assert value(daemon, path) == b"x"
+    for headers in (JSON, TEXT, {**TEXT, "Stream-TTL": "61"}, {**TEXT, "Stream-TTL": "60", **CLOSED}):
+        assert put(daemon, path, b"", headers)[0] == 409
+
+
+def test_a_path_that_is_made_again_begins_empty_and_its_offsets_go_on(daemon: ServedDirectory, path: str) -> None:
+    before = put(daemon, path, b"old")[2]["stream-next-offset"]
+    assert batch(daemon, path, 0, b"old")[0] == 200
+    assert daemon.ask("DELETE", path)[0] == 204
+    assert put(daemon, path, b"new")[2]["stream-next-offset"] > before
+    assert value(daemon, path) == b"new"
+    assert batch(daemon, path, 0, b"!")[0] == 200  # the producers of the former stream are gone
+    assert value(daemon, path) == b"new!"
+
+
+def test_a_topic_that_is_no_stream_never_becomes_one(daemon: ServedDirectory) -> None:
+    daemon.append("mine", b"record")
+    assert daemon.ask("GET", "/streams/mine")[0] == 404
+    status, body, _ = put(daemon, "/streams/mine")
+    assert (status, json.loads(body)["title"]) == (409, "StreamExists")
+    assert daemon.ask("DELETE", "/streams/mine")[0] == 404
+    assert daemon.values("mine") == ["record"]
+
+
+def test_a_stream_is_a_topic(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path, b'[{"a": 1}, 2]', JSON)
+    topic = path.removeprefix("/streams/").replace("_", "__")
+    assert daemon.values(topic) == ['{"a": 1}', "2"]
+    assert json.loads(value(daemon, path)) == [{"a": 1}, 2]
+
+
+def test_json_is_checked_before_the_stream_exists(daemon: ServedDirectory, path: str) -> None:
+    assert put(daemon, path, b"{", JSON)[0] == 400
+    assert daemon.ask("HEAD", path)[0] == 404
+    assert put(daemon, path, b"[]", JSON)[0] == 201
+    assert daemon.ask("POST", path, b"[]", JSON)[0] == 400
+    assert value(daemon, path) == b"[]"
+
+
+def test_appends_that_a_stream_does_not_take(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path)
+    assert post(daemon, path)[0] == 400
+    assert daemon.ask("POST", path, b"x", {})[0] == 400
+    assert daemon.ask("POST", path, b"x", JSON)[0] == 409
+    assert value(daemon, path) == b""
+
+
+def test_stream_seq_ascends_byte_by_byte_and_outlives_plain_appends(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path)
+    assert post(daemon, path, b"a", Stream_Seq="09")[0] == 204
+    assert post(daemon, path, b"b")[0] == 204
+    assert post(daemon, path, b"-", Stream_Seq="09")[0] == 409
+    assert post(daemon, path, b"c", Stream_Seq="10")[0] == 204
+    assert post(daemon, path, b"-", Stream_Seq="1")[0] == 409
+    assert value(daemon, path) == b"abc"
+
+
+def test_a_producer_appends_each_batch_once(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path)
+    assert batch(daemon, path, 0, b"a")[0] == 200
+    status, _, headers = batch(daemon, path, 0, b"other")
+    assert (status, headers["producer-seq"]) == (204, "0")
+    status, _, headers = batch(daemon, path, 2, b"c")
+    assert status == 409
+    assert (headers["producer-expected-seq"], headers["producer-received-seq"]) == ("1", "2")
+    for number in range(1, 9):
+        assert batch(daemon, path, number, b"b")[0] == 200
+    status, _, headers = batch(daemon, path, 1, b"b")  # older than the batches that the log keeps
+    assert (status, headers["producer-seq"]) == (204, "8")
+    assert batch(daemon, path, 1, b"x", epoch=1)[0] == 400
+    assert batch(daemon, path, 0, b"z", epoch=1)[0] == 200
+    status, _, headers = batch(daemon, path, 9, b"x")
+    assert (status, headers["producer-epoch"]) == (403, "1")
+    assert value(daemon, path) == b"abbbbbbbbz"
+
+
+def test_a_batch_of_messages_counts_as_one_whatever_their_number(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path, b"", JSON)
+    given = {**JSON, "Producer-Id": "p", "Producer-Epoch": "0", "Producer-Seq": "0"}
+    assert daemon.ask("POST", path, b"[1, 2]", given)[0] == 200
+    assert daemon.ask("POST", path, b"[1, 2, 3]", given)[0] == 204
+    assert value(daemon, path) == b"[1,2]"
+
+
+def test_concurrent_appends_are_all_there_once(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path, b"", JSON)
+    with ThreadPoolExecutor(8) as pool:
+        found = pool.map(lambda at: daemon.ask("POST", path, f"[{at}, {at}]".encode(), JSON)[0], range(64))
+        assert set(found) == {204}
+    values = json.loads(value(daemon, path))
+    assert sorted(values[::2]) == list(range(64))
+    assert values[::2] == values[1::2]  # no batch has another one within
+
+
+def test_a_closed_stream_takes_nothing_more(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path, b"a")
+    status, _, headers = post(daemon, path, b"b", Stream_Closed="true")
+    tail = headers["stream-next-offset"]
+    assert (status, headers["stream-closed"]) == (204, "true")
+    assert daemon.ask("POST", path, b"", CLOSED)[0] == 204
+    for body, closes in ((b"c", "false"), (b"c", "true")):
+        status, _, headers = post(daemon, path, body, Stream_Closed=closes)
+        assert (status, headers["stream-closed"], headers["stream-next-offset"]) == (409, "true", tail)
+    _, body, headers = daemon.ask("GET", path)
+    assert (body, headers["stream-closed"]) == (b"ab", "true")
+    _, body, headers = daemon.ask("GET", f"{path}?offset={tail}")
+    assert (body, headers["stream-closed"]) == (b"", "true")
+
+
+def test_a_stream_that_is_closed_without_data_keeps_its_tail(daemon: ServedDirectory, path: str) -> None:
+    before = put(daemon, path, b"a")[2]["stream-next-offset"]
+    etag = daemon.ask("GET", path)[2]["etag"]
+    assert daemon.ask("POST", path, b"", CLOSED)[2]["stream-next-offset"] == before
+    status, body, headers = daemon.ask("GET", path, None, {"If-None-Match": etag})
+    assert (status, body, headers["stream-next-offset"]) == (200, b"a", before)
+    status, _, headers = daemon.ask("GET", f"{path}?offset=now&live=long-poll")
+    assert (status, headers["stream-closed"], headers["stream-next-offset"]) == (204, "true", before)
+
+
+def test_a_batch_that_closed_may_be_repeated(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path)
+    assert batch(daemon, path, 0, b"end", **CLOSED)[0] == 200
+    status, _, headers = batch(daemon, path, 0, b"end", **CLOSED)
+    assert (status, headers["stream-closed"]) == (204, "true")
+    assert batch(daemon, path, 1, b"more")[0] == 409
+    assert value(daemon, path) == b"end"
+
+
+def test_reads_are_revalidated(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path, b"a")
+    etag = daemon.ask("GET", path)[2]["etag"]
+    status, body, _ = daemon.ask("GET", path, None, {"If-None-Match": f'"x", W/{etag}'})
+    assert (status, body) == (304, b"")
+    post(daemon, path, b"b")
+    assert daemon.ask("GET", path, None, {"If-None-Match": etag})[:2] == (200, b"ab")
+    assert "etag" not in daemon.ask("GET", f"{path}?offset=now")[2]
+
+
+def test_a_long_stream_comes_in_pieces(daemon: ServedDirectory, path: str) -> None:
+    parts = [bytes([at]) * 700_000 for at in range(4)]
+    put(daemon, path, parts[0], {})
+    for part in parts[1:]:
+        daemon.ask("POST", path, part, {"Content-Type": "application/octet-stream"})
+    offset, found, answers = "-1", b"", 0
+    while True:
+        _, body, headers = daemon.ask("GET", f"{path}?offset={offset}")
+        found, offset, answers = found + body, headers["stream-next-offset"], answers + 1
+        if "stream-up-to-date" in headers:
+            break
+    assert (found, answers) == (b"".join(parts), 2)
+
+
+@pytest.mark.parametrize("query", ["offset=", "offset=a,b", "offset=-1&offset=-1", "live=sse", "live=x&offset=-1"])
+def test_a_query_that_is_wrong_is_refused(daemon: ServedDirectory, path: str, query: str) -> None:
+    put(daemon, path)
+    assert daemon.ask("GET", f"{path}?{query}")[0] == 400
+    assert daemon.ask("GET", f"{path}?other=1")[0] == 200
+
+
+def test_an_offset_beyond_the_end_is_refused(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path, b"a")
+    assert daemon.ask("GET", f"{path}?offset=9999999999999999_9999999999999999")[0] == 400
+
+
+def test_a_long_poll_gets_what_comes(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path, b"a")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(daemon.ask, "GET", f"{path}?offset=now&live=long-poll")
+        post(daemon, path, b"b")
+        status, body, headers = waiting.result(60)
+        if status == 204:  # the append came before the daemon looked
+            status, body, headers = daemon.ask("GET", f"{path}?offset=-1&live=long-poll")
+    assert status == 200
+    assert body.endswith(b"b")
+    assert int(headers["stream-cursor"]) > 0
+
+
+def test_a_waiting_reader_learns_of_a_deletion(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(daemon.ask, "GET", f"{path}?offset=-1&live=long-poll")
+        daemon.ask("DELETE", path)
+        assert waiting.result(60)[0] == 404
+
+
+def test_server_sent_events_end_with_the_stream(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path, b"a")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(daemon.ask, "GET", f"{path}?offset=-1&live=sse")
+        post(daemon, path, b"b", Stream_Closed="true")
+        status, body, headers = waiting.result(60)
+    assert (status, headers["content-type"]) == (200, "text/event-stream")
+    data = [line.removeprefix(b"data:") for line in body.split(b"\n") if line.startswith(b"data:")]
+    assert b"".join(each for each in data if not each.startswith(b"{")) == b"ab"
+    assert json.loads(data[-1])["streamClosed"] is True
+    assert body.count(b"event: data\n") <= body.count(b"event: control\n")
+
+
+def test_an_expired_stream_is_gone_and_its_path_free(daemon: ServedDirectory, path: str) -> None:
+    past = {**TEXT, "Stream-Expires-At": "2020-01-01T00:00:00Z"}
+    assert put(daemon, path, b"old", past)[0] in {201, 404}
+    assert daemon.ask("GET", path)[0] == 404
+    assert put(daemon, path, b"new")[0] == 201
+    assert value(daemon, path) == b"new"
+
+
+def fork(daemon: ServedDirectory, path: str, source: str, body: bytes = b"", **headers: str) -> Answer:
+    more = {name.replace("_", "-"): text for name, text in headers.items()}
+    return daemon.ask("PUT", path, body, {"Stream-Forked-From": source, **more})
+
+
+def test_a_fork_has_the_records_before_its_offset_and_then_its_own(daemon: ServedDirectory, path: str) -> None:
+    middle = put(daemon, path, b"one ")[2]["stream-next-offset"]
+    post(daemon, path, b"two ")
+    assert fork(daemon, f"{path}/f", path, b"2 ", Stream_Fork_Offset=middle)[0] == 201
+    post(daemon, path, b"three")
+    post(daemon, f"{path}/f", b"3")
+    assert value(daemon, path) == b"one two three"
+    assert value(daemon, f"{path}/f") == b"one 2 3"
+    assert fork(daemon, f"{path}/f", path, Stream_Fork_Offset=middle)[0] == 200
+    assert fork(daemon, f"{path}/f", path)[0] == 409
+    assert fork(daemon, f"{path}/g", f"{path}/f", Stream_Fork_Offset=middle, Stream_Fork_Sub_Offset="1")[0] == 201
+    assert value(daemon, f"{path}/g") == b"one 2"
+
+
+def test_a_fork_is_a_branch(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path, b"one")
+    fork(daemon, f"{path}/f", path)
+    topic = path.removeprefix("/streams/").replace("_", "__")
+    found = daemon.call("branch/list", topic=topic)
+    assert [each["branch"] for each in found] == ["main", f"{topic}.f"]
+
+
+def test_a_deleted_source_stays_for_its_forks(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path, b"one")
+    fork(daemon, f"{path}/f", path)
+    assert daemon.ask("DELETE", path)[0] == 204
+    for method in ("GET", "HEAD", "POST", "DELETE"):
+        assert daemon.ask(method, path, b"x" if method == "POST" else None, TEXT)[0] == 410
+    assert put(daemon, path)[0] == 409
+    assert fork(daemon, f"{path}/g", path)[0] == 409
+    assert value(daemon, f"{path}/f") == b"one"
+    assert daemon.ask("DELETE", f"{path}/f")[0] == 204
+    assert daemon.ask("GET", path)[0] == 404
+    assert put(daemon, path, b"new")[0] == 201
+    assert fork(daemon, f"{path}/f", path)[0] == 201
+    assert value(daemon, f"{path}/f") == b"new"
+
+
+def test_a_fork_that_cannot_be_made_leaves_nothing(daemon: ServedDirectory, path: str) -> None:
+    assert fork(daemon, f"{path}/f", path)[0] == 404
+    put(daemon, path, b"one")
+    assert fork(daemon, f"{path}/f", path, Content_Type="application/json")[0] == 409
+    beyond = "9999999999999999_9999999999999999"
+    assert fork(daemon, f"{path}/f", path, Stream_Fork_Offset=beyond)[0] == 400
+    assert fork(daemon, f"{path}/f", path, Stream_Fork_Offset="-1", Stream_Fork_Sub_Offset="4")[0] == 400
+    assert daemon.ask("HEAD", f"{path}/f")[0] == 404
+    assert daemon.ask("DELETE", path)[0] == 204
+    assert daemon.ask("GET", path)[0] == 404
+
+
+@pytest.mark.parametrize("raw", ["%ff", "a" * 1024, "__ds/x", ""])
+def test_a_path_that_is_none_is_400(daemon: ServedDirectory, raw: str) -> None:
+    assert daemon.ask("PUT", f"/streams/{raw}", b"", TEXT)[0] == 400
+
+
+def test_odd_paths_are_streams_of_their_own(daemon: ServedDirectory) -> None:
+    odd = ["..%2f..%2fseglog.toml", "a%00b", "%C3%A4", "a_b", "a__b", "a.b"]
+    for each in odd:
+        status, _, headers = put(daemon, f"/streams/{each}", each.encode())
+        assert status == 201
+        assert headers["location"].isascii()
+    assert [value(daemon, f"/streams/{each}") for each in odd] == [each.encode() for each in odd]
+
+
+def test_a_line_end_in_a_path_makes_no_header(daemon: ServedDirectory) -> None:
+    status, _, headers = put(daemon, "/streams/a%0d%0ax:y")
+    assert status == 404
+    assert "x" not in headers
+
+
+def test_huge_headers_are_refused(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path)
+    assert post(daemon, path, b"x", Stream_Seq="9" * 2000)[0] == 400
+    assert batch(daemon, path, 0, b"x", **{"Producer-Id": "p" * 2000})[0] == 400
+    assert value(daemon, path) == b""
+
+
+def test_streams_are_there_after_sigkill_with_all_that_was_answered(tmp_path: Path) -> None:
+    seglog.open(tmp_path / "d").close()
+    remote = (tmp_path / "remote").as_uri()
+    with served(tmp_path / "d", remote) as daemon:
+        put(daemon, "/streams/a", b"[1, 2]", {**JSON, "Stream-TTL": "3600"})
+        put(daemon, "/streams/b", b"one")
+        post(daemon, "/streams/b", b" two", Stream_Seq="5")
+        batch(daemon, "/streams/b", 0, b" three", **CLOSED)
+        fork(daemon, "/streams/f", "/streams/b")
+        put(daemon, "/streams/gone")
+        daemon.ask("DELETE", "/streams/gone")
+        daemon.ask("DELETE", "/streams/b")
+    with served(tmp_path / "d", remote) as daemon:
+        assert json.loads(value(daemon, "/streams/a")) == [1, 2]
+        assert daemon.ask("HEAD", "/streams/a")[2]["stream-ttl"] == "3600"
+        assert daemon.ask("GET", "/streams/b")[0] == 410
+        assert daemon.ask("GET", "/streams/gone")[0] == 404
+        assert value(daemon, "/streams/f") == b"one two three"
+        assert post(daemon, "/streams/f", b"!", Stream_Seq="4", Stream_Closed="true")[0] == 204
+    with served(tmp_path / "d", remote) as daemon:
+        assert post(daemon, "/streams/f", b"more")[0] == 409
+        assert value(daemon, "/streams/f") == b"one two three!"
+
+
+def test_a_stream_that_a_crash_left_in_the_making_is_none(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "d") as log:
+        entry = {"path": "a", "topic": "a", "content_type": "text/plain", "base": 0, "own": 0, "state": "making"}
+        log.topic("_streams").append([json.dumps(entry).encode()])
+        log.topic("a").append([b"half"])
+    with served(tmp_path / "d", (tmp_path / "remote").as_uri()) as daemon:
+        assert daemon.ask("GET", "/streams/a")[0] == 404
+        assert put(daemon, "/streams/a", b"whole")[0] == 201
+        assert value(daemon, "/streams/a") == b"whole"
+
+
+def test_without_a_remote_all_but_forks_works(tmp_path: Path) -> None:
+    seglog.open(tmp_path / "d").close()
+    with served(tmp_path / "d", "") as daemon:
+        put(daemon, "/streams/a", b"one")
+        status, body, _ = fork(daemon, "/streams/f", "/streams/a")
+        assert (status, json.loads(body)["title"]) == (501, "NoForks")
+        assert daemon.ask("HEAD", "/streams/f")[0] == 404
+        assert daemon.ask("DELETE", "/streams/a")[0] == 204
+        assert "a" not in daemon.get("/topics")[0]["topics"]
+        assert put(daemon, "/streams/a", b"two")[0] == 201
+        assert value(daemon, "/streams/a") == b"two"
