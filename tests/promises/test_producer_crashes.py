@@ -1,9 +1,11 @@
-"""A batch of a producer is there once, whatever crashes or fails: its records and its number, or neither.
+"""A batch of a producer, or an append under a key, is there once, whatever crashes or fails.
 
-T1   a power cut at each effect of a life with producers (tests/seglog/producer_life.py). The test recovers every
-     legal image. Records and producers must be those of one step. Then the producers repeat what may be lost
-T2   each call of the file system fails in turn while a producer appends. It repeats each batch until the log takes
-     it, and opens the log again if the writer is poisoned
+Its records and its number are there, or neither. The same holds for records and key.
+
+T1   a power cut at each effect of a life with producers and keys (tests/seglog/producer_life.py). The test recovers
+     every legal image. Records, producers and keys must be those of one step. Then the callers repeat what may be lost
+T2   each call of the file system fails in turn while a producer appends, or a caller with keys. It repeats each append
+     until the log takes it, and opens the log again if the writer is poisoned
 """
 
 from __future__ import annotations
@@ -14,19 +16,20 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
 import seglog
-from seglog import Conflict, Log, LogSettings, ProducerBatch, ProducerGap, SeglogError
+from seglog import Appended, Conflict, KeyReused, Log, LogSettings, ProducerBatch, ProducerGap, SeglogError
 from seglog.engine.upkeep import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.files import FailingCalls
 from tests.faults.stride import every, spread
 from tests.promises.test_nth_operation_fails import ERRORS
-from tests.seams.log import producers_of
+from tests.seams.log import keys_of, producers_of
 from tests.seglog.clocks import SetClock
-from tests.seglog.producer_life import SETTINGS, STEPS, Send, Shown, TopicShown, live, shown, window
+from tests.seglog.producer_life import SETTINGS, STEPS, Keyed, Send, Shown, TopicShown, live, shown, window
 from tests.work import amounts, tell
 
 DIRECTORY = Path("/log")
@@ -76,24 +79,30 @@ class Images:
         self.recoveries += 3
 
     def _repeat_known(self, log: Log, name: str) -> None:
-        """Each batch that the topic knows has its seqs, and appends nothing."""
+        """Each batch and each key that the topic knows has its seqs, and appends nothing."""
         for producer, known in producers_of(log, name):
             for batch in known.batches:
                 given = ProducerBatch(producer, known.epoch, batch.number)
                 assert log.topic(name).append([b"again"] * batch.records, producer=given) == batch.seqs
                 self.repeated += 1
+        for key, kept in keys_of(log, name):
+            [step] = [each for each in STEPS if isinstance(each, Keyed) and each.fits(name, key, kept)]
+            assert log.topic(name).append_once(step.values, key=key) == Appended(kept.seqs, True)
+            with pytest.raises(KeyReused):
+                log.topic(name).append([b"again"] * kept.records, key=key)
+            self.repeated += 1
 
     def _repeat_lost(self, log: Log, done: int) -> None:
         """Send each batch again that may be lost. The window begins with a durable state, so its step is left out.
 
         A step in progress that is no batch may make the log refuse a batch before it.
         """
-        for name in {step.topic for step in STEPS if isinstance(step, Send)}:
+        for name in {step.topic for step in STEPS if isinstance(step, (Send, Keyed))}:
             own = [STEPS[index - 1] for index in window(name, done)[1:] if STEPS[index - 1].topic in ("", name)]
-            are_batches = all(isinstance(step, Send) for step in own)
+            are_batches = all(isinstance(step, (Send, Keyed)) for step in own)
             with contextlib.nullcontext() if are_batches else contextlib.suppress(Conflict):
                 for step in own:
-                    if isinstance(step, Send):
+                    if isinstance(step, (Send, Keyed)):
                         step(log)
             records = [value for _, value in shown(log).get(name, NOTHING).records]
             assert len(records) == len({*records}), name
@@ -133,11 +142,17 @@ def test_every_crash_leaves_records_and_producers_that_agree(settings: LogSettin
     )
 
 
+DURABILITIES = ("fsync", "memory", "disk")
 BATCHES = tuple(
-    Send("a", "p", 0, number, 1 + number % 3, ("fsync", "memory", "disk")[number % 3], size=30 + 400 * (number % 2))
+    Send("a", "p", 0, number, 1 + number % 3, DURABILITIES[number % 3], size=30 + 400 * (number % 2))
     for number in range(12)
 )
 """The batches of one producer. They fill more than one WAL file."""
+KEYED = tuple(Keyed("a", f"{each.number}", each.count, each.durability, each.size) for each in BATCHES)
+"""The same appends, each under a key."""
+
+
+Batches: TypeAlias = tuple[Send, ...] | tuple[Keyed, ...]
 
 
 @dataclass
@@ -145,11 +160,12 @@ class Sender:
     """A producer that repeats a batch until the log takes it. `acked` is the number of batches that are durable."""
 
     files: FailingCalls
+    batches: Batches
     acked: int = 0
     doubted: int = 0
 
     def live(self) -> None:
-        """Send all batches. Open the log up to three times."""
+        """Send all batches, in order. Open the log up to three times."""
         for _ in range(3):
             with contextlib.suppress(SeglogError, OSError, MemoryError):
                 with seglog.open(
@@ -160,39 +176,43 @@ class Sender:
 
     def _send_all(self, log: Log) -> None:
         number = 0
-        for _ in range(4 * len(BATCHES)):
-            if number == len(BATCHES) or log.is_poisoned:
+        for _ in range(4 * len(self.batches)):
+            if number == len(self.batches) or log.is_poisoned:
                 break
             try:
-                BATCHES[number](log)
+                self.batches[number](log)
             except ProducerGap as gap:
                 number = gap.expected  # the log has lost a batch at `memory` or `disk`
             except (SeglogError, OSError, MemoryError):
                 self.doubted += 1
             else:
-                self.acked = max(self.acked, number + 1 if BATCHES[number].durability == "fsync" else 0)
+                self.acked = max(self.acked, number + 1 if self.batches[number].durability == "fsync" else 0)
                 number += 1
 
 
-def agrees(log: Log, least: int) -> int:
-    """Check that records and producer are those of the first batches, and return the number of these batches."""
+def agrees(log: Log, batches: Batches, least: int) -> int:
+    """Check that records, producer and keys are those of the first batches, and return the number of these batches."""
     topic = shown(log).get("a", NOTHING)
     values = [value for _, value in topic.records]
-    count = next(n for n in range(len(BATCHES) + 1) if len(values) <= sum(each.count for each in BATCHES[:n]))
-    assert values == [value for batch in BATCHES[:count] for value in batch.values]
+    count = next(n for n in range(len(batches) + 1) if len(values) <= sum(each.count for each in batches[:n]))
+    assert values == [value for batch in batches[:count] for value in batch.values]
     assert count >= least
+    if batches is KEYED:
+        assert [key for key, _ in topic.keys] == [str(number) for number in range(count)]
+        return count
     known = dict(topic.producers).get("p")
     assert [batch.number for batch in known.batches] == [*range(max(0, count - 5), count)] if known else not count
     return count
 
 
+@pytest.mark.parametrize("batches", [BATCHES, KEYED], ids=["producer", "keys"])
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
 @amounts(10, soak=100_000, part=2)
-def test_a_batch_is_there_once_whichever_call_fails(error: str, for_good: bool, amount: int) -> None:
+def test_a_batch_is_there_once_whichever_call_fails(error: str, for_good: bool, batches: Batches, amount: int) -> None:
     def lived(at: int) -> tuple[SimulatedDisk, FailingCalls, Sender]:
         disk = SimulatedDisk()
-        sender = Sender(FailingCalls(disk, at, ERRORS[error], for_good=for_good))
+        sender = Sender(FailingCalls(disk, at, ERRORS[error], for_good=for_good), batches)
         sender.live()
         return disk, sender.files, sender
 
@@ -205,12 +225,12 @@ def test_a_batch_is_there_once_whichever_call_fails(error: str, for_good: bool, 
             for image in (disk.after_kill(), disk.after_power_cut()):
                 good = SimulatedDisk(image)
                 with opened(good, SETTINGS) as log:
-                    first = max(0, agrees(log, sender.acked) - 5)
-                    for batch in BATCHES[first:]:
+                    first = max(0, agrees(log, batches, sender.acked) - 5)
+                    for batch in batches[0 if batches is KEYED else first :]:
                         batch(log)
-                    assert agrees(log, 0) == len(BATCHES)
+                    assert agrees(log, batches, 0) == len(batches)
                 with opened(SimulatedDisk(good.after_power_cut()), SETTINGS) as log:
-                    assert agrees(log, 0) == len(BATCHES)
+                    assert agrees(log, batches, 0) == len(batches)
         except BaseException as problem:
             problem.add_note(f"call {index + 1}, {files.failed}, {error}")
             raise

@@ -1,12 +1,12 @@
-"""A life of a log with producers, and the state of its topics after each step.
+"""A life of a log with producers and keys, and the state of its topics after each step.
 
 A dry run notes the state after each step. Then a later run crashes. Each topic must show the state after one step, with
-records and producers of the same one. That step is the last durable one, the one in progress, or one in between. Then
-the producers repeat each batch that may be lost, as they would if they never had an answer. Every record must be there
-once.
+records, producers and keys of the same one. That step is the last durable one, the one in progress, or one in between.
+Then the callers repeat each append that may be lost, as they would if they never had an answer. Every record must be
+there once.
 
     durable   an append at `fsync`, every step that is no append, and every step before these
-    lost      at most the batches at `disk` and `memory` since then, and the batch in progress
+    lost      at most the appends at `disk` and `memory` since then, and the append in progress
 
 Each value is unique. Plain appends are at `fsync` and have one record, so a crash never leaves a part of a step.
 """
@@ -22,22 +22,24 @@ import seglog
 from seglog import Log, LogSettings, Producer, ProducerBatch, Record, TopicConfig
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import Files
-from tests.seams.log import producers_of
+from seglog.values.append_key import Key, digest_of
+from tests.seams.log import keys_of, producers_of
 from tests.seglog.clocks import SetClock
 
-__all__ = ["SETTINGS", "STEPS", "Send", "Shown", "Step", "TopicShown", "live", "shown", "window"]
+__all__ = ["SETTINGS", "STEPS", "Keyed", "Send", "Shown", "Step", "TopicShown", "live", "shown", "window"]
 
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096)
 
 
 @dataclass(frozen=True)
 class TopicShown:
-    """The state of a topic: its head, its records, and its producers in the order of their last batch."""
+    """The state of a topic: its head, its records, its producers in the order of their last batch, and its keys."""
 
     epoch: int = 0
     head: int = 0
     records: tuple[tuple[int, bytes], ...] = ()
     producers: tuple[tuple[str, Producer], ...] = ()
+    keys: tuple[tuple[str, Key], ...] = ()
 
 
 Shown: TypeAlias = Mapping[str, TopicShown]
@@ -64,6 +66,30 @@ class Send:
     def __call__(self, log: Log) -> range:
         batch = ProducerBatch(self.producer, self.epoch, self.number, self.gaps)
         return log.topic(self.topic).append(self.values, producer=batch, durability=self.durability)
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """A step that appends under a key. `note` tells apart the values of appends under one key."""
+
+    topic: str
+    key: str
+    count: int
+    durability: str = "fsync"
+    size: int = 40
+    note: str = ""
+
+    @property
+    def values(self) -> list[bytes]:
+        name = f"{self.topic} {self.key} {self.note}"
+        return [f"{name} {index} ".encode().ljust(self.size, b".") for index in range(self.count)]
+
+    def __call__(self, log: Log) -> range:
+        return log.topic(self.topic).append(self.values, key=self.key, durability=self.durability)
+
+    def fits(self, topic: str, key: str, known: Key) -> bool:
+        """Return whether the key that the topic knows is that of this step."""
+        return (self.topic, self.key) == (topic, key) and known.digest == digest_of(self.values)
 
 
 @dataclass(frozen=True)
@@ -108,7 +134,10 @@ STEPS: tuple[Step, ...] = (
     Send("a", "p", 0, 0, 3),
     Send("a", "p", 0, 1, 1),
     Send("b", "q", 5, 0, 2, "memory"),
+    Keyed("b", "one", 2, "memory"),
     Send("a", "r", 0, 0, 2, "disk"),
+    Keyed("d", "one", 3),
+    Keyed("d", "two", 1, "memory"),
     Plain("a", b"plain 1"),
     Send("a", "p", 0, 2, 4, "memory"),
     Send("a", "p", 0, 3, 1, "memory"),
@@ -116,8 +145,13 @@ STEPS: tuple[Step, ...] = (
     Send("a", "p", 0, 4, 2),
     Send("a", "p", 0, 5, 2, size=700),  # more than a sector for each record
     Send("a", "p", 0, 6, 1),
+    Keyed("d", "three", 2, "disk", size=700),
     _checkpoint(),
     Send("a", "p", 1, 0, 2),
+    Plain("d", b"passing", "ephemeral"),
+    Keyed("d", "four", 2),  # behind a HEAD_WATERMARK frame
+    _truncate("d", 4),  # through a segment
+    Keyed("d", "five", 2, "memory"),
     Send("a", "r", 0, 7, 3, "disk", gaps=True),
     Plain("a", b"passing", "ephemeral"),
     Send("a", "p", 1, 1, 2),  # behind a HEAD_WATERMARK frame
@@ -129,17 +163,21 @@ STEPS: tuple[Step, ...] = (
     Send("b", "q", 6, 1, 3, size=500),
     Send("a", "s", 0, 0, 40, "fsync"),  # many records: replay takes them as arrays
     Send("b", "q", 6, 2, 1, "memory"),
+    Keyed("a", "many", 40, "memory"),
+    Keyed("a", "one", 1),
     Send("a", "s", 0, 1, 40, "memory"),
     Send("a", "p", 1, 4, 1),
     Other("a", lambda log: log.topic("a").delete(before=9)),
     _delete("b"),
     Send("b", "q", 0, 0, 2),
     Send("b", "q", 0, 1, 2, "disk"),
+    Keyed("b", "one", 1, "memory", note="of another topic of this name"),
     Other("c", lambda log: log.create_topic("c", TopicConfig(keep_history=True))),
     Send("c", "p", 0, 0, 2, "memory"),
     Send("c", "p", 0, 1, 2),
     _checkpoint(),
     Send("c", "p", 0, 2, 1, "memory"),
+    Keyed("c", "one", 2, "memory"),
     Send("a", "t", 0, 0, 1, "memory"),
 )
 
@@ -160,7 +198,7 @@ def shown(log: Log) -> Shown:
     for name in log.topics():
         topic = log.topic(name)
         records = tuple((item.seq, item.value) for item in topic.read(gaps=True) if isinstance(item, Record))
-        found[name] = TopicShown(topic.epoch, topic.head_seq, records, producers_of(log, name))
+        found[name] = TopicShown(topic.epoch, topic.head_seq, records, producers_of(log, name), keys_of(log, name))
     return found
 
 
@@ -172,6 +210,6 @@ def window(topic: str, done: int) -> range:
     last = min(done, len(STEPS))
     for index in range(max(done - 1, 0), 0, -1):
         step = STEPS[index - 1]
-        if step.topic in ("", topic) and not (isinstance(step, (Send, Plain)) and step.durability != "fsync"):
+        if step.topic in ("", topic) and not (isinstance(step, (Send, Keyed, Plain)) and step.durability != "fsync"):
             return range(index, last + 1)
     return range(last + 1)
