@@ -30,7 +30,7 @@ from seglog.files.port import OsFiles
 from tests.faults.disk import SimulatedDisk
 from tests.faults.interrupts import interrupted, points
 from tests.faults.stride import every
-from tests.seams.log import engine_of
+from tests.seams.log import engine_of, keys_of, producers_of
 from tests.work import tell
 
 DIRECTORY = Path("/log")
@@ -169,13 +169,23 @@ def test_an_interrupt_at_any_point_stops_nobody_else(what: str) -> None:
             raise
 
 
+@pytest.mark.parametrize("under_keys", [False, True], ids=["producer", "keys"])
 @every(9, part=2)
-def test_an_interrupt_at_any_point_leaves_a_batch_once(every: int) -> None:
+def test_an_interrupt_at_any_point_leaves_a_batch_once(under_keys: bool, every: int) -> None:
     """The caller repeats the batch that it was interrupted in. Another thread appends, and the log is opened again."""
-    modules = (*MODULES, "seglog.engine.producers", "seglog.writing.conditions", "seglog.values.producer")
+    modules = (*MODULES, "seglog.writing.conditions")
+    modules += ("seglog.engine.producers", "seglog.values.producer", "seglog.engine.keys", "seglog.values.append_key")
 
     def send(log: Log, number: int) -> range:
-        return log.topic("t").append([b"%d" % number] * 2, producer=ProducerBatch("p", 0, number))
+        values = [b"%d" % number] * 2
+        if under_keys:
+            return log.topic("t").append(values, key=f"{number}")
+        return log.topic("t").append(values, producer=ProducerBatch("p", 0, number))
+
+    def known_seqs(log: Log) -> list[range]:
+        if under_keys:
+            return [known.seqs for _, known in keys_of(log, "t")]
+        return [batch.seqs for _, known in producers_of(log, "t") for batch in known.batches]
 
     def begin() -> Log:
         log = _begin("append")
@@ -191,13 +201,12 @@ def test_an_interrupt_at_any_point_leaves_a_batch_once(every: int) -> None:
         _others_go_on(log)
         seqs = [send(log, number) for number in (0, 1, 2, 1)]
         assert seqs[1] == seqs[3]
-        known = log.topic("t").producer("p")
+        assert known_seqs(log) == seqs[:3], at
         log.close()
         with _open(engine_of(log).files) as again:
             values = [record.value for record in again.topic("t").read()]
             assert [values.count(b"%d" % number) for number in range(3)] == [2, 2, 2], at
-            assert again.topic("t").producer("p") == known
-            assert [batch.seqs for batch in known.batches] == seqs[:3] if known else False
+            assert known_seqs(again) == seqs[:3], at
 
 
 def test_an_interrupt_at_any_point_wakes_the_append_behind() -> None:

@@ -1,10 +1,11 @@
-"""Many producers, epochs, restarts, truncations and checkpoints do what a plain table does.
+"""Many producers, keys, epochs, restarts, truncations and checkpoints do what a plain table does.
 
 The model is a list of versions of one topic. A version has each record, and a plain table: for each producer all its
-batches since its epoch began, in the order of the last append. A crash leaves one of the versions from the last durable
-one on. Records and table must be those of one version.
+batches since its epoch began, in the order of the last append. A second table has the values and the time of each key.
+A crash leaves one of the versions from the last durable one on. Records and tables must be those of one version.
 
-A topic knows four producers here, and five append. So the table forgets, too.
+A topic knows four producers here, and five append. So the table forgets, too. It keeps three keys for ten seconds, and
+five are given. So it refuses keys, and appends under a key again when its time is over.
 """
 
 from __future__ import annotations
@@ -21,38 +22,49 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import seglog
 from seglog import (
+    Appended,
     BatchForgotten,
     HeadMoved,
     InvalidArgument,
+    KeyReused,
     LogSettings,
     ProducerBatch,
     ProducerFenced,
     ProducerGap,
     SeglogError,
+    TooManyKeys,
 )
 from seglog.engine.upkeep import InCaller
 from tests.faults.disk import SimulatedDisk
 from tests.seams.limits import Limit, set_limit
-from tests.seams.log import producers_of
+from tests.seams.log import keys_of, producers_of
 from tests.seglog.clocks import SetClock
 from tests.work import amounts, tell
 
 DIRECTORY = Path("/log")
-SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096)
+SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096, idempotency_keep_s=10)
 PRODUCERS_MAX = 4
+KEYS_MAX = 3
 KEPT = 5
+KEEP_MS = 10_000
 
 Batches = tuple[tuple[int, range], ...]
 """The number and the seqs of each batch of an epoch."""
+Key = tuple[str, int, range, tuple[bytes, ...]]
+"""A key, the time of its append, the seqs and the values."""
 
 
 @dataclass(frozen=True)
 class Version:
-    """A state of the topic. `table` has producer, epoch and batches, and the newest append is last."""
+    """A state of the topic. `table` has producer, epoch and batches, and the newest append is last.
+
+    `keys` has key, time, seqs and values, the oldest first.
+    """
 
     exists: bool = False
     records: tuple[bytes, ...] = ()
     table: tuple[tuple[str, int, Batches], ...] = ()
+    keys: tuple[Key, ...] = ()
 
     @property
     def head(self) -> int:
@@ -70,7 +82,22 @@ class Version:
         before = known[1] if known is not None and known[0] == given.epoch else ()
         own = (given.id, given.epoch, (*before, (given.number, seqs)))
         others = tuple(row for row in self.table if row[0] != given.id)
-        return Version(True, (*self.records, *values), (*others, own)[-PRODUCERS_MAX:])
+        table = (*others, own)[-PRODUCERS_MAX:]
+        return replace(self, exists=True, records=(*self.records, *values), table=table)
+
+    def appended_under(self, key: str, values: list[bytes], now_ms: int) -> Version:
+        seqs = range(self.head + 1, self.head + 1 + len(values))
+        others = tuple(row for row in self.keys if row[0] != key)
+        own = (key, now_ms, seqs, tuple(values))
+        return replace(self, exists=True, records=(*self.records, *values), keys=(*others, own))
+
+    def expect_under(self, key: str, values: list[bytes], now_ms: int) -> range | type[SeglogError] | None:
+        """Return the seqs of a repetition, the error, or None if the log appends the values."""
+        kept = {row[0]: row[2:] for row in self.keys if row[1] >= now_ms - KEEP_MS}
+        if key not in kept:
+            return TooManyKeys if len(kept) >= KEYS_MAX else None
+        seqs, known = kept[key]
+        return seqs if known == tuple(values) else KeyReused
 
     def expect(self, given: ProducerBatch, values: list[bytes]) -> range | type[SeglogError] | None:
         """Return the seqs of a repetition, the error, or None if the log appends the batch."""
@@ -85,10 +112,10 @@ class Version:
             return BatchForgotten
         return seqs if len(seqs) == len(values) else InvalidArgument
 
-    @property
-    def shown(self) -> object:
+    def shown(self, now_ms: int) -> object:
         rows = tuple((name, epoch, batches[-KEPT:]) for name, epoch, batches in self.table)
-        return self.exists, self.records, rows
+        keys = tuple((key, ts_ms, seqs) for key, ts_ms, seqs, _ in self.keys if ts_ms >= now_ms - KEEP_MS)
+        return self.exists, self.records, rows, keys
 
 
 class ProducerModel(RuleBasedStateMachine):
@@ -96,7 +123,7 @@ class ProducerModel(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.disk = SimulatedDisk()
+        self.disk, self.clock = SimulatedDisk(), SetClock()
         self.versions = [Version()]
         self.values = 0
         self._open()
@@ -130,6 +157,33 @@ class ProducerModel(RuleBasedStateMachine):
             seqs = range(self.now.head + 1, self.now.head + 1 + count)
             assert append() == seqs
             self._add(self.now.appended(given, values), is_durable=durability == "fsync")
+
+    @rule(
+        key=st.sampled_from(["k", "l", "m", "n", "o"]),
+        count=st.integers(1, 3),
+        other=st.sampled_from([False, False, False, True]),
+        durability=st.sampled_from(["fsync", "disk", "memory"]),
+    )
+    def send_under(self, key: str, count: int, other: bool, durability: str) -> None:
+        """Append under a key: the values that it had, or others."""
+        known = next((row[3] for row in self.now.keys if row[0] == key), None)
+        values = [self._value(20) for _ in range(count)] if other or known is None else [*known]
+        expected = self.now.expect_under(key, values, self.clock.ms)
+        append = lambda: self.log.topic("t").append_once(values, key=key, durability=durability)  # noqa: E731
+        if isinstance(expected, type):
+            with pytest.raises(expected):
+                append()
+        elif expected is not None:
+            assert append() == Appended(expected, True)
+            self._is_durable()
+        else:
+            seqs = range(self.now.head + 1, self.now.head + 1 + len(values))
+            assert append() == Appended(seqs, False)
+            self._add(self.now.appended_under(key, values, self.clock.ms), is_durable=durability == "fsync")
+
+    @rule(ms=st.sampled_from([1, 1_000, 5_000, 10_000, 10_001]))
+    def time_passes(self, ms: int) -> None:
+        self.clock.ms += ms
 
     @rule(distance=st.sampled_from([0, 0, 1, -1]), durability=st.sampled_from(["fsync", "memory"]))
     def append_if_head(self, distance: int, durability: str) -> None:
@@ -182,7 +236,7 @@ class ProducerModel(RuleBasedStateMachine):
 
     @invariant()
     def log_and_table_agree(self) -> None:
-        assert self._shown() == self.now.shown
+        assert self._shown() == self.now.shown(self.clock.ms)
 
     def teardown(self) -> None:
         with contextlib.suppress(AttributeError):
@@ -208,33 +262,39 @@ class ProducerModel(RuleBasedStateMachine):
 
     def _shown(self) -> object:
         if not self.log.has_topic("t"):
-            return Version().shown
+            return Version().shown(self.clock.ms)
         rows = tuple(
             (name, known.epoch, tuple((batch.number, batch.seqs) for batch in known.batches))
             for name, known in producers_of(self.log, "t")
         )
-        return True, tuple(record.value for record in self.log.topic("t").read()), rows
+        keys = tuple(
+            (key, known.ts_ms, known.seqs)
+            for key, known in keys_of(self.log, "t")
+            if known.ts_ms >= self.clock.ms - KEEP_MS
+        )
+        return True, tuple(record.value for record in self.log.topic("t").read()), rows, keys
 
     def _crash(self, disk: SimulatedDisk) -> None:
         old, self.disk = self.log, disk
         self._open()
         found = self._shown()
-        self.versions = [version for version in self.versions if version.shown == found][-1:]
+        self.versions = [version for version in self.versions if version.shown(self.clock.ms) == found][-1:]
         assert self.versions, found
         old.close()
 
     def _open(self) -> None:
-        self.log = seglog.open(DIRECTORY, files=self.disk, settings=self.settings, clock=SetClock(), upkeep=InCaller)
+        self.log = seglog.open(DIRECTORY, files=self.disk, settings=self.settings, clock=self.clock, upkeep=InCaller)
 
 
 @pytest.fixture(autouse=True)
 def few(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "seglog")
     set_limit(monkeypatch, Limit.PRODUCERS, PRODUCERS_MAX)
+    set_limit(monkeypatch, Limit.KEYS, KEYS_MAX)
 
 
 @amounts(10, soak=1_500, part=2)
-def test_producers_do_what_a_plain_table_does(amount: int) -> None:
+def test_producers_and_keys_do_what_a_plain_table_does(amount: int) -> None:
     run_state_machine_as_test(
         ProducerModel,
         settings=settings(
