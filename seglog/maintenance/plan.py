@@ -129,19 +129,31 @@ class Plan:
 
 
 def plan_checkpoint(engine: Engine, request: CheckpointRequest | None) -> Plan:
-    with engine.committer.lock:
-        # This manifest leaves out a topic whose creation is not published. Recovery creates that topic from the WAL, so
-        # its id must look unused in the manifest.
-        next_topic_id = min(engine.creating, default=engine.next_topic_id)
-        ends, deleted = engine.committer.published_ends, engine.deleted
-        plan = Plan(ends, next_topic_id, [], [], deleted, engine.epoch_floor, engine.pending_warm_deletes)
-        for state in _to_look_at(engine, request):
-            own = request if request is not None and request.topic == state.name else None
-            aged = is_to_be_sealed(engine, state)
-            if own is not None or aged or has_news(state):
-                plan.drafts.append(_draft(state, own, seal=aged))
-            else:
-                plan.others.append((state, state.to_meta()))
+    """Return the plan. If an interrupted leader has published a part of its group, wait for the rest (GROUP-6).
+
+    A manifest with that part would have a state that is not the one before its place in the WAL (MANIFEST-1).
+    """
+    while True:
+        with engine.committer.lock:
+            if not engine.committer.is_publishing:
+                return _plan(engine, request)
+        engine.committer.flush()
+
+
+def _plan(engine: Engine, request: CheckpointRequest | None) -> Plan:
+    """Return the plan. The caller holds the committer's lock."""
+    # This manifest leaves out a topic whose creation is not published. Recovery creates that topic from the WAL, so
+    # its id must look unused in the manifest.
+    next_topic_id = min(engine.creating, default=engine.next_topic_id)
+    ends, deleted = engine.committer.published_ends, engine.deleted
+    plan = Plan(ends, next_topic_id, [], [], deleted, engine.epoch_floor, engine.pending_warm_deletes)
+    for state in _to_look_at(engine, request):
+        own = request if request is not None and request.topic == state.name else None
+        aged = is_to_be_sealed(engine, state)
+        if own is not None or aged or has_news(state):
+            plan.drafts.append(_draft(state, own, seal=aged))
+        else:
+            plan.others.append((state, state.to_meta()))
     return plan
 
 

@@ -14,8 +14,8 @@ KEYS-1  The log decides under the lock that assigns seqs, before it takes one. S
     appends. A refused append keeps no key.
 KEYS-2  The answer to a repetition comes when the first append is durable. If the first append fails, the repetition
     fails with it.
-KEYS-3  The log keeps each key for `idempotency_keep_s` after its append, by the time of the records. It never forgets
-    one earlier. So a topic with 10,000 keys refuses a new one. If it forgot the oldest instead, a repetition would
+KEYS-3  The log keeps each key for `idempotency_keep_s` after its append, by its clock. It never forgets one earlier.
+    So a topic with 10,000 keys refuses a new one. If it forgot the oldest instead, a repetition would
     append the records twice, and its caller would not notice.
 KEYS-4  Neither a key nor a producer takes the place of the other.
 KEYS-5  A truncation changes no key. A repetition of a truncated append returns the seqs that it had. The deletion of a

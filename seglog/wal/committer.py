@@ -57,6 +57,14 @@ class Committer(Owned):
         return tuple(shard.published_end for shard in self._shards)
 
     @property
+    def is_publishing(self) -> bool:
+        """Return whether an interrupted leader has published a part of its group (GROUP-6). The caller holds the lock.
+
+        `flush` returns when the group is complete.
+        """
+        return any(shard.is_publishing for shard in self._shards)
+
+    @property
     def has_unsynced(self) -> bool:
         """Return whether any shard has written entries that a later sync covers (GROUP-4)."""
         return any(shard.unsynced_since_ms is not None for shard in self._shards)

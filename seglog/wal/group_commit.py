@@ -27,6 +27,9 @@ GROUP-5  An interrupt is not a failure.
     An interrupted leader finishes its group and hands over before the interrupt is raised. The entries of an
     interrupted caller are still committed, by that caller itself if no other thread leads. The assigned state always
     equals the published state plus all entries in flight (`Entry.assign`), so the committer can recompute it.
+GROUP-6  The published state and `published_end` agree whenever the lock is free, with one exception.
+    An interrupted leader may have published a part of its group. It releases the lock before it continues. Until then
+    `is_publishing` is set, and no checkpoint uses the two.
 
 Source: topics engine architecture, sections 2.2 and 2.3.
 """
@@ -138,6 +141,8 @@ class GroupCommit(Owned):
 
     def __init__(self, wal: Wal, shared: SharedCommitState) -> None:
         self._published = (wal.number, wal.offset, wal.ordinal)
+        #: Set while entries are published, and no position says so yet. Only an interrupt makes that visible (GROUP-6).
+        self.is_publishing = False
         self.unsynced_since_ms: int | None = None
         self.lock = shared.lock
         self._shared = shared
@@ -274,9 +279,10 @@ class GroupCommit(Owned):
         if entry.sync:
             wal.sync()
         with self.lock:
+            self.is_publishing = True
             entry.publish(*wal.written_at)
             entry.is_done = True
-            self._published = (wal.number, wal.offset, wal.ordinal)
+            self._published, self.is_publishing = (wal.number, wal.offset, wal.ordinal), False
             if entry.sync:
                 self.unsynced_since_ms = None
             elif self.unsynced_since_ms is None:
@@ -335,12 +341,13 @@ class GroupCommit(Owned):
     def _publish(self) -> None:
         """Publish the group in queue order (GROUP-1). The caller holds the lock."""
         file, offset = self.wal.written_at
+        self.is_publishing = True
         for entry in self._group:
             if not entry.is_done:
                 entry.publish(file, offset)
                 entry.is_done = True
             offset += entry.size_bytes
-        self._published = (self.wal.number, self.wal.offset, self.wal.ordinal)
+        self._published, self.is_publishing = (self.wal.number, self.wal.offset, self.wal.ordinal), False
         if self._group_syncs:
             self.unsynced_since_ms = None
         elif self.unsynced_since_ms is None:

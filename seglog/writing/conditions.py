@@ -77,7 +77,7 @@ def _seqs_of_key(engine: Engine, name: str, state: TopicState, key: GivenKey) ->
     """Return the seqs of a repetition, or None. Forget the keys that are too old before that."""
     keys = state.with_keys()
     keys.keep_ms = engine.settings.idempotency_keep_s * 1000
-    now_ms = max(engine.clock.now_ms(), state.assigned_ts_ms)
+    now_ms = engine.clock.now_ms()
     keys.forget_until(now_ms)
     seqs = repeated_key(name, keys.find(key.key), key)
     if seqs is None:

@@ -25,6 +25,7 @@ from seglog.process.own_lock import Reentrant
 from seglog.segments.segment import SegmentInfo
 from seglog.topic import Topic
 from seglog.values.append_key import Key
+from seglog.wal.committer import Committer
 from seglog.wal.group_commit import Entry, GroupCommit
 from seglog.wal.manifest import Encoder, TopicMeta
 from seglog.wal.wal import Wal
@@ -33,6 +34,7 @@ from seglog.writing import append
 __all__ = [
     "as_release_without_producers",
     "async_queue_of",
+    "before_abandoning",
     "commit_for_tasks",
     "end_work_at",
     "engine_of",
@@ -105,6 +107,21 @@ def end_work_at(patch: pytest.MonkeyPatch, crash: type[BaseException]) -> None:
 
 
 # ---------------------------------------------------------------- group commit and the WAL
+
+
+def before_abandoning(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Call `act` when an interrupt has ended a call, before that call completes what it had begun.
+
+    The interrupted thread holds no lock then. So `act` lets another thread come in between, which is rare in practice.
+    """
+    leave = Committer.leave
+
+    def leaving(committer: Committer, error: BaseException) -> None:
+        if not isinstance(error, Exception):
+            act()
+        leave(committer, error)
+
+    patch.setattr(Committer, "leave", leaving)
 
 
 def shards_of(log: Log) -> tuple[GroupCommit, ...]:

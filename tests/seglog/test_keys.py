@@ -189,6 +189,22 @@ def test_a_key_is_kept_for_its_time_and_no_longer(tmp_path: Path) -> None:
         assert b'"keys"' not in newest
 
 
+def test_recovery_takes_a_key_that_was_given_again_for_the_newest(tmp_path: Path) -> None:
+    clock = SetClock()
+    with _opened(tmp_path / "log", clock) as log:
+        log.topic("t").append([b"x"], key="k")
+        clock.ms += 1
+        log.topic("t").append([b"x"], key="l")
+        clock.ms += 10_000
+        assert log.topic("t").append([b"y"], key="k") == range(3, 4)
+        assert names_in(log) == ["l", "k"]
+        copy = killed(tmp_path / "copy", log)
+    clock.ms += 1
+    with _opened(copy, clock) as log:
+        assert names_in(log) == ["k"]
+        assert log.topic("t").append_once([b"x"], key="l") == Appended(range(4, 5), False)
+
+
 def test_a_clock_that_goes_back_ends_no_key_earlier(tmp_path: Path) -> None:
     clock = SetClock()
     with _opened(tmp_path / "log", clock) as log:
