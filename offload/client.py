@@ -95,8 +95,8 @@ class DaemonClient:
         return RemoteTopic(self, name)
 
     def append(self, topic: str, values: Sequence[bytes], labels: Mapping[str, str]) -> range:
-        """Append to a topic, and return the seqs. Raises `DaemonError`, `DaemonGone`."""
-        path = f"/topics/{quote(topic, safe='')}/records?{urlencode(labels)}"
+        """Append to a topic, all or none, and return the seqs. Raises `DaemonError`, `DaemonGone`."""
+        path = f"/topics/{quote(topic, safe='')}/records?{urlencode({'whole': '1', **labels})}"
         if isinstance(values, Lines):
             kind, body = LINES_TYPE, values.text
         else:

@@ -51,12 +51,14 @@
     │   ├── WorkerDied           the process that uploads ended before the upload was done
     │   └── WorkerFailed         the process that uploads raised an error that cannot be raised here
     └── Misuse               fix the call                                  exit 2
+        ├── BodyBroken           the body of a request broke off
         ├── EntryTooLarge
         ├── InvalidAddress       the daemon cannot, or must not, listen on this address
         ├── InvalidInput         a line of an input file
         ├── InvalidMessage       what a Spark driver and its planner say to each other
         ├── InvalidOffset        the checkpoint of a stream has no offset of this source
         ├── InvalidBody
+        ├── InvalidEncoding      a body is not of its Content-Encoding
         ├── InvalidOption
         ├── InvalidParameters    parameters of a command that do not go together, or a text that is no value
         ├── InvalidRemote
@@ -81,6 +83,7 @@ from typing import ClassVar
 
 __all__ = [
     "AlreadyInitialised",
+    "BodyBroken",
     "Busy",
     "CarriedOtherwise",
     "ChecksFailed",
@@ -101,6 +104,7 @@ __all__ = [
     "InvalidBlock",
     "InvalidBody",
     "InvalidChunk",
+    "InvalidEncoding",
     "InvalidIndex",
     "InvalidInput",
     "InvalidMessage",
@@ -719,6 +723,26 @@ class InvalidBody(Misuse):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"the body is not a JSON object: {reason}", hint='send an object, such as {"seq": 7}')
+        self.reason = reason
+
+
+class BodyBroken(Misuse):
+    """The request ended before its body did. `size_bytes` of the body came."""
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__(f"the body broke off after {size_bytes} bytes", hint="send the body again, as a whole")
+        self.size_bytes = size_bytes
+
+
+class InvalidEncoding(Misuse):
+    """A body is not of its Content-Encoding, is cut off, or has other bytes behind its end."""
+
+    def __init__(self, encoding: str, reason: str) -> None:
+        super().__init__(
+            f"the body is not valid {encoding}: {reason}",
+            hint="send the whole output of the encoder, with a window of at most 8 MiB, and nothing else",
+        )
+        self.encoding = encoding
         self.reason = reason
 
 

@@ -60,15 +60,18 @@ def encode_values(values: Sequence[bytes]) -> bytes:
     return b"".join(piece for value in byte_strings(values) for piece in (_LENGTH.pack(len(value)), value))
 
 
-def decode_values(body: bytes) -> list[bytes]:
-    """Return the values of a body. Raises `InvalidInput` with the number of the value that is cut off."""
+def decode_values(body: bytes, skipped: int = 0) -> list[bytes]:
+    """Return the values of a body. Raises `InvalidInput` with the number of the value that is cut off.
+
+    The caller has taken `skipped` values before.
+    """
     values: list[bytes] = []
     offset = 0
     while offset < len(body):
         end = offset + _LENGTH.size
         length = _LENGTH.unpack_from(body, offset)[0] if end <= len(body) else 0
         if end + length > len(body):
-            raise InvalidInput(len(values) + 1, "of the values is cut off")
+            raise InvalidInput(skipped + len(values) + 1, "of the values is cut off")
         values.append(body[end : end + length])
         offset = end + length
     return values
@@ -92,8 +95,8 @@ def decode_seqs(body: bytes) -> list[tuple[int, bytes]]:
     return records
 
 
-def decode_lines(body: bytes) -> Sequence[bytes]:
-    """Return the values of a body of lines.
+def decode_lines(body: bytes, skipped: int = 0) -> Sequence[bytes]:
+    """Return the values of a body of lines. The caller has taken `skipped` lines before.
 
     Raises `InvalidInput` with the number of the line that has no line feed, or of the first one that is too many.
     """
@@ -101,5 +104,5 @@ def decode_lines(body: bytes) -> Sequence[bytes]:
     if count > _LINES_MAX:
         raise InvalidInput(_LINES_MAX + 1, f"is one too many: a request has at most {_LINES_MAX:,}")
     if body and not body.endswith(b"\n"):
-        raise InvalidInput(count + 1, "has no line feed at its end")
+        raise InvalidInput(skipped + count + 1, "has no line feed at its end")
     return Lines.of(body) if body else []

@@ -22,19 +22,19 @@ GUARD-1  The API does no work for a request that the guard refuses. A slow clien
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
 from offload.daemon.metrics import Metrics
 from offload.daemon.origins import is_allowed, is_preflight, preflight_headers, with_origin
-from offload.daemon.places import RETRY_AFTER_S, Place, Places
+from offload.daemon.places import Place, Places
+from offload.daemon.problems import error_answer
 from offload.errors import Busy, Refused
 from offload.rights import EVERYTHING, RIGHTS_KEY, Tokens
 from offload.settings import ServeSettings
 
-__all__ = ["Guard", "error_answer"]
+__all__ = ["Guard", "too_large"]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Headers: TypeAlias = Mapping[bytes, bytes]
@@ -108,8 +108,8 @@ class Guard:
         if not is_probe:
             self._places.check(settings)
         length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > settings.max_body_bytes:
-            raise _too_large(settings)
+        if not length.isdigit() or (int(length) > settings.max_body_bytes and not _is_append(scope)):
+            raise too_large(settings)
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send, settings: ServeSettings, place: Place) -> None:
         taken = 0
@@ -129,12 +129,10 @@ class Guard:
             is_whole = not message.get("more_body", False)
             size_bytes = len(message.get("body", b""))
             taken += size_bytes
-            if taken > settings.max_body_bytes:
-                raise self._counted(_too_large(settings))
+            if taken > settings.max_body_bytes and not place.is_by_parts:
+                raise self._counted(too_large(settings))
             try:
-                place.hold(size_bytes)
-                if is_whole:
-                    place.take()
+                await place.came(size_bytes, is_whole=is_whole)
             except Busy as busy:
                 raise self._counted(busy) from None
             return message
@@ -178,44 +176,20 @@ def _has_body(method: str, headers: Headers) -> bool:
     return method in {"POST", "PUT"} and not is_empty
 
 
-def error_answer(error: Exception) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-    """Return the status, the headers and the body (RFC 9457) of an error."""
-    status = _status(error)
-    said: dict[str, Any] = {"title": type(error).__name__, "status": status, "detail": str(error)}
-    hint = getattr(error, "hint", None)
-    if hint:
-        said["hint"] = hint
-    body = json.dumps(said).encode()
-    headers = [(b"content-type", b"application/problem+json"), (b"content-length", str(len(body)).encode())]
-    if status in (429, 503, 507):
-        headers.append((b"retry-after", str(RETRY_AFTER_S).encode()))
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    return status, headers, body
-
-
-_BY_NAME = {"DiskFull": 507, "AppendsHeld": 507, "TopicFull": 422, "RecordTooLarge": 413, "Evicted": 410}
-_BY_EXIT_CODE = {2: 400, 3: 404, 4: 409}
-_BY_GROUP = {"Misuse": 400, "Missing": 404, "Conflict": 409, "Unavailable": 503}
-
-
-def _status(error: Exception) -> int:
-    if isinstance(error, Refused):
-        return error.status
-    if isinstance(error, Busy):
-        return 429
-    for kind in type(error).__mro__:
-        known = _BY_NAME.get(kind.__name__) or _BY_GROUP.get(kind.__name__)
-        if known:
-            return known
-    return _BY_EXIT_CODE.get(getattr(error, "exit_code", 1), 500)
-
-
 def _name_of(host: str) -> str:
     """Return the host without its port."""
     return host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0]
 
 
-def _too_large(settings: ServeSettings) -> Refused:
+def _is_append(scope: Scope) -> bool:
+    """Return True if the route bounds the body itself, because it takes bodies part by part."""
+    path: str = scope["path"]
+    return scope["method"] == "POST" and path.startswith("/topics/") and path.endswith("/records")
+
+
+def too_large(settings: ServeSettings) -> Refused:
+    """Return the refusal of a body that is taken as a whole, and too large for that."""
     hint = "send less at once, or raise serve.max_body_bytes"
-    return Refused(413, "too_large", f"a body has at most {settings.max_body_bytes} bytes", hint=hint)
+    return Refused(
+        413, "too_large", f"a body that is taken as a whole has at most {settings.max_body_bytes} bytes", hint=hint
+    )

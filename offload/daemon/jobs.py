@@ -25,7 +25,7 @@ from offload.commands.codec import encode
 from offload.commands.directory import Directory, RequestsSeen, Tell, Work
 from offload.commands.registry import Command
 from offload.commands.results import json_line, problem
-from offload.daemon.places import RETRY_AFTER_S
+from offload.daemon.problems import RETRY_AFTER_S
 from offload.daemon.service import Service
 from offload.errors import Busy, OtherRemote
 from offload.wire import encode_message

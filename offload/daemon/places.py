@@ -1,51 +1,119 @@
-"""The places of requests under way, and the memory of their bodies.
+"""The places of requests under way, the memory of their bodies, and how long a refused client waits.
 
-ROOM-1  A request takes its place when its body is whole. So clients that send slowly leave the places to others.
+    a body that is taken           the request gets its place         it gives the place back
+    as a whole                     when its body is whole             when its answer has ended
+    part by part (an append)       when the log gets a part           when the log has acked the part
+
+ROOM-1  A body that comes slowly has no place. So clients that send slowly leave the places to others.
 ROOM-2  The first 256 KiB of each body need no room. Beyond them, all bodies together hold at most `max_bodies_bytes`.
     One body alone may hold more, so that a body of `max_body_bytes` always fits.
-ROOM-3  A request keeps its place and its bytes until its answer has ended.
+ROOM-3  A request keeps its place and its bytes until its answer has ended, or until its part is acked.
 ROOM-4  A request that waits for new records is a follower. It gives its place back, and takes one of `max_followers`.
     So followers leave the places of requests alone.
+ROOM-5  A request is refused before it changes anything. An append whose first part is in waits for room instead, for at
+    most `body_timeout_s`.
+ROOM-6  A refused client gets a time to wait: the requests and bytes under way, by the rate at which they ended lately.
 """
 
 from __future__ import annotations
 
+import asyncio
+import math
+import time
 from collections.abc import Callable, Mapping, MutableMapping
 from types import TracebackType
 from typing import Any
 
+from offload.daemon.problems import RETRY_AFTER_S
+from offload.daemon.recent_rate import RecentRate
 from offload.errors import Busy
 from offload.settings import ServeSettings
 
-__all__ = ["RETRY_AFTER_S", "Place", "Places", "become_follower"]
+__all__ = ["Place", "Places", "become_follower"]
 
-RETRY_AFTER_S = 1
-_PLACE = "seglog.place"
 _FREE_BYTES = 256 * 1024
+_LONGEST_WAIT_S = 30
+_PLACE = "seglog.place"
 
 
 class Places:
     """The places that are taken, and the bytes that bodies hold. For one event loop.
 
-    `count_refused` runs when a request is refused the place of a follower.
+    `count_refused` runs when a request that the guard let in is refused a place: that of a follower, or of a part.
     """
 
-    __slots__ = ("count_refused", "followers", "held_bytes", "taken")
+    __slots__ = ("_bytes", "_requests", "_waiting", "body_bytes", "count_refused", "followers", "held_bytes", "taken")
 
     def __init__(self, count_refused: Callable[[], None] = lambda: None) -> None:
         self.count_refused = count_refused
         self.taken = 0
         self.followers = 0
         self.held_bytes = 0
+        self.body_bytes = 0
+        begin_s = time.monotonic()
+        self._requests, self._bytes = RecentRate(begin_s), RecentRate(begin_s)
+        self._waiting: list[asyncio.Future[None]] = []
 
     def check(self, settings: ServeSettings) -> None:
         """Raise `Busy` if all places are taken."""
         if self.taken >= settings.max_requests:
-            raise Busy(RETRY_AFTER_S)
+            raise self.busy()
+
+    def busy(self) -> Busy:
+        """Return the refusal, with the time that all requests under way are expected to take (ROOM-6)."""
+        now_s = time.monotonic()
+        waits = [_wait_s(self.taken, self._requests.per_s(now_s)), _wait_s(self.body_bytes, self._bytes.per_s(now_s))]
+        return Busy(max(waits))
+
+    def free(self, places: int, size_bytes: int) -> None:
+        """Take note that requests, or parts of them, have ended. Wake the appends that wait."""
+        if places or size_bytes:
+            now_s = time.monotonic()
+            self._requests.note(places, now_s)
+            self._bytes.note(size_bytes, now_s)
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if not each.done():
+                each.set_result(None)
+
+    async def until(self, attempt: Callable[[], None], timeout_s: float) -> None:
+        """Call `attempt` again whenever a request ends, until it succeeds. Raise its `Busy` after `timeout_s`."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + timeout_s
+        while True:
+            try:
+                attempt()
+            except Busy:
+                turn: asyncio.Future[None] = loop.create_future()
+                self._waiting.append(turn)
+                await asyncio.wait({turn}, timeout=end_s - loop.time())
+                if not turn.done():
+                    raise
+            else:
+                return
+
+
+def _wait_s(amount: int, per_s: float) -> int:
+    """Return how long the amount takes, from 1 to 30 s. Nothing ended yet if the rate is 0."""
+    if not per_s:
+        return RETRY_AFTER_S
+    return max(RETRY_AFTER_S, min(_LONGEST_WAIT_S, math.ceil(amount / per_s)))
 
 
 class Place:
     """The place of one request, as a context manager. A probe is not `limited`, and takes none."""
+
+    __slots__ = (
+        "_body_bytes",
+        "_held_bytes",
+        "_is_by_parts",
+        "_is_follower",
+        "_is_taken",
+        "_limited",
+        "_part_is_in",
+        "_places",
+        "_settings",
+    )
 
     def __init__(self, places: Places, settings: ServeSettings, *, limited: bool) -> None:
         self._places = places
@@ -53,20 +121,35 @@ class Place:
         self._limited = limited
         self._is_taken = False
         self._is_follower = False
+        self._is_by_parts = False
+        self._part_is_in = False
         self._body_bytes = 0
         self._held_bytes = 0
+
+    @classmethod
+    def of(cls, scope: MutableMapping[str, Any], settings: ServeSettings) -> Place:
+        """Return the place that the guard gave to a request, or one that is free if there is no guard."""
+        place = scope.get(_PLACE)
+        return place if isinstance(place, cls) else cls(Places(), settings, limited=False)
+
+    def enter(self, scope: MutableMapping[str, Any]) -> None:
+        """Put the place into the ASGI scope of its request, where the route finds it."""
+        scope[_PLACE] = self
 
     def __enter__(self) -> Place:
         return self
 
     def __exit__(self, _kind: type[BaseException] | None, _error: object, _trace: TracebackType | None) -> None:
-        self._places.taken -= self._is_taken
         self._places.followers -= self._is_follower
-        self._places.held_bytes -= self._held_bytes
+        self._give_back(self._body_bytes)
 
-    def enter(self, scope: MutableMapping[str, Any]) -> None:
-        """Put the place into the ASGI scope of its request, for `become_follower`."""
-        scope[_PLACE] = self
+    def by_parts(self) -> None:
+        """Say that the route takes the body by parts, or bounds it itself. It calls `begin_part` and `end_part`."""
+        self._is_by_parts = True
+
+    @property
+    def is_by_parts(self) -> bool:
+        return self._is_by_parts
 
     def take(self) -> None:
         """Take the place, unless the request has it. Raises `Busy` if all are taken."""
@@ -90,12 +173,52 @@ class Place:
 
     def hold(self, size_bytes: int) -> None:
         """Add bytes of the body that came. Raises `Busy` if they need more room than there is (ROOM-2)."""
+        held = max(0, self._body_bytes + size_bytes - _FREE_BYTES)
+        others = self._places.held_bytes - self._held_bytes
+        if others and held and others + held > self._settings.max_bodies_bytes:
+            raise self._places.busy()
+        self._add(size_bytes)
+
+    async def came(self, size_bytes: int, *, is_whole: bool) -> None:
+        """Hold bytes of the body. If it is whole, take the place. Raises `Busy`."""
+        if self._part_is_in:
+            await self._places.until(lambda: self.hold(size_bytes), self._settings.body_timeout_s)
+        else:
+            self.hold(size_bytes)
+        if is_whole and not self._is_by_parts:
+            self.take()
+
+    async def begin_part(self) -> None:
+        """Take the place for a part that the log gets now. Raises `Busy`, also if that takes too long (ROOM-5)."""
+        try:
+            if self._part_is_in:
+                await self._places.until(self.take, self._settings.body_timeout_s)
+            else:
+                self.take()
+        except Busy:
+            self._places.count_refused()
+            raise
+        self._part_is_in = True
+
+    def end_part(self, size_bytes: int) -> None:
+        """Give back the place and the bytes of a part that is acked."""
+        self._give_back(min(size_bytes, self._body_bytes))
+
+    def let_go(self, size_bytes: int) -> None:
+        """Give back bytes that were decoded to others."""
+        self._add(-size_bytes)
+
+    def _give_back(self, size_bytes: int) -> None:
+        places, self._is_taken = int(self._is_taken), False
+        self._places.taken -= places
+        self._add(-size_bytes)
+        self._places.free(places, size_bytes)
+
+    def _add(self, size_bytes: int) -> None:
         self._body_bytes += size_bytes
         held = max(0, self._body_bytes - _FREE_BYTES)
-        others = self._places.held_bytes - self._held_bytes
-        if others and others + held > self._settings.max_bodies_bytes:
-            raise Busy(RETRY_AFTER_S)
-        self._places.held_bytes = others + held
+        self._places.body_bytes += size_bytes
+        self._places.held_bytes += held - self._held_bytes
         self._held_bytes = held
 
 

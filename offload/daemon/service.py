@@ -132,6 +132,7 @@ class Service:
         self._erased_at_ms = self._gc_at_ms
         self._synced_at_ms: dict[str, int] = {}
         self._collected_at_ms = 0
+        self._has_log_id = False
         self._tasks: list[asyncio.Task[None]] = []
         self._running: set[asyncio.Task[None]] = set()
         metrics.watch(self)
@@ -210,6 +211,19 @@ class Service:
 
     def now_ms(self) -> int:
         return self._clock.now_ms()
+
+    async def incarnation(self, name: str) -> str | None:
+        """Return the incarnation of a topic (`Topic.incarnation`); None if there is no such topic.
+
+        The first call makes the log's id, durably, so a thread makes it.
+        """
+        if not self.sync.has_topic(name):
+            return None
+        topic = self.sync.get_topic(name)
+        if not self._has_log_id:
+            await self._in(self.local, topic.incarnation)
+            self._has_log_id = True
+        return topic.incarnation()
 
     def figures(self) -> Iterator[TopicFigures]:
         """Yield the figures of each topic, for the metrics. Asks the local disk only."""

@@ -220,7 +220,9 @@ def test_two_daemons_cannot_serve_one_directory(start: Start, run: Run) -> None:
 def test_records_over_http(start: Start) -> None:
     daemon = start()
     status, body, _ = daemon.ask("POST", "/topics/t/records?tag=eu%2Fx&node=n", b"\x00value\xff", BYTES)
-    assert (status, json.loads(body)) == (201, {"first_seq": 1, "last_seq": 1, "appended": 1})
+    told = json.loads(body)
+    assert len(told.pop("incarnation")) > 8
+    assert (status, told) == (201, {"first_seq": 1, "last_seq": 1, "appended": 1, "next_seq": 2})
     lines = b'{"value": "two", "tag": "a"}\n{"value_base64": "AP8="}\n'
     assert daemon.ask("POST", "/topics/t/records", lines, {"Content-Type": "application/x-ndjson"})[0] == 201
     assert daemon.json("GET", "/topics/t/index_bounds") == (200, {"earliest_seq": 1, "head_seq": 3, "hot_first_seq": 1})
@@ -277,7 +279,7 @@ def test_what_others_append_meanwhile_is_not_counted(start: Start) -> None:
         ("POST", "/topics/t/records", b"x", {"Content-Type": "text/html"}, 415, "Refused"),
         ("POST", "/topics/t/records", b"{", {"Content-Type": "application/x-ndjson"}, 400, "InvalidInput"),
         ("POST", "/topics/t/records", b"\x09", {"Content-Type": "application/vnd.seglog.values"}, 400, "InvalidInput"),
-        ("POST", "/topics/-bad/records", b"x", BYTES, 400, "InvalidName"),
+        ("POST", "/topics/-bad/records", b"x", BYTES, 400, "InvalidTopicName"),
         ("POST", "/topics/t/records?durability=x", b"x", BYTES, 400, "InvalidSetting"),
         ("POST", "/topics/t/rpc/offload", b"not json", {}, 400, "InvalidBody"),
         ("POST", "/topics/t/rpc/offload", b'{"up_to": "1"}', {}, 400, "InvalidOption"),

@@ -15,7 +15,11 @@ from catalog.volume import Volumes
 from offload import Archive
 from offload.cli import status
 from offload.context import ArchiveContext
+<<<<<<< HEAD
 from offload.daemon.http import appends
+=======
+from offload.daemon.http import bodies, reads
+>>>>>>> 338f6813 (The daemon takes bodies of records by parts, decodes zstd and gzip, and knows producers and seglog-if-head)
 from offload.daemon.service import Service
 from offload.format.block import ChunkRef
 from offload.read import chunk_records
@@ -172,15 +176,15 @@ def on_bytes_of(service: Service) -> Callable[[int], None]:
 
 
 def note_threads_of_bodies(patch: pytest.MonkeyPatch) -> list[threading.Thread]:
-    """Return a list that gets the thread of each body that the daemon takes apart."""
+    """Return a list that gets the thread of each part of a body that the daemon takes apart."""
     threads: list[threading.Thread] = []
-    batches = appends._batches
+    batches = bodies.batches_of
 
     def noting(*arguments: Any) -> Any:
         threads.append(threading.current_thread())
         return batches(*arguments)
 
-    patch.setattr(appends, "_batches", noting)
+    patch.setattr(bodies, "batches_of", noting)
     return threads
 
 

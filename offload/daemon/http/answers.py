@@ -14,11 +14,11 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Send
 
 from catalog.errors import CatalogError
-from offload.daemon.guard import error_answer
+from offload.daemon.problems import error_answer
 from offload.errors import OffloadError, Refused
 from seglog import SeglogError
 
-__all__ = ["OURS", "BrokenOff", "answer_error", "answer_no_route", "begun"]
+__all__ = ["OURS", "BrokenOff", "answer_error", "answer_no_route", "answer_of", "begun"]
 
 _CLIENT_GONE = 499  # a status for the metrics only: the client is gone
 _log = logging.getLogger("seglog.daemon")
@@ -36,12 +36,16 @@ class _Streamed(StreamingResponse):
             _log.error("an answer breaks off: %s", broken.__cause__)
 
 
-async def answer_error(_request: Request, error: Exception) -> Response:
-    """Return the answer of an error (RFC 9457)."""
-    status, headers, body = error_answer(error)
+def answer_of(error: Exception, members: Mapping[str, Any] = MappingProxyType({})) -> Response:
+    """Return the answer of an error (RFC 9457), with further members of its body."""
+    status, headers, body = error_answer(error, members)
     response = Response(body, status)
     response.raw_headers = headers
     return response
+
+
+async def answer_error(_request: Request, error: Exception) -> Response:
+    return answer_of(error)
 
 
 async def answer_no_route(request: Request, error: Exception) -> Response:

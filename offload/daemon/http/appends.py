@@ -1,34 +1,72 @@
-"""The route that appends records."""
+"""The route that appends records.
+
+    1  The route reads the headers and the query. It refuses what it can before the body.
+    2  The daemon takes a body that is all or none as a whole. The log gets it as one append.
+    3  Another body: while the log writes one part (offload.daemon.http.bodies), the next one comes and is checked.
+    4  If the body breaks off, or an append fails, the answer says which records are in.
+
+APPEND-1  The records of a body keep their order. If a part fails, no later part of its body is in.
+APPEND-2  An append with a condition, or with `whole=1`, is all or none. So is a body of at most 1 MiB and 65,536
+    records whose lines have equal labels.
+APPEND-3  A body that is taken by parts holds three parts at most, whatever its length.
+"""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Mapping, Sequence
+import asyncio
+from dataclasses import dataclass
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from offload.commands.lines import Batch, json_batches
+from catalog.errors import CatalogError
+from offload.commands.lines import Batch
+from offload.daemon.http.answers import answer_of
+from offload.daemon.http.bodies import PART_BYTES, BodyForm, Part, PartReader, batches_of, form_of, joined
+from offload.daemon.http.conditions import Conditions, conditions_of
 from offload.daemon.http.parameters import query_of, yes
+from offload.daemon.http.request_body import RequestBody
 from offload.daemon.http.topics import in_threads
 from offload.daemon.metrics import timed
+from offload.daemon.places import Place
 from offload.daemon.service import Service
-from offload.errors import Refused
-from offload.wire import LINES_TYPE, VALUES_TYPE, decode_lines, decode_values
-from seglog import RecordTooLarge
-from seglog.format.lines import longest_bytes, total_bytes
-from seglog.values.config import check_durability
+from offload.errors import OffloadError
+from seglog import SeglogError
+from seglog.format.lines import total_bytes
 
 __all__ = ["append_routes"]
 
-_JSON_LINES_TYPE = "application/x-ndjson"
-_BYTES_TYPE = "application/octet-stream"
-_SHORT_BYTES = 1024 * 1024
+_QUERY = {"tag", "node", "durability", "unterminated", "whole"}
 
 
 def append_routes(service: Service) -> list[Route]:
     return [Route("/topics/{topic}/records", _Appends(service).append, methods=["POST"])]
+
+
+@dataclass(slots=True)
+class _Append:
+    """One request: what its head asks for, and the records that are in."""
+
+    topic: str
+    form: BodyForm
+    conditions: Conditions
+    durability: str | None
+    is_whole: bool
+    count: int = 0
+    first_seq: int | None = None
+    last_seq: int | None = None
+    is_duplicate: bool = False
+
+    def add(self, seqs: range) -> None:
+        if seqs:
+            self.count += len(seqs)
+            self.first_seq = self.first_seq or seqs.start
+            self.last_seq = seqs.stop - 1
+
+    def told(self) -> dict[str, Any]:
+        return {"first_seq": self.first_seq, "last_seq": self.last_seq, "appended": self.count}
 
 
 class _Appends:
@@ -36,42 +74,97 @@ class _Appends:
         self._service = service
 
     async def append(self, request: Request) -> Response:
-        query = query_of(request, {"tag", "node", "durability", "unterminated"})
-        topic = request.path_params["topic"]
-        kind, body = request.headers.get("content-type", ""), await request.body()
-        # Decoding a large body takes long. In the event loop it would delay every other answer.
-        is_short = len(body) <= _SHORT_BYTES
-        batches = (
-            _batches(kind, body, query)
-            if is_short
-            else await in_threads(self._service.local, _batches, kind, body, query)
-        )
-        self._check_batches(batches, query.get("durability"))
-        await self._check_takes_records(topic)
-        target = self._service.log.topic(topic)
-        first = last = count = 0
-        with timed(self._service.metrics.append_s):
-            for batch in batches:
-                seqs = await target.append(
-                    batch.values,
-                    tag=batch.tag,
-                    node=batch.node,
-                    unterminated=batch.unterminated,
-                    durability=query.get("durability"),
-                )
-                first, last, count = first or seqs.start, seqs.stop - 1, count + len(seqs)
-        self._service.metrics.appended_records.inc(count)
-        self._service.metrics.appended_bytes.inc(sum(total_bytes(batch.values) for batch in batches))
-        return JSONResponse({"first_seq": first or None, "last_seq": last or None, "appended": count}, 201)
+        query = query_of(request, _QUERY)
+        form = form_of(request.headers.get("content-type", ""), query)
+        conditions = conditions_of(request.headers)
+        is_whole = conditions.is_any or yes(query, "whole") or not form.has_parts
+        asked = _Append(request.path_params["topic"], form, conditions, query.get("durability"), is_whole)
+        body = RequestBody(self._service, request, is_whole=is_whole)
+        self._check_log(asked)
+        try:
+            await (self._take_whole(asked, body) if is_whole else self._take_parts(asked, body))
+        except (SeglogError, CatalogError, OffloadError) as error:
+            answer = answer_of(error, {} if is_whole else asked.told())
+        else:
+            answer = JSONResponse(await self._told(asked), 200 if asked.is_duplicate else 201)
+        incarnation = await self._service.incarnation(asked.topic)
+        if incarnation is not None:
+            answer.headers["seglog-incarnation"] = incarnation
+        return answer
 
-    def _check_batches(self, batches: list[Batch], durability: str | None) -> None:
-        """Check all batches before the first one is appended. Raises `RecordTooLarge`, `InvalidSetting`."""
-        limit = self._service.sync.settings.max_record_bytes
-        longest = max((longest_bytes(batch.values) for batch in batches), default=0)
-        if longest > limit:
-            raise RecordTooLarge(longest, limit)
-        if durability is not None:
-            check_durability(durability)
+    async def _told(self, asked: _Append) -> dict[str, Any]:
+        told = asked.told()
+        told["next_seq"] = self._service.sync.topic(asked.topic).head_seq + 1
+        told["incarnation"] = await self._service.incarnation(asked.topic)
+        if asked.conditions.is_repeatable:
+            told["duplicate"] = asked.is_duplicate
+        return told
+
+    def _check_log(self, asked: _Append) -> None:
+        """Refuse before the body what the log would refuse after it. An append without values changes nothing."""
+        form, conditions = asked.form, asked.conditions
+        is_here = self._service.sync.has_topic(asked.topic)
+        if_head = conditions.if_head if conditions.producer is None and is_here else None
+        topic = self._service.sync.topic(asked.topic)
+        topic.append([], tag=form.tag, node=form.node, durability=asked.durability, if_head=if_head)
+
+    async def _take_whole(self, asked: _Append, body: RequestBody) -> None:
+        text, longest = await body.whole(), self._service.sync.settings.max_record_bytes
+        # The decoding of a large body takes long. In the event loop it would delay every other answer.
+        is_short = len(text) <= PART_BYTES
+        given = asked.form, text, longest
+        batch = joined(batches_of(*given) if is_short else await in_threads(self._service.local, batches_of, *given))
+        await self._give(asked, Part([batch], len(text)), body.place)
+
+    async def _take_parts(self, asked: _Append, body: RequestBody) -> None:
+        reader = PartReader(asked.form, self._service.sync.settings.max_record_bytes)
+        giving: asyncio.Task[None] | None = None
+        try:
+            async for piece in body.pieces():
+                reader.feed(piece)
+                while reader.is_full:
+                    part = await in_threads(self._service.local, reader.take)
+                    if giving is not None:
+                        await giving
+                    giving = asyncio.create_task(self._give(asked, part, body.place))
+            last = reader.end()
+        finally:
+            # If the body breaks off, the part under way is in, or its error is the answer.
+            if giving is not None:
+                await giving
+        await self._give(asked, last, body.place)
+
+    async def _give(self, asked: _Append, part: Part, place: Place) -> None:
+        """Append the batches of a part in order."""
+        await place.begin_part()
+        try:
+            if part.batches:
+                await self._check_takes_records(asked.topic)
+            for batch in part.batches:
+                with timed(self._service.metrics.append_s):
+                    await self._append_batch(asked, batch)
+        finally:
+            place.end_part(part.size_bytes)
+
+    async def _append_batch(self, asked: _Append, batch: Batch) -> None:
+        topic, conditions = self._service.log.topic(asked.topic), asked.conditions
+        labels: dict[str, Any] = {
+            "tag": batch.tag,
+            "node": batch.node,
+            "unterminated": batch.unterminated,
+            "durability": asked.durability,
+        }
+        if conditions.is_any:
+            done = await topic.append_once(
+                batch.values, **labels, producer=conditions.producer, if_head=conditions.if_head
+            )
+            seqs, asked.is_duplicate = done.seqs, done.duplicate
+        else:
+            seqs = await topic.append(batch.values, **labels)
+        asked.add(seqs)
+        if not asked.is_duplicate:
+            self._service.metrics.appended_records.inc(len(seqs))
+            self._service.metrics.appended_bytes.inc(total_bytes(batch.values))
 
     async def _check_takes_records(self, topic: str) -> None:
         """Prepare the first append to a topic: take over a branch or replica, or check the name of a new topic.
@@ -85,21 +178,3 @@ class _Appends:
             await in_threads(self._service.cold_reads, archive.open_for_append, topic)
         else:
             archive.open_for_append(topic)
-
-
-def _batches(content_type: str, body: bytes, query: Mapping[str, str]) -> list[Batch]:
-    tag, node, kind = query.get("tag"), query.get("node"), content_type.partition(";")[0].strip()
-    if kind == _JSON_LINES_TYPE:
-        return list(json_batches(io.BytesIO(body), tag, node))
-    values: Sequence[bytes]
-    if kind == VALUES_TYPE:
-        values = decode_values(body)
-    elif kind == LINES_TYPE:
-        values = decode_lines(body)
-    elif kind == _BYTES_TYPE:
-        values = [body]
-    else:
-        hint = f"send Content-Type: {_BYTES_TYPE} for one value, {_JSON_LINES_TYPE} for JSON lines"
-        told = f"{kind} is not a content type of records" if kind else "the request has no Content-Type"
-        raise Refused(415, "type", told, hint=hint)
-    return [Batch(values, len(body), len(values), tag, node, unterminated=yes(query, "unterminated"))]

@@ -1,0 +1,85 @@
+"""The body of an append as its bytes come: decoded, and bounded in size."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from starlette.requests import Request
+
+from offload.daemon.guard import too_large
+from offload.daemon.http.encodings import decoder_of
+from offload.daemon.http.topics import in_threads
+from offload.daemon.places import Place
+from offload.daemon.service import Service
+from offload.errors import BodyBroken, Refused
+
+__all__ = ["BROKEN", "RequestBody"]
+
+BROKEN = "seglog.broken"
+"""The key in the ASGI scope of a request whose client ended the connection within the body, and can still read."""
+
+
+class RequestBody:
+    """The body of one request. Nothing of it comes before `pieces` or `whole` asks for it.
+
+    A body with a `Content-Encoding` has at most `max_body_bytes` once it is decoded. Without one, only a body that is
+    taken as a whole has that bound.
+    """
+
+    def __init__(self, service: Service, request: Request, *, is_whole: bool) -> None:
+        """Raises `Refused` with 413 for a declared length that is too large, and with 415 for an unknown encoding."""
+        self._service = service
+        self._request = request
+        self._settings = service.settings
+        self.place = Place.of(request.scope, service.settings)
+        self._decoder = decoder_of(request.headers.get("content-encoding", ""))
+        self._is_bounded = is_whole or self._decoder is not None
+        self._came_bytes = self._out_bytes = 0
+        length = request.headers.get("content-length", "0")
+        if is_whole and length.isdigit() and int(length) > self._settings.max_body_bytes:
+            raise self._counted(too_large(self._settings))
+        self.place.by_parts()
+
+    async def whole(self) -> bytes:
+        """Return the whole body. Raises the errors of `pieces`."""
+        pieces = [piece async for piece in self.pieces()]
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Yield the decoded bytes as they come.
+
+        Raises `BodyBroken` if the client ends first, `InvalidEncoding`, `Refused` with 413 or 408, and `Busy`.
+        """
+        is_last = False
+        while not is_last:
+            message = await self._request.receive()
+            data: bytes = message.get("body", b"")
+            self._came_bytes += len(data)
+            if message["type"] == "http.disconnect" or BROKEN in self._request.scope:
+                raise BodyBroken(self._came_bytes)
+            is_last = not message.get("more_body", False)
+            if self._decoder is None:
+                yield self._bounded(data)
+                continue
+            # A thread decodes, because a few bytes may become many.
+            steps = self._decoder.feed(data)
+            while (piece := await in_threads(self._service.local, next, steps, None)) is not None:
+                await self.place.came(len(piece), is_whole=False)
+                yield self._bounded(piece)
+            self.place.let_go(len(data))
+        if self._decoder is not None:
+            self._decoder.end()
+
+    def _bounded(self, piece: bytes) -> bytes:
+        self._out_bytes += len(piece)
+        if self._is_bounded and self._out_bytes > self._settings.max_body_bytes:
+            if self._decoder is None:
+                raise self._counted(too_large(self._settings))
+            told = f"a body decodes to at most {self._settings.max_body_bytes} bytes"
+            hint = "send less at once, or raise serve.max_body_bytes"
+            raise self._counted(Refused(413, "too_large", told, hint=hint))
+        return piece
+
+    def _counted(self, refusal: Refused) -> Refused:
+        self._service.metrics.rejected.labels(refusal.reason).inc()
+        return refusal

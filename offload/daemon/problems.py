@@ -1,0 +1,91 @@
+"""The answers of errors: application/problem+json (RFC 9457).
+
+    member                              of
+    title, status, detail               every error: the name of its class, the status, its message
+    hint                                an error that knows the next step
+    epoch                               ProducerFenced: the current epoch
+    expected, received                  ProducerGap: the next number, and that of the request
+    newest                              BatchForgotten: the number of the newest batch
+    head_seq                            HeadMoved: the last seq
+    appended, first_seq, last_seq       an append of many parts: the records that are in
+
+PROBLEM-1  A status 429, 503 or 507 comes with `Retry-After`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
+
+from offload.errors import Busy, Refused
+from seglog import BatchForgotten, HeadMoved, ProducerFenced, ProducerGap
+
+__all__ = ["RETRY_AFTER_S", "ErrorAnswer", "error_answer"]
+
+RETRY_AFTER_S = 1
+"""The time to wait where the daemon does not know better."""
+
+ErrorAnswer: TypeAlias = tuple[int, list[tuple[bytes, bytes]], bytes]
+"""The status, the headers and the body."""
+
+_NO_MEMBERS: Final[Mapping[str, Any]] = MappingProxyType({})
+_BY_NAME = {
+    "AppendsHeld": 507,
+    "DiskFull": 507,
+    "Evicted": 410,
+    "HeadMoved": 412,
+    "KeyReused": 422,
+    "ProducerFenced": 403,
+    "RecordTooLarge": 413,
+    "TopicFull": 422,
+}
+_BY_EXIT_CODE = {2: 400, 3: 404, 4: 409}
+_BY_GROUP = {"Misuse": 400, "Missing": 404, "Conflict": 409, "Unavailable": 503}
+
+# Members of the body, by error, each with the header that tells the same.
+_MEMBERS: dict[type[Exception], tuple[tuple[str, str | None, Callable[[Any], int]], ...]] = {
+    ProducerFenced: (("epoch", "producer-epoch", lambda error: error.current),),
+    ProducerGap: (
+        ("expected", "producer-expected-seq", lambda error: error.expected),
+        ("received", "producer-received-seq", lambda error: error.number),
+    ),
+    BatchForgotten: (("newest", None, lambda error: error.newest),),
+    HeadMoved: (("head_seq", "seglog-head", lambda error: error.head),),
+}
+
+
+def error_answer(error: Exception, members: Mapping[str, Any] = _NO_MEMBERS) -> ErrorAnswer:
+    """Return the answer of an error, with further `members` of its body."""
+    status = _status(error)
+    said: dict[str, Any] = {"title": type(error).__name__, "status": status, "detail": str(error)}
+    hint = getattr(error, "hint", None)
+    if hint:
+        said["hint"] = hint
+    headers = [(b"content-type", b"application/problem+json")]
+    for member, header, value_of in _MEMBERS.get(type(error), ()):
+        said[member] = value_of(error)
+        if header is not None:
+            headers.append((header.encode(), str(said[member]).encode()))
+    body = json.dumps({**said, **members}).encode()
+    headers.append((b"content-length", str(len(body)).encode()))
+    if status in (429, 503, 507):
+        headers.append((b"retry-after", str(getattr(error, "retry_after_s", RETRY_AFTER_S)).encode()))
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if status == 415:
+        headers.append((b"accept-encoding", b"zstd, gzip"))
+    return status, headers, body
+
+
+def _status(error: Exception) -> int:
+    if isinstance(error, Refused):
+        return error.status
+    if isinstance(error, Busy):
+        return 429
+    for kind in type(error).__mro__:
+        known = _BY_NAME.get(kind.__name__) or _BY_GROUP.get(kind.__name__)
+        if known:
+            return known
+    return _BY_EXIT_CODE.get(getattr(error, "exit_code", 1), 500)
