@@ -15,12 +15,13 @@ PROBLEM-1  A status 429, 503 or 507 comes with `Retry-After`.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from offload.errors import Busy, Refused
-from seglog import BatchForgotten, HeadMoved, ProducerFenced, ProducerGap
+from seglog import BatchForgotten, HeadMoved, ProducerFenced, ProducerGap, TooManyKeys
 
 __all__ = ["RETRY_AFTER_S", "ErrorAnswer", "error_answer"]
 
@@ -39,6 +40,7 @@ _BY_NAME = {
     "KeyReused": 422,
     "ProducerFenced": 403,
     "RecordTooLarge": 413,
+    "TooManyKeys": 429,
     "TopicFull": 422,
 }
 _BY_EXIT_CODE = {2: 400, 3: 404, 4: 409}
@@ -71,12 +73,20 @@ def error_answer(error: Exception, members: Mapping[str, Any] = _NO_MEMBERS) -> 
     body = json.dumps({**said, **members}).encode()
     headers.append((b"content-length", str(len(body)).encode()))
     if status in (429, 503, 507):
-        headers.append((b"retry-after", str(getattr(error, "retry_after_s", RETRY_AFTER_S)).encode()))
+        headers.append((b"retry-after", str(_retry_after_s(error)).encode()))
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     if status == 415:
         headers.append((b"accept-encoding", b"zstd, gzip"))
     return status, headers, body
+
+
+def _retry_after_s(error: Exception) -> int:
+    if isinstance(error, Busy):
+        return error.retry_after_s
+    if isinstance(error, TooManyKeys):
+        return max(RETRY_AFTER_S, math.ceil(error.free_ms / 1000))
+    return RETRY_AFTER_S
 
 
 def _status(error: Exception) -> int:

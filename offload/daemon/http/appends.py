@@ -104,7 +104,7 @@ class _Appends:
         """Refuse before the body what the log would refuse after it. An append without values changes nothing."""
         form, conditions = asked.form, asked.conditions
         is_here = self._service.sync.has_topic(asked.topic)
-        if_head = conditions.if_head if conditions.producer is None and is_here else None
+        if_head = conditions.if_head if is_here and not conditions.is_repeatable else None
         topic = self._service.sync.topic(asked.topic)
         topic.append([], tag=form.tag, node=form.node, durability=asked.durability, if_head=if_head)
 
@@ -156,7 +156,11 @@ class _Appends:
         }
         if conditions.is_any:
             done = await topic.append_once(
-                batch.values, **labels, producer=conditions.producer, if_head=conditions.if_head
+                batch.values,
+                **labels,
+                producer=conditions.producer,
+                key=conditions.key,
+                if_head=conditions.if_head,
             )
             seqs, asked.is_duplicate = done.seqs, done.duplicate
         else:

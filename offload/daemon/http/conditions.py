@@ -1,6 +1,7 @@
 """The conditions of an append, from the headers of its request.
 
     Producer-Id, Producer-Epoch, Producer-Seq    the batch of a producer (seglog.values.producer); all three or none
+    Idempotency-Key                              a key of the append (seglog.values.append_key), without a producer
     seglog-if-head                               the last seq of the topic, 0 for an empty one
 
 CONDITION-1  An append with a condition is all or none.
@@ -14,11 +15,13 @@ from starlette.datastructures import Headers
 
 from offload.daemon.http.parameters import whole
 from offload.errors import InvalidOption
-from seglog import InvalidArgument, ProducerBatch
+from seglog import ProducerBatch
+from seglog.values.producer import ID_MAX_BYTES
 
 __all__ = ["Conditions", "conditions_of"]
 
 _PRODUCER = ("Producer-Id", "Producer-Epoch", "Producer-Seq")
+_KEY = "Idempotency-Key"
 _IF_HEAD = "seglog-if-head"
 
 
@@ -27,16 +30,17 @@ class Conditions:
     """The conditions that the request names. None stands for each one that it does not name."""
 
     producer: ProducerBatch | None = None
+    key: str | None = None
     if_head: int | None = None
 
     @property
     def is_any(self) -> bool:
-        return self.producer is not None or self.if_head is not None
+        return self.is_repeatable or self.if_head is not None
 
     @property
     def is_repeatable(self) -> bool:
         """Return whether the client may repeat the request, so that its records are there once."""
-        return self.producer is not None
+        return self.producer is not None or self.key is not None
 
 
 _NONE = Conditions()
@@ -44,13 +48,16 @@ _NONE = Conditions()
 
 def conditions_of(headers: Headers) -> Conditions:
     """Return the conditions. Raises `InvalidOption` with the name of a header."""
-    given = [name for name in (*_PRODUCER, _IF_HEAD) if name in headers]
+    given = [name for name in (*_PRODUCER, _KEY, _IF_HEAD) if name in headers]
     if not given:
         return _NONE
     for name in given:
         if len(headers.getlist(name)) > 1:
             raise InvalidOption(name, "the request has it more than once")
-    return Conditions(_producer(headers), whole(headers, _IF_HEAD))
+    producer, key = _producer(headers), _key(headers)
+    if producer is not None and key is not None:
+        raise InvalidOption(_KEY, "a batch of a producer has an identity already; send one of the two")
+    return Conditions(producer, key, whole(headers, _IF_HEAD))
 
 
 def _producer(headers: Headers) -> ProducerBatch | None:
@@ -62,7 +69,20 @@ def _producer(headers: Headers) -> ProducerBatch | None:
     epoch, number = whole(headers, "Producer-Epoch"), whole(headers, "Producer-Seq")
     assert epoch is not None  # noqa: S101 - the header is there
     assert number is not None  # noqa: S101
+    return ProducerBatch(_text(headers, "Producer-Id"), epoch, number)
+
+
+def _key(headers: Headers) -> str | None:
+    return _text(headers, _KEY) if _KEY in headers else None
+
+
+def _text(headers: Headers, name: str) -> str:
+    """Return the text of a header. Raises `InvalidOption` unless it has 1 to 256 bytes of UTF-8."""
+    raw = headers[name].encode("latin-1")
     try:
-        return ProducerBatch(headers["Producer-Id"].encode("latin-1").decode(), epoch, number)
-    except (UnicodeDecodeError, InvalidArgument):
-        raise InvalidOption("Producer-Id", "it has 1 to 256 bytes of UTF-8") from None
+        text = raw.decode()
+    except UnicodeDecodeError:
+        text = ""
+    if not text or len(raw) > ID_MAX_BYTES:
+        raise InvalidOption(name, f"it has 1 to {ID_MAX_BYTES} bytes of UTF-8")
+    return text
