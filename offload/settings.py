@@ -227,7 +227,7 @@ class ServeSettings:
         "maximum that wait for new records, beside max_requests; the next one gets 429",
     )
     max_body_bytes: int = number(
-        64 * _MIB, "bytes", 1024, None, "maximum size of a request body; a larger one gets 413"
+        64 * _MIB, "bytes", 1024, None, "maximum size of a body that is taken as a whole; a larger one gets 413"
     )
     max_bodies_bytes: int = number(
         128 * _MIB, "bytes", 1024, None, "maximum size of all request bodies at the same time; the next one gets 429"

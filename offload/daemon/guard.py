@@ -30,17 +30,20 @@ from offload.daemon.metrics import Metrics
 from offload.daemon.origins import is_allowed, is_preflight, preflight_headers, with_origin
 from offload.daemon.places import Place, Places
 from offload.daemon.problems import error_answer
-from offload.errors import Busy, Refused
+from offload.errors import BodyBroken, Busy, Refused
 from offload.rights import EVERYTHING, RIGHTS_KEY, Tokens
 from offload.settings import ServeSettings
 
-__all__ = ["Guard", "too_large"]
+__all__ = ["BROKEN", "Guard", "too_large"]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Headers: TypeAlias = Mapping[bytes, bytes]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+BROKEN = "seglog.broken"
+"""The key in the scope of a request whose body broke off, while the client may still read an answer."""
 
 _PROBES = ("/healthz", "/readyz", "/metrics")
 
@@ -122,13 +125,16 @@ class Guard:
             if status or is_whole:  # from now on the application waits only for a disconnect
                 return await receive()
             try:
-                message = await asyncio.wait_for(receive(), settings.body_timeout_s)
+                async with asyncio.timeout(settings.body_timeout_s):  # `wait_for` would make a task
+                    message = await receive()
             except TimeoutError:
                 slow = Refused(408, "slow", f"no byte of the body came in {settings.body_timeout_s} s")
                 raise self._counted(slow) from None
             is_whole = not message.get("more_body", False)
             size_bytes = len(message.get("body", b""))
             taken += size_bytes
+            if BROKEN in scope:
+                raise BodyBroken(taken)
             if taken > settings.max_body_bytes and not place.is_by_parts:
                 raise self._counted(too_large(settings))
             try:
@@ -141,14 +147,15 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-            await asyncio.wait_for(send(message), settings.body_timeout_s)
+            async with asyncio.timeout(settings.body_timeout_s):
+                await send(message)
 
         try:
             await self._app(scope, paced_receive, paced_send)
         except TimeoutError:
             self._metrics.rejected.labels("slow").inc()
             raise
-        except (Busy, Refused) as refusal:
+        except (BodyBroken, Busy, Refused) as refusal:
             if status:
                 raise
             await _refuse(refusal, paced_send)
@@ -163,7 +170,7 @@ class Guard:
         return refusal
 
 
-async def _refuse(refusal: Busy | Refused, send: Send) -> None:
+async def _refuse(refusal: BodyBroken | Busy | Refused, send: Send) -> None:
     status, headers, body = error_answer(refusal)
     # The guard does not read the rest of the body, so it closes the connection.
     await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})

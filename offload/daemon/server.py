@@ -30,7 +30,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from offload.daemon.access import Access
 from offload.daemon.event_loop import event_loop
-from offload.daemon.guard import Guard
+from offload.daemon.guard import BROKEN, Guard
 from offload.daemon.http import make_app
 from offload.daemon.service import Service, open_service
 from offload.errors import InvalidAddress
@@ -171,6 +171,9 @@ class _Server(uvicorn.Server):
 class _TimedProtocol(H11Protocol):
     """HTTP/1.1 with two timeouts: for a request to arrive up to its body, and for the client to take its answer.
 
+    If a body breaks off, but the connection can still carry an answer, the guard gets to know (`BROKEN`). So the answer
+    of an append says which records are in.
+
     If a request is late, it closes the connection. A close waits until the client takes the buffered bytes, so an abort
     follows. If the client takes no byte of its answer, only the abort comes.
     """
@@ -178,6 +181,25 @@ class _TimedProtocol(H11Protocol):
     header_timeout_s: float
     reader_timeout_s: float
     _reader_timer: asyncio.TimerHandle | None = None
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # as asyncio has it
+        """Keep the connection open for the answer to a body that broke off."""
+        return self._breaks_off()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer bytes that are not HTTP, unless the request that they break has an answer of its own."""
+        if not self._breaks_off():
+            super().send_400_response(msg)
+
+    def _breaks_off(self) -> bool:
+        """Return whether a request waits for the rest of its body. If so, its body ends here."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_started or not (cycle.more_body or BROKEN in cycle.scope):
+            return False
+        cycle.scope[BROKEN] = True  # type: ignore[literal-required]
+        cycle.more_body = cycle.keep_alive = False
+        cycle.message_event.set()
+        return True
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)

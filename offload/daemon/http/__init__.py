@@ -4,12 +4,10 @@
     GET  /topics/{topic}/records/{seq}         one value, unchanged; seq, time, tag and node in headers
     GET  /topics/{topic}/records               live records as JSON lines: from, to, since_ms, until_ms, tag, limit,
                                                gaps, follow (the answer then continues with new records)
-    POST /topics/{topic}/records               append, by content type: application/octet-stream is one value,
-                                               application/x-ndjson is `append --format jsonl`,
-                                               application/vnd.seglog.values is values, each after its length (u32,
-                                               little-endian), and application/vnd.seglog.lines is lines, each with a
-                                               line feed; tag, node, durability, unterminated as query.
-                                               The answer 201 comes when the records are as safe as the durability says
+    POST /topics/{topic}/records               append (offload.daemon.http.appends), by content type (bodies), with the
+                                               conditions and identities of its headers (conditions); tag, node,
+                                               durability, unterminated, whole as query. The answer 201 comes when the
+                                               records are as safe as the durability says, 200 if they were in already
     POST /topics/{topic}/rpc/truncate          {"seq": N}
     POST /topics/{topic}/rpc/{command}         the other commands (offload.daemon.jobs)
     POST /rpc/{command}                        the same, with the topic in the body, or without a topic
@@ -17,8 +15,8 @@
                                                Durable Streams, version 1.0 (offload.daemon.streams)
     GET  /topics, /healthz, /readyz, /metrics, /openapi.json
 
-Errors are application/problem+json with title (the error's class), detail and hint. If an error comes after the first
-JSON lines, the answer ends with a line that has the key `error`.
+Errors are application/problem+json with title (the error's class), detail and hint (offload.daemon.problems). If an
+error comes after the first JSON lines, the answer ends with a line that has the key `error`.
 
 HTTP-1  At most one thread works for a connection, and only while the connection asks for more.
 HTTP-2  Reads that begin below the hot floor use the threads of `cold_reads`, other reads those of `hot_reads`. So a

@@ -20,6 +20,46 @@ _PROBLEM = {"description": "what is wrong, and what to do", "content": {"applica
     "type": "object", "properties": {name: {"type": "string"} for name in ("title", "detail", "hint")},
 }}}}  # fmt: skip
 _JSON_ANSWER = {"description": "done", "content": {"application/json": {"schema": {"type": "object"}}}}
+_APPENDED = {
+    "type": "object",
+    "required": ["first_seq", "last_seq", "appended", "next_seq", "incarnation"],
+    "properties": {
+        "first_seq": {"type": ["integer", "null"]},
+        "last_seq": {"type": ["integer", "null"]},
+        "appended": {"type": "integer"},
+        "next_seq": {"type": "integer"},
+        "incarnation": {"type": ["string", "null"]},
+        "duplicate": {"type": "boolean", "description": "only with a producer or a key"},
+    },
+}
+_APPEND_ANSWERS = {
+    "201": {"description": "appended", "content": {"application/json": {"schema": _APPENDED}}},
+    "200": {"description": "an earlier request appended it", "content": {"application/json": {"schema": _APPENDED}}},
+    **{
+        status: {"description": told, "content": _PROBLEM["content"]}
+        for status, told in (
+            ("400", "the body or a header does not fit; `appended` of the records are in"),
+            ("403", "ProducerFenced: `epoch` is the current one"),
+            ("409", "ProducerGap: `expected` is the next batch; BatchForgotten"),
+            ("412", "HeadMoved: the topic ends with `head_seq`"),
+            ("413", "too large for a body that is all or none, or a record is"),
+            ("415", "another Content-Type or Content-Encoding"),
+            ("422", "KeyReused, or the topic is full"),
+            ("429", "too much is under way: try again after Retry-After seconds"),
+        )
+    },
+}
+_APPEND_HEADERS = [
+    {"name": name, "in": "header", "schema": schema}
+    for name, schema in (
+        ("Producer-Id", {"type": "string", "minLength": 1, "maxLength": 256}),
+        ("Producer-Epoch", {"type": "integer", "minimum": 0}),
+        ("Producer-Seq", {"type": "integer", "minimum": 0}),
+        ("Idempotency-Key", {"type": "string", "minLength": 1, "maxLength": 256}),
+        ("seglog-if-head", {"type": "integer", "minimum": 0}),
+        ("Content-Encoding", {"type": "string", "enum": ["zstd", "gzip", "identity"]}),
+    )
+]
 _LINES = "one JSON object a line"
 _BYTES = {"schema": {"type": "string", "format": "binary"}}
 
@@ -40,9 +80,8 @@ def openapi(commands: Mapping[str, Command]) -> dict[str, Any]:
 
 
 def _records() -> dict[str, Any]:
-    append_query = [_query(name, "string") for name in ("tag", "node", "durability")] + [
-        _query("unterminated", "boolean")
-    ]
+    append_query = [_query(name, "string") for name in ("tag", "node", "durability")]
+    append_query += [_query(name, "boolean") for name in ("unterminated", "whole")]
     read_query = [_query(name, "integer") for name in ("from", "to", "since_ms", "until_ms", "limit")]
     read_query += [_query("tag", "string"), _query("gaps", "boolean"), _query("follow", "boolean")]
     types = ("application/octet-stream", "application/x-ndjson", VALUES_TYPE, LINES_TYPE)
@@ -60,7 +99,7 @@ def _records() -> dict[str, Any]:
         },
         "/topics/{topic}/records": {
             "get": _operation("Live records.", {"200": _lines_answer(["record", "gap"])}, [_TOPIC, *read_query]),
-            "post": _operation("Append.", {"201": _JSON_ANSWER}, [_TOPIC, *append_query], body),
+            "post": _operation("Append.", _APPEND_ANSWERS, [_TOPIC, *append_query, *_APPEND_HEADERS], body),
         },
         "/topics/{topic}/records/{seq}": {"get": _operation("One value.", {"200": value}, [_TOPIC, seq])},
         "/topics/{topic}/rpc/truncate": {

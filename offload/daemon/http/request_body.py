@@ -13,10 +13,7 @@ from offload.daemon.places import Place
 from offload.daemon.service import Service
 from offload.errors import BodyBroken, Refused
 
-__all__ = ["BROKEN", "RequestBody"]
-
-BROKEN = "seglog.broken"
-"""The key in the ASGI scope of a request whose client ended the connection within the body, and can still read."""
+__all__ = ["RequestBody"]
 
 
 class RequestBody:
@@ -55,7 +52,7 @@ class RequestBody:
             message = await self._request.receive()
             data: bytes = message.get("body", b"")
             self._came_bytes += len(data)
-            if message["type"] == "http.disconnect" or BROKEN in self._request.scope:
+            if message["type"] == "http.disconnect":
                 raise BodyBroken(self._came_bytes)
             is_last = not message.get("more_body", False)
             if self._decoder is None:
