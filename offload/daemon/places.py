@@ -13,6 +13,7 @@ ROOM-4  A request that waits for new records is a follower. It gives its place b
 ROOM-5  A request is refused before it changes anything. An append whose first part is in waits for room instead, for at
     most `body_timeout_s`.
 ROOM-6  A refused client gets a time to wait: the requests and bytes under way, by the rate at which they ended lately.
+    Only time in which a request is under way counts, so a burst after a quiet hour waits no longer.
 """
 
 from __future__ import annotations
@@ -39,19 +40,34 @@ _PLACE = "seglog.place"
 class Places:
     """The places that are taken, and the bytes that bodies hold. For one event loop.
 
-    `count_refused` runs when a request that the guard let in is refused a place: that of a follower, or of a part.
+    `clock_s` returns a time that never goes back. `count_refused` runs when a request that the guard let in is refused
+    a place: that of a follower, or of a part.
     """
 
-    __slots__ = ("_bytes", "_requests", "_waiting", "body_bytes", "count_refused", "followers", "held_bytes", "taken")
+    __slots__ = (
+        "_busy_s",
+        "_busy_since_s",
+        "_bytes",
+        "_requests",
+        "_waiting",
+        "body_bytes",
+        "clock_s",
+        "count_refused",
+        "followers",
+        "held_bytes",
+        "taken",
+    )
 
     def __init__(self, count_refused: Callable[[], None] = lambda: None) -> None:
         self.count_refused = count_refused
+        self.clock_s: Callable[[], float] = time.monotonic
         self.taken = 0
         self.followers = 0
         self.held_bytes = 0
         self.body_bytes = 0
-        begin_s = time.monotonic()
-        self._requests, self._bytes = RecentRate(begin_s), RecentRate(begin_s)
+        self._busy_s = 0.0
+        self._busy_since_s: float | None = None
+        self._requests, self._bytes = RecentRate(0.0), RecentRate(0.0)
         self._waiting: list[asyncio.Future[None]] = []
 
     def check(self, settings: ServeSettings) -> None:
@@ -61,20 +77,32 @@ class Places:
 
     def busy(self) -> Busy:
         """Return the refusal, with the time that all requests under way are expected to take (ROOM-6)."""
-        now_s = time.monotonic()
+        now_s = self._clock_s()
         waits = [_wait_s(self.taken, self._requests.per_s(now_s)), _wait_s(self.body_bytes, self._bytes.per_s(now_s))]
         return Busy(max(waits))
 
+    def begin(self) -> None:
+        """Take note that a request is under way from now on."""
+        if self._busy_since_s is None:
+            self._busy_since_s = self.clock_s()
+
     def free(self, places: int, size_bytes: int) -> None:
         """Take note that requests, or parts of them, have ended. Wake the appends that wait."""
-        if places or size_bytes:
-            now_s = time.monotonic()
-            self._requests.note(places, now_s)
-            self._bytes.note(size_bytes, now_s)
+        now_s = self._clock_s()
+        self._requests.note(places, now_s)
+        self._bytes.note(size_bytes, now_s)
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             if not each.done():
                 each.set_result(None)
+
+    def _clock_s(self) -> float:
+        """Return the time in which a request was under way, up to now."""
+        now_s = self.clock_s()
+        if self._busy_since_s is not None:
+            self._busy_s += now_s - self._busy_since_s
+        self._busy_since_s = now_s if self.taken or self.body_bytes else None
+        return self._busy_s
 
     async def until(self, attempt: Callable[[], None], timeout_s: float) -> None:
         """Call `attempt` again whenever a request ends, until it succeeds. Raise its `Busy` after `timeout_s`."""
@@ -155,6 +183,7 @@ class Place:
         """Take the place, unless the request has it. Raises `Busy` if all are taken."""
         if self._limited and not self._is_taken and not self._is_follower:
             self._places.check(self._settings)
+            self._places.begin()
             self._places.taken += 1
             self._is_taken = True
 
@@ -170,6 +199,7 @@ class Place:
         if self._is_taken:
             self._places.taken -= 1
             self._is_taken = False
+            self._places.free(0, 0)
 
     def hold(self, size_bytes: int) -> None:
         """Add bytes of the body that came. Raises `Busy` if they need more room than there is (ROOM-2)."""
@@ -177,6 +207,7 @@ class Place:
         others = self._places.held_bytes - self._held_bytes
         if others and held and others + held > self._settings.max_bodies_bytes:
             raise self._places.busy()
+        self._places.begin()
         self._add(size_bytes)
 
     async def came(self, size_bytes: int, *, is_whole: bool) -> None:

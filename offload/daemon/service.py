@@ -46,7 +46,7 @@ from offload.settings import PROCESS, CatalogSettings, OffloadSettings, ServeSet
 from offload.settings_file import Settings, read_settings
 from offload.wiring import check_remote_apart, open_store
 from offload.worker.pool import WorkerPool
-from seglog import SETTINGS_FILE, Log, NoSuchTopic, aio
+from seglog import SETTINGS_FILE, InvalidTopicName, Log, NoSuchTopic, SeglogError, aio
 from seglog.files.clock import Clock, SystemClock
 
 __all__ = ["Service", "TopicWork", "open_service"]
@@ -213,17 +213,22 @@ class Service:
         return self._clock.now_ms()
 
     async def incarnation(self, name: str) -> str | None:
-        """Return the incarnation of a topic (`Topic.incarnation`); None if there is no such topic.
+        """Return the incarnation of a topic (`Topic.incarnation`); None if there is no such topic, or the disk fails.
 
         The first call makes the log's id, durably, so a thread makes it.
         """
-        if not self.sync.has_topic(name):
+        try:
+            topic = self.sync.get_topic(name)
+            if not self._has_log_id:
+                await self._in(self.local, topic.incarnation)
+                self._has_log_id = True
+            return topic.incarnation()
+        except (InvalidTopicName, NoSuchTopic):
             return None
-        topic = self.sync.get_topic(name)
-        if not self._has_log_id:
-            await self._in(self.local, topic.incarnation)
-            self._has_log_id = True
-        return topic.incarnation()
+        except (OSError, SeglogError) as error:
+            # An answer that says that records are in must not become an error.
+            _log.warning("%s: an answer has no seglog-incarnation: %s", name, error)
+            return None
 
     def figures(self) -> Iterator[TopicFigures]:
         """Yield the figures of each topic, for the metrics. Asks the local disk only."""

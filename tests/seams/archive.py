@@ -15,11 +15,7 @@ from catalog.volume import Volumes
 from offload import Archive
 from offload.cli import status
 from offload.context import ArchiveContext
-<<<<<<< HEAD
-from offload.daemon.http import appends
-=======
-from offload.daemon.http import bodies, reads
->>>>>>> 338f6813 (The daemon takes bodies of records by parts, decodes zstd and gzip, and knows producers and seglog-if-head)
+from offload.daemon.http import bodies
 from offload.daemon.service import Service
 from offload.format.block import ChunkRef
 from offload.read import chunk_records

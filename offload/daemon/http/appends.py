@@ -38,6 +38,8 @@ from seglog.format.lines import total_bytes
 
 __all__ = ["append_routes"]
 
+# A body of this size has come before the log could refuse it.
+_SMALL_BYTES = 256 * 1024
 _QUERY = {"tag", "node", "durability", "unterminated", "whole"}
 
 
@@ -80,32 +82,35 @@ class _Appends:
         is_whole = conditions.is_any or yes(query, "whole") or not form.has_parts
         asked = _Append(request.path_params["topic"], form, conditions, query.get("durability"), is_whole)
         body = RequestBody(self._service, request, is_whole=is_whole)
-        self._check_log(asked)
+        self._check_log(asked, body)
         try:
             await (self._take_whole(asked, body) if is_whole else self._take_parts(asked, body))
         except (SeglogError, CatalogError, OffloadError) as error:
             answer = answer_of(error, {} if is_whole else asked.told())
+            incarnation = await self._service.incarnation(asked.topic)
         else:
-            answer = JSONResponse(await self._told(asked), 200 if asked.is_duplicate else 201)
-        incarnation = await self._service.incarnation(asked.topic)
+            incarnation = await self._service.incarnation(asked.topic)
+            answer = JSONResponse(self._told(asked, incarnation), 200 if asked.is_duplicate else 201)
         if incarnation is not None:
             answer.headers["seglog-incarnation"] = incarnation
         return answer
 
-    async def _told(self, asked: _Append) -> dict[str, Any]:
+    def _told(self, asked: _Append, incarnation: str | None) -> dict[str, Any]:
         told = asked.told()
         told["next_seq"] = self._service.sync.topic(asked.topic).head_seq + 1
-        told["incarnation"] = await self._service.incarnation(asked.topic)
+        told["incarnation"] = incarnation
         if asked.conditions.is_repeatable:
             told["duplicate"] = asked.is_duplicate
         return told
 
-    def _check_log(self, asked: _Append) -> None:
-        """Refuse before the body what the log would refuse after it. An append without values changes nothing."""
+    def _check_log(self, asked: _Append, body: RequestBody) -> None:
+        """Refuse before a long body what the log would refuse after it. An append without values changes nothing."""
+        topic = self._service.sync.topic(asked.topic)
+        if body.declared_bytes is not None and body.declared_bytes <= _SMALL_BYTES:
+            return
         form, conditions = asked.form, asked.conditions
         is_here = self._service.sync.has_topic(asked.topic)
         if_head = conditions.if_head if is_here and not conditions.is_repeatable else None
-        topic = self._service.sync.topic(asked.topic)
         topic.append([], tag=form.tag, node=form.node, durability=asked.durability, if_head=if_head)
 
     async def _take_whole(self, asked: _Append, body: RequestBody) -> None:
@@ -121,6 +126,9 @@ class _Appends:
         giving: asyncio.Task[None] | None = None
         try:
             async for piece in body.pieces():
+                if body.is_ended and giving is None and reader.is_empty and len(piece) <= PART_BYTES:
+                    await self._give(asked, reader.whole(piece), body.place)
+                    return
                 reader.feed(piece)
                 while reader.is_full:
                     part = await in_threads(self._service.local, reader.take)

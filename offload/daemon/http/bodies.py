@@ -130,6 +130,11 @@ class PartReader:
         """Return whether `take` may return a part."""
         return len(self._held) >= self._wanted_bytes
 
+    @property
+    def is_empty(self) -> bool:
+        """Return whether no bytes were fed but those of parts that were taken."""
+        return not self._held
+
     def feed(self, data: bytes) -> None:
         self._held += data
 
@@ -147,10 +152,14 @@ class PartReader:
         with memoryview(self._held) as held, held[:size_bytes] as part:
             text = bytes(part)
         del self._held[:size_bytes]
+        return self.whole(text)
+
+    def whole(self, text: bytes) -> Part:
+        """Return a part that the caller has, in place of fed bytes. Raises what `end` does."""
         found = batches_of(self._form, text, self._longest, self._done)
         is_json = self._form.kind == JSON_LINES_TYPE
         self._done += text.count(b"\n") if is_json else sum(len(batch.values) for batch in found)
-        return Part([*_in_small(found)], size_bytes)
+        return Part([*_in_small(found)], len(text))
 
 
 def _in_small(batches: Iterable[Batch]) -> Iterator[Batch]:

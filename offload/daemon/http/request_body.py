@@ -32,8 +32,11 @@ class RequestBody:
         self._decoder = decoder_of(request.headers.get("content-encoding", ""))
         self._is_bounded = is_whole or self._decoder is not None
         self._came_bytes = self._out_bytes = 0
-        length = request.headers.get("content-length", "0")
-        if is_whole and length.isdigit() and int(length) > self._settings.max_body_bytes:
+        self.is_ended = False
+        length = request.headers.get("content-length", "")
+        #: The size of the body as it comes; None if the client does not say it before.
+        self.declared_bytes = int(length) if length.isdigit() else None
+        if is_whole and (self.declared_bytes or 0) > self._settings.max_body_bytes:
             raise self._counted(too_large(self._settings))
         self.place.by_parts()
 
@@ -43,12 +46,11 @@ class RequestBody:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield the decoded bytes as they come.
+        """Yield the decoded bytes as they come. `is_ended` is True once no bytes follow.
 
         Raises `BodyBroken` if the client ends first, `InvalidEncoding`, `Refused` with 413 or 408, and `Busy`.
         """
-        is_last = False
-        while not is_last:
+        while not self.is_ended:
             message = await self._request.receive()
             data: bytes = message.get("body", b"")
             self._came_bytes += len(data)
@@ -56,6 +58,7 @@ class RequestBody:
                 raise BodyBroken(self._came_bytes)
             is_last = not message.get("more_body", False)
             if self._decoder is None:
+                self.is_ended = is_last
                 yield self._bounded(data)
                 continue
             # A thread decodes, because a few bytes may become many.
@@ -64,6 +67,7 @@ class RequestBody:
                 await self.place.came(len(piece), is_whole=False)
                 yield self._bounded(piece)
             self.place.let_go(len(data))
+            self.is_ended = is_last
         if self._decoder is not None:
             self._decoder.end()
 

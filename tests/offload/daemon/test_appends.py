@@ -223,7 +223,7 @@ def test_a_head_that_does_not_fit_is_refused_before_the_body(daemon: ServedDirec
         {"Producer-Id": "p"},
         {"Content-Length": "9" * 12},
     ):
-        headers = VALUES | {"Expect": "100-continue", "Content-Length": "1000", "seglog-if-head": "1"} | more
+        headers = VALUES | {"Expect": "100-continue", "Content-Length": "1000000", "seglog-if-head": "1"} | more
         with closing(connected(daemon)) as connection:
             connection.sendall(head_of("early", headers))
             assert connection.recv(12) in {b"HTTP/1.1 412", b"HTTP/1.1 415", b"HTTP/1.1 400", b"HTTP/1.1 413"}
