@@ -8,7 +8,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from offload.daemon.guard import error_answer
+from offload.daemon.problems import error_answer
 from offload.daemon.streams.errors import StreamRefused
 from offload.daemon.streams.live import Live
 from offload.daemon.streams.messages import joined
