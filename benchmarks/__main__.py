@@ -37,6 +37,7 @@ NAMES = (
     "cli-large",
     "bulk",
     "http-append",
+    "http-follow",
 )
 
 
