@@ -38,6 +38,7 @@ NAMES = (
     "bulk",
     "http-append",
     "http-follow",
+    "http-body",
 )
 
 

@@ -24,6 +24,8 @@ from benchmarks import (
     durability,
     gc_plan,
     http_append,
+    http_body,
+    http_follow,
     memory,
     offload,
     read,
@@ -130,6 +132,19 @@ def test_http_append_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> 
     report = http_append.run(options)
     check(report, options.directory)
     assert {row.yardstick for row in report.rows} == {"call", "jetstream", "streams", "plain"}
+
+
+@pytest.mark.soak(part=9)
+def test_http_follow_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_follow, "FOLLOWERS", (1, 3))
+    check(http_follow.run(options), options.directory)
+
+
+@pytest.mark.soak(part=9)
+def test_http_body_runs_and_every_request_of_its_stop_ends_in_order(options: Options) -> None:
+    report = http_body.run(options)
+    check(report, options.directory)
+    assert report.rows[-1].met
 
 
 def test_durability_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
