@@ -615,6 +615,7 @@ def test_every_method_that_waits_has_a_twin() -> None:
             seglog.Topic,
             aio.AsyncTopic,
             {
+                "changed_since",
                 "delete_ops",
                 "follower",
                 "frame_batches",
@@ -625,6 +626,7 @@ def test_every_method_that_waits_has_a_twin() -> None:
                 "read_batches",
                 "release",
                 "sealed_files",
+                "sealed_version",
                 "segments",
                 "settle_deletes",
                 "settle_truncation",
