@@ -79,10 +79,18 @@ class ServedDirectory:
 
     def call_over_socket(self, command: str, **given: object) -> list[dict[str, Any]]:
         """Run a command over the Unix socket, which asks for no token."""
+        return self._post_over_socket(f"/rpc/{command}", json.dumps(given).encode(), "application/json")
+
+    def append_over_socket(self, topic: str, value: bytes) -> int:
+        """Append a record over the Unix socket, and return its seq."""
+        found = self._post_over_socket(f"/topics/{topic}/records", value, "application/octet-stream")
+        return int(found[0]["first_seq"])
+
+    def _post_over_socket(self, path: str, body: bytes, media_type: str) -> list[dict[str, Any]]:
         with closing(http.client.HTTPConnection("localhost", timeout=_TIMEOUT_S)) as connection:
             connection.sock = socket.socket(socket.AF_UNIX)
             connection.sock.connect(str(self._directory / "seglog.sock"))
-            connection.request("POST", f"/rpc/{command}", json.dumps(given).encode())
+            connection.request("POST", path, body, {"Content-Type": media_type})
             return [json.loads(line) for line in connection.getresponse().read().splitlines()]
 
     def values(self, topic: str) -> list[str]:

@@ -26,6 +26,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
+from offload.commands.registry import COMMANDS
 from offload.daemon.metrics import Metrics
 from offload.daemon.origins import is_allowed, is_preflight, preflight_headers, with_origin
 from offload.daemon.places import Place, Places
@@ -34,7 +35,7 @@ from offload.errors import BodyBroken, Busy, Refused
 from offload.rights import EVERYTHING, RIGHTS_KEY, Tokens
 from offload.settings import ServeSettings
 
-__all__ = ["BROKEN", "Guard", "too_large"]
+__all__ = ["BROKEN", "STREAM_KEY", "Guard", "too_large"]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Headers: TypeAlias = Mapping[bytes, bytes]
@@ -44,6 +45,9 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BROKEN = "seglog.broken"
 """The key in the scope of a request whose body broke off, while the client may still read an answer."""
+
+STREAM_KEY = "seglog.stream"
+"""A true value in a scope says that the answer ends when the client likes, so its time says nothing."""
 
 _PROBES = ("/healthz", "/readyz", "/metrics")
 
@@ -161,13 +165,20 @@ class Guard:
             await _refuse(refusal, paced_send)
         finally:
             route = scope.get("route")
-            label = getattr(route, "path", "none")
-            self._metrics.http_requests.labels(label, str(status)).inc()
-            self._metrics.http_s.labels(label).observe(time.perf_counter() - start)
+            label, command = getattr(route, "path", "none"), _command_of(scope)
+            self._metrics.http_requests.labels(label, command, str(status)).inc()
+            if not place.is_follower and not scope.get(STREAM_KEY):
+                self._metrics.http_s.labels(label, command).observe(time.perf_counter() - start)
 
     def _counted(self, refusal: Busy | Refused) -> Busy | Refused:
         self._metrics.rejected.labels("busy" if isinstance(refusal, Busy) else refusal.reason).inc()
         return refusal
+
+
+def _command_of(scope: Scope) -> str:
+    """Return the command of a request, or "" without one. A client cannot make up a label (METRIC-1)."""
+    command = scope.get("path_params", {}).get("command", "")
+    return command if command in COMMANDS else ""
 
 
 async def _refuse(refusal: BodyBroken | Busy | Refused, send: Send) -> None:

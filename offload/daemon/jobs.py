@@ -62,7 +62,7 @@ def start(
     def work() -> None:
         host = _Daemon(service, stream, tells_progress=is_stream, takes_lines=takes_lines)
         with closing(command.run(_place(service, command, host, remote), values)) as results:
-            for result in filter(shows, results):
+            for result in filter(shows, service.runs.counted(command, values, results)):
                 if is_stream:
                     stream.put(b"r", encode(result))
                 else:

@@ -201,6 +201,10 @@ class Place:
             self._is_taken = False
             self._places.free(0, 0)
 
+    @property
+    def is_follower(self) -> bool:
+        return self._is_follower
+
     def hold(self, size_bytes: int) -> None:
         """Add bytes of the body that came. Raises `Busy` if they need more room than there is (ROOM-2)."""
         held = max(0, self._body_bytes + size_bytes - _FREE_BYTES)

@@ -36,9 +36,12 @@ from catalog.objects.base import ObjectStore
 from offload.archive import Archive
 from offload.backoff import Backoff
 from offload.daemon.disk import DiskState, disk_state
+from offload.daemon.events import Events
 from offload.daemon.feeds import Feeds
+from offload.daemon.figures import ReplicaFigures, TopicFigures
 from offload.daemon.gate import Gate, GatedStore, Rate
-from offload.daemon.metrics import MeteredFiles, Metrics, TopicFigures
+from offload.daemon.metrics import MeteredFiles, Metrics
+from offload.daemon.runs import Runs
 from offload.daemon.stopping import StopEvent
 from offload.daemon.triggers import Backlog, Due, due, is_over, policy_of
 from offload.errors import OtherRemote, Stopping
@@ -105,6 +108,7 @@ class Service:
         metrics: Metrics,
         clock: Clock,
         rates: _Rates,
+        workers: WorkerPool | None = None,
     ) -> None:
         self.log = log
         self.archive = archive
@@ -112,6 +116,9 @@ class Service:
         self.metrics = metrics
         self.stopping = rates.stopping
         self.disk = DiskState.FINE
+        self.events = Events(clock.now_ms, metrics.lost_events.inc)
+        self.stopping.listen(self.events.wake)
+        self.runs = Runs(metrics, self.events, clock.now_ms)
         # One thread for each command, as a command may follow for days. A command beyond the limit gets `Busy` at once.
         self.commands = ThreadPoolExecutor(loaded.serve.max_requests, "seglog-command")
         self.free_commands = threading.BoundedSemaphore(loaded.serve.max_requests)
@@ -131,6 +138,8 @@ class Service:
         self._gc_at_ms = self._clock.now_ms()  # no run at the start: frequent restarts would run GC all the time
         self._erased_at_ms = self._gc_at_ms
         self._synced_at_ms: dict[str, int] = {}
+        self._fresh_at_ms: dict[str, int] = {}  # of each replica, when its last sync succeeded
+        self._workers = workers
         self._collected_at_ms = 0
         self._has_log_id = False
         self._tasks: list[asyncio.Task[None]] = []
@@ -240,6 +249,7 @@ class Service:
             lag_ms = self._clock.now_ms() - waiting[0].min_ts_ms if waiting else 0
             yield TopicFigures(
                 topic=name,
+                earliest_seq=topic.earliest_seq,
                 head_seq=topic.head_seq,
                 hot_bytes=topic.bytes_hot,
                 forgotten_producers=topic.forgotten_producers,
@@ -247,7 +257,17 @@ class Service:
                 lag_s=max(0, lag_ms) / 1000,
                 is_paused=self.archive is not None and self.archive.status.is_paused(name),
                 is_diverged=self.archive is not None and self.archive.status.is_diverged(name),
+                offloaded_at_ms=self.runs.succeeded_at_ms(name),
+                kept_from_ms=None if self.archive is None else self.archive.status.kept_from_ms(name),
             )
+
+    def replica_figures(self) -> Iterator[ReplicaFigures]:
+        now_ms = self._clock.now_ms()
+        for name, at_ms in list(self._fresh_at_ms.items()):
+            yield ReplicaFigures(name, max(0, now_ms - at_ms) / 1000)
+
+    def live_workers(self) -> int:
+        return 0 if self._workers is None else self._workers.live
 
     def cache_counts(self) -> Iterator[tuple[str, int, int]]:
         return iter(()) if self.archive is None else self.archive.cache_counts()
@@ -277,6 +297,7 @@ class Service:
             "the disk of %s is %s: %d bytes free", self.sync.path, state.name.lower(), free_bytes,
         )  # fmt: skip
         self.disk = state
+        self.events.publish("disk", state=state.name.lower(), free_bytes=free_bytes)
         full = f"the disk has only {free_bytes} bytes left, and serve.disk_reject_bytes is {settings.disk_reject_bytes}"
         self.sync.hold_appends(full if state is DiskState.FULL else None)
 
@@ -307,6 +328,8 @@ class Service:
             return
         now_ms = self._clock.now_ms()
         names = await self._in(self._syncs, archive.replication.replicas)
+        # A replica that never synced here lags since the daemon found it.
+        self._fresh_at_ms = {name: self._fresh_at_ms.get(name, now_ms) for name in names}
         due = [
             name
             for name in names
@@ -324,6 +347,7 @@ class Service:
             self._warn(name, "stays at what was heard of last", error)
         else:
             self.work(name).last_error = None
+            self._fresh_at_ms[name] = self._clock.now_ms()
 
     async def _look_at_garbage(self) -> None:
         archive, interval_s = self.archive, self._catalog_settings.gc_interval_s
@@ -333,16 +357,19 @@ class Service:
         if not is_over(self._gc_at_ms, interval_s * 1000, now_ms):
             return
         self._gc_at_ms = now_ms
-        outcome = "failed"
+        outcome, deleted, deleted_bytes = "failed", 0, 0
         try:
             report = await self._in(self._gc, archive.upkeep.collect)
             outcome = "blocked" if report.blocked else "done"
+            deleted, deleted_bytes = report.deleted.total(), report.deleted_bytes
             self.metrics.collected(report.deleted, report.deleted_bytes)
+            self.metrics.gc_done_at_s.set(self._clock.now_ms() / 1000)
             for vid, reason in report.blocked.items():
                 _log.error("gc leaves volume %s alone: %s", vid, reason)
             _log.info("gc deleted %s and planned %s", dict(report.deleted), dict(report.planned))
         finally:
             self.metrics.gc_runs.labels(outcome).inc()
+            self.events.publish("gc", outcome=outcome, deleted=deleted, deleted_bytes=deleted_bytes)
 
     async def _look_at_deleted(self) -> None:
         archive, interval_s = self.archive, self._catalog_settings.erase_interval_s
@@ -418,21 +445,20 @@ class Service:
         return due(backlog, policy, self._clock.now_ms())
 
     async def _offload(self, archive: Archive, name: str, work: TopicWork, wanted: Due) -> None:
-        outcome = "failed"
         try:
             published = await self._in(self._jobs, self._run, archive, name, wanted)
-            outcome = "published" if published else "nothing"
+            offloaded_seq = archive.status.offloaded_seq(name)
             if published:
-                _log.info("%s: offloaded up to seq %d (%s)", name, archive.status.offloaded_seq(name), wanted.reason)
+                _log.info("%s: offloaded up to seq %d (%s)", name, offloaded_seq, wanted.reason)
             work.failures, work.last_error = 0, None
-        except Stopping:
-            outcome = "stopped"
+            self.runs.done(name, offloaded_seq, is_published=published)
+        except Stopping as stop:
+            self.runs.failed(name, stop)
         except Exception as error:
-            outcome = "diverged" if isinstance(error, Diverged) else "failed"
             self._put_off(name, work, error)
+            self.runs.failed(name, error)
         finally:
             work.is_running = False
-            self.metrics.runs.labels(outcome).inc()
 
     def _put_off(self, name: str, work: TopicWork, error: Exception) -> None:
         """Record a failed offload of a topic, and how long the topic waits before the next try (DAEMON-2)."""
@@ -514,7 +540,7 @@ async def open_service(
             uploads=Rate(_per_s(loaded.offload.upload_bytes_per_s), stopping),
             stopping=stopping,
         )
-        archive = None
+        archive = pool = None
         if store is not None or url:
             cold = settings.cold
             if store is None:
@@ -535,7 +561,7 @@ async def open_service(
                 clock=clock,
                 uploader=pool,
             )
-        return Service(log, archive, loaded, metrics, clock, rates)
+        return Service(log, archive, loaded, metrics, clock, rates, pool)
     except BaseException:
         await log.close()
         raise

@@ -102,6 +102,12 @@ class WorkerPool(Owned):
         with self._lock:
             return [worker.pid for worker in self._all]
 
+    @property
+    def live(self) -> int:
+        """Return the number of children that are up."""
+        with self._lock:
+            return sum(worker.is_alive for worker in self._all)
+
     def close(self) -> None:
         """End every child, and wait for that. Idempotent."""
         if is_foreign(self):

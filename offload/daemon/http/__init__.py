@@ -13,6 +13,7 @@
     POST /rpc/{command}                        the same, with the topic in the body, or without a topic
     PUT, POST, GET, HEAD, DELETE /streams/{path}
                                                Durable Streams, version 1.0 (offload.daemon.streams)
+    GET  /daemon/events                        state changes of the daemon, as server-sent events
     GET  /topics, /healthz, /readyz, /metrics, /openapi.json
 
 Errors are application/problem+json with title (the error's class), detail and hint (offload.daemon.problems). If an
@@ -33,6 +34,7 @@ from starlette.exceptions import HTTPException
 from offload.daemon.http.answers import OURS, answer_error, answer_no_route
 from offload.daemon.http.appends import append_routes
 from offload.daemon.http.commands import command_routes
+from offload.daemon.http.events import event_routes
 from offload.daemon.http.probes import probe_routes
 from offload.daemon.http.reads import read_routes
 from offload.daemon.http.roles import guarded
@@ -45,7 +47,7 @@ __all__ = ["make_app"]
 
 def make_app(service: Service) -> Starlette:
     """Return the ASGI application of the API. The caller puts the guard in front of it (offload.daemon.guard)."""
-    makers = (probe_routes, read_routes, append_routes, topic_routes, stream_routes, command_routes)
+    makers = (probe_routes, event_routes, read_routes, append_routes, topic_routes, stream_routes, command_routes)
     return Starlette(
         routes=[guarded(route) for make in makers for route in make(service)],
         exception_handlers={HTTPException: answer_no_route, Exception: answer_error, **OURS},

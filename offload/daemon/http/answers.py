@@ -80,6 +80,8 @@ async def begun(
     async def begin() -> bytes:
         return await anext(body, b"")
 
+    # While a body may come, the guard waits with a time limit. Such a wait may swallow the cancel below.
+    await request.body()
     first, gone = asyncio.ensure_future(begin()), asyncio.ensure_future(_is_gone(request))
     try:
         await asyncio.wait({first, gone}, return_when=asyncio.FIRST_COMPLETED)

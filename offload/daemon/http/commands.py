@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from offload.commands.registry import COMMANDS, Command
 from offload.commands.results import problem
+from offload.daemon.guard import STREAM_KEY
 from offload.daemon.http.answers import begun
 from offload.daemon.http.parameters import json_of
 from offload.daemon.http.roles import check_command, rights_of, shown_to
@@ -58,6 +59,7 @@ class _Commands:
         rights = rights_of(request.scope)
         if rights.name and not command.reads(values):
             _log.info("%s runs %s %s", rights.name, command.path, values.get("topic") or "")
+        request.scope[STREAM_KEY] = bool(values.get("follow"))
         remote = request.headers.get("seglog-remote")
         takes_lines = is_stream and LINES_HEADER in request.headers
         stream = start(

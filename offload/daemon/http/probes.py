@@ -8,8 +8,10 @@ from starlette.routing import Route
 
 from offload.commands.registry import COMMANDS
 from offload.daemon.http.openapi import openapi
+from offload.daemon.http.roles import rights_of
 from offload.daemon.http.topics import in_threads
 from offload.daemon.service import Service
+from offload.rights import Role
 
 __all__ = ["probe_routes"]
 
@@ -40,8 +42,10 @@ class _Probes:
         body = {"ready": service.is_ready, "disk": service.disk.name.lower(), "stopping": service.stopping.is_set()}
         return JSONResponse(body, 200 if service.is_ready else 503)
 
-    async def metrics(self, _request: Request) -> Response:
-        body = await in_threads(self._service.local, self._service.metrics.text)
+    async def metrics(self, request: Request) -> Response:
+        rights = rights_of(request.scope)
+        text = self._service.metrics.text
+        body = await in_threads(self._service.local, text, lambda topic: rights.shows(topic, Role.METRICS))
         return Response(body, media_type="text/plain; version=0.0.4")
 
     async def openapi(self, _request: Request) -> Response:

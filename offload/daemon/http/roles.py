@@ -28,6 +28,7 @@ ROUTE_ROLES: Final[Mapping[tuple[str, str], Role | None]] = {
     ("GET", "/readyz"): _METRICS,
     ("GET", "/metrics"): _METRICS,
     ("GET", "/openapi.json"): _METRICS,
+    ("GET", "/daemon/events"): _READ,
     ("GET", "/topics"): _READ,
     ("GET", "/topics/{topic}/index_bounds"): _READ,
     ("GET", "/topics/{topic}/records"): _READ,

@@ -26,7 +26,7 @@ class Request:
     def __init__(self, app: Any, path: str, query: str = "", sent: bytes | None = None) -> None:
         self.body = b""
         self._gone = asyncio.Event()
-        self._sent = sent
+        self._sent: bytes | None = sent or b""
         method, headers = "GET" if sent is None else "POST", [(b"content-type", b"application/x-ndjson")]
         scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": headers}
         self.task = asyncio.create_task(app(scope, self._receive, self._send))

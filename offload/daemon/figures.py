@@ -1,0 +1,134 @@
+"""The metrics whose values are read at a scrape: those of topics, replicas, workers and caches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+__all__ = ["FigureCollector", "FigureSource", "ReplicaFigures", "TopicFigures"]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFigures:
+    """The figures of one topic at the moment of a scrape. Times are in ms; None if there is no such time."""
+
+    topic: str
+    earliest_seq: int
+    head_seq: int
+    hot_bytes: int
+    forgotten_producers: int
+    lag_bytes: int
+    lag_s: float
+    is_paused: bool
+    is_diverged: bool
+    offloaded_at_ms: int | None
+    kept_from_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFigures:
+    """A topic that this directory follows. `lag_s` is the time since the last sync that succeeded."""
+
+    topic: str
+    lag_s: float
+
+
+class FigureSource(Protocol):
+    def figures(self) -> Iterable[TopicFigures]: ...
+    def replica_figures(self) -> Iterable[ReplicaFigures]: ...
+    def live_workers(self) -> int: ...
+    def cache_counts(self) -> Iterable[tuple[str, int, int]]:
+        """Return the name, the hits and the misses of each cache."""
+        ...
+
+
+_TOPICS: tuple[tuple[str, str, Callable[[TopicFigures], float | None]], ...] = (
+    ("seglog_topic_head_seq", "Seq of the last record of a topic.", lambda each: each.head_seq),
+    (
+        "seglog_topic_earliest_seq",
+        "First seq of a topic that retention has not removed.",
+        lambda each: each.earliest_seq,
+    ),
+    ("seglog_topic_hot_bytes", "Bytes of a topic's frames on the local disk.", lambda each: each.hot_bytes),
+    (
+        "seglog_offload_lag_bytes",
+        "Bytes of a topic's sealed segments that are not in the remote.",
+        lambda each: each.lag_bytes,
+    ),
+    (
+        "seglog_offload_lag_seconds",
+        "Age of a topic's oldest sealed record that is not in the remote; 0 if there is none.",
+        lambda each: each.lag_s,
+    ),
+    (
+        "seglog_offload_last_success_timestamp_seconds",
+        "Unix time of the last offload of a topic that succeeded, since the daemon's start.",
+        lambda each: _seconds(each.offloaded_at_ms),
+    ),
+    (
+        "seglog_gc_kept_from_timestamp_seconds",
+        "Unix time from which GC keeps each past state of a topic.",
+        lambda each: _seconds(each.kept_from_ms),
+    ),
+    ("seglog_topic_paused", "1 while the offload of a topic is paused, else 0.", lambda each: each.is_paused),
+    (
+        "seglog_topic_diverged",
+        "1 if another writer committed at the LSN of a topic, so that its offload stopped, else 0.",
+        lambda each: each.is_diverged,
+    ),
+)
+
+
+class FigureCollector:
+    """A collector of prometheus_client that asks `source` at each scrape."""
+
+    def __init__(self, source: FigureSource) -> None:
+        self._source = source
+
+    def collect(self) -> Iterator[Metric]:
+        topics = list(self._source.figures())
+        for name, meaning, value_of in _TOPICS:
+            yield _gauge(name, meaning, ((each.topic, value_of(each)) for each in topics))
+        lags = ((each.topic, each.lag_s) for each in self._source.replica_figures())
+        yield _gauge("seglog_replica_lag_seconds", "Time since the last sync of a replica that succeeded.", lags)
+        workers = GaugeMetricFamily(
+            "seglog_worker_processes", "Worker processes for uploads that are up; 0 before the first upload."
+        )
+        workers.add_metric([], self._source.live_workers())
+        yield workers
+        forgotten = CounterMetricFamily(
+            "seglog_topic_forgotten_producers",
+            "Producers that a topic knew and knows no longer: silent for long, or followed by too many.",
+            labels=["topic"],
+        )
+        for each in topics:
+            forgotten.add_metric([each.topic], each.forgotten_producers)
+        yield forgotten
+        yield self._caches()
+
+    def _caches(self) -> Metric:
+        family = CounterMetricFamily(
+            "seglog_cache_requests",
+            "Look-ups of cold reads in a cache, by cache and outcome.",
+            labels=["cache", "outcome"],
+        )
+        for name, hits, misses in self._source.cache_counts():
+            family.add_metric([name, "hit"], hits)
+            family.add_metric([name, "miss"], misses)
+        return family
+
+
+def _gauge(name: str, meaning: str, values: Iterable[tuple[str, Any]]) -> Metric:
+    """Return a gauge by topic. A topic without a value has no sample."""
+    family = GaugeMetricFamily(name, meaning, labels=["topic"])
+    for topic, value in values:
+        if value is not None:
+            family.add_metric([topic], float(value))
+    return family
+
+
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000

@@ -1,0 +1,70 @@
+"""The route that streams state changes of the daemon to consoles, as server-sent events (offload.daemon.events).
+
+    event: offloaded
+    data: {"at": "2026-11-23T10:00:00.000Z", "topic": "orders", "offloaded_seq": 812}
+
+    lost   {"lost": 12}               the client was slow, and did not get so many events
+    end    {"reason": "stopping"}     the daemon stops
+
+A client gets the events of topics that its token may read, and those of the whole daemon. Events have no id: a client
+that comes back has missed what happened meanwhile, and asks `status`. A comment each 15 s keeps the connection alive.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from offload.daemon.events import Event
+from offload.daemon.http.answers import begun
+from offload.daemon.http.roles import rights_of
+from offload.daemon.http.sse import KEEP_ALIVE, encode_event
+from offload.daemon.places import become_follower
+from offload.daemon.service import Service
+from offload.moment import Moment
+
+__all__ = ["event_routes"]
+
+_TYPE = "text/event-stream"
+_ALIVE_S = 15.0
+
+
+def event_routes(service: Service) -> list[Route]:
+    return [Route("/daemon/events", _Events(service).events)]
+
+
+class _Events:
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def events(self, request: Request) -> Response:
+        become_follower(request.scope)
+        rights = rights_of(request.scope)
+        answer = await begun(request, self._lines(lambda event: not event.topic or rights.shows(event.topic)), _TYPE)
+        answer.headers["cache-control"] = "no-store"
+        return answer
+
+    async def _lines(self, wants: Any) -> AsyncGenerator[bytes]:
+        stopping = self._service.stopping
+        with self._service.events.listening(wants) as listener:
+            yield KEEP_ALIVE
+            while not stopping.is_set():
+                found, lost = await listener.take(_ALIVE_S)
+                yield b"".join(map(_encoded, found)) or KEEP_ALIVE
+                if lost:
+                    yield _message("lost", {"lost": lost})
+            yield _message("end", {"reason": "stopping"})
+
+
+def _encoded(event: Event) -> bytes:
+    topic = {"topic": event.topic} if event.topic else {}
+    return _message(event.kind, {"at": str(Moment(event.at_ms)), **topic, **event.details})
+
+
+def _message(kind: str, data: Mapping[str, Any]) -> bytes:
+    return encode_event(kind, json.dumps(data))
