@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import seglog
+from tests.daemons import served
+
 PAGES = Path(__file__).resolve().parent.parent / "docs"
 
 
@@ -41,3 +44,18 @@ def test_the_example_of_cold_segments_reads_what_went_to_the_store(
     moved = sorted((tmp_path / "remote" / "cold" / "machine-1").rglob("*.data"))
     assert moved
     assert not (tmp_path / "data" / "topics" / "00000001" / moved[0].name).exists()
+
+
+def test_the_example_of_the_client_appends_and_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seglog.open(tmp_path / "data").close()
+    with served(tmp_path / "data", ""):
+        run_blocks("client.md", tmp_path, monkeypatch)
+    assert capsys.readouterr().out.splitlines() == [
+        "range(1, 3) False",
+        "1000 records are in",
+        "1 b'one'",
+        "2 b'two'",
+        "1002",
+    ]

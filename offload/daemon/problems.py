@@ -7,6 +7,7 @@
     expected, received                  ProducerGap: the next number, and that of the request
     newest                              BatchForgotten: the number of the newest batch
     head_seq                            HeadMoved: the last seq
+    incarnation                         OtherIncarnation: that of the topic, null without a topic
     appended, first_seq, last_seq       an append of many parts: the records that are in
 
 PROBLEM-1  A status 429, 503 or 507 comes with `Retry-After`.
@@ -21,7 +22,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from offload.errors import Busy, Refused
-from seglog import BatchForgotten, HeadMoved, ProducerFenced, ProducerGap, TooManyKeys
+from seglog import BatchForgotten, HeadMoved, OtherIncarnation, ProducerFenced, ProducerGap, TooManyKeys
 
 __all__ = ["RETRY_AFTER_S", "ErrorAnswer", "error_answer"]
 
@@ -38,6 +39,7 @@ _BY_NAME = {
     "Evicted": 410,
     "HeadMoved": 412,
     "KeyReused": 422,
+    "OtherIncarnation": 412,
     "ProducerFenced": 403,
     "RecordTooLarge": 413,
     "TooManyKeys": 429,
@@ -47,7 +49,7 @@ _BY_EXIT_CODE = {2: 400, 3: 404, 4: 409}
 _BY_GROUP = {"Misuse": 400, "Missing": 404, "Conflict": 409, "Unavailable": 503}
 
 # Members of the body, by error, each with the header that tells the same.
-_MEMBERS: dict[type[Exception], tuple[tuple[str, str | None, Callable[[Any], int]], ...]] = {
+_MEMBERS: dict[type[Exception], tuple[tuple[str, str | None, Callable[[Any], int | str | None]], ...]] = {
     ProducerFenced: (("epoch", "producer-epoch", lambda error: error.current),),
     ProducerGap: (
         ("expected", "producer-expected-seq", lambda error: error.expected),
@@ -55,6 +57,7 @@ _MEMBERS: dict[type[Exception], tuple[tuple[str, str | None, Callable[[Any], int
     ),
     BatchForgotten: (("newest", None, lambda error: error.newest),),
     HeadMoved: (("head_seq", "seglog-head", lambda error: error.head),),
+    OtherIncarnation: (("incarnation", None, lambda error: error.found),),
 }
 
 

@@ -10,7 +10,16 @@ The core decides without I/O. The driver needs the standard library alone.
     address requests bodies answers      values: where the daemon is, requests, bodies, answers and their errors
     retries                              whether and when a request is sent again (CLIENT-1 to CLIENT-3)
     reading                              reads and followers that resume (CLIENT-4)
-    connections driver client            the plain driver
+    window                               the batches of a producer without a definite answer (CLIENT-5 to CLIENT-9)
+    connections driver client producer   the plain driver
+
+A producer has up to five batches on their way, each on a connection of its own:
+
+    1  The producer P gives a batch the number 7, and sends it. It sends batch 8 on another connection.
+    2  The daemon gets batch 8 first. The log refuses it, because 7 is the next number. P waits with batch 8.
+    3  The log appends batch 7, and the answer is lost. P sends batch 7 again, with the same number and values.
+    4  The log has batch 7. It appends nothing, and the daemon answers with its seqs.
+    5  No batch below 8 lacks its answer now, so P sends batch 8 again.
 
 CLIENT-1  After a request that may have changed something, the client repeats only a request whose repetition changes
     nothing: a read, or an append with a producer or a key.
@@ -18,6 +27,15 @@ CLIENT-2  All tries of a call together take at most `total_s`. The client waits 
     If that wait goes beyond `total_s`, the call fails at once.
 CLIENT-3  An append whose outcome is unknown fails with `AppendUnknown`, also if a later try got another error.
 CLIENT-4  A read hands each record to its caller once, in order. It never mixes records of two epochs or incarnations.
+CLIENT-5  A batch gets its number once, in the order of the calls of `send`. Each try has the same number and values.
+CLIENT-6  Batch n gets its number only after batch n - 5 has its definite answer. The log knows the last five batches.
+    So it knows each batch that is repeated.
+CLIENT-7  If the log refuses a batch that came before a lower one, the producer sends it again when no lower batch lacks
+    its answer. Until none is left behind, it sends one batch at a time.
+CLIENT-8  The answer to the first append names the incarnation of the topic. Each later append with a producer or a key
+    names it too. The daemon refuses it in another incarnation, which may have the records without their numbers.
+CLIENT-9  If a batch is refused or given up, the producer begins no try of a higher one. The lower ones still get their
+    answers. The error names the first batch whose outcome is unknown, and the number of records before it.
 
 The package imports a name when it is first used: each command of the command line looks for a daemon, and `http.client`
 takes a tenth of the time of a command.
@@ -29,12 +47,20 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from seglog.client.answers import Bounds, Receipt
+    from seglog.client.batching import Batching
     from seglog.client.client import Client, RemoteTopic, connect
+    from seglog.client.producer import RemoteProducer
     from seglog.client.retries import Retries
 
-__all__ = ["Bounds", "Client", "Receipt", "RemoteTopic", "Retries", "connect"]
+__all__ = ["Batching", "Bounds", "Client", "Receipt", "RemoteProducer", "RemoteTopic", "Retries", "connect"]
 
-_HOMES = {"Bounds": "answers", "Receipt": "answers", "Retries": "retries"}
+_HOMES = {
+    "Batching": "batching",
+    "Bounds": "answers",
+    "Receipt": "answers",
+    "RemoteProducer": "producer",
+    "Retries": "retries",
+}
 
 if not TYPE_CHECKING:
 

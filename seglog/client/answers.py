@@ -47,7 +47,7 @@ Outcome: TypeAlias = "Answer | Lost"
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """The answer to an append of so many records. Their seqs may have those of other appends in between.
+    """The answer to an append of so many records. The seqs are None if there was none.
 
     `duplicate`: an earlier try had appended them, and this one appended nothing. `next_seq` is that of the topic
     after the append.
@@ -59,6 +59,11 @@ class Receipt:
     next_seq: int | None = None
     duplicate: bool = False
     incarnation: str | None = None
+
+    @property
+    def seqs(self) -> range:
+        """Return the seqs of the records, which have no other ones in between."""
+        return range(0) if self.first_seq is None or self.last_seq is None else range(self.first_seq, self.last_seq + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,18 +20,22 @@ from types import TracebackType
 from seglog.arguments import checked
 from seglog.client.address import address_of, check_token
 from seglog.client.answers import Bounds, Receipt, bounds_of, problem_of, receipt_of
+from seglog.client.batching import Batching, Outbox
 from seglog.client.connections import Connections, tls_context
 from seglog.client.driver import Driver
+from seglog.client.producer import RemoteProducer
 from seglog.client.reading import Following, Reading
 from seglog.client.requests import (
     AppendLabels,
     Wanted,
     append_request,
     bounds_request,
+    header_text,
     topics_request,
     truncate_request,
 )
 from seglog.client.retries import Retries
+from seglog.client.window import Window
 from seglog.errors import InvalidArgument
 from seglog.values.names import check_topic_name
 from seglog.values.producer import ProducerBatch
@@ -135,6 +139,24 @@ class RemoteTopic:
         found = receipt_of(request, self._driver.ask(request))
         self._incarnation = self._incarnation or found.incarnation
         return found
+
+    @checked
+    def producer(
+        self,
+        id: str,  # noqa: A002 - the name that the log has for it
+        *,
+        epoch: int,
+        batching: Batching = Batching(),  # noqa: B008 - a frozen value
+        durability: str | None = None,
+    ) -> RemoteProducer:
+        """Return a producer that sends records in batches, so that each is there once. It sends nothing yet.
+
+        The numbers of its batches begin with 0. So give each new producer of an id a higher `epoch` than the last one,
+        such as `time.time_ns()`. The log then refuses batches of the last one.
+        """
+        header_text("id", id)
+        window = Window(self.name, id, epoch, self._driver.place, self._driver.retries, incarnation=self._incarnation)
+        return RemoteProducer(self._driver, Outbox(batching, window), durability)
 
     @checked
     def read(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import http.client
 import select
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -18,24 +18,17 @@ from typing import TYPE_CHECKING
 from seglog.client.address import Address
 from seglog.client.answers import Answer, Lost
 from seglog.client.requests import Request
+from seglog.client.retries import Broken
 from seglog.client.unix_socket import connected
 
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["Broken", "Connections", "Stream", "tls_context"]
+__all__ = ["Connections", "Stream", "tls_context"]
 
 _CONNECT_S = 10.0
 _PIECE_BYTES = 64 * 1024
 _IDLE_MAX = 16
-
-
-class Broken(Exception):
-    """The driver's notice that an answer broke off. No caller of the client gets it."""
-
-    def __init__(self, lost: Lost) -> None:
-        super().__init__(lost.reason)
-        self.lost = lost
 
 
 class Stream:
@@ -75,10 +68,10 @@ class Connections:
         self._idle: list[http.client.HTTPConnection] = []
         self._is_closed = False
 
-    def exchange(self, request: Request) -> Answer | Lost:
-        """Send a request, and return its whole answer."""
+    def exchange(self, request: Request, on_written: Callable[[], None] = lambda: None) -> Answer | Lost:
+        """Send a request, and return its whole answer. Call `on_written` between the two."""
         try:
-            with self._response(request) as (answer, response):
+            with self._response(request, on_written) as (answer, response):
                 body = response.read()
         except Broken as broken:
             return broken.lost
@@ -101,7 +94,9 @@ class Connections:
             each.close()
 
     @contextmanager
-    def _response(self, request: Request) -> Generator[tuple[Answer, http.client.HTTPResponse]]:
+    def _response(
+        self, request: Request, on_written: Callable[[], None] = lambda: None
+    ) -> Generator[tuple[Answer, http.client.HTTPResponse]]:
         connection = self._taken()
         is_sent = False
         try:
@@ -113,6 +108,7 @@ class Connections:
             # A daemon that refuses a long body answers and closes. The send then fails, and the answer may be here.
             with suppress(BrokenPipeError, ConnectionResetError):
                 connection.request(request.method, target, body, {**self._headers, **request.headers})
+            on_written()
             response = connection.getresponse()
         except (http.client.HTTPException, OSError, ValueError) as error:
             connection.close()

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from seglog.client.answers import Answer, Lost, Outcome
-from seglog.client.connections import Broken, Connections
+from seglog.client.connections import Connections
 from seglog.client.reading import Following, Reading
 from seglog.client.requests import Request
-from seglog.client.retries import Call, Retries, after
+from seglog.client.retries import Broken, Call, Retries, after
 from seglog.values.record import Gap, Record
 
 __all__ = ["Driver"]
@@ -24,8 +24,8 @@ class Driver:
 
     def __init__(self, connections: Connections, place: str, retries: Retries) -> None:
         self.place = place
+        self.retries = retries
         self._connections = connections
-        self._retries = retries
 
     def close(self) -> None:
         self._connections.close()
@@ -39,9 +39,13 @@ class Driver:
                 return outcome
             call = self._next_try(call, outcome)
 
+    def exchange(self, request: Request, on_written: Callable[[], None]) -> Outcome:
+        """Send a request once. Call `on_written` when all of it went to the daemon, unless that fails."""
+        return self._connections.exchange(request, on_written)
+
     def _begin(self, request: Request) -> Call:
         """Return the call of a request, whose time begins now."""
-        return Call(request, self.place, self._retries, time.monotonic() + self._retries.total_s)
+        return Call(request, self.place, self.retries, time.monotonic() + self.retries.total_s)
 
     def _next_try(self, call: Call, outcome: Outcome) -> Call:
         """Wait, and return the next try of the call. Raise the error that ends the call."""
@@ -61,11 +65,12 @@ class Driver:
                     else:
                         source = source.begun(stream.answer)
                         for piece in stream.pieces():
-                            source, items, error = source.fed(piece)
+                            source, items, error, is_progress = source.fed(piece)
                             yield from items
                             if error is not None:
                                 raise error
-                            call = self._begin(source.request)
+                            if is_progress or not call.failures:
+                                call = self._begin(source.request)
                         if source.ends_with_answer:
                             return
             except Broken as broken:

@@ -29,11 +29,15 @@ _Item: TypeAlias = "Record | Gap"
 
 
 class Fed(NamedTuple):
-    """The items that a piece of an answer brought, the state after them, and the error that follows them."""
+    """The items that a piece of an answer brought, the state after them, and the error that follows them.
+
+    `is_progress`: the try got further than the one before, so its failures no longer count.
+    """
 
     source: Reading | Following
     items: list[_Item]
     error: SeglogError | None
+    is_progress: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ class Reading:
                 error = found
                 break
             items.append(found)
-        return Fed(replace(self, rest=rest, wanted=_behind(self.wanted, items)), items, error)
+        return Fed(replace(self, rest=rest, wanted=_behind(self.wanted, items)), items, error, bool(items))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +119,10 @@ class Following:
             elif not line.rstrip(b"\r"):
                 after, found = after.dispatched()
                 if isinstance(found, SeglogError):
-                    return Fed(after, items, found)
+                    return Fed(after, items, found, is_progress=True)
                 if found is not None:
                     items.append(found)
-        return Fed(replace(after, wanted=_behind(after.wanted, items)), items, None)
+        return Fed(replace(after, wanted=_behind(after.wanted, items)), items, None, bool(lines))
 
     def dispatched(self) -> tuple[Following, _Item | SeglogError | None]:
         """Return the follower after a whole event, and the item or the error that the event means."""
@@ -130,9 +134,8 @@ class Following:
             return after, _item_of_line(data.encode())
         if kind == "truncated":
             return after, Truncated(self.topic, int(object_of(data.encode())["from"]))
-        if kind == "error":
-            return after, _failed(object_of(data.encode()))
-        return after, None
+        said = object_of(data.encode()) if kind == "end" else {}
+        return after, _failed(said["error"]) if "error" in said else None
 
 
 def _behind(wanted: Wanted, items: list[_Item]) -> Wanted:

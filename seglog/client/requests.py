@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 from seglog.client.bodies import JSON_LINES_TYPE, VALUES_TYPE, encode_values
 from seglog.errors import InvalidArgument
-from seglog.values.producer import ProducerBatch
+from seglog.values.producer import ID_MAX_BYTES, ProducerBatch
 
 __all__ = [
     "EVENTS_TYPE",
@@ -24,8 +24,8 @@ __all__ = [
     "Wanted",
     "append_request",
     "bounds_request",
-    "check_key",
     "follow_request",
+    "header_text",
     "read_request",
     "topics_request",
     "truncate_request",
@@ -34,7 +34,6 @@ __all__ = [
 INCARNATION: Final = "seglog-incarnation"
 EVENTS_TYPE: Final = "text/event-stream"
 _IF_INCARNATION: Final = "seglog-if-incarnation"
-_KEY_MAX_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +108,16 @@ def append_request(
     if_head: int | None = None,
     incarnation: str | None = None,
 ) -> Request:
-    """Return an append. With a producer or a key, it applies to the given incarnation of the topic alone."""
+    """Return an append of all values or none. With a producer or a key, it is for that incarnation alone."""
     headers = {"Content-Type": VALUES_TYPE}
     if producer is not None:
         headers |= {
-            "Producer-Id": _header_text(producer.id),
+            "Producer-Id": header_text("id", producer.id),
             "Producer-Epoch": str(producer.epoch),
             "Producer-Seq": str(producer.number),
         }
     if key is not None:
-        headers["Idempotency-Key"] = check_key(key)
+        headers["Idempotency-Key"] = header_text("key", key)
     if if_head is not None:
         headers["seglog-if-head"] = str(if_head)
     is_repeatable = producer is not None or key is not None
@@ -126,7 +125,7 @@ def append_request(
         headers[_IF_INCARNATION] = incarnation
     return Request(
         "POST",
-        _with_query(f"{_place(topic)}/records", labels.query),
+        _with_query(f"{_place(topic)}/records", {**labels.query, "whole": "1"}),
         headers,
         encode_values(values),
         is_repeatable=is_repeatable,
@@ -168,18 +167,13 @@ def topics_request() -> Request:
     return Request("GET", "/topics")
 
 
-def check_key(key: str) -> str:
-    """Return the key. Raise `InvalidArgument` for a text that the header `Idempotency-Key` cannot carry."""
-    if not 1 <= len(key) <= _KEY_MAX_BYTES or not all("!" <= each <= "~" for each in key):
-        raise InvalidArgument("key", key, f"1 to {_KEY_MAX_BYTES} printable ASCII characters without spaces")
-    return key
-
-
-def _header_text(producer: str) -> str:
-    """Return the id as a header carries it."""
-    if not all(" " < each <= "~" for each in producer):
-        raise InvalidArgument("id", producer, "printable ASCII without spaces, as a header carries it")
-    return producer
+def header_text(name: str, text: str) -> str:
+    """Return a text as a header carries it: each byte of its UTF-8 as a character. Raise `InvalidArgument`."""
+    is_plain = text == text.strip() and not any(each < " " or each == "\x7f" for each in text)
+    if not is_plain or not 1 <= len(text.encode()) <= ID_MAX_BYTES:
+        wanted = f"1 to {ID_MAX_BYTES} bytes in UTF-8, without control characters, and without spaces around them"
+        raise InvalidArgument(name, text, wanted)
+    return text.encode().decode("latin-1")
 
 
 def _place(topic: str) -> str:

@@ -33,7 +33,7 @@ from offload.daemon.metrics import timed
 from offload.daemon.places import Place
 from offload.daemon.service import Service
 from offload.errors import OffloadError
-from seglog import SeglogError
+from seglog import OtherIncarnation, SeglogError
 from seglog.format.lines import total_bytes
 
 __all__ = ["append_routes"]
@@ -146,6 +146,7 @@ class _Appends:
         """Append the batches of a part in order."""
         await place.begin_part()
         try:
+            await self._check_incarnation(asked)
             if part.batches:
                 await self._check_takes_records(asked.topic)
             for batch in part.batches:
@@ -153,6 +154,14 @@ class _Appends:
                     await self._append_batch(asked, batch)
         finally:
             place.end_part(part.size_bytes)
+
+    async def _check_incarnation(self, asked: _Append) -> None:
+        """Raise `OtherIncarnation` if the request names another one. The topic then knows no producer of before."""
+        known = asked.conditions.incarnation
+        if known is not None:
+            found = await self._service.incarnation(asked.topic)
+            if found != known:
+                raise OtherIncarnation(asked.topic, known, found)
 
     async def _append_batch(self, asked: _Append, batch: Batch) -> None:
         topic, conditions = self._service.log.topic(asked.topic), asked.conditions

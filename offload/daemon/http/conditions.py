@@ -3,6 +3,7 @@
     Producer-Id, Producer-Epoch, Producer-Seq    the batch of a producer (seglog.values.producer); all three or none
     Idempotency-Key                              a key of the append (seglog.values.append_key), without a producer
     seglog-if-head                               the last seq of the topic, 0 for an empty one
+    seglog-if-incarnation                        the incarnation of the topic (`Topic.incarnation`)
 
 CONDITION-1  An append with a condition is all or none.
 """
@@ -23,6 +24,7 @@ __all__ = ["Conditions", "conditions_of"]
 _PRODUCER = ("Producer-Id", "Producer-Epoch", "Producer-Seq")
 _KEY = "Idempotency-Key"
 _IF_HEAD = "seglog-if-head"
+_IF_INCARNATION = "seglog-if-incarnation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,11 @@ class Conditions:
     producer: ProducerBatch | None = None
     key: str | None = None
     if_head: int | None = None
+    incarnation: str | None = None
 
     @property
     def is_any(self) -> bool:
-        return self.is_repeatable or self.if_head is not None
+        return self.is_repeatable or self.if_head is not None or self.incarnation is not None
 
     @property
     def is_repeatable(self) -> bool:
@@ -48,7 +51,7 @@ _NONE = Conditions()
 
 def conditions_of(headers: Headers) -> Conditions:
     """Return the conditions. Raises `InvalidOption` with the name of a header."""
-    given = [name for name in (*_PRODUCER, _KEY, _IF_HEAD) if name in headers]
+    given = [name for name in (*_PRODUCER, _KEY, _IF_HEAD, _IF_INCARNATION) if name in headers]
     if not given:
         return _NONE
     for name in given:
@@ -57,7 +60,7 @@ def conditions_of(headers: Headers) -> Conditions:
     producer, key = _producer(headers), _key(headers)
     if producer is not None and key is not None:
         raise InvalidOption(_KEY, "a batch of a producer has an identity already; send one of the two")
-    return Conditions(producer, key, whole(headers, _IF_HEAD))
+    return Conditions(producer, key, whole(headers, _IF_HEAD), headers.get(_IF_INCARNATION))
 
 
 def _producer(headers: Headers) -> ProducerBatch | None:

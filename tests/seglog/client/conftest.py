@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import json
 import socket
-from collections.abc import Callable, Iterator
+import ssl
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 import seglog
-from seglog.client import Client, Retries
+from seglog.client import Client, Retries, aio
+from seglog.client.aio import AsyncRemoteProducer, AsyncRemoteTopic
 from tests.certificates import certificate
 from tests.daemons import ServedDirectory, served
 
@@ -28,6 +34,13 @@ class Place:
 
     def url(self, kind: str) -> str:
         return f"unix:{self.directory}" if kind == "unix" else f"https://localhost:{self.daemon.port}"
+
+    def call(self, command: str, **given: object) -> None:
+        """Run a command."""
+        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
+        tls = ssl.create_default_context(cafile=str(self.ca_file))
+        status, body, _ = self.daemon.ask("POST", f"/rpc/{command}", json.dumps(given).encode(), headers, tls=tls)
+        assert status == 200, body
 
     def connect(self, kind: str, retries: Retries = PATIENT) -> Client:
         token, ca_file = (None, None) if kind == "unix" else (TOKEN, self.ca_file)
@@ -47,10 +60,63 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield Place(daemon, directory, public)
 
 
-@pytest.fixture(params=["unix", "https"])
+class InLoop:
+    """An object of the client for asyncio, whose calls run its event loop until they have a result.
+
+    So one suite tests both drivers.
+    """
+
+    def __init__(self, runner: asyncio.Runner, inner: Any) -> None:
+        self._runner = runner
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return self._plain(getattr(self._inner, name))
+
+    def __enter__(self) -> InLoop:
+        self._runner.run(self._inner.__aenter__())
+        return self
+
+    def __exit__(self, *told: Any) -> None:
+        self._runner.run(self._inner.__aexit__(*told))
+
+    def _plain(self, found: Any) -> Any:
+        if inspect.iscoroutine(found):
+            return self._runner.run(found)
+        if inspect.isasyncgen(found):
+            return self._items(found)
+        if callable(found):
+            return lambda *given, **named: self._plain(self._called(found, given, named))
+        return InLoop(self._runner, found) if isinstance(found, (AsyncRemoteTopic, AsyncRemoteProducer)) else found
+
+    def _called(self, call: Callable[..., Any], given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        async def within() -> Any:  # a call may look for the loop
+            return call(*given, **named)
+
+        return self._runner.run(within())
+
+    def _items(self, items: AsyncGenerator[Any]) -> Iterator[Any]:
+        try:
+            while True:
+                try:
+                    yield self._runner.run(anext(items))  # type: ignore[arg-type]
+                except StopAsyncIteration:
+                    return
+        finally:
+            self._runner.run(items.aclose())  # type: ignore[arg-type]
+
+
+@pytest.fixture(params=["unix", "https", "unix asyncio", "https asyncio"])
 def client(request: pytest.FixtureRequest, place: Place) -> Iterator[Client]:
-    with place.connect(request.param) as made:
-        yield made
+    kind, _, driver = request.param.partition(" ")
+    if not driver:
+        with place.connect(kind) as made:
+            yield made
+        return
+    with asyncio.Runner() as runner:
+        given = {} if kind == "unix" else {"token": TOKEN, "ca_file": place.ca_file}
+        with InLoop(runner, aio.connect(place.url(kind), **given, retries=PATIENT)) as made_in_loop:
+            yield cast("Client", made_in_loop)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 import seglog
 from seglog import Record
-from seglog.client import Client
+from seglog.client import Batching, Client
 from tests.seglog.client.conftest import TOKEN, Place
 
 
@@ -61,3 +61,83 @@ def test_a_wrong_token_is_refused_at_once(place: Place) -> None:
 def test_a_certificate_that_is_not_trusted_is_refused_at_once(place: Place) -> None:
     with seglog.connect(place.url("https"), token=TOKEN) as client, pytest.raises(seglog.DaemonGone, match="certif"):
         client.topics()
+
+
+@pytest.mark.parametrize("identity", ["ключ", "a b", "k" * 256])
+def test_a_producer_and_a_key_may_be_any_text(client: Client, name: str, identity: str) -> None:
+    topic = client.topic(name[:60])
+    first = topic.append([b"x"], key=identity)
+    assert (first.duplicate, first.seqs) == (False, range(1, 2))
+    again = client.topic(name[:60]).append([b"x"], key=identity)
+    assert (again.duplicate, again.seqs) == (True, range(1, 2))
+    batch = seglog.ProducerBatch(identity, 1, 0)
+    assert [topic.append([b"y"] * 2, producer=batch).duplicate for _ in range(2)] == [False, True]
+
+
+def test_a_condition_that_does_not_hold_is_the_error_of_the_log(client: Client, name: str) -> None:
+    topic = client.topic(name)
+    assert topic.append([b"x"], if_head=0).next_seq == 2
+    with pytest.raises(seglog.HeadMoved) as moved:
+        topic.append([b"x"], if_head=0)
+    assert moved.value.head == 1
+    topic.append([b"x"], producer=seglog.ProducerBatch("p", 5, 0))
+    with pytest.raises(seglog.ProducerFenced) as fenced:
+        topic.append([b"x"], producer=seglog.ProducerBatch("p", 4, 0))
+    assert fenced.value.current == 5
+    with pytest.raises(seglog.ProducerGap) as gap:
+        topic.append([b"x"], producer=seglog.ProducerBatch("p", 5, 9))
+    assert gap.value.expected == 1
+
+
+def test_a_topic_that_was_made_again_takes_no_batch_of_before(place: Place, client: Client, name: str) -> None:
+    topic = client.topic(name)
+    topic.append([b"x"], producer=seglog.ProducerBatch("p", 1, 0))
+    place.call("topic/delete", topic=name, yes=True)
+    for given in ({"key": "k"}, {"producer": seglog.ProducerBatch("p", 1, 1)}):
+        with pytest.raises(seglog.OtherIncarnation):
+            topic.append([b"y"], **given)
+    with pytest.raises(seglog.NoSuchTopic):
+        next(topic.read())
+    client.topic(name).append([b"y"])
+    with pytest.raises(seglog.OtherIncarnation) as other:
+        topic.append([b"y"], producer=seglog.ProducerBatch("p", 1, 1))
+    assert other.value.found != other.value.known
+    assert client.topic(name).append([b"y"], producer=seglog.ProducerBatch("p", 1, 0)).seqs == range(2, 3)
+
+
+def test_a_producer_sends_records_with_different_labels(client: Client, name: str) -> None:
+    with client.topic(name).producer("p", epoch=1) as producer:
+        for number in range(6):
+            producer.send(b"%d" % number, tag="odd" if number % 2 else None, node="n")
+    assert (producer.acked, producer.last_seq) == (6, 6)
+    found = [each for each in client.topic(name).read() if isinstance(each, Record)]
+    assert [(each.value, each.tag) for each in found] == [
+        (b"%d" % number, "odd" if number % 2 else None) for number in range(6)
+    ]
+
+
+def test_a_producer_whose_block_fails_leaves_out_the_records_without_a_number(client: Client, name: str) -> None:
+    batching = Batching(linger_s=60)
+    producer = client.topic(name).producer("p", epoch=1, batching=batching)
+
+    def fail() -> None:
+        with producer:
+            producer.send(b"x")
+            raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        fail()
+    assert producer.acked == 0
+    with pytest.raises(seglog.Misuse, match="closed"):
+        producer.send(b"y")
+    assert name not in client.topics()
+
+
+def test_a_batch_that_is_refused_ends_its_producer(client: Client, name: str) -> None:
+    producer = client.topic(name).producer("p", epoch=1, durability="never")
+    producer.send(b"x")
+    for call in (producer.flush, producer.flush, producer.close):
+        with pytest.raises(seglog.DaemonError) as refused:
+            call()
+        assert refused.value.title == "InvalidSetting"
+    assert producer.acked == 0

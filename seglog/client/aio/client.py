@@ -1,0 +1,207 @@
+"""The client for asyncio. It needs httpx: `pip install 'seglog[client]'`.
+
+    from seglog.client import aio
+
+    async with aio.connect("https://log.example:7373", token="...") as client:
+        orders = client.topic("orders")
+        await orders.append([b"one", b"two"], tag="eu", key="order-17")
+        async for record in orders.read(start=1):
+            print(record.seq, record.value)
+
+It does what the plain client does (seglog.client.client), in one event loop.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Sequence
+from types import TracebackType
+
+from seglog.arguments import checked
+from seglog.client.address import address_of, check_token
+from seglog.client.aio.connections import AsyncConnections
+from seglog.client.aio.driver import AsyncDriver
+from seglog.client.aio.producer import AsyncRemoteProducer
+from seglog.client.answers import Bounds, Receipt, bounds_of, problem_of, receipt_of
+from seglog.client.batching import Batching, Outbox
+from seglog.client.connections import tls_context
+from seglog.client.reading import Following, Reading
+from seglog.client.requests import (
+    AppendLabels,
+    Wanted,
+    append_request,
+    bounds_request,
+    header_text,
+    topics_request,
+    truncate_request,
+)
+from seglog.client.retries import Retries
+from seglog.client.window import Window
+from seglog.errors import InvalidArgument
+from seglog.values.names import check_topic_name
+from seglog.values.producer import ProducerBatch
+from seglog.values.record import Gap, Record
+
+__all__ = ["AsyncClient", "AsyncRemoteTopic", "connect"]
+
+
+@checked
+def connect(
+    url: str,
+    *,
+    token: str | None = None,
+    ca_file: str | os.PathLike[str] | None = None,
+    retries: Retries = Retries(),  # noqa: B008 - a frozen value
+) -> AsyncClient:
+    """Return a client of a daemon. It connects with the first request.
+
+    `url` is `https://host:7373`, `http://host:7373` or `unix:DIR`. `token` is the bearer token. `ca_file` has the
+    authorities that may sign the daemon's certificate, in place of the system's. Raise `InvalidArgument`.
+    """
+    address = address_of(url)
+    context = tls_context(address, None if ca_file is None else os.fspath(ca_file))
+    return AsyncClient(
+        AsyncDriver(AsyncConnections(address, check_token(token), context, retries.silence_s), url, retries)
+    )
+
+
+class AsyncClient:
+    """A client of one daemon, made by `connect`. As a context manager it closes its connections at the end."""
+
+    def __init__(self, driver: AsyncDriver) -> None:
+        self._driver = driver
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, _kind: type[BaseException] | None, _error: object, _trace: TracebackType | None) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<AsyncClient of {self._driver.place}>"
+
+    @checked
+    def topic(self, name: str) -> AsyncRemoteTopic:
+        """Return a topic of the daemon, without a request. Raise `InvalidTopicName`."""
+        return AsyncRemoteTopic(self._driver, check_topic_name(name))
+
+    async def topics(self) -> list[str]:
+        """Return the names of all topics, sorted."""
+        return [str(name) for name in problem_of((await self._driver.ask(topics_request())).body).get("topics", [])]
+
+    async def close(self) -> None:
+        await self._driver.close()
+
+
+class AsyncRemoteTopic:
+    """A topic of a daemon's log, for one event loop.
+
+    It remembers the incarnation of the topic at its first append. If the topic gets another one, an append with a
+    producer or a key raises `OtherIncarnation`. A new topic object then begins with the new incarnation.
+    """
+
+    def __init__(self, driver: AsyncDriver, name: str) -> None:
+        self.name = name
+        self._driver = driver
+        self._incarnation: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<AsyncRemoteTopic {self.name}>"
+
+    @checked
+    async def append(
+        self,
+        values: Sequence[bytes],
+        *,
+        tag: str | None = None,
+        node: str | None = None,
+        unterminated: bool = False,
+        durability: str | None = None,
+        producer: ProducerBatch | None = None,
+        key: str | None = None,
+        if_head: int | None = None,
+    ) -> Receipt:
+        """Append records, and return their seqs once they are as safe as the durability says.
+
+        Only an append with a `producer` or a `key` is repeated after a lost answer: the daemon knows it again. A key is
+        a text of the caller's choice, for one append in 24 hours. `if_head` is the seq that the topic has to end with.
+        Raise `AppendUnknown` if the records may be in or not, `HeadMoved`, `ProducerFenced`, `ProducerGap`,
+        `BatchForgotten`, `OtherIncarnation`, `DaemonGone`, and `DaemonError` for any other refusal.
+        """
+        if producer is not None and key is not None:
+            raise InvalidArgument("key", key, "None beside a producer")
+        request = append_request(
+            self.name,
+            values,
+            AppendLabels(tag, node, unterminated, durability),
+            producer=producer,
+            key=key,
+            if_head=if_head,
+            incarnation=self._incarnation,
+        )
+        found = receipt_of(request, await self._driver.ask(request))
+        self._incarnation = self._incarnation or found.incarnation
+        return found
+
+    @checked
+    def producer(
+        self,
+        id: str,  # noqa: A002 - the name that the log has for it
+        *,
+        epoch: int,
+        batching: Batching = Batching(),  # noqa: B008 - a frozen value
+        durability: str | None = None,
+    ) -> AsyncRemoteProducer:
+        """Return a producer that sends records in batches, so that each is there once. It sends nothing yet.
+
+        The numbers of its batches begin with 0. So give each new producer of an id a higher `epoch` than the last one,
+        such as `time.time_ns()`. The log then refuses batches of the last one.
+        """
+        header_text("id", id)
+        window = Window(self.name, id, epoch, self._driver.place, self._driver.retries, incarnation=self._incarnation)
+        return AsyncRemoteProducer(self._driver, Outbox(batching, window), durability)
+
+    @checked
+    def read(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        tag: str | None = None,
+        limit: int | None = None,
+        gaps: bool = False,
+    ) -> AsyncIterator[Record | Gap]:
+        """Yield the records from seq `start` to `end`, both inclusive, that were there when the read began.
+
+        With `gaps`, yield a gap in the place of records that were evicted. Otherwise they raise an error. Raise
+        `ConcurrentModification` if the topic was truncated while a lost connection interrupted the read, and errors of
+        the daemon.
+        """
+        return self._driver.items(Reading(self.name, Wanted(start, end, since_ms, until_ms, tag, limit, gaps)))
+
+    @checked
+    def follow(
+        self, start: int | None = None, *, tag: str | None = None, gaps: bool = False
+    ) -> AsyncIterator[Record | Gap]:
+        """Yield the records from seq `start` on, and then new ones as they come, without an end.
+
+        The follower resumes after a lost connection, also while the daemon restarts. Raise `Truncated` if records that
+        it yielded were truncated, and errors of the daemon.
+        """
+        return self._driver.items(Following(self.name, Wanted(start=start, tag=tag, gaps=gaps)))
+
+    async def bounds(self) -> Bounds:
+        """Return the bounds of the topic. Raise `NoSuchTopic`."""
+        request = bounds_request(self.name)
+        return bounds_of(request, await self._driver.ask(request))
+
+    @checked
+    async def truncate(self, seq: int) -> int:
+        """Remove all records from `seq` on, and return the head seq after it.
+
+        The client does not repeat it after a lost answer, because new records may have come. Raise `DaemonGone` then.
+        """
+        request = truncate_request(self.name, seq)
+        return int(problem_of((await self._driver.ask(request)).body)["head_seq"])

@@ -1,0 +1,213 @@
+"""The batches of a producer that have no definite answer yet, and the decisions about them. No I/O.
+
+    state of a batch     meaning                                              it leaves the state when
+    ready                it may be sent, now or after a wait                  a sender takes it
+    sent                 a sender writes it, and then waits for its answer    the answer comes, or is lost
+    behind               it came before a lower one, and the log refused it   each lower batch has its answer
+    gone                 the log has it; the window drops it
+    refused              the error ends the producer
+
+The timeline and the rules (CLIENT-5 to CLIENT-9) are in `seglog.client`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from seglog.client.answers import Answer, Outcome, error_of, receipt_of
+from seglog.client.requests import AppendLabels, Request, append_request
+from seglog.client.retries import Call, Retries, after
+from seglog.errors import AppendUnknown, DaemonError, ProducerGap, SeglogError
+from seglog.values.producer import ProducerBatch
+
+__all__ = ["IN_FLIGHT", "NumberedBatch", "Window", "added", "answered", "due", "has_room", "sent", "wait_s", "written"]
+
+IN_FLIGHT: Final = 5
+"""The log knows the seqs of the last five batches of a producer (seglog.values.producer)."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedBatch:
+    """A batch with its number. `before` is the number of records that the producer sent in lower batches.
+
+    `call` has the request and its tries so far, and is None before the first one. `due_s` is the time of the next try.
+    `was_lowest`: when it was last sent, no lower batch lacked its answer.
+    """
+
+    number: int
+    values: tuple[bytes, ...]
+    labels: AppendLabels
+    before: int
+    call: Call | None = None
+    due_s: float = 0.0
+    is_sent: bool = False
+    is_written: bool = False
+    is_behind: bool = False
+    was_lowest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The batches of a producer without a definite answer, in order, and what came of the others.
+
+    `given` and `acked` count records. `early` counts the batches that came before a lower one. `failed` is the lowest
+    batch that is refused, with its error.
+    """
+
+    topic: str
+    producer: str
+    epoch: int
+    place: str
+    retries: Retries
+    batches: tuple[NumberedBatch, ...] = ()
+    next_number: int = 0
+    given: int = 0
+    acked: int = 0
+    last_seq: int | None = None
+    incarnation: str | None = None
+    failed: tuple[int, SeglogError] | None = None
+    early: int = 0
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether each batch has its answer, or none that lacks it will be sent again."""
+        return not self.open_batches
+
+    @property
+    def error(self) -> SeglogError | None:
+        return None if self.failed is None else self.failed[1]
+
+    @property
+    def open_batches(self) -> tuple[NumberedBatch, ...]:
+        """Return the batches that still get an answer: those below the one that is refused."""
+        return tuple(each for each in self.batches if self.failed is None or each.number < self.failed[0])
+
+
+def has_room(window: Window) -> bool:
+    """Return whether another batch may get its number (CLIENT-6)."""
+    oldest = window.batches[0].number if window.batches else window.next_number
+    return window.failed is None and window.next_number < oldest + IN_FLIGHT
+
+
+def added(window: Window, values: tuple[bytes, ...], labels: AppendLabels) -> Window:
+    """Give the values the next number (CLIENT-5)."""
+    batch = NumberedBatch(window.next_number, values, labels, window.given)
+    return replace(
+        window,
+        batches=(*window.batches, batch),
+        next_number=window.next_number + 1,
+        given=window.given + len(values),
+    )
+
+
+def due(window: Window, now_s: float) -> NumberedBatch | None:
+    """Return the lowest batch that a sender sends now, or None."""
+    for each in _candidates(window):
+        if each.due_s <= now_s:
+            return each
+    return None
+
+
+def wait_s(window: Window, now_s: float) -> float | None:
+    """Return the wait until a batch is due, or None if only an answer or a new batch can make one due."""
+    waits = [each.due_s - now_s for each in _candidates(window)]
+    return max(0.0, min(waits)) if waits else None
+
+
+def sent(window: Window, number: int, now_s: float) -> tuple[Window, Request]:
+    """Return the window in which the batch is sent, and its request, the same each time (CLIENT-5)."""
+    batch = _found(window, number)
+    call = batch.call
+    if call is None or (call.request.incarnation is None and window.incarnation is not None):
+        request = append_request(
+            window.topic,
+            batch.values,
+            batch.labels,
+            producer=ProducerBatch(window.producer, window.epoch, number),
+            incarnation=window.incarnation,
+        )
+        begun = call or Call(request, window.place, window.retries, now_s + window.retries.total_s)
+        call = replace(begun, request=request)
+    was_lowest = window.batches[0].number == number
+    return _with(window, replace(batch, call=call, is_sent=True, is_written=False, was_lowest=was_lowest)), call.request
+
+
+def written(window: Window, number: int) -> Window:
+    """Return the window after the whole request of a batch went to the daemon, so that the next one may go."""
+    return _with(window, replace(_found(window, number), is_written=True))
+
+
+def answered(window: Window, number: int, outcome: Outcome, now_s: float, chance: float) -> Window:
+    """Return the window after the outcome of a try of a batch."""
+    batch = _found(window, number)
+    call = batch.call
+    assert call is not None  # noqa: S101 - it was sent
+    if isinstance(outcome, Answer) and outcome.status < 400:
+        return _acked(window, batch, call.request, outcome)
+    if not batch.was_lowest and isinstance(error_of(call.request, outcome, window.place), ProducerGap):
+        # The batch came before a lower one, so it is not in (CLIENT-7). Its next try is as the first one.
+        is_behind = window.batches[0].number < number
+        return replace(
+            _with(window, replace(batch, call=None, due_s=now_s, is_sent=False, is_behind=is_behind)),
+            early=window.early + 1,
+        )
+    try:
+        again = after(call, outcome, now_s, chance)
+    except SeglogError as final:
+        return _refused(window, batch, final)
+    return _with(window, replace(batch, call=again.call, due_s=now_s + again.wait_s, is_sent=False))
+
+
+def _candidates(window: Window) -> list[NumberedBatch]:
+    """Return the batches that a sender may take, now or later.
+
+    One batch is written at a time, so that batches seldom come too early. While a batch is behind, only the lowest one
+    is sent: others would come too early again.
+    """
+    candidates = window.open_batches
+    if any(each.is_sent and not each.is_written for each in window.batches):
+        return []
+    if any(each.is_behind for each in candidates):
+        candidates = candidates[:1]
+    return [each for each in candidates if not each.is_sent]
+
+
+def _acked(window: Window, batch: NumberedBatch, request: Request, answer: Answer) -> Window:
+    try:
+        receipt = receipt_of(request, answer)
+    except DaemonError as error:
+        unknown = AppendUnknown(window.topic, str(error))
+        unknown.__cause__ = error
+        return _refused(window, batch, unknown)
+    rest = tuple(each for each in window.batches if each.number != batch.number)
+    if rest and rest[0].number > batch.number:
+        rest = (replace(rest[0], is_behind=False), *rest[1:])
+    return replace(
+        window,
+        batches=rest,
+        acked=window.acked + len(batch.values),
+        last_seq=max(window.last_seq or 0, receipt.last_seq or 0) or None,
+        incarnation=window.incarnation or receipt.incarnation,
+    )
+
+
+def _refused(window: Window, batch: NumberedBatch, error: SeglogError) -> Window:
+    """Return the window after a batch that the producer gives up (CLIENT-9)."""
+    if isinstance(error, AppendUnknown):
+        cause = error.__cause__
+        error = AppendUnknown(window.topic, error.reason, number=batch.number, records=batch.before)
+        error.__cause__ = cause
+    rest = _with(window, replace(batch, is_sent=False))
+    if window.failed is not None and window.failed[0] < batch.number:
+        return rest
+    return replace(rest, failed=(batch.number, error))
+
+
+def _found(window: Window, number: int) -> NumberedBatch:
+    return next(each for each in window.batches if each.number == number)
+
+
+def _with(window: Window, batch: NumberedBatch) -> Window:
+    """Return the window with another state of one batch."""
+    return replace(window, batches=tuple(batch if each.number == batch.number else each for each in window.batches))

@@ -1,0 +1,132 @@
+"""Test reads and followers that resume, against a real daemon behind a proxy that cuts answers."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import seglog
+from seglog import Gap, Record
+from seglog.client import Client, Retries
+from tests.daemons import ServedDirectory, served
+from tests.seglog.client.conftest import Place
+from tests.seglog.client.cutting_proxy import Leak
+
+QUICK = Retries(total_s=60, least_s=0.001, most_s=0.02)
+
+
+def seqs_of(items: Iterator[Record | Gap]) -> list[int]:
+    return [each.seq for each in items if isinstance(each, Record)]
+
+
+def test_bounds_say_where_a_topic_begins_and_ends(client: Client, name: str) -> None:
+    topic = client.topic(name)
+    with pytest.raises(seglog.NoSuchTopic):
+        topic.bounds()
+    receipt = topic.append([b"x"] * 5)
+    first = topic.bounds()
+    assert (first.earliest_seq, first.head_seq, first.sealed_seq) == (1, 5, 0)
+    assert first.incarnation == receipt.incarnation
+    topic.truncate(3)
+    assert topic.bounds().head_seq == 2
+    assert topic.bounds().epoch > first.epoch
+
+
+def test_a_follower_gets_records_as_they_come(client: Client, name: str) -> None:
+    topic = client.topic(name)
+    topic.append([b"one", b"two"], tag="eu")
+    followed = topic.follow(2)
+    assert next(followed) == next(topic.read(2, 2))
+    topic.append([b"\xff"])
+    third = next(followed)
+    assert isinstance(third, Record)
+    assert (third.seq, third.value) == (3, b"\xff")
+    followed.close()  # type: ignore[attr-defined]
+
+
+def test_a_follower_is_told_of_a_truncation(client: Client, name: str) -> None:
+    topic = client.topic(name)
+    topic.append([b"x"] * 5)
+    followed = topic.follow()
+    assert seqs_of(next(followed) for _ in range(5)) == [1, 2, 3, 4, 5]
+    topic.truncate(3)
+    with pytest.raises(seglog.Truncated) as cut:
+        next(followed)
+    assert cut.value.seq == 3
+    topic.append([b"new"])
+    again = topic.follow(cut.value.seq)
+    assert next(again) == next(topic.read(3))
+    again.close()  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDirectory]:
+    directory = tmp_path_factory.mktemp("data")
+    seglog.open(directory).close()
+    with served(directory, "") as running:
+        yield running
+
+
+@pytest.mark.parametrize("limit", [5_000, 60_000, 300_000])
+def test_a_read_that_breaks_off_resumes_and_yields_each_record_once(daemon: ServedDirectory, limit: int) -> None:
+    with seglog.connect(f"http://127.0.0.1:{daemon.port}") as direct:
+        direct.topic(f"t{limit}").append([b"x" * 1_000] * 500)
+    with Leak(daemon.port, limit) as leak, seglog.connect(f"http://127.0.0.1:{leak.port}", retries=QUICK) as client:
+        assert seqs_of(client.topic(f"t{limit}").read()) == [*range(1, 501)]
+        assert seqs_of(client.topic(f"t{limit}").read(100, limit=200)) == [*range(100, 300)]
+        assert leak.connections > 2
+
+
+def test_a_read_that_never_gets_a_whole_record_gives_up(daemon: ServedDirectory) -> None:
+    with seglog.connect(f"http://127.0.0.1:{daemon.port}") as direct:
+        direct.topic("long").append([bytes(10_000)])
+    retries = Retries(total_s=0.2, least_s=0.01)
+    with Leak(daemon.port, 1_000) as leak, seglog.connect(f"http://127.0.0.1:{leak.port}", retries=retries) as client:
+        with pytest.raises(seglog.DaemonGone):
+            next(client.topic("long").read())
+        assert 1 < leak.connections < 30
+
+
+def test_a_read_over_a_truncation_is_refused(daemon: ServedDirectory) -> None:
+    with (
+        seglog.connect(f"http://127.0.0.1:{daemon.port}") as direct,
+        Leak(daemon.port, 200_000) as leak,
+        seglog.connect(f"http://127.0.0.1:{leak.port}", retries=QUICK) as client,
+    ):
+        direct.topic("cut").append([b"x" * 1_000] * 1000)
+        found = client.topic("cut").read()
+        next(found)
+        direct.topic("cut").truncate(1000)
+        with pytest.raises(seglog.ConcurrentModification):
+            seqs_of(found)
+
+
+def test_a_follower_resumes_after_the_daemon_was_killed(tmp_path: Path) -> None:
+    directory = tmp_path / "data"
+    seglog.open(directory).close()
+    with seglog.connect(f"unix:{directory}", retries=QUICK) as client:
+        topic = client.topic("t")
+        with served(directory, "") as first:
+            topic.append([b"1", b"2"])
+            followed = topic.follow()
+            assert seqs_of(next(followed) for _ in range(2)) == [1, 2]
+            first.process.send_signal(signal.SIGKILL)
+        with served(directory, "") as second:
+            topic.append([b"3"])
+            assert seqs_of(next(followed) for _ in range(1)) == [3]
+            second.process.send_signal(signal.SIGTERM)
+        with served(directory, ""):
+            topic.truncate(2)
+            with pytest.raises(seglog.Truncated) as cut:
+                next(followed)
+            assert cut.value.seq == 2
+
+
+def test_a_client_gives_up_after_its_time(place: Place, tmp_path: Path) -> None:
+    with seglog.connect(f"unix:{tmp_path}", retries=Retries(total_s=0.05, least_s=0.01)) as client:
+        for call in (client.topics, client.topic("t").bounds, lambda: next(client.topic("t").read())):
+            with pytest.raises(seglog.DaemonGone):
+                call()
