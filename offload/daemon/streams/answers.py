@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from types import MappingProxyType
 from typing import Final
 
@@ -37,9 +38,16 @@ def described(live: Live) -> dict[str, str]:
 
 
 def etag(live: Live, after: int, piece: Piece) -> str:
-    """Return the strong tag of a piece. Whether it is the end of a closed stream is a part of it."""
+    """Return the strong tag of a piece: its place, a hash of its values, and whether a closed stream ends there.
+
+    A delete of records changes the values of a place, so the place alone is no tag.
+    """
     end = ":c" if piece.is_closed else ""
-    return f'"{live.topic.topic_id:x}:{live.topic.epoch}:{after}:{piece.last}{end}"'
+    found = blake2b(digest_size=8)
+    for value in piece.values:
+        found.update(len(value).to_bytes(8, "little"))
+        found.update(value)
+    return f'"{live.topic.topic_id:x}:{after}:{piece.last}:{found.hexdigest()}{end}"'
 
 
 def piece_headers(live: Live, after: int, piece: Piece, *, cursor: str | None, is_now: bool) -> dict[str, str]:

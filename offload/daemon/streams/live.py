@@ -27,6 +27,7 @@ class Live:
     """One stream. `topic` exists once `prepare` has returned."""
 
     __slots__ = (
+        "__weakref__",
         "_batches",
         "_is_known",
         "_service",

@@ -21,12 +21,15 @@ DSTREAM-3  A path that was deleted gets a later part of the same topic, or a bra
     means a record of an earlier stream.
 DSTREAM-4  A time to live counts from the last request, and after a restart from the start of the daemon: it never ends
     too early.
+DSTREAM-5  All requests that use a stream at one time use one object, so they have one order. The daemon keeps the
+    objects of the 10,000 streams used last. It reads the mark of another one again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -59,6 +62,7 @@ __all__ = ["Streams"]
 
 _log = logging.getLogger("seglog.daemon")
 _SWEEP_MS = 10_000
+_KEPT = 10_000
 
 
 class Streams:
@@ -67,7 +71,8 @@ class Streams:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._registry = Registry(service)
-        self._lives: dict[str, Live] = {}
+        self._lives: WeakValueDictionary[str, Live] = WeakValueDictionary()
+        self._kept: OrderedDict[str, Live] = OrderedDict()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._swept_ms = service.now_ms()
         self._listens = False
@@ -132,7 +137,7 @@ class Streams:
                 state = State.SOFT if self._registry.has_forks(path) else State.DYING
                 entry = await self._registry.put(replace(entry, state=state))
                 live.end()
-                self._lives.pop(path, None)
+                self._drop(path)
             if state is State.DYING:
                 await self._try_to_end(entry)
 
@@ -303,7 +308,22 @@ class Streams:
         live = self._lives.get(entry.path)
         if live is None or live.entry != entry:
             live = self._lives[entry.path] = Live(self.service, entry)
+        self._keep(live)
         return live
+
+    def _keep(self, live: Live) -> None:
+        """Keep the streams used last, and all with a time to live (DSTREAM-5)."""
+        kept = self._kept
+        kept[live.entry.path] = live
+        kept.move_to_end(live.entry.path)
+        for _ in range(len(kept) - _KEPT):
+            path, oldest = kept.popitem(last=False)
+            if oldest.entry.ttl_s is not None:
+                kept[path] = oldest
+
+    def _drop(self, path: str) -> None:
+        self._lives.pop(path, None)
+        self._kept.pop(path, None)
 
     def _is_expired(self, entry: Entry) -> bool:
         if entry.ttl_s is None and entry.expires_at is None:

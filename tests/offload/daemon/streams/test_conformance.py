@@ -20,6 +20,7 @@ from tests.daemons import served
 _SUITE = os.environ.get("TESTS_STREAMS", "")
 _TESTS = 332
 _TIMEOUT_S = 1500
+_TEST_TIMEOUT_MS = 120_000  # a long poll takes 20 s
 _ORIGIN = "https://example.com"  # the suite sends a preflight from there
 
 
@@ -37,7 +38,8 @@ def test_the_suite_passes_whole(tmp_path: Path, remote: str) -> None:
         (root / "suite.test.mjs").write_text(told)
         result = root / "result.json"
         command = ["node", str(modules / "vitest" / "vitest.mjs"), "run", "--root", str(root), "--reporter=json"]
-        subprocess.run([*command, f"--outputFile={result}"], check=False, timeout=_TIMEOUT_S, capture_output=True)
+        options = [f"--outputFile={result}", f"--testTimeout={_TEST_TIMEOUT_MS}"]
+        subprocess.run([*command, *options], check=False, timeout=_TIMEOUT_S, capture_output=True)
         found = [each for file in json.loads(result.read_text())["testResults"] for each in file["assertionResults"]]
     failed = [each["fullName"] for each in found if each["status"] == "failed"]
     passed = sum(each["status"] == "passed" for each in found)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -369,6 +372,10 @@ def test_streams_are_there_after_sigkill_with_all_that_was_answered(tmp_path: Pa
         post(daemon, "/streams/b", b" two", Stream_Seq="5")
         batch(daemon, "/streams/b", 0, b" three", **CLOSED)
         fork(daemon, "/streams/f", "/streams/b")
+        put(daemon, "/streams/c")
+        post(daemon, "/streams/c", b"x", Stream_Seq="5")
+        put(daemon, "/streams/d", b"y")
+        daemon.ask("POST", "/streams/d", b"", CLOSED)
         put(daemon, "/streams/gone")
         daemon.ask("DELETE", "/streams/gone")
         daemon.ask("DELETE", "/streams/b")
@@ -378,10 +385,73 @@ def test_streams_are_there_after_sigkill_with_all_that_was_answered(tmp_path: Pa
         assert daemon.ask("GET", "/streams/b")[0] == 410
         assert daemon.ask("GET", "/streams/gone")[0] == 404
         assert value(daemon, "/streams/f") == b"one two three"
-        assert post(daemon, "/streams/f", b"!", Stream_Seq="4", Stream_Closed="true")[0] == 204
-    with served(tmp_path / "d", remote) as daemon:
-        assert post(daemon, "/streams/f", b"more")[0] == 409
+        assert post(daemon, "/streams/f", b"!", Stream_Seq="4")[0] == 204
         assert value(daemon, "/streams/f") == b"one two three!"
+        assert post(daemon, "/streams/c", b"x", Stream_Seq="5")[0] == 409
+        assert post(daemon, "/streams/d", b"z")[0] == 409
+        assert value(daemon, "/streams/d") == b"y"
+
+
+def test_batches_and_the_end_are_there_once_whenever_the_daemon_dies(tmp_path: Path) -> None:
+    """Kill the daemon under a producer of pairs, which repeats the batch without an answer, and at last closes."""
+    seglog.open(tmp_path / "d").close()
+    number, last = 0, 40
+    for is_last in (False, True):
+        with served(tmp_path / "d", "") as daemon:
+            put(daemon, "/streams/a", b"", JSON)
+            killer = threading.Timer(0.0, daemon.process.kill)
+            while number <= last:
+                if not is_last and number == 20:
+                    killer.start()
+                pair = json.dumps([number, number]).encode()
+                more = {"Producer-Id": "p", "Producer-Epoch": "0", "Producer-Seq": str(number)}
+                more |= {"Stream-Seq": f"{number:04}", **(CLOSED if number == last else {})}
+                try:
+                    status = daemon.ask("POST", "/streams/a", pair, {**JSON, **more})[0]
+                except (OSError, http.client.HTTPException):
+                    break
+                assert status in {200, 204}
+                number += 1
+            if is_last:
+                assert json.loads(value(daemon, "/streams/a")) == [each for at in range(last + 1) for each in (at, at)]
+                assert daemon.ask("HEAD", "/streams/a")[2]["stream-closed"] == "true"
+    assert number == last + 1
+
+
+def test_a_read_after_a_delete_has_another_tag(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path, b"a")
+    post(daemon, path, b"b")
+    etag = daemon.ask("GET", path)[2]["etag"]
+    topic = path.removeprefix("/streams/").replace("_", "__")
+    daemon.call("delete", topic=topic, before=2, yes=True)
+    status, body, _ = daemon.ask("GET", path, None, {"If-None-Match": etag})
+    assert (status, body) == (200, b"b")
+
+
+def test_a_token_has_its_rights_on_the_topic_of_the_stream(tmp_path: Path) -> None:
+    seglog.open(tmp_path / "d").close()
+    lines = [f"{name}:{role}:orders.*:{sha256(name.encode()).hexdigest()}" for name, role in _ROLES.items()]
+    (tmp_path / "tokens").write_text("\n".join(lines) + "\n")
+    (tmp_path / "tokens").chmod(0o600)
+    with served(tmp_path / "d", "", SERVE_TOKEN_FILE=str(tmp_path / "tokens")) as daemon:
+
+        def status(name: str, method: str, path: str, **headers: str) -> int:
+            more = {each.replace("_", "-"): text for each, text in headers.items()}
+            body = b"x" if method == "POST" else None
+            return daemon.ask(method, path, body, {**TEXT, "Authorization": f"Bearer {name}", **more})[0]
+
+        assert status("writer", "PUT", "/streams/orders/eu") == 201
+        assert status("writer", "PUT", "/streams/others/eu") == 403
+        assert status("writer", "PUT", "/streams/orders/f", Stream_Forked_From="/streams/others/eu") == 403
+        assert status("writer", "POST", "/streams/orders/eu") == 204
+        assert status("reader", "POST", "/streams/orders/eu") == 403
+        assert status("reader", "GET", "/streams/orders%2feu") == 200
+        assert status("reader", "GET", "/streams/others/eu") == 403
+        assert status("writer", "DELETE", "/streams/orders/eu") == 403
+        assert status("owner", "DELETE", "/streams/orders/eu") == 204
+
+
+_ROLES = {"reader": "read", "writer": "append", "owner": "admin"}
 
 
 def test_a_stream_that_a_crash_left_in_the_making_is_none(tmp_path: Path) -> None:
