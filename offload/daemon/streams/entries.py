@@ -19,9 +19,11 @@ from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
 
-from offload.daemon.streams.requests import Fork, expires_ms
+from offload.daemon.streams.errors import StreamExists
+from offload.daemon.streams.messages import base_type
+from offload.daemon.streams.requests import Create, Fork, expires_ms
 
-__all__ = ["Entry", "State", "decode_entry", "encode_entry"]
+__all__ = ["Entry", "State", "check_same", "decode_entry", "encode_entry"]
 
 
 class State(Enum):
@@ -80,3 +82,22 @@ def decode_entry(value: bytes) -> Entry:
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"this is no entry of a stream: {value[:100]!r}") from error
+
+
+def check_same(entry: Entry, wanted: Create, *, is_closed: bool) -> None:
+    """Raise `StreamExists` if a PUT asks for another configuration than the stream has."""
+    is_inherited = wanted.fork is not None and wanted.ttl_s is None and wanted.expires_at is None
+    if wanted.fork is not None and wanted.fork != entry.fork:
+        raise StreamExists(entry.path, "it exists, and is no fork of that source at that offset")
+    if (wanted.fork is None or wanted.content_type is not None) and (
+        base_type(wanted.type_or_default) != base_type(entry.content_type)
+    ):
+        raise StreamExists(entry.path, f"it exists with the content type {entry.content_type}")
+    if not is_inherited and (wanted.ttl_s != entry.ttl_s or _time(wanted.expires_at) != _time(entry.expires_at)):
+        raise StreamExists(entry.path, "it exists with another expiry")
+    if wanted.is_closed != is_closed:
+        raise StreamExists(entry.path, "it exists and is closed" if is_closed else "it exists and is open")
+
+
+def _time(text: str | None) -> int | None:
+    return None if text is None else expires_ms(text)

@@ -21,48 +21,43 @@ DSTREAM-3  A path that was deleted gets a later part of the same topic, or a bra
     means a record of an earlier stream.
 DSTREAM-4  A time to live counts from the last request, and after a restart from the start of the daemon: it never ends
     too early.
-DSTREAM-5  All requests that use a stream at one time use one object, so they have one order. The daemon keeps the
-    objects of the 10,000 streams used last. It reads the mark of another one again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from weakref import WeakValueDictionary
 
-from catalog.errors import BranchExists, CatalogError, NoSuchBranch
-from offload.archive import Archive
+from catalog.errors import CatalogError
 from offload.daemon.service import Service
 from offload.daemon.streams.appends import write
-from offload.daemon.streams.entries import Entry, State
+from offload.daemon.streams.branches import branch_name, divergence, drop_branch, drop_topic, make_branch
+from offload.daemon.streams.entries import Entry, State, check_same
 from offload.daemon.streams.errors import (
-    InvalidStreamRequest,
     NoForks,
     NoSuchStream,
     StreamExists,
     StreamGone,
 )
+from offload.daemon.streams.kept import Kept
 from offload.daemon.streams.live import Live
 from offload.daemon.streams.marks import Mark
-from offload.daemon.streams.messages import base_type, is_json, messages
+from offload.daemon.streams.messages import base_type, messages
 from offload.daemon.streams.names import topic_name
 from offload.daemon.streams.registry import Registry
-from offload.daemon.streams.requests import Create, Fork, expires_ms
+from offload.daemon.streams.requests import Create, Fork
 from offload.daemon.threads import in_threads
-from offload.errors import OffloadError, TopicAttached
-from seglog import NoSuchTopic, SeglogError
+from offload.errors import OffloadError
+from seglog import SeglogError
 
 __all__ = ["Streams"]
 
 _log = logging.getLogger("seglog.daemon")
 _SWEEP_MS = 10_000
-_KEPT = 10_000
 
 
 class Streams:
@@ -71,11 +66,9 @@ class Streams:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._registry = Registry(service)
-        self._lives: WeakValueDictionary[str, Live] = WeakValueDictionary()
-        self._kept: OrderedDict[str, Live] = OrderedDict()
+        self._kept = Kept(service)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._swept_ms = service.now_ms()
-        self._listens = False
 
     async def find(self, path: str, *, uses: bool = True) -> Live:
         """Return a stream, ready for reads. `uses` restarts its time to live.
@@ -83,7 +76,7 @@ class Streams:
         Raise `NoSuchStream`, and `StreamGone` for one that only forks need.
         """
         await self._registry.load()
-        self._listen()
+        self._kept.listen()
         entry = self._registry.find(path)
         if entry is not None and entry.state is State.LIVE and self._is_expired(entry):
             await self.delete(path, is_expired=True)
@@ -92,7 +85,7 @@ class Streams:
             raise StreamGone(path)
         if entry is None or entry.state is not State.LIVE:
             raise NoSuchStream(path)
-        live = self._live(entry)
+        live = self._kept.get(entry)
         if uses:
             live.used_ms = self.service.now_ms()
         await live.prepare()
@@ -105,7 +98,7 @@ class Streams:
         await self._sweep()
         with suppress(NoSuchStream, StreamGone):
             live = await self.find(path)
-            _check_same(live, wanted)
+            check_same(live.entry, wanted, is_closed=live.mark.is_closed)
             return False, live
         async with self._locked(path):
             entry = self._registry.find(path)
@@ -115,9 +108,9 @@ class Streams:
             if entry is not None and entry.state is State.SOFT:
                 raise StreamExists(path, "it was deleted, and forks still need its records")
             if entry is not None and entry.state is State.LIVE:
-                live = self._live(entry)
+                live = self._kept.get(entry)
                 await live.prepare()
-                _check_same(live, wanted)
+                check_same(live.entry, wanted, is_closed=live.mark.is_closed)
                 return False, live
             if wanted.fork is not None:
                 return True, await self._make_fork(path, name, wanted, wanted.fork, body)
@@ -132,12 +125,12 @@ class Streams:
             entry = self._registry.find(path)
             if entry is None or entry.state is not State.LIVE or (is_expired and not self._is_expired(entry)):
                 return
-            live = self._live(entry)
+            live = self._kept.get(entry)
             async with live.turns.alone():
                 state = State.SOFT if self._registry.has_forks(path) else State.DYING
                 entry = await self._registry.put(replace(entry, state=state))
                 live.end()
-                self._drop(path)
+                self._kept.drop(path)
             if state is State.DYING:
                 await self._try_to_end(entry)
 
@@ -164,7 +157,7 @@ class Streams:
             if values or wanted.is_closed:
                 await write(self.service, live, values, Mark(wanted.is_closed))
         entry = await self._registry.put(replace(entry, state=State.LIVE))
-        live = self._live(entry)
+        live = self._kept.get(entry)
         await live.prepare()
         return live
 
@@ -173,7 +166,7 @@ class Streams:
         if wanted.content_type is not None and base_type(wanted.content_type) != base_type(source.entry.content_type):
             raise StreamExists(path, f"its source has the content type {source.entry.content_type}")
         values = messages(source.entry.content_type, body)
-        last, prefix = await self._divergence(source, fork)
+        last, prefix = await divergence(self.service, source, fork)
         has_expiry = wanted.ttl_s is not None or wanted.expires_at is not None
         entry = Entry(
             path,
@@ -191,22 +184,9 @@ class Streams:
         if self.service.archive is None:
             raise NoForks
         entry = replace(entry, base=source.entry.base, own=last)
-        branch = await self._make_branch(self.service.archive, entry, source)
+        branch = await self._registry.put(replace(entry, topic=branch_name(source, name, self._registry.serial)))
+        await make_branch(self.service, self.service.archive, branch, source)
         return await self._make(branch, values, wanted, prefix)
-
-    async def _make_branch(self, archive: Archive, entry: Entry, source: Live) -> Entry:
-        """Make the branch of a fork. If its name is taken by an earlier fork of the path, take another (DSTREAM-3)."""
-        root, name = source.entry.topic.partition("@")[0], entry.topic
-        number = self._registry.serial
-        for branch in (name, f"{name[:100]}_g{number}"):
-            entry = await self._registry.put(replace(entry, topic=f"{root}@{branch}"))
-            try:
-                restore = partial(archive.restore, source.entry.topic, to=f"seq:{entry.own}", name=branch)
-                await in_threads(self.service.cold_reads, restore)
-            except BranchExists:
-                continue
-            return entry
-        raise StreamExists(entry.path, f"{entry.topic} is a branch already")
 
     async def _source(self, path: str, fork: str) -> Live:
         try:
@@ -214,25 +194,14 @@ class Streams:
         except StreamGone:
             raise StreamExists(fork, f"its source {path} was deleted") from None
 
-    async def _divergence(self, source: Live, fork: Fork) -> tuple[int, bytes]:
-        """Return the last seq that the fork inherits, and the bytes that it inherits of the record behind it."""
-        after = source.place(fork.offset, "Stream-Fork-Offset") if fork.offset else source.tail
-        if not fork.skip:
-            return after, b""
-        kind = source.entry.content_type
-        found: tuple[int, bytes] = await in_threads(
-            self.service.cold_reads, _skipped, source, after, fork.skip, is_json(kind)
-        )
-        return found
-
     # ------------------------------------------------------------ deletion
 
     async def _end(self, entry: Entry) -> None:
         """End a deletion, or what a crash left of a stream in the making. The caller has the lock of the path."""
         if entry.is_fork and "@" in entry.topic:
-            await in_threads(self.service.cold_reads, self._drop_branch, entry.topic)
+            await in_threads(self.service.cold_reads, drop_branch, self.service, entry.topic)
         else:
-            await in_threads(self.service.cold_reads, self._drop_topic, entry.topic)
+            await in_threads(self.service.cold_reads, drop_topic, self.service, entry.topic)
         await self._registry.forget(replace(entry, state=State.GONE))
         if entry.fork is not None:
             await self._look_at_source(entry.fork.source)
@@ -251,27 +220,6 @@ class Streams:
         async with self._locked(path):
             await self._try_to_end(await self._registry.put(replace(source, state=State.DYING)))
 
-    def _drop_topic(self, name: str) -> None:
-        archive, log = self.service.archive, self.service.sync
-        with suppress(NoSuchTopic):
-            if archive is None:
-                log.delete_topic(name)
-                return
-            try:
-                archive.delete_topic(name)
-            except TopicAttached:
-                archive.delete(name, before=log.get_topic(name).head_seq + 1)
-
-    def _drop_branch(self, name: str) -> None:
-        archive = self.service.archive
-        if archive is None:
-            return
-        with suppress(NoSuchTopic):
-            archive.delete_topic(name, detach=True, discard=True)
-        root, _, branch = name.partition("@")
-        with suppress(NoSuchBranch):
-            archive.branches.delete_branch(root, branch)
-
     async def _sweep(self) -> None:
         """Delete the streams that have expired, and end deletions that a crash or the store stopped."""
         now_ms = self.service.now_ms()
@@ -287,48 +235,10 @@ class Streams:
 
     # ------------------------------------------------------------ shared
 
-    def _listen(self) -> None:
-        """Wake the readers that wait when the daemon stops."""
-        if self._listens:
-            return
-        self._listens = True
-        loop = asyncio.get_running_loop()
-
-        def wake() -> None:
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(self._wake_all)
-
-        self.service.stopping.listen(wake)
-
-    def _wake_all(self) -> None:
-        for live in list(self._lives.values()):
-            live.wake()
-
-    def _live(self, entry: Entry) -> Live:
-        live = self._lives.get(entry.path)
-        if live is None or live.entry != entry:
-            live = self._lives[entry.path] = Live(self.service, entry)
-        self._keep(live)
-        return live
-
-    def _keep(self, live: Live) -> None:
-        """Keep the streams used last, and all with a time to live (DSTREAM-5)."""
-        kept = self._kept
-        kept[live.entry.path] = live
-        kept.move_to_end(live.entry.path)
-        for _ in range(len(kept) - _KEPT):
-            path, oldest = kept.popitem(last=False)
-            if oldest.entry.ttl_s is not None:
-                kept[path] = oldest
-
-    def _drop(self, path: str) -> None:
-        self._lives.pop(path, None)
-        self._kept.pop(path, None)
-
     def _is_expired(self, entry: Entry) -> bool:
         if entry.ttl_s is None and entry.expires_at is None:
             return False
-        return entry.is_expired(self.service.now_ms(), self._live(entry).used_ms)
+        return entry.is_expired(self.service.now_ms(), self._kept.get(entry).used_ms)
 
     @asynccontextmanager
     async def _locked(self, path: str) -> AsyncIterator[None]:
@@ -337,37 +247,3 @@ class Streams:
             lock = self._locks[path] = asyncio.Lock()
         async with lock:
             yield
-
-
-def _check_same(live: Live, wanted: Create) -> None:
-    """Raise `StreamExists` if a PUT asks for another configuration than the stream has."""
-    entry = live.entry
-    is_inherited = wanted.fork is not None and wanted.ttl_s is None and wanted.expires_at is None
-    if wanted.fork is not None and wanted.fork != entry.fork:
-        raise StreamExists(entry.path, "it exists, and is no fork of that source at that offset")
-    if (wanted.fork is None or wanted.content_type is not None) and (
-        base_type(wanted.type_or_default) != base_type(entry.content_type)
-    ):
-        raise StreamExists(entry.path, f"it exists with the content type {entry.content_type}")
-    if not is_inherited and (wanted.ttl_s != entry.ttl_s or _time(wanted.expires_at) != _time(entry.expires_at)):
-        raise StreamExists(entry.path, "it exists with another expiry")
-    if wanted.is_closed != live.mark.is_closed:
-        raise StreamExists(entry.path, "it exists and is closed" if live.mark.is_closed else "it exists and is open")
-
-
-def _time(text: str | None) -> int | None:
-    return None if text is None else expires_ms(text)
-
-
-def _skipped(source: Live, after: int, skip: int, is_message: bool) -> tuple[int, bytes]:
-    """Return the last whole record and the prefix of the next one, `skip` messages or bytes behind seq `after`."""
-    last, left = after, skip
-    if after < source.tail:
-        for record in source.topic.read(after + 1, source.tail):
-            size = 1 if is_message else len(record.value)
-            if left < size:
-                return last, record.value[:left]
-            last, left = record.seq, left - size
-            if not left:
-                return last, b""
-    raise InvalidStreamRequest("Stream-Fork-Sub-Offset", f"{skip} goes beyond the end of the source")

@@ -43,9 +43,11 @@ def post(daemon: ServedDirectory, path: str, body: bytes = b"", **headers: str) 
     return daemon.ask("POST", path, body, given)
 
 
-def batch(daemon: ServedDirectory, path: str, number: int, body: bytes, epoch: int = 0, **headers: str) -> Answer:
-    more = {"Producer-Id": "p", "Producer-Epoch": str(epoch), "Producer-Seq": str(number), **headers}
-    return daemon.ask("POST", path, body, {**TEXT, **more})
+def batch(
+    daemon: ServedDirectory, path: str, number: int, body: bytes, more: Mapping[str, str] | None = None, epoch: int = 0
+) -> Answer:
+    given = {"Producer-Id": "p", "Producer-Epoch": str(epoch), "Producer-Seq": str(number), **(more or {})}
+    return daemon.ask("POST", path, body, {**TEXT, **given})
 
 
 def value(daemon: ServedDirectory, path: str) -> bytes:
@@ -196,8 +198,8 @@ def test_a_stream_that_is_closed_without_data_keeps_its_tail(daemon: ServedDirec
 
 def test_a_batch_that_closed_may_be_repeated(daemon: ServedDirectory, path: str) -> None:
     put(daemon, path)
-    assert batch(daemon, path, 0, b"end", **CLOSED)[0] == 200
-    status, _, headers = batch(daemon, path, 0, b"end", **CLOSED)
+    assert batch(daemon, path, 0, b"end", CLOSED)[0] == 200
+    status, _, headers = batch(daemon, path, 0, b"end", CLOSED)
     assert (status, headers["stream-closed"]) == (204, "true")
     assert batch(daemon, path, 1, b"more")[0] == 409
     assert value(daemon, path) == b"end"
@@ -305,7 +307,19 @@ def test_a_fork_is_a_branch(daemon: ServedDirectory, path: str) -> None:
     fork(daemon, f"{path}/f", path)
     topic = path.removeprefix("/streams/").replace("_", "__")
     found = daemon.call("branch/list", topic=topic)
-    assert [each["branch"] for each in found] == ["main", f"{topic}.f"]
+    assert [each["branch"].rpartition("_g")[0] for each in found if each["branch"] != "main"] == [f"{topic}.f"]
+
+
+def test_a_branch_of_the_same_name_is_never_taken_nor_deleted(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path, b"one")
+    topic = path.removeprefix("/streams/").replace("_", "__")
+    daemon.call("branch/create", topic=topic, name=f"{topic}.f")
+    before = daemon.call("branch/list", topic=topic)
+    assert fork(daemon, f"{path}/f", path)[0] == 201
+    assert daemon.ask("DELETE", f"{path}/f")[0] == 204
+    found = daemon.call("branch/list", topic=topic)
+    assert [each["branch"] for each in found] == [each["branch"] for each in before]
+    assert f"{topic}.f" in [each["branch"] for each in found]
 
 
 def test_a_deleted_source_stays_for_its_forks(daemon: ServedDirectory, path: str) -> None:
@@ -359,7 +373,7 @@ def test_a_line_end_in_a_path_makes_no_header(daemon: ServedDirectory) -> None:
 def test_huge_headers_are_refused(daemon: ServedDirectory, path: str) -> None:
     put(daemon, path)
     assert post(daemon, path, b"x", Stream_Seq="9" * 2000)[0] == 400
-    assert batch(daemon, path, 0, b"x", **{"Producer-Id": "p" * 2000})[0] == 400
+    assert batch(daemon, path, 0, b"x", {"Producer-Id": "p" * 2000})[0] == 400
     assert value(daemon, path) == b""
 
 
@@ -370,7 +384,7 @@ def test_streams_are_there_after_sigkill_with_all_that_was_answered(tmp_path: Pa
         put(daemon, "/streams/a", b"[1, 2]", {**JSON, "Stream-TTL": "3600"})
         put(daemon, "/streams/b", b"one")
         post(daemon, "/streams/b", b" two", Stream_Seq="5")
-        batch(daemon, "/streams/b", 0, b" three", **CLOSED)
+        batch(daemon, "/streams/b", 0, b" three", CLOSED)
         fork(daemon, "/streams/f", "/streams/b")
         put(daemon, "/streams/c")
         post(daemon, "/streams/c", b"x", Stream_Seq="5")
