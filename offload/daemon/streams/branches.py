@@ -1,7 +1,7 @@
 """The branches of forks, and the removal of what a stream leaves.
 
-DSFORK-1  The branch of a fork ends with `_g` and a number that no entry had before. So the daemon never deletes a branch
-    that somebody else made.
+DSFORK-1  The branch of a fork ends with `_g` and a number that no entry had before. So the daemon never deletes
+    another branch.
 """
 
 from __future__ import annotations
