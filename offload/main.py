@@ -42,5 +42,11 @@ def _serve(directory: Path, settings: Settings, *, remote: str | None, debug: bo
     from offload.daemon.logs import set_up_logs
     from offload.daemon.server import announce, run
 
-    set_up_logs(settings.serve.log_format, debug=debug)
-    run(directory, settings, remote=remote, variables=os.environ, on_ready=announce)
+    serve = settings.serve
+    is_insecure = serve.insecure_behind_proxy and not serve.tls_certificate
+
+    def ready(addresses: list[str], loop: str) -> None:
+        announce(addresses, loop, is_insecure=is_insecure)
+
+    set_up_logs(serve.log_format, debug=debug)
+    run(directory, settings, remote=remote, variables=os.environ, on_ready=ready)

@@ -14,8 +14,9 @@ from typing import Any, ClassVar
 from catalog.checkpointer import CheckpointPolicy
 from catalog.format.checksum import ChecksumKind
 from catalog.format.commit import Codec
-from seglog.errors import InvalidSetting
-from seglog.values.setting import check_settings, choice, number, path, settings_of, text
+from seglog.errors import InvalidSetting, InvalidTopicName
+from seglog.values.names import check_topic_name
+from seglog.values.setting import check_settings, choice, number, path, settings_of, switch, text
 
 __all__ = [
     "ASK",
@@ -216,6 +217,9 @@ class ServeSettings:
     token_file: str = text("", "file with the bearer tokens; required on an address that is not loopback")
     tls_certificate: str = text("", "PEM file of the certificate; required on an address that is not loopback")
     tls_key: str = text("", "PEM file of the certificate's private key")
+    insecure_behind_proxy: bool = switch(
+        False, "serve any address without TLS, for a mesh or a proxy that ends TLS; the token is still required"
+    )
     allowed_hosts: str = text("localhost,127.0.0.1,[::1]", "host names that requests may name, separated by commas")
     allowed_origins: str = text("", "origins of web pages that may ask, such as https://console.example, with commas")
     max_requests: int = number(256, "requests", 1, 100_000, "maximum at the same time; the next one gets 429")
@@ -234,7 +238,22 @@ class ServeSettings:
     )
     header_timeout_s: int = number(10, "seconds", 1, 3600, "time limit for the head of a request")
     body_timeout_s: int = number(30, "seconds", 1, 3600, "time limit between bytes of a request body or of an answer")
-    stop_timeout_s: int = number(30, "seconds", 0, 3600, "time limit of open requests after SIGTERM")
+    stop_delay_s: int = number(
+        0, "seconds", 0, 3600, "after SIGTERM, time between the failure of /readyz and the end of new requests"
+    )
+    stop_timeout_s: int = number(30, "seconds", 0, 3600, "after it, time limit of open requests")
+    probe_port: int | str = number(
+        "off",
+        "",
+        0,
+        65_535,
+        "port of /healthz and /readyz without checks of host and token; 0: any free port",
+        word="off",
+    )
+    probe_host: str = text("", "address of the probe port; empty: serve.host, or 127.0.0.1 without one")
+    probe_metrics: bool = switch(False, "the probe port also serves /metrics")
+    laminarmq: str = text("", "topics with laminarmq's routes, each as topic:port, separated by commas")
+    access_log: bool = switch(False, "log a line for each request")
     check_interval_ms: int = number(
         1000, "ms", 10, 3_600_000, "time between checks of triggers, retention and the disk"
     )
@@ -248,6 +267,22 @@ class ServeSettings:
             raise InvalidSetting(
                 "serve.disk_reject_bytes", "is above serve.disk_alarm_bytes: the alarm must come first"
             )
+        self.laminarmq_ports()
+
+    def laminarmq_ports(self) -> dict[str, int]:
+        """Return the port of each topic in `laminarmq`. Raise `InvalidSetting`."""
+        found: dict[str, int] = {}
+        for part in filter(None, (each.strip() for each in self.laminarmq.split(","))):
+            topic, _, port = part.rpartition(":")
+            if topic in found or not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 65_536):
+                raise InvalidSetting("serve.laminarmq", f"{part!r} is not topic:port, with each topic once")
+            try:
+                found[check_topic_name(topic)] = int(port)
+            except InvalidTopicName as error:
+                raise InvalidSetting("serve.laminarmq", str(error)) from error
+        if found and not self.host:
+            raise InvalidSetting("serve.laminarmq", "needs an address: serve.host is empty")
+        return found
 
 
 @dataclass(frozen=True, slots=True)

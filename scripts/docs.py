@@ -158,7 +158,7 @@ def settings(section: str) -> str:
     if section == "durability":
         return table(["durability", "meaning"], [[f"`{name}`", meaning] for name, meaning in DURABILITIES.items()])
     rows = [
-        [f"`{one.key}`", f"`{one.default}`", one.unit, one.allowed, one.meaning, f"`{one.variable}`"]
+        [f"`{one.key}`", f"`{one.default_text}`", one.unit, one.allowed, one.meaning, f"`{one.variable}`"]
         for one in SETTINGS
         if one.section == section
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import socket
 import ssl
 import subprocess
@@ -16,6 +17,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.waiting import wait_until
 
 __all__ = ["ServedDirectory", "served"]
 
@@ -64,6 +67,16 @@ class ServedDirectory:
             connection.request(method, path, body, dict(headers or {}))
             answer = connection.getresponse()
             return answer.status, answer.read(), {name.lower(): text for name, text in answer.getheaders()}
+
+    def port_of(self, name: str) -> int:
+        """Return the port of another listener, by its name in the first line: `probes` or `laminarmq TOPIC`."""
+        [found] = re.findall(rf":(\d+) \({re.escape(name)}\)", "".join(self.lines))
+        return int(found)
+
+    def terminate(self) -> None:
+        """Send SIGTERM, and wait until the daemon has seen it."""
+        self.process.terminate()
+        wait_until(lambda: any("stopping" in line for line in self.lines))
 
     def append(self, topic: str, value: bytes) -> int:
         """Append a record and return its seq."""

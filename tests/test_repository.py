@@ -186,7 +186,7 @@ def test_every_setting_is_documented_with_its_default_range_and_variable() -> No
     assert {setting.section for setting in SETTINGS} == {"log", "offload", "cold", "catalog", "serve", "cli"}
     for setting in SETTINGS:
         assert setting.meaning, setting.name
-        row = f"| `{setting.key}` | `{setting.default}` |"
+        row = f"| `{setting.key}` | `{setting.default_text}` |"
         assert row in page, f"{setting.name} is not documented: run `make docs`"
         assert f"| {setting.allowed} | {setting.meaning} | `{setting.variable}` |" in page
         assert f"# {setting.key} = " in default_file()

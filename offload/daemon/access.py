@@ -3,7 +3,8 @@
     at the start   A file that is wrong ends the daemon.
     at SIGHUP      The daemon reads them again. If one is wrong, it logs the error, and both stay as they were.
 
-ACCESS-1  An address that is not loopback needs a token file and TLS, at the start and after each reload.
+ACCESS-1  An address that is not loopback needs a token file and TLS, at the start and after each reload. With
+    `insecure_behind_proxy`, it needs the token file only.
 ACCESS-2  A new certificate is loaded into a context of its own. So a wrong one never reaches a connection.
 """
 
@@ -85,6 +86,7 @@ def _check_address(settings: ServeSettings, tokens: Tokens | None) -> None:
         is_loopback = ipaddress.ip_address(settings.host).is_loopback
     except ValueError:
         is_loopback = False
-    if not is_loopback and (tokens is None or not settings.tls_certificate):
+    is_covered = bool(settings.tls_certificate) or settings.insecure_behind_proxy
+    if not is_loopback and (tokens is None or not is_covered):
         hint = "set serve.token_file, serve.tls_certificate and serve.tls_key, or listen on 127.0.0.1"
         raise InvalidAddress(settings.host, "others could read and write the log", hint=hint)

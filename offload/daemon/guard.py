@@ -76,16 +76,26 @@ class Guard:
     async def over_unix(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._answer(scope, receive, send, is_tcp=False)
 
-    async def _answer(self, scope: Scope, receive: Receive, send: Send, *, is_tcp: bool) -> None:
+    def before(self, app: App) -> App:
+        """Return `app` behind the checks of TCP. The application itself bounds the requests at work."""
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            await self._answer(scope, receive, send, is_tcp=True, app=app)
+
+        return answer
+
+    async def _answer(
+        self, scope: Scope, receive: Receive, send: Send, *, is_tcp: bool, app: App | None = None
+    ) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         settings, headers = self._settings(), dict(scope["headers"])
         if is_tcp and is_allowed(headers, settings.allowed_origins):
             send = with_origin(send, headers)
-        is_probe = scope["path"] in _PROBES
+        is_limited = app is None and scope["path"] not in _PROBES
         try:
-            self._check(scope, headers, settings, is_tcp=is_tcp, is_probe=is_probe)
+            self._check(scope, headers, settings, is_tcp=is_tcp, is_limited=is_limited)
         except (Busy, Refused) as refusal:
             await _refuse(self._counted(refusal), send)
             return
@@ -93,13 +103,15 @@ class Guard:
             await send({"type": "http.response.start", "status": 204, "headers": preflight_headers(headers)})
             await send({"type": "http.response.body", "body": b""})
             return
-        with Place(self._places, settings, limited=not is_probe) as place:
+        with Place(self._places, settings, limited=is_limited) as place:
             place.enter(scope)
             if not _has_body(scope["method"], headers):
                 place.take()
-            await self._pass(scope, receive, send, settings, place)
+            await self._pass(app or self._app, scope, receive, send, settings, place)
 
-    def _check(self, scope: Scope, headers: Headers, settings: ServeSettings, *, is_tcp: bool, is_probe: bool) -> None:
+    def _check(
+        self, scope: Scope, headers: Headers, settings: ServeSettings, *, is_tcp: bool, is_limited: bool
+    ) -> None:
         scope[RIGHTS_KEY] = EVERYTHING
         if is_tcp:
             host = headers.get(b"host", b"").decode("latin-1")
@@ -112,13 +124,15 @@ class Guard:
             tokens = self._tokens()
             if tokens is not None and scope["path"] != "/healthz" and not is_preflight(scope["method"], headers):
                 scope[RIGHTS_KEY] = tokens.rights_of(headers.get(b"authorization", b""))
-        if not is_probe:
+        if is_limited:
             self._places.check(settings)
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or (int(length) > settings.max_body_bytes and not _is_append(scope)):
             raise too_large(settings)
 
-    async def _pass(self, scope: Scope, receive: Receive, send: Send, settings: ServeSettings, place: Place) -> None:
+    async def _pass(
+        self, app: App, scope: Scope, receive: Receive, send: Send, settings: ServeSettings, place: Place
+    ) -> None:
         taken = 0
         status = 0
         is_whole = False
@@ -155,7 +169,7 @@ class Guard:
                 await send(message)
 
         try:
-            await self._app(scope, paced_receive, paced_send)
+            await app(scope, paced_receive, paced_send)
         except TimeoutError:
             self._metrics.rejected.labels("slow").inc()
             raise

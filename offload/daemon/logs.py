@@ -10,7 +10,11 @@ import sys
 
 import structlog
 
-__all__ = ["set_up_logs"]
+__all__ = ["ACCESS_FIELDS", "set_up_logs"]
+
+ACCESS_FIELDS = ("method", "path", "status", "seconds", "sent_bytes", "client", "request_id")
+"""The fields of a line of the access log (offload.daemon.entrance)."""
+
 
 _CHATTY = ("botocore", "boto3", "urllib3", "s3transfer", "asyncio")
 
@@ -20,6 +24,7 @@ def set_up_logs(log_format: str, *, debug: bool) -> None:
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
+        structlog.stdlib.ExtraAdder(allow=ACCESS_FIELDS),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]

@@ -3,6 +3,7 @@
     member                              of
     title, status, detail               every error: the name of its class, the status, its message
     hint                                an error that knows the next step
+    request_id                          a request: its id, as in the access log
     epoch                               ProducerFenced: the current epoch
     expected, received                  ProducerGap: the next number, and that of the request
     newest                              BatchForgotten: the number of the newest batch
@@ -21,6 +22,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+from offload.daemon.request_id import request_id
 from offload.errors import Busy, Refused
 from seglog import BatchForgotten, HeadMoved, OtherIncarnation, ProducerFenced, ProducerGap, TooManyKeys
 
@@ -68,6 +70,8 @@ def error_answer(error: Exception, members: Mapping[str, Any] = _NO_MEMBERS) -> 
     hint = getattr(error, "hint", None)
     if hint:
         said["hint"] = hint
+    if request_id.get():
+        said["request_id"] = request_id.get()
     headers = [(b"content-type", b"application/problem+json")]
     for member, header, value_of in _MEMBERS.get(type(error), ()):
         said[member] = value_of(error)

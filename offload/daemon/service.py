@@ -115,6 +115,7 @@ class Service:
         self.settings = loaded.serve
         self.metrics = metrics
         self.stopping = rates.stopping
+        self.is_leaving = False  # the daemon stops soon: it is not ready, and still takes requests
         self.disk = DiskState.FINE
         self.events = Events(clock.now_ms, metrics.lost_events.inc)
         self.stopping.listen(self.events.wake)
@@ -153,7 +154,12 @@ class Service:
     @property
     def is_ready(self) -> bool:
         """Return whether the daemon takes appends."""
-        return not self.stopping.is_set() and self.disk is not DiskState.FULL and not self.sync.is_poisoned
+        return (
+            not self.is_leaving
+            and not self.stopping.is_set()
+            and self.disk is not DiskState.FULL
+            and not self.sync.is_poisoned
+        )
 
     def start(self) -> None:
         """Start the background tasks in the running event loop."""

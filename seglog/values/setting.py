@@ -28,6 +28,7 @@ __all__ = [
     "number",
     "path",
     "settings_of",
+    "switch",
     "text",
     "toml_lines",
     "variables_of",
@@ -45,7 +46,7 @@ class Setting:
 
     `choices` are the allowed texts. `low` and `high` bound a whole number; a `high` of None is no bound. `word`, such
     as "never", may stand in place of the number. `is_text` allows any text. `is_path` allows the path of a file or
-    directory.
+    directory. `is_switch` allows true and false.
     """
 
     section: str
@@ -59,6 +60,7 @@ class Setting:
     word: str | None = None
     is_text: bool = False
     is_path: bool = False
+    is_switch: bool = False
 
     @property
     def name(self) -> str:
@@ -69,8 +71,15 @@ class Setting:
         return f"{_PREFIX}{self.section}_{self.key}".upper()
 
     @property
+    def default_text(self) -> str:
+        """Return the default as the environment and seglog.toml have it, without quotes."""
+        return str(self.default).lower() if self.is_switch else str(self.default)
+
+    @property
     def allowed(self) -> str:
         """Return the allowed values in words, for errors and the docs."""
+        if self.is_switch:
+            return "true or false"
         if self.is_path:
             return "a path"
         if self.choices:
@@ -82,7 +91,10 @@ class Setting:
 
     def check(self, value: object) -> None:
         """Raise `InvalidSetting` if the value is not allowed."""
-        if self.is_path:
+        if self.is_switch:
+            if type(value) is not bool:
+                raise InvalidSetting(self.name, f"{value!r} is not {self.allowed}")
+        elif self.is_path:
             if type(value) is not str or "\0" in value:
                 raise InvalidSetting(self.name, f"{value!r} is not {self.allowed}")
         elif self.choices:
@@ -98,8 +110,10 @@ class Setting:
 
     def parse(self, text: str) -> Value:
         """Return the value that an environment variable gives. Raise `InvalidSetting`, which names the variable."""
-        is_number = not (self.choices or self.is_text or self.is_path)
+        is_number = not (self.choices or self.is_text or self.is_path or self.is_switch)
         value: Value = int(text) if is_number and text.isascii() and text.isdigit() else text
+        if self.is_switch:
+            value = {"true": True, "false": False}.get(text, text)
         try:
             self.check(value)
         except InvalidSetting as error:
@@ -126,6 +140,11 @@ def choice(default: str, choices: Iterable[str], meaning: str) -> Any:
 def path(meaning: str) -> Any:
     """Declare a dataclass field whose value is a path as a text. The default is an empty text, which means no path."""
     return field(default="", metadata={_FIELD: {"unit": "", "meaning": meaning, "is_path": True}})
+
+
+def switch(default: bool, meaning: str) -> Any:
+    """Declare a dataclass field whose value is True or False."""
+    return field(default=default, metadata={_FIELD: {"unit": "", "meaning": meaning, "is_switch": True}})
 
 
 def settings_of(kind: type[Any]) -> dict[str, Setting]:

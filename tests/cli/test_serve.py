@@ -587,9 +587,9 @@ def test_appends_on_their_way_are_answered_when_it_stops(start: Start) -> None:
     assert daemon.end() == 0
     for worker in workers:
         worker.join(60)
-    assert set(answers) == {201}
+    assert set(answers) <= {201, 503}
     with seglog.open(daemon.directory) as log:
-        assert log.topic("t").head_seq == len(answers)
+        assert log.topic("t").head_seq == answers.count(201)
 
 
 def test_a_second_signal_ends_it_at_once(start: Start) -> None:

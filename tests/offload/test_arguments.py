@@ -260,6 +260,8 @@ def test_a_wrong_argument_is_refused_by_its_name_and_nothing_changes(world: Worl
 def _wrong_for(setting: Setting) -> list[object]:
     if setting.choices or setting.is_text or setting.is_path:
         return [7, b"x", None, True, 1.5, []]
+    if setting.is_switch:
+        return [7, 0, 1, b"x", "true", None, 1.5, []]
     return ["7", b"7", 1.5, True, -1, None, [7], float("nan")]
 
 

@@ -47,6 +47,16 @@ def test_a_kms_key_is_for_kms_only() -> None:
         OffloadSettings(sse="AES256", sse_kms_key_id="k")
 
 
+def test_topics_with_laminarmqs_routes_have_a_port_each() -> None:
+    assert ServeSettings().laminarmq_ports() == {}
+    assert ServeSettings(laminarmq="a:3000, b@try:0,").laminarmq_ports() == {"a": 3000, "b@try": 0}
+    for wrong in ("a", "a:", ":3000", "a:x", "a:-1", "a:65536", "a:1,a:2", "a/b:1", "a:\u0663", "a:003000"):
+        with pytest.raises(InvalidSetting, match=r"serve\.laminarmq"):
+            ServeSettings(laminarmq=wrong)
+    with pytest.raises(InvalidSetting, match=r"serve\.laminarmq: needs an address"):
+        ServeSettings(laminarmq="a:3000", host="")
+
+
 def test_a_file_may_be_missing_or_empty(tmp_path: Path) -> None:
     missing = read_settings(tmp_path / "missing")
     assert (missing.url, missing.offload) == (None, OffloadSettings())

@@ -18,6 +18,8 @@ class Limit(Enum):
     FRAMES_READ_ONE_BY_ONE = "seglog.wal.scan._FEW"
     KEYS = "seglog.engine.keys.KEYS_MAX"
     KEEP_ALIVE_S = "offload.daemon.http.followers._KEEP_ALIVE_S"
+    LAMINARMQ_S = "offload.daemon.laminarmq._LIMIT_S"
+    LAMINARMQ_AT_ONCE = "offload.daemon.laminarmq._AT_ONCE"
     LINES_IN_A_BATCH = "offload.commands.lines._BATCH_LINES"
     LOST_RECORDS_IN_TAIL = "seglog.writing.append._LOST_IN_TAIL_MAX"
     MANIFEST_FORMAT = "seglog.wal.manifest._FORMAT"

@@ -18,9 +18,9 @@ from offload.daemon.problems import error_answer
 from offload.errors import OffloadError, Refused
 from seglog import SeglogError
 
-__all__ = ["OURS", "BrokenOff", "answer_error", "answer_no_route", "answer_of", "begun"]
+__all__ = ["CLIENT_GONE", "OURS", "BrokenOff", "answer_error", "answer_no_route", "answer_of", "begun"]
 
-_CLIENT_GONE = 499  # a status for the metrics only: the client is gone
+CLIENT_GONE = 499  # a status for the metrics only: the client is gone
 _log = logging.getLogger("seglog.daemon")
 
 
@@ -86,7 +86,7 @@ async def begun(
     try:
         await asyncio.wait({first, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not first.done():
-            return Response(status_code=_CLIENT_GONE)
+            return Response(status_code=CLIENT_GONE)
         begun = first.result()
     finally:
         first.cancel()  # ends `body` if it has not yielded yet

@@ -36,7 +36,7 @@ from offload.errors import OffloadError
 from seglog import OtherIncarnation, SeglogError
 from seglog.format.lines import total_bytes
 
-__all__ = ["append_routes"]
+__all__ = ["append_routes", "prepare_append"]
 
 # A body of this size has come before the log could refuse it.
 _SMALL_BYTES = 256 * 1024
@@ -148,7 +148,7 @@ class _Appends:
         try:
             await self._check_incarnation(asked)
             if part.batches:
-                await self._check_takes_records(asked.topic)
+                await prepare_append(self._service, asked.topic)
             for batch in part.batches:
                 with timed(self._service.metrics.append_s):
                     await self._append_batch(asked, batch)
@@ -187,15 +187,16 @@ class _Appends:
             self._service.metrics.appended_records.inc(len(seqs))
             self._service.metrics.appended_bytes.inc(total_bytes(batch.values))
 
-    async def _check_takes_records(self, topic: str) -> None:
-        """Prepare the first append to a topic: take over a branch or replica, or check the name of a new topic.
 
-        Only a branch or a replica asks the remote.
-        """
-        archive = self._service.archive
-        if archive is None or self._service.sync.has_topic(topic):
-            return
-        if "@" in topic or archive.replication.is_replica(topic):
-            await in_threads(self._service.cold_reads, archive.open_for_append, topic)
-        else:
-            archive.open_for_append(topic)
+async def prepare_append(service: Service, topic: str) -> None:
+    """Prepare the first append to a topic: take over a branch or replica, or check the name of a new topic.
+
+    Only a branch or a replica asks the remote.
+    """
+    archive = service.archive
+    if archive is None or service.sync.has_topic(topic):
+        return
+    if "@" in topic or archive.replication.is_replica(topic):
+        await in_threads(service.cold_reads, archive.open_for_append, topic)
+    else:
+        archive.open_for_append(topic)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from offload.commands.registry import COMMANDS
+from offload.daemon.http.answers import answer_error, answer_no_route
 from offload.daemon.http.openapi import openapi
 from offload.daemon.http.roles import rights_of
 from offload.daemon.http.topics import in_threads
 from offload.daemon.service import Service
 from offload.rights import Role
 
-__all__ = ["probe_routes"]
+__all__ = ["make_probe_app", "probe_routes"]
 
 
 def probe_routes(service: Service) -> list[Route]:
@@ -24,6 +27,15 @@ def probe_routes(service: Service) -> list[Route]:
         Route("/metrics", probes.metrics),
         Route("/openapi.json", probes.openapi),
     ]
+
+
+def make_probe_app(service: Service, *, with_metrics: bool) -> Starlette:
+    """Return the ASGI application of the probe port. No guard stands in front of it."""
+    paths = {"/healthz", "/readyz", "/metrics"} if with_metrics else {"/healthz", "/readyz"}
+    return Starlette(
+        routes=[route for route in probe_routes(service) if route.path in paths],
+        exception_handlers={HTTPException: answer_no_route, Exception: answer_error},
+    )
 
 
 class _Probes:
@@ -39,7 +51,8 @@ class _Probes:
     async def ready(self, _request: Request) -> Response:
         """Answer 200 while the daemon takes appends, else 503."""
         service = self._service
-        body = {"ready": service.is_ready, "disk": service.disk.name.lower(), "stopping": service.stopping.is_set()}
+        is_stopping = service.is_leaving or service.stopping.is_set()
+        body = {"ready": service.is_ready, "disk": service.disk.name.lower(), "stopping": is_stopping}
         return JSONResponse(body, 200 if service.is_ready else 503)
 
     async def metrics(self, request: Request) -> Response:

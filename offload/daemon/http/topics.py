@@ -14,10 +14,11 @@ from offload.daemon.service import Service
 from offload.daemon.threads import in_threads, pool_of
 from offload.errors import InvalidOption
 from offload.replica_topic import ReplicaTopic
+from offload.rights import Rights
 from offload.services.results import Removed
 from seglog import Topic
 
-__all__ = ["in_threads", "pool_of", "readable", "topic_routes"]
+__all__ = ["in_threads", "pool_of", "readable", "topic_routes", "truncated"]
 
 
 def topic_routes(service: Service) -> list[Route]:
@@ -49,15 +50,18 @@ class _Topics:
         seq = (await json_of(request)).get("seq")
         if type(seq) is not int:
             raise InvalidOption("seq", "must be a whole number: the first seq to remove")
-        archive, name = self._service.archive, request.path_params["topic"]
-        if archive is None:
-            await in_threads(self._service.local, self._service.sync.get_topic(name).truncate, seq)
-            result = None
-        else:
-            client = rights_of(request.scope).name
-            result = await in_threads(self._service.cold_reads, _truncate, archive, client, name, seq)
+        name = request.path_params["topic"]
+        result = await truncated(self._service, rights_of(request.scope), name, seq)
         told = {"lsn": result and result.lsn, "waits_for": result and result.waits_for}
         return JSONResponse({"topic": name, "head_seq": self._service.sync.get_topic(name).head_seq, **told})
+
+
+async def truncated(service: Service, rights: Rights, name: str, seq: int) -> Removed | None:
+    """Remove the records from `seq` on. Return the archive's result, or None without an archive."""
+    if service.archive is None:
+        await in_threads(service.local, service.sync.get_topic(name).truncate, seq)
+        return None
+    return await in_threads(service.cold_reads, _truncate, service.archive, rights.name, name, seq)  # type: ignore[no-any-return]
 
 
 def _truncate(archive: Archive, client: str, name: str, seq: int) -> Removed:

@@ -14,6 +14,7 @@ from seglog.values.setting import (
     number,
     path,
     settings_of,
+    switch,
     toml_lines,
     variables_of,
 )
@@ -27,6 +28,7 @@ class Some:
     wait_s: int = number(0, "seconds", 0, None, "at least")
     color: str = choice("red", ("red", "green", "blue"), "to see")
     place: str = path("to go to")
+    loud: bool = switch(False, "to hear")
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -36,10 +38,16 @@ SETTINGS = settings_of(Some)
 
 
 def test_a_setting_says_all_about_itself() -> None:
-    size, wait, color, place = SETTINGS.values()
+    size, wait, color, place, loud = SETTINGS.values()
     assert (size.name, size.variable, size.allowed) == ("some.size_bytes", "SEGLOG_SOME_SIZE_BYTES", "2 to 20")
     assert (wait.allowed, color.allowed) == ("0 and more", "red, green or blue")
     assert (place.allowed, place.default, place.parse("7")) == ("a path", "", "7")
+    assert (loud.allowed, loud.default, loud.default_text, loud.parse("true")) == (
+        "true or false",
+        False,
+        "false",
+        True,
+    )
     assert (size.default, size.unit, size.meaning) == (10, "bytes", "of something")
     assert Some() == Some(size_bytes=10, wait_s=0, color="red")
 
@@ -59,6 +67,9 @@ def test_a_setting_says_all_about_itself() -> None:
         ("color", ["red"]),
         ("place", 1),
         ("place", "a\0b"),
+        ("loud", 1),
+        ("loud", "true"),
+        ("loud", None),
     ],
 )
 def test_what_is_not_allowed_is_refused_by_name_wherever_it_comes_from(key: str, value: object) -> None:
@@ -83,6 +94,13 @@ def test_a_variable_that_says_nothing_allowed_is_named(text: str) -> None:
     assert caught.value.key == "some.size_bytes"
 
 
+@pytest.mark.parametrize("text", ["1", "yes", "True", "TRUE", " true"])
+def test_a_switch_takes_two_words_from_the_environment(text: str) -> None:
+    assert from_section(Some, {}, {"SEGLOG_SOME_LOUD": "true"}) == Some(loud=True)
+    with pytest.raises(InvalidSetting, match="from SEGLOG_SOME_LOUD"):
+        from_section(Some, {}, {"SEGLOG_SOME_LOUD": text})
+
+
 def test_a_variable_of_no_setting_is_refused() -> None:
     with pytest.raises(InvalidSetting, match="SEGLOG_SOME_SIZE: is unknown; there are SEGLOG_SOME_COLOR"):
         variables_of(SETTINGS.values(), {"SEGLOG_SOME_SIZE": "5"})
@@ -92,6 +110,6 @@ def test_the_section_of_a_new_file_shows_the_defaults() -> None:
     text = toml_lines(Some)
     assert tomllib.loads(text) == {"some": {}}
     shown = tomllib.loads(text.replace("\n# ", "\n"))["some"]
-    assert shown == {"size_bytes": 10, "wait_s": 0, "color": "red", "place": ""}
+    assert shown == {"size_bytes": 10, "wait_s": 0, "color": "red", "place": "", "loud": False}
     assert '# color = "red"    # to see\n' in text
     assert "# size_bytes = 10  # bytes: of something\n" in text

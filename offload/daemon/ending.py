@@ -1,0 +1,71 @@
+"""A server of uvicorn whose end loses no connection that the kernel accepted (STOP-2)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+__all__ = ["Server"]
+
+_log = logging.getLogger("seglog.daemon")
+
+
+class Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._has_ended = asyncio.Event()
+
+    def end(self) -> None:
+        """Let `serve` end, now and not at the next of the base class's looks."""
+        self.should_exit = True
+        self._has_ended.set()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self._has_ended.wait()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals to `_serve`, where one signal ends all servers and the service."""
+        yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take the connections that wait at the sockets (STOP-2), then end as the base class does."""
+        waiting = [each for opened in sockets or () for each in _accepted(opened)]
+        for server in self.servers:
+            server.close()
+        for opened in sockets or ():
+            opened.close()
+        await asyncio.gather(*map(self._attach, waiting))
+        await super().shutdown(sockets)
+
+    async def _attach(self, opened: socket.socket) -> None:
+        def connection() -> asyncio.Protocol:
+            return self.config.http_protocol_class(  # type: ignore[call-arg]
+                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+
+        loop, limit_s = asyncio.get_running_loop(), self.config.timeout_keep_alive
+        is_tls = self.config.ssl is not None
+        try:
+            await loop.connect_accepted_socket(
+                connection, opened, ssl=self.config.ssl, ssl_handshake_timeout=limit_s if is_tls else None
+            )
+        except OSError as error:
+            _log.info("a client that came at the end of the daemon was gone: %s", error)
+            opened.close()
+
+
+def _accepted(opened: socket.socket) -> Iterator[socket.socket]:
+    """Yield the connections that wait at a listening socket."""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            connection, _ = opened.accept()
+            connection.setblocking(False)
+            yield connection

@@ -1,0 +1,108 @@
+"""What holds for each request before the guard sees it: an id, an answer at the end of the daemon, a line in the log.
+
+The id is the client's header `seglog-request-id` if it is 1 to 64 of A-Z, a-z, 0-9, `.`, `_`, `-`, else a random one.
+The answer has it as a header of the same name, and a problem has it as `request_id`.
+
+With `access_log`, the log gets a line for each request at its end: method, path, status, seconds, bytes, client, id.
+The path has no query, and stays percent-encoded. So a line shows no tags, and a client cannot break the line.
+
+Once the daemon stops, a new request gets 503 after its body was read, and each answer says `Connection: close` (STOP-1:
+a request that the daemon reads gets an answer). The probes still answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable, MutableMapping
+from typing import Any
+
+from offload.daemon.guard import App, Receive, Scope, Send
+from offload.daemon.problems import error_answer
+from offload.daemon.request_id import request_id
+from offload.daemon.service import Service
+from offload.errors import Stopping
+
+__all__ = ["entrance"]
+
+_HEADER = b"seglog-request-id"
+_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+_PROBES = ("/healthz", "/readyz", "/metrics")
+_log = logging.getLogger("seglog.access")
+
+
+def entrance(app: App, service: Service) -> App:
+    """Return `app` with an id and a log line for each request, and with refusals once the daemon stops."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        line = _Line(scope, send, lambda: service.is_leaving)
+        token = request_id.set(line.request_id)
+        try:
+            if service.stopping.is_set() and scope["path"] not in _PROBES:
+                await _refuse(receive, line.send, service.settings.body_timeout_s)
+            else:
+                await app(scope, receive, line.send)
+        finally:
+            request_id.reset(token)
+            if service.settings.access_log:
+                line.write()
+
+    return answer
+
+
+class _Line:
+    """One request: it adds headers to the answer, and counts for the line of the log."""
+
+    def __init__(self, scope: Scope, send: Send, is_leaving: Callable[[], bool]) -> None:
+        self._scope = scope
+        self._send = send
+        self._is_leaving = is_leaving
+        self._start = time.perf_counter()
+        self._status = 0
+        self._size_bytes = 0
+        given = next((value for name, value in scope["headers"] if name == _HEADER), b"")
+        self.request_id = given.decode() if _ID.fullmatch(given) else secrets.token_hex(8)
+
+    async def send(self, message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+            headers = [*message.get("headers", ()), (_HEADER, self.request_id.encode())]
+            if self._is_leaving() and (b"connection", b"close") not in headers:
+                headers.append((b"connection", b"close"))
+            message = {**message, "headers": headers}
+        else:
+            self._size_bytes += len(message.get("body", b""))
+        await self._send(message)
+
+    def write(self) -> None:
+        client = self._scope.get("client")
+        _log.info(
+            "request",
+            extra={
+                "method": self._scope["method"],
+                "path": self._scope.get("raw_path", b"").decode("ascii", "replace"),
+                "status": self._status,
+                "seconds": round(time.perf_counter() - self._start, 6),
+                "sent_bytes": self._size_bytes,
+                "client": f"{client[0]}:{client[1]}" if client else "unix",
+                "request_id": self.request_id,
+            },
+        )
+
+
+async def _refuse(receive: Receive, send: Send, limit_s: float) -> None:
+    """Answer 503 after the body was read (STOP-1). A client that sends no byte for `limit_s` gets it before."""
+    try:
+        while (await asyncio.wait_for(receive(), limit_s)).get("more_body", False):
+            pass
+    except TimeoutError:
+        _log.info("a request that came at the end of the daemon sent no byte of its body in %s s", limit_s)
+    status, headers, body = error_answer(Stopping())
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

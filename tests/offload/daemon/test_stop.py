@@ -1,0 +1,194 @@
+"""Test the end of a daemon: /readyz fails first, and each request gets an answer or a refused connection."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seglog
+from catalog.objects.memory import MemoryStore
+from offload.daemon.entrance import entrance
+from tests.daemons import ServedDirectory, served
+from tests.offload.daemon.conftest import serving
+from tests.waiting import wait_until
+
+BYTES = {"Content-Type": "application/octet-stream"}
+TIMEOUT_S = 120
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    seglog.open(tmp_path / "data").close()
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def start(directory: Path, tmp_path: Path) -> Iterator[Callable[..., ServedDirectory]]:
+    with served(directory, (tmp_path / "remote").as_uri(), SERVE_PROBE_PORT="0") as daemon:
+        yield lambda: daemon
+
+
+def tcp(daemon: ServedDirectory, _directory: Path) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=TIMEOUT_S)
+
+
+def unix(_daemon: ServedDirectory, directory: Path) -> http.client.HTTPConnection:
+    class Connection(http.client.HTTPConnection):
+        def connect(self) -> None:
+            opened = socket.socket(socket.AF_UNIX)
+            try:
+                opened.connect(str(directory / "seglog.sock"))
+            except OSError:
+                opened.close()
+                raise
+            self.sock = opened
+
+    return Connection("localhost", timeout=TIMEOUT_S)
+
+
+@pytest.mark.parametrize(("connect", "keeps_alive"), [(tcp, True), (tcp, False), (unix, False)])
+def test_a_stop_under_load_leaves_no_request_without_an_answer(
+    directory: Path, connect: Callable[..., http.client.HTTPConnection], keeps_alive: bool
+) -> None:
+    with served(directory, "", SERVE_STOP_TIMEOUT_S="60") as daemon:
+        outcomes: list[str] = []
+
+        def append() -> None:
+            connection = connect(daemon, directory)
+            while True:
+                try:
+                    connection.connect() if connection.sock is None else None
+                except (ConnectionRefusedError, FileNotFoundError):
+                    outcomes.append("refused")
+                    return
+                try:
+                    connection.request("POST", "/topics/t/records", b"x", BYTES)
+                    answer = connection.getresponse()
+                    answer.read()
+                    outcomes.append(str(answer.status))
+                except (OSError, http.client.HTTPException) as error:
+                    outcomes.append(f"lost: {error!r}")
+                    connection.close()
+                if not keeps_alive:
+                    connection.close()
+
+        clients = [threading.Thread(target=append) for _ in range(16)]
+        for client in clients:
+            client.start()
+        wait_until(lambda: outcomes.count("201") >= 100)
+        daemon.process.terminate()
+        assert daemon.process.wait(TIMEOUT_S) == 0
+        for client in clients:
+            client.join(TIMEOUT_S)
+    counts = Counter(outcomes)
+    assert set(counts) <= {"201", "503", "refused"}, counts
+    assert counts["refused"] == 16
+    with seglog.open(directory) as log:
+        assert log.topic("t").head_seq == counts["201"]
+
+
+def test_readyz_fails_while_the_daemon_still_takes_requests(directory: Path) -> None:
+    with served(directory, "", SERVE_STOP_DELAY_S="3600", SERVE_PROBE_PORT="0") as daemon:
+        assert daemon.ask("GET", "/readyz")[0] == 200
+        with closing(tcp(daemon, directory)) as open_before:
+            open_before.request("GET", "/readyz")
+            assert open_before.getresponse().read()
+            daemon.terminate()
+            for port in (daemon.port, daemon.port_of("probes")):
+                with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)) as probe:
+                    probe.request("GET", "/readyz")
+                    answer = probe.getresponse()
+                    assert answer.status == 503
+                    assert json.loads(answer.read()) == {"ready": False, "disk": "fine", "stopping": True}
+            status, _, headers = daemon.ask("POST", "/topics/t/records", b"x", BYTES)
+            assert (status, headers["connection"]) == (201, "close")
+            open_before.request("POST", "/topics/t/records", b"x", BYTES)
+            assert open_before.getresponse().status == 201
+        assert daemon.process.poll() is None
+
+
+def test_a_request_that_has_begun_gets_its_answer_and_the_probe_port_stays_until_then(
+    start: Callable[..., ServedDirectory], directory: Path
+) -> None:
+    daemon = start()
+    begun = socket.create_connection(("127.0.0.1", daemon.port), timeout=TIMEOUT_S)
+    head = b"POST /topics/t/records HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
+    begun.sendall(head + b"Content-Length: 10\r\n\r\nhalf ")
+    for _ in range(2):  # later requests are answered, so the daemon has read the half
+        assert daemon.ask("GET", "/healthz")[0] == 200
+    daemon.terminate()
+    wait_until(lambda: _is_refused(daemon.port))
+    with closing(http.client.HTTPConnection("127.0.0.1", daemon.port_of("probes"), timeout=TIMEOUT_S)) as probe:
+        probe.request("GET", "/readyz")
+        assert probe.getresponse().status == 503
+    begun.sendall(b"whole")
+    answer = http.client.HTTPResponse(begun)
+    answer.begin()
+    assert (answer.status, answer.getheader("Connection")) == (201, "close")
+    assert json.loads(answer.read())["first_seq"] == 1
+    begun.close()
+    assert daemon.process.wait(TIMEOUT_S) == 0
+    with seglog.open(directory) as log:
+        assert [record.value for record in log.topic("t").read()] == [b"half whole"]
+
+
+def _is_refused(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+async def _ask(app: Any, path: str, pieces: list[bytes]) -> tuple[int, dict[str, str], bytes]:
+    """Send a POST of some pieces to the application. Return status, headers and body; `pieces` loses what was read."""
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        body = pieces.pop(0)
+        return {"type": "http.request", "body": body, "more_body": bool(pieces)}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "headers": []}
+    await app(scope, receive, send)
+    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], headers, b"".join(each.get("body", b"") for each in sent[1:])
+
+
+def test_a_request_that_comes_after_the_stop_is_read_and_answered_503_but_a_probe_is_not(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        asked: list[str] = []
+
+        async def app(scope: Any, _receive: Any, send: Any) -> None:
+            asked.append(scope["path"])
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+        async with serving(tmp_path / "data", MemoryStore()) as service:
+            before = entrance(app, service)
+            status, headers, _ = await _ask(before, "/topics/t/records", [b"a"])
+            assert (status, "connection" in headers, asked) == (200, False, ["/topics/t/records"])
+            service.is_leaving = True
+            assert (await _ask(before, "/x", [b"a"]))[1]["connection"] == "close"
+            service.stopping.set()
+            pieces = [b"a", b"b", b"c"]
+            status, headers, body = await _ask(before, "/topics/t/records", pieces)
+            assert (status, headers["connection"], headers["retry-after"], pieces) == (503, "close", "1", [])
+            problem = json.loads(body)
+            assert (problem["title"], problem["request_id"]) == ("Stopping", headers["seglog-request-id"])
+            assert (await _ask(before, "/readyz", [b""]))[0] == 200
+            assert asked == ["/topics/t/records", "/x", "/readyz"]
+
+    asyncio.run(scenario())
