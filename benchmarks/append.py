@@ -219,6 +219,11 @@ def _calls(options: Options) -> list[Row]:
     aims, values = append_calls.AIMS, log_lines(max(BATCHES), SIZES[0])
     place = _empty(options.directory / "append-calls")
     counts = {"one appender": (append_calls.calls_of_a_batch(place / "1", values[:1]), aims["alone"])}
+    counts["one appender, with a producer"] = (
+        append_calls.calls_of_a_producer(place / "producer", values[0]),
+        aims["producer"],
+    )
+    counts["one appender, under a key"] = (append_calls.calls_of_a_key(place / "key", values[0]), aims["key"])
     for batch in BATCHES:
         calls = append_calls.calls_of_a_batch(place / f"{batch}", values[:batch])
         counts[f"batches of {batch:,}"] = (calls, aims["batch"])

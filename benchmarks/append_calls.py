@@ -13,13 +13,13 @@ from pathlib import Path
 import seglog
 from benchmarks.calls import count_calls
 from benchmarks.idle import Idle
-from seglog import aio
+from seglog import ProducerBatch, aio
 
-__all__ = ["AIMS", "calls_of_a_batch", "calls_of_a_task"]
+__all__ = ["AIMS", "calls_of_a_batch", "calls_of_a_key", "calls_of_a_producer", "calls_of_a_task"]
 
-#: The most calls for each record that are wanted: of a lone append, of batches, of the lines of a text, and of
-#: tasks.
-AIMS = {"alone": 45, "batch": 4, "lines": 0.1, "tasks": 10}
+#: The most calls for each record that are wanted: of a lone append, of one of a producer or under a key, of batches, of
+#: the lines of a text, and of tasks.
+AIMS = {"alone": 45, "producer": 92, "key": 108, "batch": 4, "lines": 0.1, "tasks": 10}
 
 _FEW_ROUNDS, _MANY_ROUNDS = 3, 13
 
@@ -31,6 +31,23 @@ def calls_of_a_batch(directory: Path, values: Sequence[bytes]) -> float:
         for _ in range(3):
             append()
         return count_calls(append) / len(values)
+
+
+def calls_of_a_producer(directory: Path, value: bytes) -> float:
+    """Return the calls of one append of a producer at `fsync`, which has five batches already."""
+    with seglog.open(directory, upkeep=Idle) as log:
+        batches = [ProducerBatch("bench", 0, number) for number in range(6)]
+        for batch in batches[:5]:
+            log.topic("bench").append([value], producer=batch)
+        return count_calls(partial(log.topic("bench").append, [value], producer=batches[5]))
+
+
+def calls_of_a_key(directory: Path, value: bytes) -> float:
+    """Return the calls of one append under a key at `fsync`."""
+    with seglog.open(directory, upkeep=Idle) as log:
+        for number in range(3):
+            log.topic("bench").append([value], key=f"{number}")
+        return count_calls(partial(log.topic("bench").append, [value], key="3"))
 
 
 def calls_of_a_task(directory: Path, tasks: int, value: bytes) -> float:

@@ -46,6 +46,9 @@ __all__ = [
 ]
 
 
+_JOINED_MAX_BYTES = 4096
+
+
 class AppendEntry(Entry):
     """Appended records, of which `frames` are the frames as `encode_appends` returns them.
 
@@ -72,7 +75,9 @@ class AppendEntry(Entry):
                 mark = encode_batch(state.topic_id, ts_ms, unit)
             else:
                 mark = encode_key(state.topic_id, ts_ms, unit)
-            ahead, self.frames, pieces = len(mark), self.frames + 1, (mark, *pieces)
+            ahead, self.frames = len(mark), self.frames + 1
+            # One piece takes a shorter way through the WAL than two. A large one has a hash of its own there.
+            pieces = (mark + pieces[0],) if frames_bytes <= _JOINED_MAX_BYTES else (mark, *pieces)
         if state.assigned_logged != state.assigned_seq:
             [head] = _head_first(state)
             ahead, self.frames, pieces = ahead + len(head), self.frames + 1, (head, *pieces)

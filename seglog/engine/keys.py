@@ -56,9 +56,11 @@ class Keys:
 
     def publish(self, appended: KeyedAppend, ts_ms: int) -> None:
         """Add the key of a published append. A second call, after an interrupt, has the same result."""
-        self._known[appended.key] = published = Key(ts_ms, *appended[1:])
+        in_flight = self._in_flight.get(appended.key)
+        is_own = in_flight is not None and in_flight.first_seq == appended.first_seq
+        self._known[appended.key] = in_flight if in_flight is not None and is_own else Key(ts_ms, *appended[1:])
         self._known.move_to_end(appended.key)
-        if self._in_flight.get(appended.key) == published:
+        if is_own:
             self._in_flight.pop(appended.key, None)
         self.forget_until(ts_ms)
 

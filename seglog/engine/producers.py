@@ -52,20 +52,21 @@ class Producers:
     def assign(self, appended: AppendedBatch, ts_ms: int) -> None:
         """Add a batch in flight."""
         producer, epoch, batch = appended
-        known = self.find(producer)
+        known = self._in_flight.get(producer) or self._known.get(producer)
         if not _ends_with(known, appended):
             self._in_flight[producer] = with_batch(known, epoch, batch, ts_ms)
 
     def publish(self, appended: AppendedBatch, ts_ms: int) -> None:
         """Add a published batch. A second call, after an interrupt, has the same result."""
         producer, epoch, batch = appended
-        known = self._known.get(producer)
-        if not _ends_with(known, appended):
-            in_flight = self._in_flight.get(producer)
-            is_newest = _ends_with(in_flight, appended)
-            self._known[producer] = in_flight if is_newest and in_flight else with_batch(known, epoch, batch, ts_ms)
+        in_flight = self._in_flight.get(producer)
+        is_newest = in_flight is not None and _ends_with(in_flight, appended)
+        if in_flight is not None and is_newest:
+            self._known[producer] = in_flight
+        elif not _ends_with(known := self._known.get(producer), appended):
+            self._known[producer] = with_batch(known, epoch, batch, ts_ms)
         self._known.move_to_end(producer)
-        if self._in_flight.get(producer) is self._known[producer]:
+        if is_newest:
             self._in_flight.pop(producer, None)
         self.forget_until(ts_ms)
 

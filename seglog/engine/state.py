@@ -167,16 +167,16 @@ class TopicState:
     def assign_unit(self, unit: Unit, ts_ms: int) -> None:
         """Add a batch of a producer, or a key, whose records are in flight. The caller holds the lock."""
         if isinstance(unit, AppendedBatch):
-            self.with_producers().assign(unit, ts_ms)
+            (self.with_producers() if self.producers is None else self.producers).assign(unit, ts_ms)
         else:
-            self.with_keys().assign(unit, ts_ms)
+            (self.with_keys() if self.keys is None else self.keys).assign(unit, ts_ms)
 
     def publish_unit(self, unit: Unit, ts_ms: int) -> None:
         """Add a batch of a producer, or a key, whose records are published. The caller holds the lock."""
         if isinstance(unit, AppendedBatch):
-            self.with_producers().publish(unit, ts_ms)
+            (self.with_producers() if self.producers is None else self.producers).publish(unit, ts_ms)
         else:
-            self.with_keys().publish(unit, ts_ms)
+            (self.with_keys() if self.keys is None else self.keys).publish(unit, ts_ms)
 
     def settle_front(self) -> None:
         """Raise the floors and `hot_floor` above lost seqs at the front. The floors then report these seqs as lost.

@@ -165,7 +165,7 @@ def with_batch(known: Producer | None, epoch: int, batch: Batch, ts_ms: int) -> 
 
     If the batch does not follow, the log has forgotten the producer in between. Recovery cannot see that.
     """
-    is_next = known is not None and known.epoch == epoch and known.number < batch.number
+    is_next = known is not None and known.epoch == epoch and known.batches[-1].number < batch.number
     before = known.batches[1 - _BATCHES_KEPT :] if known is not None and is_next else ()
     return Producer(epoch, ts_ms, (*before, batch))
 

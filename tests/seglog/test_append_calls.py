@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.append_calls import AIMS, calls_of_a_batch, calls_of_a_task
+from benchmarks.append_calls import (
+    AIMS,
+    calls_of_a_batch,
+    calls_of_a_key,
+    calls_of_a_producer,
+    calls_of_a_task,
+)
 from seglog.format.lines import Lines
 
 ROOM = 1.1
@@ -17,6 +23,11 @@ VALUE = b"x" * 200
 @pytest.mark.parametrize(("records", "most"), [(1, AIMS["alone"]), (32, 2.85), (64, 1.46), (1_024, 0.1)])
 def test_an_append_makes_few_calls_for_each_record(tmp_path: Path, records: int, most: float) -> None:
     assert calls_of_a_batch(tmp_path / "data", [VALUE] * records) <= most * ROOM
+
+
+def test_an_append_with_an_identity_makes_few_calls(tmp_path: Path) -> None:
+    assert calls_of_a_producer(tmp_path / "producer", VALUE) <= AIMS["producer"]
+    assert calls_of_a_key(tmp_path / "key", VALUE) <= AIMS["key"]
 
 
 def test_the_lines_of_a_text_make_no_call_for_each_line(tmp_path: Path) -> None:
