@@ -86,6 +86,7 @@ class Command:
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return a value for every parameter. Raises `UnsupportedOption`, `InvalidOption`."""
         parameters = self.parameters
+        given = self._by_own_names(given)
         for name in given:
             if name not in parameters:
                 raise UnsupportedOption(name, parameters)
@@ -96,6 +97,22 @@ class Command:
                 raise InvalidOption(name, "is missing")
             values[name] = parameter.take(value)
         return values
+
+    def shown_name(self, parameter: Parameter) -> str:
+        """Return the name of a parameter in a request: that of its option, with underscores, such as `as`."""
+        long = [name for name in parameter.options if name.startswith("--")]
+        return long[-1].removeprefix("--").replace("-", "_") if long else parameter.name
+
+    def _by_own_names(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the arguments by the names of the function. Raises `InvalidOption` for one that has two values."""
+        shown = {self.shown_name(each): name for name, each in self.parameters.items()}
+        found: dict[str, Any] = {}
+        for name, value in given.items():
+            own = name if name in self.parameters else shown.get(name, name)
+            if own in found:
+                raise InvalidOption(name, "is given twice, by two names")
+            found[own] = value
+        return found
 
     def run(self, place: Log | Archive | Directory, values: Mapping[str, Any]) -> Generator[Any, None, None]:
         """Run the command and yield its results."""

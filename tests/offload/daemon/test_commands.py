@@ -42,6 +42,21 @@ def test_a_wrong_parameter_is_refused_by_its_name(path: str) -> None:
                 command.arguments({**fit, name: value})
 
 
+def test_a_parameter_has_the_name_of_its_option_too() -> None:
+    restore, read = COMMANDS["restore"], COMMANDS["read"]
+    given = {"topic": "t", "to": "head", "as": "b"}
+    assert restore.arguments(given) == restore.arguments({"topic": "t", "to": "head", "as_branch": "b"})
+    assert (read.arguments({"topic": "t", "from": 3, "to": 5})["start"]) == 3
+    assert (read.arguments({"topic": "t", "from": 3, "to": 5})["end"]) == 5
+    with pytest.raises(InvalidOption, match="given twice"):
+        read.arguments({"topic": "t", "from": 3, "start": 3})
+    for command in COMMANDS.values():
+        shown = [command.shown_name(each) for each in command.parameters.values()]
+        assert len(set(shown)) == len(shown), command.path
+        own = {name for name, each in command.parameters.items() if command.shown_name(each) != name}
+        assert not own & set(shown), command.path
+
+
 @pytest.mark.parametrize(
     ("argument", "values"),
     {

@@ -1,0 +1,112 @@
+"""Test the OpenAPI document: it is valid, has each route, and its schemas are those of a real daemon's answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+import seglog
+from offload.commands.registry import COMMANDS
+from offload.daemon.http.openapi import openapi
+from offload.daemon.http.operations import ERRORS
+from offload.daemon.http.roles import ROUTE_ROLES
+from tests.daemons import ServedDirectory, served
+
+DOCUMENT = openapi(COMMANDS)
+OPERATIONS = [(method, path, each) for path, found in DOCUMENT["paths"].items() for method, each in found.items()]
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDirectory]:
+    place = tmp_path_factory.mktemp("openapi")
+    seglog.open(place / "d").close()
+    with served(place / "d", (place / "remote").as_uri()) as running:
+        running.append("t", b"x")
+        yield running
+
+
+def test_the_document_is_valid_and_each_operation_has_an_id_a_tag_and_errors() -> None:
+    OpenAPIV31SpecValidator(DOCUMENT).validate()
+    ids = [each["operationId"] for _, _, each in OPERATIONS]
+    assert len(set(ids)) == len(ids)
+    tags = {each["name"] for each in DOCUMENT["tags"]}
+    for method, path, each in OPERATIONS:
+        assert set(each["tags"]) <= tags, path
+        assert each["summary"], (method, path)
+        assert {"400", "401", "403", "429"} <= set(each["responses"]), (method, path)
+        for status, answer in each["responses"].items():
+            if status in ("200", "201") and method != "head":
+                assert all("schema" in content for content in answer["content"].values()), path
+    assert set(DOCUMENT["components"]["responses"]) == {str(status) for status in ERRORS}
+
+
+def test_each_route_and_each_command_is_in_the_document_and_nothing_else() -> None:
+    commands = {f"/rpc/{path}" for path in COMMANDS}
+    commands |= {f"/topics/{{topic}}/rpc/{path}" for path, each in COMMANDS.items() if "topic" in each.parameters}
+    documented = {(method.upper(), path) for method, path, _ in OPERATIONS}
+    routes = {(method, path) for method, path in ROUTE_ROLES if "{command:path}" not in path and "{path" not in path}
+    others = {("HEAD", "/topics/{topic}/records")}
+    assert documented == routes | others | {("POST", path) for path in commands}
+
+
+def validator(schema: dict[str, Any]) -> Draft202012Validator:
+    return Draft202012Validator({**schema, "components": DOCUMENT["components"]})
+
+
+def schema_of(method: str, path: str, status: int, media_type: str) -> dict[str, Any]:
+    answer = DOCUMENT["paths"][path][method.lower()]["responses"][str(status)]
+    if "$ref" in answer:
+        answer = DOCUMENT["components"]["responses"][str(status)]
+    found: dict[str, Any] = answer["content"][media_type]["schema"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "topic", "body", "status"),
+    [
+        ("GET", "/healthz", "", None, 200),
+        ("GET", "/readyz", "", None, 200),
+        ("GET", "/topics", "", None, 200),
+        ("GET", "/openapi.json", "", None, 200),
+        ("GET", "/topics/{topic}/index_bounds", "t", None, 200),
+        ("GET", "/topics/{topic}/index_bounds", "nope", None, 404),
+        ("GET", "/topics/{topic}/records", "t", None, 200),
+        ("POST", "/topics/{topic}/records", "t", b"{}", 201),
+        ("POST", "/topics/{topic}/records", "-t", b"{}", 400),
+        ("POST", "/topics/{topic}/rpc/truncate", "t", b'{"seq": 2}', 200),
+        ("POST", "/topics/{topic}/rpc/truncate", "t", b"[]", 400),
+        ("POST", "/rpc/status", "", b'{"topic": "t"}', 200),
+        ("POST", "/topics/{topic}/rpc/read", "t", b'{"from": 1, "to": 1}', 200),
+        ("POST", "/topics/{topic}/rpc/read", "t", b'{"frm": 1}', 400),
+    ],
+)  # fmt: skip
+def test_an_answer_is_as_its_schema_says(
+    daemon: ServedDirectory, method: str, path: str, topic: str, body: bytes | None, status: int
+) -> None:
+    kind = "application/octet-stream" if path.endswith("/records") else "application/json"
+    found, answer, headers = daemon.ask(method, path.replace("{topic}", topic), body, {"Content-Type": kind})
+    media_type = headers["content-type"].partition(";")[0]
+    assert found == status
+    check = validator(schema_of(method, path, status, media_type))
+    lines = answer.splitlines() if media_type == "application/x-ndjson" else [answer]
+    assert lines
+    for line in lines:
+        check.validate(json.loads(line))
+
+
+def test_the_examples_fit_their_schemas() -> None:
+    count = 0
+    for _, _, each in OPERATIONS:
+        contents = [answer.get("content", {}) for answer in each["responses"].values()]
+        contents.append(each.get("requestBody", {}).get("content", {}))
+        for content in contents:
+            for media_type, found in content.items():
+                if media_type == "application/json" and "example" in found:
+                    validator(found["schema"]).validate(found["example"])
+                    count += 1
+    assert count >= 8

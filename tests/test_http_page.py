@@ -1,0 +1,50 @@
+"""Each call of docs/http.md does what the page says, on a real daemon.
+
+```sh            the calls. The address of the page becomes that of the daemon
+```json, ```text the output of the block before. `…` stands for anything within a line, and a line with nothing else
+                 for any lines
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import seglog
+from offload.daemon.http.roles import ROUTE_ROLES
+from tests.daemons import served
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "http.md"
+_PART = re.compile(r"^```(sh|json|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ADDRESS = "http://127.0.0.1:7373"
+
+
+def test_each_call_of_the_page_has_the_answer_that_it_shows(tmp_path: Path) -> None:
+    seglog.open(tmp_path / "data").close()
+    said, count = "", 0
+    with served(tmp_path / "data", (tmp_path / "remote").as_uri(), OFFLOAD_OFFLOAD_AFTER_S="never") as daemon:
+        for kind, text in _PART.findall(PAGE.read_text()):
+            if kind == "sh":
+                calls = text.replace(_ADDRESS, f"http://127.0.0.1:{daemon.port}")
+                assert "7373" not in calls
+                done = subprocess.run(
+                    ["sh", "-e", "-c", calls], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+                )
+                assert done.returncode == 0, (text, done.stderr)
+                said, count = done.stdout.replace("\r\n", "\n"), count + 1
+            else:
+                assert re.fullmatch(_pattern(text), said), f"{text}\n---\n{said}"
+    assert count >= 15
+
+
+def test_the_page_names_each_route() -> None:
+    text = PAGE.read_text()
+    for method, path in ROUTE_ROLES:
+        if not path.startswith("/streams/"):
+            assert f"{method} {path.replace('{command:path}', '{command}')}" in text, (method, path)
+
+
+def _pattern(text: str) -> str:
+    lines = ("(.*\n)*" if line == "…" else re.escape(line).replace("…", ".*") + "\n" for line in text.splitlines())
+    return "".join(lines) + "?"
