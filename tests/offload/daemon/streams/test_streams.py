@@ -468,6 +468,26 @@ def test_a_token_has_its_rights_on_the_topic_of_the_stream(tmp_path: Path) -> No
 _ROLES = {"reader": "read", "writer": "append", "owner": "admin"}
 
 
+def test_waiting_readers_have_places_of_their_own_and_end_with_the_daemon(tmp_path: Path) -> None:
+    seglog.open(tmp_path / "d").close()
+    with served(tmp_path / "d", "", SERVE_MAX_FOLLOWERS="2") as daemon, ThreadPoolExecutor(2) as pool:
+        put(daemon, "/streams/a", b"one")
+        waiting = [
+            pool.submit(daemon.ask, "GET", f"/streams/a?offset=now&live={live}") for live in ("sse", "long-poll")
+        ]
+        while b"seglog_http_followers_running 2.0" not in daemon.ask("GET", "/metrics")[1]:
+            assert daemon.process.poll() is None
+        status, _, headers = daemon.ask("GET", "/streams/a?offset=now&live=sse")
+        assert status == 429
+        assert int(headers["retry-after"]) > 0
+        assert value(daemon, "/streams/a") == b"one"
+        daemon.process.terminate()
+        (sse, body, _), (long_poll, _, _) = (each.result(60) for each in waiting)
+        assert (sse, long_poll) == (200, 204)
+        assert body.endswith(b"}\n\n")
+        assert daemon.process.wait(60) == 0
+
+
 def test_a_stream_that_a_crash_left_in_the_making_is_none(tmp_path: Path) -> None:
     with seglog.open(tmp_path / "d") as log:
         entry = {"path": "a", "topic": "a", "content_type": "text/plain", "base": 0, "own": 0, "state": "making"}
