@@ -177,7 +177,7 @@ COMMANDS = {
         'A plan is an object in the remote, and has a number. `seglog gc` and the Spark job `gc` write the same plans. A new\n'
         'plan leaves out what an older plan names. The last lines list the plans that wait.',
         (
-            ListedParameter('number', 'int', 'Show this plan, and write none.', (), metavar='PLAN'),
+            ListedParameter('number', 'int', 'Show this plan, and write none.', (), metavar='PLAN', least=1),
             ListedParameter('retain', 'str', "Keep so much of every topic's past, whatever its own window is: 7d, 12h, 0.", ('--retain',)),
             ListedParameter('dry_run', 'bool', 'Show what a new plan would name, and write none.', ('--dry-run',), default=False),
         ),
@@ -190,7 +190,7 @@ COMMANDS = {
         'it refuses the plan with exit code 4 and deletes nothing. Then `seglog gc` deletes only the rest. The command also\n'
         'refuses a plan that is younger than the grace. Right before each delete, it checks once more.',
         (
-            ListedParameter('number', 'int', 'The number of the plan, as `gc plan` shows it.', (), is_required=True, metavar='PLAN'),
+            ListedParameter('number', 'int', 'The number of the plan, as `gc plan` shows it.', (), is_required=True, metavar='PLAN', least=1),
             ListedParameter('retain', 'str', 'The same as for the plan, if it had one.', ('--retain',)),
             ListedParameter('grace', 'str', 'The age that the plan must have, instead of gc_grace_s: 24h; 0.', ('--grace',)),
             ListedParameter('dry_run', 'bool', 'Check the plan, and delete nothing.', ('--dry-run',), default=False),

@@ -55,7 +55,9 @@ class KeyExplained:
 
 def plan(
     place: Directory,
-    number: Annotated[int | None, About("Show this plan, and write none.", metavar="PLAN", is_argument=True)] = None,
+    number: Annotated[
+        int | None, About("Show this plan, and write none.", metavar="PLAN", is_argument=True, least=1)
+    ] = None,
     retain: Annotated[str | None, About(_RETAIN)] = None,
     dry_run: Annotated[bool, About("Show what a new plan would name, and write none.")] = False,
 ) -> Iterator[PlannedKey | PlannedObjects | PlanListed]:
@@ -85,7 +87,7 @@ def plan(
 
 def apply(
     place: Directory,
-    number: Annotated[int, About("The number of the plan, as `gc plan` shows it.", metavar="PLAN")],
+    number: Annotated[int, About("The number of the plan, as `gc plan` shows it.", metavar="PLAN", least=1)],
     retain: Annotated[str | None, About("The same as for the plan, if it had one.")] = None,
     grace: Annotated[str | None, About("The age that the plan must have, instead of gc_grace_s: 24h; 0.")] = None,
     dry_run: Annotated[bool, About("Check the plan, and delete nothing.")] = False,

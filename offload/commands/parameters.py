@@ -91,6 +91,8 @@ class Parameter:
         if value is None:
             if self.default is ...:
                 raise InvalidOption(self.name, "is missing")
+            if self.default is not None:
+                raise InvalidOption(self.name, "must not be null")
             return self._cleaned(None)
         if issubclass(self.kind, enum.Enum):
             if value not in [member.value for member in self.kind]:
