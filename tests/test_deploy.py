@@ -1,0 +1,150 @@
+"""Test the files of docs/deploy: they parse, and name only what exists."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import requires
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import seglog
+from offload.settings_file import SETTINGS
+from scripts.part_of_lock import part_of, runtime_names
+from tests.daemons import ServedDirectory, served
+
+ROOT = Path(__file__).resolve().parent.parent
+DEPLOY = ROOT / "docs" / "deploy"
+YAMLS = sorted(DEPLOY.rglob("*.yaml"))
+NOT_SETTINGS = {"SEGLOG_DIR", "SEGLOG_REMOTE"}
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDirectory]:
+    directory = tmp_path_factory.mktemp("deploy") / "data"
+    seglog.open(directory).close()
+    with served(directory, "", SERVE_PROBE_PORT="0", SERVE_PROBE_METRICS="true") as started:
+        yield started
+
+
+def documents(path: Path) -> list[Any]:
+    return list(yaml.safe_load_all(path.read_text()))
+
+
+def metric_names(daemon: ServedDirectory) -> set[str]:
+    """Return the name of each sample that the daemon can show."""
+    names = set()
+    text = daemon.ask("GET", "/metrics")[1].decode()
+    for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE):
+        names |= {f"{name}{end}" for end in ("_bucket", "_sum", "_count")} if kind == "histogram" else {name}
+    return names
+
+
+def test_every_yaml_file_parses_and_has_content() -> None:
+    assert {path.name for path in YAMLS} >= {"compose.yaml", "alerts.yaml", "alerts.test.yaml", "seglog.yaml"}
+    for path in YAMLS:
+        assert all(documents(path)), path
+
+
+def test_alerts_and_dashboard_name_metrics_of_the_daemon(daemon: ServedDirectory) -> None:
+    alerts = [rule["expr"] for group in documents(DEPLOY / "alerts.yaml")[0]["groups"] for rule in group["rules"]]
+    dashboard = json.loads((DEPLOY / "grafana" / "dashboard.json").read_text())
+    panels = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    known = metric_names(daemon)
+    assert {"seglog_disk_state", "seglog_wal_sync_seconds_bucket", "seglog_offload_runs_total"} <= known
+    for expression in alerts + panels:
+        named = set(re.findall(r"\bseglog_\w+", expression))
+        assert named <= known, expression
+        assert named or "up{" in expression
+    assert len({panel["id"] for panel in dashboard["panels"]}) == len(dashboard["panels"]) >= 10
+
+
+def test_every_test_of_an_alert_names_a_rule() -> None:
+    rules = {rule["alert"] for group in documents(DEPLOY / "alerts.yaml")[0]["groups"] for rule in group["rules"]}
+    [tests] = documents(DEPLOY / "alerts.test.yaml")
+    assert {each["alertname"] for test in tests["tests"] for each in test["alert_rule_test"]} <= rules
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed, and judges the rules")
+def test_promtool_agrees() -> None:
+    for words in (["check", "rules", "alerts.yaml"], ["test", "rules", "alerts.test.yaml"]):
+        done = subprocess.run(["promtool", *words], cwd=DEPLOY, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_setting_exists_and_takes_its_value() -> None:
+    known = {setting.variable: setting for setting in SETTINGS}
+    given: dict[str, str] = {}
+    for path in (DEPLOY / "compose.yaml", DEPLOY / "kubernetes" / "seglog.yaml"):
+        given |= dict(re.findall(r"^ +(SEGLOG_\w+): (.+)$", path.read_text(), re.MULTILINE))
+    given |= dict(re.findall(r"(SEGLOG_\w+)=(\S+)", (DEPLOY / "Containerfile").read_text()))
+    assert len(given) > 8
+    for name, value in given.items():
+        if name not in NOT_SETTINGS:
+            known[name].parse(str(yaml.safe_load(value)).lower() if value.startswith('"') else value.strip(",."))
+
+
+def test_every_image_has_a_version() -> None:
+    text = "\n".join(path.read_text() for path in (*YAMLS, DEPLOY / "Containerfile"))
+    images = re.findall(r"^ *(?:- )?image: (\S+)$|^FROM (\S+)", text, re.MULTILINE)
+    names = [first or second for first, second in images]
+    assert len(names) >= 8
+    for name in names:
+        assert re.fullmatch(r"[\w./-]+:(v?\d+\.\d+\.\d+[\w.-]*|RELEASE\.[\dTZ-]+)", name), name
+
+
+def test_kubernetes_probes_use_the_probe_port_and_the_grace_covers_the_stop() -> None:
+    found = {each["kind"]: each for each in documents(DEPLOY / "kubernetes" / "seglog.yaml")}
+    assert set(found) == {"StatefulSet", "ConfigMap", "Service", "PodDisruptionBudget", "ServiceMonitor"}
+    pod = found["StatefulSet"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    for probe, path in (("startupProbe", "/healthz"), ("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        assert container[probe]["httpGet"] == {"path": path, "port": "probes"}
+    assert found["StatefulSet"]["spec"]["replicas"] == 1
+    delay_s = int(found["ConfigMap"]["data"]["SEGLOG_SERVE_STOP_DELAY_S"])
+    [timeout_s] = [setting.default for setting in SETTINGS if setting.name == "serve.stop_timeout_s"]
+    assert pod["terminationGracePeriodSeconds"] > delay_s + int(timeout_s)
+    [port] = [each["containerPort"] for each in container["ports"] if each["name"] == "probes"]
+    assert f"SEGLOG_SERVE_PROBE_PORT={port}\n" in (DEPLOY / "Containerfile").read_text()
+
+
+def test_the_unit_waits_for_ready_and_has_a_watchdog() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(DEPLOY / "seglog.service")
+    service = unit["Service"]
+    assert (service["Type"], service["NotifyAccess"], service["WatchdogSec"]) == ("notify", "main", "30")
+
+
+def test_the_health_check_of_the_image_asks_a_real_daemon(daemon: ServedDirectory) -> None:
+    [check] = re.findall(r'CMD \["/opt/seglog/bin/python", "-c", "(.*)"\]', (DEPLOY / "Containerfile").read_text())
+    here = check.replace("7374", str(daemon.port_of("probes")))
+    assert here != check
+    assert subprocess.run([sys.executable, "-c", here], check=False).returncode == 0
+    wrong = here.replace("/healthz", "/nothing")
+    assert subprocess.run([sys.executable, "-c", wrong], capture_output=True, check=False).returncode != 0
+
+
+def test_the_part_of_the_lock_is_all_that_the_daemon_needs_and_no_tool_of_ours() -> None:
+    lock = (ROOT / "requirements.lock").read_text()
+    part = part_of(lock, runtime_names())
+    names = set(re.findall(r"^([\w.-]+)==", part, re.MULTILINE))
+    assert {"starlette", "anyio", "botocore", "uvloop"} <= names
+    assert names.isdisjoint({"pytest", "pyspark", "moto", "mypy"})
+    assert part.count("--hash=sha256:") > 2 * len(names)
+    for name in names:
+        for needed in requires(name) or ():
+            if "extra" not in needed and "sys_platform" not in needed and "python_" not in needed:
+                plain = re.match(r"[\w.-]+", needed)
+                assert plain is not None
+                assert re.sub(r"[-_.]+", "-", plain[0]).lower() in names, f"{name} needs {needed}"
+    with pytest.raises(ValueError, match=r"requirements\.lock has no nonsense"):
+        part_of(lock, ["nonsense"])
