@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 from tests import work
@@ -85,6 +86,9 @@ def pytest_configure() -> None:
     They also inherit that Ctrl-C is ignored, if a script runs the tests in its background.
     """
     work.run_seed()
+    # By default, an example fails if it takes longer than 200 ms. A busy machine, or a first import, takes longer.
+    settings.register_profile("seglog", deadline=None)
+    settings.load_profile("seglog")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

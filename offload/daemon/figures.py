@@ -20,6 +20,7 @@ class TopicFigures:
     head_seq: int
     hot_bytes: int
     forgotten_producers: int
+    keys: int
     lag_bytes: int
     lag_s: float
     is_paused: bool
@@ -53,6 +54,11 @@ _TOPICS: tuple[tuple[str, str, Callable[[TopicFigures], float | None]], ...] = (
         lambda each: each.earliest_seq,
     ),
     ("seglog_topic_hot_bytes", "Bytes of a topic's frames on the local disk.", lambda each: each.hot_bytes),
+    (
+        "seglog_topic_keys",
+        "Keys of appends that a topic keeps. At 10,000 it refuses a new one.",
+        lambda each: each.keys,
+    ),
     (
         "seglog_offload_lag_bytes",
         "Bytes of a topic's sealed segments that are not in the remote.",

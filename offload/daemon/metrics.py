@@ -8,6 +8,7 @@
     seglog_topic_head_seq, _earliest_seq        gauge       by topic
     seglog_topic_hot_bytes                      gauge       by topic
     seglog_topic_forgotten_producers_total      counter     by topic: producers that it knew, and knows no longer
+    seglog_topic_keys                           gauge       by topic: keys of appends that it keeps, 10,000 at most
     seglog_topic_paused, seglog_topic_diverged  gauge       by topic: 0 or 1
     seglog_offload_lag_bytes, _lag_seconds      gauge       by topic: sealed bytes that are not offloaded, and
                                                             the age of their oldest record

@@ -259,6 +259,7 @@ class Service:
                 head_seq=topic.head_seq,
                 hot_bytes=topic.bytes_hot,
                 forgotten_producers=topic.forgotten_producers,
+                keys=topic.known_keys,
                 lag_bytes=sum(segment.data_bytes for segment in waiting),
                 lag_s=max(0, lag_ms) / 1000,
                 is_paused=self.archive is not None and self.archive.status.is_paused(name),

@@ -75,6 +75,9 @@ def test_a_sealed_segment_goes_when_it_is_old_enough_and_its_hot_copy_after_the_
             text = service.metrics.text().decode()
             assert 'seglog_cache_requests_total{cache="chunk",outcome="hit"}' in text
             assert 'seglog_topic_forgotten_producers_total{topic="t"} 0.0' in text
+            assert 'seglog_topic_keys{topic="t"} 0.0' in text
+            await service.log.topic("t").append([b"keyed"], key="k")
+            assert 'seglog_topic_keys{topic="t"} 1.0' in service.metrics.text().decode()
 
     asyncio.run(run())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog.errors import InvalidArgument, KeyReused
@@ -38,7 +38,6 @@ def test_the_digest_is_pinned() -> None:
     assert f"{digest_of(VALUES):016x}" == "6ab5356fc29f8a48"
 
 
-@settings(deadline=None)  # the first lines import numpy
 @given(st.lists(st.binary(max_size=4).map(lambda value: value.replace(b"\n", b"-")), min_size=1, max_size=6))
 def test_the_lines_of_a_text_have_the_digest_of_their_values(values: list[bytes]) -> None:
     assert digest_of(Lines.of(b"".join(value + b"\n" for value in values))) == digest_of(values)
