@@ -323,7 +323,8 @@ def test_a_branch_of_the_same_name_is_never_taken_nor_deleted(daemon: ServedDire
 
 
 def test_a_deleted_source_stays_for_its_forks(daemon: ServedDirectory, path: str) -> None:
-    put(daemon, path, b"one")
+    put(daemon, path)
+    batch(daemon, path, 0, b"one")
     fork(daemon, f"{path}/f", path)
     assert daemon.ask("DELETE", path)[0] == 204
     for method in ("GET", "HEAD", "POST", "DELETE"):
@@ -333,7 +334,8 @@ def test_a_deleted_source_stays_for_its_forks(daemon: ServedDirectory, path: str
     assert value(daemon, f"{path}/f") == b"one"
     assert daemon.ask("DELETE", f"{path}/f")[0] == 204
     assert daemon.ask("GET", path)[0] == 404
-    assert put(daemon, path, b"new")[0] == 201
+    assert put(daemon, path)[0] == 201
+    assert batch(daemon, path, 0, b"new")[0] == 200  # the topic stayed, and its producers do not count
     assert fork(daemon, f"{path}/f", path)[0] == 201
     assert value(daemon, f"{path}/f") == b"new"
 
@@ -470,7 +472,10 @@ _ROLES = {"reader": "read", "writer": "append", "owner": "admin"}
 
 def test_waiting_readers_have_places_of_their_own_and_end_with_the_daemon(tmp_path: Path) -> None:
     seglog.open(tmp_path / "d").close()
-    with served(tmp_path / "d", "", SERVE_MAX_FOLLOWERS="2") as daemon, ThreadPoolExecutor(2) as pool:
+    with (
+        served(tmp_path / "d", "", SERVE_MAX_FOLLOWERS="2", SERVE_STOP_TIMEOUT_S="8") as daemon,
+        ThreadPoolExecutor(2) as pool,
+    ):
         put(daemon, "/streams/a", b"one")
         waiting = [
             pool.submit(daemon.ask, "GET", f"/streams/a?offset=now&live={live}") for live in ("sse", "long-poll")
