@@ -1,4 +1,4 @@
-"""A client of the daemon that serves a data directory, for the command line. It speaks HTTP over DIR/seglog.sock.
+"""A client of a daemon, for the command line: over DIR/seglog.sock, or over TCP to another machine.
 
 Every command asks whether there is a daemon. `http.client` takes a tenth of the time of a command, so only a request
 imports it.
@@ -24,9 +24,12 @@ from seglog.format.lines import Lines
 if TYPE_CHECKING:
     import http.client
 
+    from seglog.client.address import Address
+
 __all__ = ["DaemonClient", "DaemonError", "RemoteTopic"]
 
-_EXIT_CODES = {400: 2, 404: 3, 409: 4, 410: 3, 413: 2, 415: 2}
+_EXIT_CODES = {400: 2, 401: 2, 403: 2, 404: 3, 409: 4, 410: 3, 412: 4, 413: 2, 415: 2, 421: 2, 422: 2}
+_CONNECT_S = 10.0
 
 
 class DaemonError(OffloadError):
@@ -42,10 +45,14 @@ class DaemonError(OffloadError):
 
 
 class DaemonClient:
-    """A client, made by `of`. Each call opens a connection of its own."""
+    """A client, made by `of` or `at`. Each call opens a connection of its own.
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
+    `place` is the directory of the Unix socket, or the address of TCP.
+    """
+
+    def __init__(self, place: Path | Address, token: str | None = None) -> None:
+        self._place = place
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
     @classmethod
     @checked
@@ -57,6 +64,18 @@ class DaemonClient:
         except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
             return None
         return client
+
+    @classmethod
+    @checked
+    def at(cls, url: str, token: str | None = None) -> DaemonClient:
+        """Return a client of the daemon at `https://host:7373`, `http://host:7373` or `unix:DIR`.
+
+        Raises `InvalidArgument`. It connects with the first request.
+        """
+        from seglog.client.address import address_of, check_token
+
+        address = address_of(url)
+        return cls(address if address.directory is None else Path(address.directory), check_token(token))
 
     def results(
         self,
@@ -111,10 +130,14 @@ class DaemonClient:
     ) -> Iterator[http.client.HTTPResponse]:
         import http.client
 
-        with closing(http.client.HTTPConnection("localhost")) as connection:
+        with closing(self._connection()) as connection:
             try:
-                connection.sock = connected(self._directory)
-                connection.request(method, path, body, dict(headers))
+                if isinstance(self._place, Path):
+                    connection.sock = connected(self._place)
+                else:
+                    _connect(connection)
+                    path = self._place.prefix + path
+                connection.request(method, path, body, {**self._headers, **headers})
                 answer = connection.getresponse()
             except (http.client.HTTPException, OSError) as error:
                 raise self._gone(error) from error
@@ -125,6 +148,19 @@ class DaemonClient:
                     message = said.get("detail", f"status {answer.status}")
                     raise DaemonError(message, code, hint=said.get("hint"), name=said.get("title"))
                 yield answer
+
+    def _connection(self) -> http.client.HTTPConnection:
+        """Return a connection that is not open yet."""
+        import http.client
+
+        if isinstance(self._place, Path):
+            return http.client.HTTPConnection("localhost")
+        host, port = self._place.host, self._place.port
+        if not self._place.is_tls:
+            return http.client.HTTPConnection(host, port, timeout=_CONNECT_S)
+        import ssl
+
+        return http.client.HTTPSConnection(host, port, timeout=_CONNECT_S, context=ssl.create_default_context())
 
     def _message(self, answer: http.client.HTTPResponse) -> tuple[bytes, bytes]:
         kind, length = MESSAGE_HEAD.unpack(self._exactly(answer, MESSAGE_HEAD.size))
@@ -143,7 +179,8 @@ class DaemonClient:
         return body
 
     def _gone(self, error: Exception) -> DaemonGone:
-        return DaemonGone(self._directory / SOCKET_FILE, str(error) or type(error).__name__)
+        place = self._place / SOCKET_FILE if isinstance(self._place, Path) else self._place.text
+        return DaemonGone(place, str(error) or type(error).__name__)
 
 
 class RemoteTopic:
@@ -170,6 +207,17 @@ class RemoteTopic:
         """
         labels = {"tag": tag, "node": node, "durability": durability, "unterminated": "1" if unterminated else None}
         return self._client.append(self._name, values, {key: text for key, text in labels.items() if text is not None})
+
+
+def _connect(connection: http.client.HTTPConnection) -> None:
+    """Connect within a time limit. A command may then be silent for long, so the system looks for the other machine."""
+    import socket
+
+    connection.connect()
+    connection.sock.settimeout(None)
+    connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3)):
+        connection.sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _problem(body: bytes) -> dict[str, Any]:

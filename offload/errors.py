@@ -64,6 +64,7 @@
         ├── InvalidRemote
         ├── InvalidRow           a row that a load cannot write
         ├── InvalidTokens        a line of the token file is wrong
+        ├── LocalCommand         a command that no daemon runs, and a daemon of another machine
         ├── NeverWritten         an ephemeral topic has nothing to offload
         ├── NoDaemon             no daemon serves this directory
         ├── NoRemote
@@ -119,6 +120,7 @@ __all__ = [
     "LoadConflict",
     "LoadTooLate",
     "LocalChangesLost",
+    "LocalCommand",
     "Missing",
     "Misuse",
     "NameDeleted",
@@ -601,9 +603,11 @@ class Busy(Unavailable):
 
 
 class DaemonGone(Unavailable):
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"the daemon at {path} did not answer: {reason}", hint="read its log, then try again")
-        self.path = path
+    """The daemon at `place` ended or closed the connection: the path of its socket, or its address."""
+
+    def __init__(self, place: Path | str, reason: str) -> None:
+        super().__init__(f"the daemon at {place} did not answer: {reason}", hint="read its log, then try again")
+        self.place = place
         self.reason = reason
 
 
@@ -653,6 +657,17 @@ class InvalidAddress(Misuse):
         super().__init__(f"cannot listen on {address}: {reason}", hint=hint)
         self.address = address
         self.reason = reason
+
+
+class LocalCommand(Misuse):
+    """The command works on files of this machine, and `--daemon` names a daemon."""
+
+    def __init__(self, command: str) -> None:
+        super().__init__(
+            f"{command} works on files of this machine, so no daemon runs it",
+            hint="leave out --daemon and SEGLOG_DAEMON, or run it on the daemon's machine",
+        )
+        self.command = command
 
 
 class NoDaemon(Misuse):

@@ -87,6 +87,10 @@ class _Judge:
         self._variables = {**os.environ, "SEGLOG_DIR": str(session.directory.resolve()), "SEGLOG_TOPIC": topic}
         if session.remote is not None:
             self._variables["SEGLOG_REMOTE"] = session.remote
+        if session.daemon_url is not None:
+            self._variables["SEGLOG_DAEMON"] = session.daemon_url
+        if session.token_file is not None:
+            self._variables["SEGLOG_TOKEN_FILE"] = str(session.token_file.resolve())
 
     def __call__(self, state: State) -> Verdict:
         last_seq = {} if state.last_seq is None else {"SEGLOG_LAST_SEQ": str(state.last_seq)}

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 
     from offload.cli.session import Serve
 
-__all__ = ["run"]
+__all__ = ["LOCAL", "run"]
 
 _EXIT_USAGE = 2
 _COMPLETE = "__complete"
+LOCAL = frozenset({"doctor", "follow", "init", "inspect", "recover", "serve", "verify"})
+"""The commands that work on files or a remote from this machine, and that no daemon runs."""
 
 
 def run(words: list[str], variables: Mapping[str, str], serve: Serve) -> int:
@@ -108,6 +110,10 @@ def _command(request: Request, serve: Serve) -> None:
     from offload.cli.times import understood_values
 
     options = request.options
+    if options["daemon"] is not None and request.path in LOCAL:
+        from offload.errors import LocalCommand
+
+        raise LocalCommand(COMMANDS[request.path].name)
     session = Session(
         Path(str(options["directory"] or ".")),
         None if options["remote"] is None else str(options["remote"]),
@@ -116,6 +122,8 @@ def _command(request: Request, serve: Serve) -> None:
         serve,
         is_plain=bool(options["plain"]),
         no_pager=bool(options["no_pager"]),
+        daemon_url=None if options["daemon"] is None else str(options["daemon"]),
+        token_file=None if options["token_file"] is None else Path(str(options["token_file"])),
     )
     paths = [each.name for each in COMMANDS[request.path].parameters if each.kind == "path"]
     given = {name: Path(str(request.values[name])) for name in paths if request.values[name] is not None}

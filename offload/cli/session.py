@@ -36,7 +36,10 @@ class Serve(Protocol):
 
 @dataclass(slots=True)
 class Session:
-    """The global options of one command. `remote` overrides the `[remote]` section of seglog.toml."""
+    """The global options of one command. `remote` overrides the `[remote]` section of seglog.toml.
+
+    `daemon_url` is that of a daemon of another machine. The command then uses no data directory here.
+    """
 
     directory: Path
     remote: str | None
@@ -45,6 +48,8 @@ class Session:
     serve: Serve
     is_plain: bool = False
     no_pager: bool = False
+    daemon_url: str | None = None
+    token_file: Path | None = None
     _sections: dict[str, Any] | None = field(default=None, init=False)
 
     @property
@@ -64,9 +69,11 @@ class Session:
         return not self.is_plain and is_rich(stream, os.environ)
 
     def daemon(self) -> DaemonClient | None:
-        """Return a client of the daemon that holds the directory, or None if there is none."""
+        """Return a client of the daemon of `--daemon`, else of the one that holds the directory; None without one."""
         from offload.client import DaemonClient
 
+        if self.daemon_url is not None:
+            return DaemonClient.at(self.daemon_url, None if self.token_file is None else _token_in(self.token_file))
         return DaemonClient.of(self.directory)
 
     def settings(self) -> Settings:
@@ -86,7 +93,8 @@ class Session:
         from seglog import SETTINGS_FILE, read_sections
 
         if self._sections is None:
-            self._sections = read_sections(self.directory / SETTINGS_FILE)
+            is_here = self.daemon_url is None
+            self._sections = read_sections(self.directory / SETTINGS_FILE) if is_here else {}
         return self._sections
 
     @contextmanager
@@ -124,3 +132,13 @@ class Session:
                 return
             with archive:
                 yield log, archive
+
+
+def _token_in(file: Path) -> str:
+    """Return the token in a file, without the line end. Raises `NoSuchFile`."""
+    from offload.errors import NoSuchFile
+
+    try:
+        return file.read_text().strip()
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        raise NoSuchFile(file) from None

@@ -37,6 +37,20 @@ OPTIONS = (
         variable="SEGLOG_REMOTE",
     ),
     ListedParameter(
+        "daemon",
+        "str",
+        "https://host:7373: the daemon of another machine runs the command, in place of one for --dir.",
+        ("--daemon",),
+        variable="SEGLOG_DAEMON",
+    ),
+    ListedParameter(
+        "token_file",
+        "path",
+        "The file with the bearer token for --daemon.",
+        ("--token-file",),
+        variable="SEGLOG_TOKEN_FILE",
+    ),
+    ListedParameter(
         "as_json", "bool", "Results as JSON, one object a line. Also after the command.", ("--json",), default=False
     ),
     ListedParameter(

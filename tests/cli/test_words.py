@@ -57,6 +57,8 @@ def test_the_options_of_the_top_stand_before_the_command_and_json_after_it_too()
         "strict_time": False,
         "plain": False,
         "no_pager": False,
+        "daemon": None,
+        "token_file": None,
     }
     assert request.options == top
     assert parsed("-Cdata topic --json list").options["as_json"] is True
