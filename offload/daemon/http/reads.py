@@ -195,7 +195,9 @@ def _place(topic: Topic) -> dict[str, str]:
 def _bounds(topic: Topic | ReplicaTopic, headers: dict[str, str], form: Form) -> Response:
     sealed_seq = topic.head_seq if isinstance(topic, ReplicaTopic) else topic.sealed_seq
     bounds = {"seglog-earliest": str(topic.earliest_seq), "seglog-sealed": str(sealed_seq)}
-    return Response(headers={**headers, **bounds}, media_type=form.value)
+    answer = Response(headers={**headers, **bounds}, media_type=form.value)
+    del answer.headers["content-length"]  # a GET has more
+    return answer
 
 
 class RecordDeleted(LookupError):
