@@ -143,7 +143,8 @@ class Guard:
             if status or is_whole:  # from now on the application waits only for a disconnect
                 return await receive()
             try:
-                async with asyncio.timeout(settings.body_timeout_s):  # `wait_for` would make a task
+                # `wait_for` would make a task, and can swallow a cancellation of its caller.
+                async with asyncio.timeout(settings.body_timeout_s):
                     message = await receive()
             except TimeoutError:
                 slow = Refused(408, "slow", f"no byte of the body came in {settings.body_timeout_s} s")

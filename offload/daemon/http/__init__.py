@@ -2,8 +2,11 @@
 
     GET  /topics/{topic}/index_bounds          earliest_seq, head_seq, hot_first_seq
     GET  /topics/{topic}/records/{seq}         one value, unchanged; seq, time, tag and node in headers
-    GET  /topics/{topic}/records               live records as JSON lines: from, to, since_ms, until_ms, tag, limit,
-                                               gaps, follow (the answer then continues with new records)
+    GET  /topics/{topic}/records               live records: from, to, tail, since_ms, until_ms, tag, exclude_node,
+                                               limit, max_bytes, gaps, wait_s (long poll), follow (the answer then
+                                               continues with new records). Accept chooses JSON lines, values with
+                                               seqs, an Arrow stream, or events (offload.daemon.http.forms)
+    HEAD /topics/{topic}/records               bounds and epoch, in headers (offload.daemon.http.reads)
     POST /topics/{topic}/records               append (offload.daemon.http.appends), by content type (bodies), with the
                                                conditions and identities of its headers (conditions); tag, node,
                                                durability, unterminated, whole as query. The answer 201 comes when the
