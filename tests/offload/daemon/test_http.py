@@ -15,6 +15,7 @@ from catalog.objects.memory import MemoryStore
 from offload.daemon import http
 from tests.offload.daemon.conftest import serving, until
 from tests.seams.archive import note_threads_of_bodies
+from tests.seams.limits import Limit, set_limit
 
 
 class Request:
@@ -23,11 +24,12 @@ class Request:
     `body` is the answer so far.
     """
 
-    def __init__(self, app: Any, path: str, query: str = "", sent: bytes | None = None) -> None:
+    def __init__(self, app: Any, path: str, query: str = "", sent: bytes | None = None, accept: bytes = b"*/*") -> None:
         self.body = b""
         self._gone = asyncio.Event()
         self._sent: bytes | None = sent or b""
         method, headers = "GET" if sent is None else "POST", [(b"content-type", b"application/x-ndjson")]
+        headers.append((b"accept", accept))
         scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": headers}
         self.task = asyncio.create_task(app(scope, self._receive, self._send))
 
@@ -60,6 +62,27 @@ def test_a_follower_that_waits_holds_no_thread(tmp_path: Path) -> None:
             await service.log.topic("t").append([b"second"], tag="x")
             await until(lambda: all(b"second" in each.body for each in followers), "the second record")
             for each in (*followers, single):
+                await each.end()
+
+    asyncio.run(run())
+
+
+def test_an_idle_event_stream_gets_comments_and_a_follower_of_lines_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_limit(monkeypatch, Limit.KEEP_ALIVE_S, 0.02)
+
+    async def run() -> None:
+        async with serving(tmp_path / "d", MemoryStore()) as service:
+            app = http.make_app(service)
+            await service.log.topic("t").append([b"first"])
+            lines = Request(app, "/topics/t/records", "follow=1&tail=0")
+            events = Request(app, "/topics/t/records", "follow=1&tail=0", accept=b"text/event-stream")
+            await until(lambda: events.body == b":\n\n" * 5, "comments")
+            assert lines.body == b""
+            await service.log.topic("t").append([b"second"])
+            await until(lambda: b"second" in lines.body and b"id: 1-2\nevent: record" in events.body, "the record")
+            for each in (lines, events):
                 await each.end()
 
     asyncio.run(run())

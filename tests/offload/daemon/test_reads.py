@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ import seglog
 from offload.wire import SEQS_TYPE, decode_seqs
 from seglog import LogSettings, TopicConfig
 from tests.daemons import ServedDirectory, served
+from tests.faults.front import Front, HttpFault
 from tests.offload.daemon.streams import opened
 from tests.waiting import wait_until
 
@@ -366,6 +369,11 @@ def test_an_etag_stays_the_same_over_a_kill_and_a_release(tmp_path: Path) -> Non
         assert int(daemon.get("/topics/t/index_bounds")[0]["hot_first_seq"]) > 10
         assert get(daemon, "to=10", if_none_match=etag)[0] == 304
         assert seqs(get(daemon, "to=10")) == list(range(1, 11))
+        (tmp_path / "remote").rename(tmp_path / "away")
+        shutil.rmtree(tmp_path / "data" / "cache")
+        assert get(daemon, "from=21&to=30")[0] == 404, "the object is not there"
+        other = get(daemon, "from=21&to=30&gaps=1", if_none_match="*")
+        assert other[0] == 304, "no record was read"
 
 
 def test_a_range_that_may_expire_has_no_etag(tmp_path: Path) -> None:
@@ -394,3 +402,29 @@ def test_an_answer_with_an_etag_that_fails_in_the_middle_breaks_off(tmp_path: Pa
                 with pytest.raises(http.client.IncompleteRead):
                     answer.read()
         assert not any("Traceback" in line for line in daemon.lines)
+
+
+def test_cold_reads_of_a_failing_store_say_when_to_return_and_leave_hot_reads_alone(
+    tmp_path: Path, s3_remote: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(tmp_path / "data")
+    with Front(os.environ["AWS_ENDPOINT_URL"]) as front:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", front.url)
+        impatient = {"COLD_GET_TIMEOUT_S": "6", "COLD_GET_ATTEMPTS": "1", "COLD_CACHE_BYTES": "0"}
+        with served(tmp_path / "data", s3_remote, **impatient) as daemon:
+            done(daemon, "offload", topic="t", drop_hot=True)
+            front.restart([HttpFault("timeout", kind=f"GET {kind}", lasts=True) for kind in ("data", "index")])
+            found: list[Answer] = []
+            waiting = [threading.Thread(target=lambda: found.append(get(daemon, "to=5"))) for _ in range(16)]
+            for each in waiting:
+                each.start()
+            wait_until(lambda: front.struck, pause_s=0.01)
+            for _ in range(8):
+                assert seqs(get(daemon, "from=35")) == list(range(35, 41))
+            assert not found, "the cold reads still wait"
+            for each in waiting:
+                each.join(120)
+            assert {answer[0] for answer in found} == {503}
+            assert all(int(answer[2]["retry-after"]) >= 1 for answer in found)
+            front.restart()
+            assert seqs(get(daemon, "to=5")) == [1, 2, 3, 4, 5]
