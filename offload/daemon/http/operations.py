@@ -130,7 +130,9 @@ _READ_QUERY = (
     _query("tag", "string", "Only records with this tag. A trailing * makes it a prefix."),
     _query("exclude_node", "string", "No records of this node. May be given several times."),
     _query("limit", "integer", "At most so many records.", minimum=1, maximum=2**63 - 1),
-    _query("max_bytes", "integer", "At most so many bytes of values. One record always fits.", minimum=1, maximum=2**63 - 1),
+    _query(
+        "max_bytes", "integer", "At most so many bytes of values. One record always fits.", minimum=1, maximum=2**63 - 1
+    ),
     _query("gaps", "boolean", "Also tell the ranges that retention removed."),
     _query("follow", "boolean", "Continue with new records."),
     _query("wait_s", "integer", "Without records, wait so long for the first one.", minimum=0, maximum=60),
