@@ -15,10 +15,10 @@ from urllib.parse import quote, urlencode
 
 from offload.commands.codec import decode
 from offload.commands.registry import Command
-from offload.errors import DaemonGone, OffloadError
 from offload.wire import LINES_HEADER, LINES_TYPE, MESSAGE_HEAD, STREAM_TYPE, VALUES_TYPE, encode_values
 from seglog.arguments import checked
 from seglog.client.unix_socket import SOCKET_FILE, connected
+from seglog.errors import DaemonError, DaemonGone
 from seglog.format.lines import Lines
 
 if TYPE_CHECKING:
@@ -26,22 +26,10 @@ if TYPE_CHECKING:
 
     from seglog.client.address import Address
 
-__all__ = ["DaemonClient", "DaemonError", "RemoteTopic"]
+__all__ = ["DaemonClient", "RemoteTopic"]
 
 _EXIT_CODES = {400: 2, 401: 2, 403: 2, 404: 3, 409: 4, 410: 3, 412: 4, 413: 2, 415: 2, 421: 2, 422: 2}
 _CONNECT_S = 10.0
-
-
-class DaemonError(OffloadError):
-    """The daemon's report of a command or a request that failed, with an exit code.
-
-    `daemons_name` is the name of the error there.
-    """
-
-    def __init__(self, message: str, exit_code: int, *, hint: str | None = None, name: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.exit_code = exit_code  # type: ignore[misc]
-        self.daemons_name = name
 
 
 class DaemonClient:
@@ -146,7 +134,9 @@ class DaemonClient:
                     said = _problem(self._exactly(answer, None))
                     code = _EXIT_CODES.get(answer.status, 1)
                     message = said.get("detail", f"status {answer.status}")
-                    raise DaemonError(message, code, hint=said.get("hint"), name=said.get("title"))
+                    raise DaemonError(
+                        message, code, hint=said.get("hint"), title=said.get("title"), status=answer.status
+                    )
                 yield answer
 
     def _connection(self) -> http.client.HTTPConnection:
@@ -180,7 +170,7 @@ class DaemonClient:
 
     def _gone(self, error: Exception) -> DaemonGone:
         place = self._place / SOCKET_FILE if isinstance(self._place, Path) else self._place.text
-        return DaemonGone(place, str(error) or type(error).__name__)
+        return DaemonGone(str(place), str(error) or type(error).__name__)
 
 
 class RemoteTopic:
@@ -232,4 +222,4 @@ def _problem(body: bytes) -> dict[str, Any]:
 def _check_end(said: dict[str, Any]) -> None:
     """Raise `DaemonError` if the command failed."""
     if "message" in said:
-        raise DaemonError(said["message"], said["exit_code"], hint=said.get("hint"), name=said.get("error"))
+        raise DaemonError(said["message"], said["exit_code"], hint=said.get("hint"), title=said.get("error"))

@@ -45,7 +45,6 @@
     ├── PartlyExported       a part of the files is whole                  the exit code of the error that ended it
     ├── Unavailable          nothing was changed; try again                exit 1
     │   ├── Busy                 the daemon has as many requests as it takes
-    │   ├── DaemonGone           the daemon ended, or closed the connection, before it answered
     │   ├── JavaNotStarted       PySpark found no Java, or Java ended at once
     │   ├── Stopping             the daemon is being stopped
     │   ├── WorkerDied           the process that uploads ended before the upload was done
@@ -90,7 +89,6 @@ __all__ = [
     "ChecksFailed",
     "Conflict",
     "Corrupt",
-    "DaemonGone",
     "DamageFound",
     "DataLoss",
     "DirectoryNotEmpty",
@@ -600,15 +598,6 @@ class Busy(Unavailable):
     def __init__(self, retry_after_s: int) -> None:
         super().__init__("the daemon has reached its limit of requests", hint=f"try again in {retry_after_s} s")
         self.retry_after_s = retry_after_s
-
-
-class DaemonGone(Unavailable):
-    """The daemon at `place` ended or closed the connection: the path of its socket, or its address."""
-
-    def __init__(self, place: Path | str, reason: str) -> None:
-        super().__init__(f"the daemon at {place} did not answer: {reason}", hint="read its log, then try again")
-        self.place = place
-        self.reason = reason
 
 
 class JavaNotStarted(Unavailable):

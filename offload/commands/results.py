@@ -24,6 +24,7 @@ from typing import Any, Final
 from offload.commands.lines import SCHEMA, RecordBatch
 from offload.commands.lines import to_json as record_json
 from offload.moment import Moment
+from seglog.errors import DaemonError
 
 __all__ = ["HIDDEN", "MERGED", "OPTIONAL", "json_line", "kind_of", "problem", "to_json"]
 
@@ -77,7 +78,7 @@ def problem(error: BaseException) -> dict[str, Any]:
     """Return the report of an error: its name, its message, a hint what to do, and the command's exit code."""
     is_ours = hasattr(error, "exit_code") or isinstance(error, OSError)
     message = str(error) if is_ours else f"{type(error).__name__}: {error}"
-    name = getattr(error, "daemons_name", None) or type(error).__name__
+    name = (isinstance(error, DaemonError) and error.title) or type(error).__name__
     said = {"error": name, "message": message, "exit_code": getattr(error, "exit_code", 1)}
     hint = getattr(error, "hint", None)
     return {**said, "hint": hint} if hint else said

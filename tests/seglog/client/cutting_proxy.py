@@ -9,6 +9,7 @@ The proxy reads one whole request at a time from a client, and does what `plan` 
     cut        the client gets half of the answer
     twice      the daemon gets the request twice, one after the other; the client gets the second answer
     late       the daemon gets the request after the next one that passes
+    busy       the daemon gets nothing, and the client an answer 429 with Retry-After
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from contextlib import closing, contextmanager
 
 __all__ = ["FATES", "CuttingProxy", "proxied"]
 
-FATES = ("pass", "refuse", "half", "lose", "cut", "twice", "late")
+FATES = ("pass", "refuse", "half", "lose", "cut", "twice", "late", "busy")
 _WAIT_S = 60
+_BUSY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 0\r\nContent-Length: 17\r\n\r\n" + b'{"title": "Busy"}'
 
 
 class CuttingProxy:
@@ -82,6 +84,9 @@ class CuttingProxy:
                 self.counts[fate] += 1
         if fate == "refuse":
             return False
+        if fate == "busy":
+            client.sendall(_BUSY)
+            return True
         if fate == "late":
             with self._passed:
                 passes = self._passes

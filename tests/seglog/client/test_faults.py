@@ -70,6 +70,19 @@ def test_an_append_with_an_identity_is_there_once(daemon: ServedDirectory, fault
         assert values_of(client, name) == [b"0", b"0", b"1", b"1", b"2", b"2"]
 
 
+@pytest.mark.parametrize("fault", ["refuse", "busy"])
+def test_a_plain_append_is_repeated_only_if_the_daemon_took_nothing(daemon: ServedDirectory, fault: str) -> None:
+    """The daemon of `busy` refuses before the work. A connection that ends at once may have brought the request."""
+    name = f"again-{fault}"
+    with proxied(lambda: daemon.port, plan_of({0: fault, 1: fault})) as proxy, client_of(proxy.port) as client:
+        if fault == "busy":
+            assert client.topic(name).append([b"x"]).seqs == range(1, 2)
+            assert proxy.counts == {"busy": 2, "pass": 1}
+        else:
+            with pytest.raises(AppendUnknown):
+                client.topic(name).append([b"x"])
+
+
 @pytest.mark.parametrize(("fault", "is_in"), [("lose", True), ("cut", True), ("half", False)])
 def test_a_plain_append_is_never_repeated_after_a_lost_answer(daemon: ServedDirectory, fault: str, is_in: bool) -> None:
     name = f"plain-{fault}"
