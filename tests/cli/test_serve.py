@@ -493,7 +493,8 @@ def test_one_request_too_many_is_told_to_come_back(start: Start) -> None:
     commands = [_command(daemon, "read", {"topic": "t", "follow": True}) for _ in range(2)]
     wait_until(lambda: _running(daemon)["http_requests"] == 2, pause_s=0.01)
     status, body, headers = daemon.ask("GET", "/topics")
-    assert (status, json.loads(body)["title"], headers["retry-after"]) == (429, "Busy", "1")
+    assert (status, json.loads(body)["title"]) == (429, "Busy")
+    assert 1 <= int(headers["retry-after"]) <= 30  # by the rate at which requests ended
     assert daemon.ask("GET", "/healthz")[0] == 200
     assert b'seglog_http_rejected_total{reason="busy"} 1.0' in daemon.ask("GET", "/metrics")[1]
     for each in commands:
