@@ -62,10 +62,9 @@ class Keys:
         self._known.move_to_end(appended.key)
         if is_own:
             self._in_flight.pop(appended.key, None)
-        self.forget_until(ts_ms)
 
     def forget_until(self, now_ms: int) -> None:
-        """Forget the keys that are too old (KEYS-3)."""
+        """Forget the keys that are too old (KEYS-3). `now_ms` is the clock's, as a record may have a later time."""
         known = self._known
         while known and self.keep_ms is not None and next(iter(known.values())).ts_ms < now_ms - self.keep_ms:
             known.popitem(last=False)

@@ -51,7 +51,7 @@ from seglog.values.names import BRANCH_MARK
 from seglog.values.producer import AppendedBatch, Batch, ProducerBatch
 from seglog.wal.group_commit import Barrier, Entry, GroupCommit
 from seglog.wal.wal import SYNC_MARK_BYTES
-from seglog.writing.conditions import check_conditions, check_given
+from seglog.writing.conditions import check_conditions, check_given, plain_key
 
 __all__ = [
     "PLAIN",
@@ -166,7 +166,7 @@ def begin_append(
     deletion frees the name (SHARD-1).
     """
     tag, node, unterminated, durability, producer, if_head, key = options
-    given = None if key is None else GivenKey(key, records, digest_of(values))
+    given = None if key is None else GivenKey(plain_key(key), records, digest_of(values))
     with engine.committer.raw_lock:
         create: CreateEntry | None = None
         state = engine.topics.get(name)

@@ -19,7 +19,7 @@ from seglog.errors import HeadMoved, InvalidArgument, InvalidSetting
 from seglog.values.append_key import GivenKey, check_key, repeated_key
 from seglog.values.producer import ProducerBatch, repeated
 
-__all__ = ["check_conditions", "check_given"]
+__all__ = ["check_conditions", "check_given", "plain_key"]
 
 _SEQ: Any = kind_of(int)
 _TEXT: Any = kind_of(str)
@@ -30,11 +30,20 @@ def check_given(producer: object, key: object, if_head: object) -> None:
     if producer is not None and not isinstance(producer, ProducerBatch):
         raise InvalidArgument("producer", producer, "a ProducerBatch or None")
     if key is not None:
-        check_key(taken("key", key, _TEXT))
+        check_key(plain_key(key))
         if producer is not None:
             raise InvalidArgument("key", key, "None, because the batch of a producer has an identity already")
     if if_head is not None:
         taken("if_head", if_head, _SEQ)
+
+
+def plain_key(key: object) -> str:
+    """Return the key as a plain text. Raise `InvalidArgument` for anything but a text.
+
+    A subclass of `str` may hash and compare in its own way. The manifest would then have one key twice.
+    """
+    text: str = taken("key", key, _TEXT)
+    return text
 
 
 def check_conditions(

@@ -431,3 +431,34 @@ def test_the_records_of_a_torn_append_do_not_come_back_when_the_power_fails_afte
     for image in images:
         with seglog.open("/log", files=SimulatedDisk(image), settings=SETTINGS, clock=SetClock()) as log:
             assert (values_in(log), names_in(log)) in (([b"first"], []), ([b"first", b"a" * 40], ["l"]))
+
+
+def test_a_clock_that_was_wrong_for_a_moment_ends_no_key_earlier(tmp_path: Path) -> None:
+    clock = SetClock()
+    with _opened(tmp_path / "log", clock) as log:
+        topic = log.topic("t")
+        topic.append([b"x"], key="k")
+        clock.ms += 3_600_000
+        topic.append([b"plain"])
+        clock.ms -= 3_600_000
+        topic.append([b"y"], key="l")
+        assert topic.append_once([b"x"], key="k") == Appended(range(1, 2), True)
+
+
+def test_a_text_that_compares_in_its_own_way_is_the_key_that_it_reads_as(tmp_path: Path) -> None:
+    class Odd(str):
+        __slots__ = ()
+
+        def __eq__(self, _other: object) -> bool:
+            return False
+
+        def __hash__(self) -> int:
+            return 7
+
+    with reopened(tmp_path / "log") as log:
+        log.topic("t").append([b"x"], key=Odd("k"))
+        assert log.topic("t").append_once([b"x"], key="k") == Appended(range(1, 2), True)
+        assert log.topic("t").append_once([b"x"], key=Odd("k")) == Appended(range(1, 2), True)
+        log.checkpoint()
+    with reopened(tmp_path / "log") as log:
+        assert names_in(log) == ["k"]
