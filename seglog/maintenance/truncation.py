@@ -21,6 +21,8 @@ TRUNC-6  If the segment of the cut was relocated, `make_hot` of seglog.maintenan
     2 dooms relocated segments above the cut (CKPT-7).
 TRUNC-7  With `keep_history`, the truncation is listed (seglog.values.truncate_op) until it is settled. The archive may
     have the removed records.
+TRUNC-8  No checkpoint runs while a TRUNCATE frame is in flight, because its caller holds the checkpoint lock. If an
+    interrupt hits that caller, it waits for the frame before it releases the lock.
 """
 
 from __future__ import annotations

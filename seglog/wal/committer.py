@@ -5,6 +5,7 @@ See seglog.wal.group_commit and seglog.wal.shards.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from seglog.errors import CalledWithin, LogClosed, SeglogError, WriterPoisoned
@@ -126,6 +127,16 @@ class Committer(Owned):
         """
         if not isinstance(error, SeglogError) or is_interrupt(error):
             self.abandon()
+
+    def settle(self, error: BaseException) -> None:
+        """Handle the error as `leave` does. After an interrupt, return when the entries of the call are done.
+
+        A caller that holds another lock for the sake of its entry calls this before it releases that lock.
+        """
+        self.leave(error)
+        if not isinstance(error, SeglogError) or is_interrupt(error):
+            with contextlib.suppress(SeglogError):  # a closed or poisoned writer has none in flight
+                uninterrupted(self.flush)
 
     def abandon(self) -> None:
         """Stop waiting for this thread's entries. An interrupt hit it between `enqueue` and the end of `finish`.

@@ -152,18 +152,22 @@ def _truncate(engine: Engine, state: TopicState, seq: int, position: tuple[int, 
             kept = kept_part(state, seq, lambda info: engine.segments.get(state.topic_id, info))
         else:
             kept = None
-        with committer.lock:
-            committer.check_open()
-            if engine.topics.get(state.name) is not state:
-                raise NoSuchTopic(state.name)
-            if position is not None and position != state.position:
-                raise ConcurrentModification(state.name)
-            _check_truncation(state, seq)
-            if seq > state.assigned_seq:
-                return
-            entry = TruncateEntry(state, seq, max(engine.clock.now_ms(), state.assigned_ts_ms), kept)
-            committer.enqueue(entry)
-        committer.finish(entry)
+        try:
+            with committer.lock:
+                committer.check_open()
+                if engine.topics.get(state.name) is not state:
+                    raise NoSuchTopic(state.name)
+                if position is not None and position != state.position:
+                    raise ConcurrentModification(state.name)
+                _check_truncation(state, seq)
+                if seq > state.assigned_seq:
+                    return
+                entry = TruncateEntry(state, seq, max(engine.clock.now_ms(), state.assigned_ts_ms), kept)
+                committer.enqueue(entry)
+            committer.finish(entry)
+        except BaseException as error:
+            committer.settle(error)  # while this thread holds the checkpoint lock (TRUNC-8)
+            raise
         try:
             checkpoint_locked(engine, None)
         except SeglogError as error:

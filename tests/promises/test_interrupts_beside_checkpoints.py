@@ -24,7 +24,7 @@ from seglog.engine.upkeep import InCaller
 from tests.faults.disk import SimulatedDisk
 from tests.faults.interrupts import interrupted, points
 from tests.faults.stride import every
-from tests.seams.log import before_abandoning, keys_of, producers_of, queue_of
+from tests.seams.log import before_abandoning, holds_checkpoint_lock, keys_of, producers_of, queue_of
 from tests.seglog.clocks import SetClock
 from tests.waiting import wait_until
 from tests.work import tell
@@ -36,6 +36,8 @@ INNER = (
     *(f"seglog.engine.{name}" for name in ("entries", "state", "tail", "producers", "keys")),
 )
 """The modules whose functions publish an entry."""
+TRUNCATES = tuple(f"seglog.{name}" for name in ("wal.group_commit", "engine.entries", "engine.truncated_state"))
+"""The same for a truncation, without those of the checkpoint that it makes after that."""
 VALUES = [b"x", b"y"]
 
 CHANGES: dict[str, Callable[[Log], object]] = {
@@ -51,6 +53,7 @@ CHANGES: dict[str, Callable[[Log], object]] = {
     "configure": lambda log: log.configure("t", TopicConfig(cap_records=7)),
     "delete": lambda log: log.topic("t").delete(before=2),
     "evict": lambda log: log.topic("t").evict(2),
+    "truncate": lambda log: log.topic("t").truncate(3),
 }
 
 
@@ -96,17 +99,20 @@ def test_a_checkpoint_has_all_of_an_interrupted_change_or_nothing(
 ) -> None:
     change = CHANGES[what]
     log, _ = begin()
-    count = points(lambda: change(log), INNER)
+    inner = TRUNCATES if what == "truncate" else INNER
+    count = points(lambda: change(log), inner)
     log.close()
     made = 0
     for at in range(1, count + 1, every):
         with monkeypatch.context() as patch:
-            made += _interrupt_at(patch, change, at, is_repeated=what in ("batch", "key"))
+            made += _interrupt_at(patch, change, inner, at, is_repeated=what in ("batch", "key"))
     assert made > 3
     tell(f"{what}: interrupted at {len(range(1, count + 1, every))} of {count} points, {made} checkpoints in between")
 
 
-def _interrupt_at(patch: pytest.MonkeyPatch, change: Callable[[Log], object], at: int, *, is_repeated: bool) -> int:
+def _interrupt_at(
+    patch: pytest.MonkeyPatch, change: Callable[[Log], object], inner: tuple[str, ...], at: int, *, is_repeated: bool
+) -> int:
     """Interrupt the change at this point. Return how many checkpoints another thread made before its end."""
     log, disk = begin()
     images = []
@@ -116,13 +122,13 @@ def _interrupt_at(patch: pytest.MonkeyPatch, change: Callable[[Log], object], at
         thread = threading.Thread(target=log.checkpoint, daemon=True)
         threads.append(thread)
         thread.start()
-        wait_until(lambda: not thread.is_alive() or bool(queue_of(log)))
+        wait_until(lambda: not thread.is_alive() or bool(queue_of(log)) or holds_checkpoint_lock(log))
         if not thread.is_alive():
             images.extend((disk.after_kill(), disk.after_power_cut()))
 
     before_abandoning(patch, checkpoint)
     try:
-        assert interrupted(lambda: change(log), INNER, at)
+        assert interrupted(lambda: change(log), inner, at)
         for thread in threads:
             thread.join(20)
             assert not thread.is_alive()

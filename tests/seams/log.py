@@ -40,6 +40,7 @@ __all__ = [
     "engine_of",
     "group_of",
     "has_spare_file",
+    "holds_checkpoint_lock",
     "keys_of",
     "known_to",
     "lengths_of",
@@ -132,6 +133,11 @@ def shards_of(log: Log) -> tuple[GroupCommit, ...]:
 def queue_of(log: Log, shard: int = 0) -> list[Entry]:
     """Return the entries that wait for a leader. A test waits until another thread has queued one."""
     return shards_of(log)[shard]._queue
+
+
+def holds_checkpoint_lock(log: Log) -> bool:
+    """Return whether this thread holds the lock of checkpoints. A test does not wait for a checkpoint then."""
+    return log._engine._checkpoint_lock._is_owned()
 
 
 def group_of(shard: GroupCommit) -> list[Entry]:
