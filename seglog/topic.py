@@ -520,8 +520,7 @@ class Topic:
         Return None if there is no such value: if a record up to `last` is not in a sealed segment, or is ephemeral and
         still in memory, or if the topic has a ttl. Raise `NoSuchTopic`.
 
-        The parts are on disk: the topic's id and epoch, the number of its deletes, its floors, and the expiry floor of
-        a former ttl.
+        The parts are the topic's id and epoch, the number of its deletes, and its floors with those of a former ttl.
         """
         state = self._engine.state(self.name)
         with self._engine.committer.lock:
@@ -529,9 +528,8 @@ class Topic:
             is_last = last <= state.sealed_seq and (in_memory is None or in_memory > last)
             if not is_last or state.config.ttl_ms is not None:
                 return None
-            floors = state.floors
-            lost = floors.evict_from, floors.evict_floor, state.expired_seq
-            return state.topic_id, state.epoch, state.next_op, *lost
+            floors = state.floors.expired(state.expired_seq)
+            return state.topic_id, state.epoch, state.next_op, floors.evict_from, floors.evict_floor
 
     def truncate_ops(self) -> tuple[TruncateOp, ...]:
         """Return the truncations that are not settled, oldest first, each deeper than the one before.

@@ -45,8 +45,9 @@ class TopicState:
     `floors` is one value, so that a reader needs no lock for it.
     `expired_seq` is the expiry floor as far as a reader has found it. `oldest_live_ms` is the time of the record there,
     or an earlier time (seglog.reading.expiry). Only a truncation lowers them.
-    `truncations` are the seqs of all truncations since the log was opened. `is_gone` says that the topic was deleted.
-    Active readers check both. `truncated_meta` is set until seglog.maintenance.truncation has cut the files.
+    `truncations` are the seqs of all truncations since the log was opened, and `truncated_epoch` is the epoch after the
+    last of them. `is_gone` says that the topic was deleted. Active readers check `truncations` and `is_gone`.
+    `truncated_meta` is set until seglog.maintenance.truncation has cut the files.
     While `relocation_holds` is above 0, no segment is relocated. `front_op` is the value of `next_op` at the
     relocator's last search for the first live record in the warm store.
     `ephemeral_buffer` are the ephemeral records. If other records follow them, the WAL first gets a frame with the last
@@ -81,6 +82,7 @@ class TopicState:
     floors: Floors = field(default_factory=Floors)
     in_flight_bytes: int = 0
     truncations: tuple[int, ...] = ()
+    truncated_epoch: int = 0
     is_gone: bool = False
     truncated_meta: TopicMeta | None = None
     truncate_ops: tuple[TruncateOp, ...] = ()

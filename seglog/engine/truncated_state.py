@@ -27,7 +27,8 @@ def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, kept: Se
     state.head_seq = state.logged_seq = seq - 1
     state.last_ts_ms = max(state.last_ts_ms, ts_ms)
     state.hot_floor = min(state.hot_floor, seq)
-    state.truncations += (seq,)
+    if state.truncated_epoch < epoch:  # else an interrupted call has added it
+        state.truncations, state.truncated_epoch = (*state.truncations, seq), epoch
     state.generation += 1
     state.wake()
     if seq >= state.tail.first_seq:

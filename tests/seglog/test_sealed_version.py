@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import seglog
 from seglog import Gap, Log, LogSettings, NoSuchTopic, Record, Topic, TopicConfig
+from tests.faults.interrupts import interrupted, points
 from tests.seglog.clocks import SetClock
 
 SETTINGS = LogSettings(segment_max_events=10)
+_APPLIES = ("seglog.engine.truncated_state",)
 
 
 @pytest.fixture
@@ -154,3 +157,23 @@ def test_a_follower_names_the_epoch_in_which_it_began(log: Log) -> None:
     before = topic.follower(10)
     topic.truncate(20)
     assert (before.epoch, topic.follower(10).epoch) == (topic.epoch - 1, topic.epoch)
+
+
+def _truncated_twice(path: Path) -> tuple[Log, Topic]:
+    log = seglog.open(path, settings=SETTINGS)
+    topic = filled(log)
+    topic.truncate(5)
+    topic.append([b"new"] * 20)
+    return log, topic
+
+
+def test_an_interrupted_truncation_counts_once_among_those_that_changed_a_topic(tmp_path: Path) -> None:
+    log, topic = _truncated_twice(tmp_path / "count")
+    first = topic.epoch - 1
+    count = points(lambda: topic.truncate(15), _APPLIES)
+    log.close()
+    for at in range(1, count + 1):
+        log, topic = _truncated_twice(tmp_path / f"{at}")
+        assert interrupted(partial(topic.truncate, 15), _APPLIES, at)
+        assert topic.changed_since(first) == (first + 2, 5)
+        log.close()
