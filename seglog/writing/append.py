@@ -166,7 +166,7 @@ def begin_append(
     deletion frees the name (SHARD-1).
     """
     tag, node, unterminated, durability, producer, if_head, key = options
-    given = None if key is None else GivenKey(plain_key(key), records, digest_of(values))
+    given = None if key is None else GivenKey(key if type(key) is str else plain_key(key), records, digest_of(values))
     with engine.committer.raw_lock:
         create: CreateEntry | None = None
         state = engine.topics.get(name)
