@@ -33,6 +33,7 @@ from seglog.maintenance.checkpoint import checkpoint_locked
 from seglog.maintenance.housekeeping import advance_front
 from seglog.maintenance.relocator import make_hot
 from seglog.maintenance.truncation import kept_part, lowest_truncation
+from seglog.segments.segment import SegmentInfo
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
 from seglog.writing.append import check_label, new_topic, wake_upkeep
@@ -153,17 +154,9 @@ def _truncate(engine: Engine, state: TopicState, seq: int, position: tuple[int, 
         else:
             kept = None
         try:
-            with committer.lock:
-                committer.check_open()
-                if engine.topics.get(state.name) is not state:
-                    raise NoSuchTopic(state.name)
-                if position is not None and position != state.position:
-                    raise ConcurrentModification(state.name)
-                _check_truncation(state, seq)
-                if seq > state.assigned_seq:
-                    return
-                entry = TruncateEntry(state, seq, max(engine.clock.now_ms(), state.assigned_ts_ms), kept)
-                committer.enqueue(entry)
+            entry = _queued_truncation(engine, state, seq, position, kept)
+            if entry is None:
+                return
             committer.finish(entry)
         except BaseException as error:
             committer.settle(error)  # while this thread holds the checkpoint lock (TRUNC-8)
@@ -172,6 +165,25 @@ def _truncate(engine: Engine, state: TopicState, seq: int, position: tuple[int, 
             checkpoint_locked(engine, None)
         except SeglogError as error:
             _logger.warning("%s is truncated, its files are not yet: %s", state.name, error)
+
+
+def _queued_truncation(
+    engine: Engine, state: TopicState, seq: int, position: tuple[int, int, int] | None, kept: SegmentInfo | None
+) -> TruncateEntry | None:
+    """Queue the truncation, and return its entry. Return None if the topic has no record from `seq` on."""
+    committer = engine.committer
+    with committer.lock:
+        committer.check_open()
+        if engine.topics.get(state.name) is not state:
+            raise NoSuchTopic(state.name)
+        if position is not None and position != state.position:
+            raise ConcurrentModification(state.name)
+        _check_truncation(state, seq)
+        if seq > state.assigned_seq:
+            return None
+        entry = TruncateEntry(state, seq, max(engine.clock.now_ms(), state.assigned_ts_ms), kept)
+        committer.enqueue(entry)
+    return entry
 
 
 def _check_truncation(state: TopicState, seq: int) -> None:
