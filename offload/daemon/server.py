@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -64,9 +65,16 @@ def run(
     Once the daemon takes requests, call `on_ready` with its addresses and the name of its event loop. `variables` is
     the environment, for a reload. Raises `InvalidAddress`, `InvalidSetting`, and the errors of opening the log.
     """
+    _raise_open_files()
     loop = event_loop()
     with asyncio.Runner(loop_factory=loop.make) as runner:
         runner.run(_run(directory, settings, remote, variables, lambda addresses: on_ready(addresses, loop.name)))
+
+
+def _raise_open_files() -> None:
+    """Raise the limit of open files to the highest that the system allows: each follower holds a connection."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _run(

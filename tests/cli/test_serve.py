@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import ssl
@@ -500,6 +501,16 @@ def test_one_request_too_many_is_told_to_come_back(start: Start) -> None:
     for each in commands:
         each.close()
     wait_until(lambda: daemon.ask("GET", "/topics")[0] == 200, pause_s=0.01)
+
+
+def test_the_daemon_may_open_as_many_files_as_the_system_allows(start: Start) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard - 1, hard))
+    try:
+        daemon = start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
 
 
 def test_200_slow_sockets_leave_others_alone_and_are_closed(start: Start) -> None:
