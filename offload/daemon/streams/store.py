@@ -218,7 +218,8 @@ class Streams:
         if source is None or source.state is not State.SOFT or self._registry.has_forks(path):
             return
         async with self._locked(path):
-            await self._try_to_end(await self._registry.put(replace(source, state=State.DYING)))
+            if self._registry.find(path) == source:  # else another deletion came first, and the path may be new
+                await self._try_to_end(await self._registry.put(replace(source, state=State.DYING)))
 
     async def _sweep(self) -> None:
         """Delete the streams that have expired, and end deletions that a crash or the store stopped."""
@@ -231,7 +232,8 @@ class Streams:
                 await self.delete(entry.path, is_expired=True)
             elif entry.state is State.DYING and entry.path not in self._locks:
                 async with self._locked(entry.path):
-                    await self._try_to_end(entry)
+                    if self._registry.find(entry.path) == entry:  # else a PUT came first, and the path is new
+                        await self._try_to_end(entry)
 
     # ------------------------------------------------------------ shared
 

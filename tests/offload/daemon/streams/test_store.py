@@ -1,0 +1,43 @@
+"""Test streams where two requests meet."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import seglog
+from offload.daemon.streams.reads import read_piece
+from offload.daemon.streams.requests import create_of
+from offload.daemon.streams.store import Streams
+from tests.offload.daemon.conftest import HandClock, serving
+
+_TEXT = create_of({"content-type": "text/plain"})
+
+
+def test_a_sweep_never_deletes_a_stream_that_was_made_again_meanwhile(tmp_path: Path) -> None:
+    entry = {"content_type": "text/plain", "base": 0, "own": 0}
+    entries = (
+        {**entry, "path": "old", "topic": "old", "state": "live", "ttl_s": 1},
+        {**entry, "path": "b", "topic": "b", "state": "dying"},
+    )
+    with seglog.open(tmp_path / "d") as log:
+        log.topic("_streams").append([json.dumps(each).encode() for each in entries])
+        log.topic("b").append([b"former"])
+
+    async def run() -> None:
+        clock = HandClock()
+        async with serving(tmp_path / "d", "", clock) as service:
+            streams = Streams(service)
+            old = await streams.find("old")
+            async with old.turns.shared():  # as an append does that takes long
+                clock.now += 20_000
+                sweeping = asyncio.create_task(streams.create("c", _TEXT, b""))
+                for _ in range(20):  # the sweep waits for the turn of `old`
+                    await asyncio.sleep(0)
+                assert (await streams.create("b", _TEXT, b"new"))[0]
+            await sweeping
+            live = await streams.find("b")
+            assert (await read_piece(service, live, live.entry.base)).values == (b"new",)
+
+    asyncio.run(run())
