@@ -9,6 +9,7 @@ APPEND-1  The records of a body keep their order. If a part fails, no later part
 APPEND-2  An append with a condition, or with `whole=1`, is all or none. So is a body of at most 1 MiB and 65,536
     records whose lines have equal labels.
 APPEND-3  A body that is taken by parts holds three parts at most, whatever its length.
+APPEND-4  Only an admin of all topics appends to `_streams`, because its entries say which topics the daemon deletes.
 """
 
 from __future__ import annotations
@@ -28,11 +29,14 @@ from offload.daemon.http.bodies import PART_BYTES, BodyForm, Part, PartReader, b
 from offload.daemon.http.conditions import Conditions, conditions_of
 from offload.daemon.http.parameters import query_of, yes
 from offload.daemon.http.request_body import RequestBody
+from offload.daemon.http.roles import rights_of
 from offload.daemon.http.topics import in_threads
 from offload.daemon.metrics import timed
 from offload.daemon.places import Place
 from offload.daemon.service import Service
+from offload.daemon.streams.registry import TOPIC as STREAMS_TOPIC
 from offload.errors import OffloadError
+from offload.rights import Role
 from seglog import OtherIncarnation, SeglogError
 from seglog.format.lines import total_bytes
 
@@ -76,6 +80,8 @@ class _Appends:
         self._service = service
 
     async def append(self, request: Request) -> Response:
+        if request.path_params["topic"] == STREAMS_TOPIC:  # APPEND-4
+            rights_of(request.scope).check_all_topics(Role.ADMIN)
         query = query_of(request, _QUERY)
         form = form_of(request.headers.get("content-type", ""), query)
         conditions = conditions_of(request.headers)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from hashlib import sha256
 from pathlib import Path
 
@@ -468,6 +470,30 @@ def test_a_token_has_its_rights_on_the_topic_of_the_stream(tmp_path: Path) -> No
 
 
 _ROLES = {"reader": "read", "writer": "append", "owner": "admin"}
+
+
+def test_a_token_that_appends_to_all_topics_writes_no_entry_of_a_stream(tmp_path: Path) -> None:
+    seglog.open(tmp_path / "d").close()
+    (tmp_path / "tokens").write_text(f"writer:append:*:{sha256(b'writer').hexdigest()}\n" * 2)
+    (tmp_path / "tokens").chmod(0o600)
+    # A sweep would delete the topic of this entry.
+    entry = {"path": "x", "topic": "victim", "content_type": "text/plain", "base": 0, "own": 0, "state": "dying"}
+    with served(tmp_path / "d", "", SERVE_TOKEN_FILE=str(tmp_path / "tokens")) as daemon:
+        for topic, expected in (("_streams", 403), ("%5fstreams", 403), ("victim", 201)):
+            headers = {"Content-Type": "application/octet-stream", "Authorization": "Bearer writer"}
+            path = f"/topics/{topic}/records"
+            assert daemon.ask("POST", path, json.dumps(entry).encode(), headers)[0] == expected
+
+
+def test_a_long_poll_ends_when_its_client_leaves(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path)
+    with closing(socket.create_connection(("127.0.0.1", daemon.port))) as client:
+        client.sendall(f"GET {path}?offset=now&live=long-poll HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        while b"seglog_http_followers_running 1.0" not in daemon.ask("GET", "/metrics")[1]:
+            assert daemon.process.poll() is None
+    while b"seglog_http_followers_running 0.0" not in (text := daemon.ask("GET", "/metrics")[1]):
+        assert daemon.process.poll() is None
+    assert b'status="499"' in text  # not the 204 of a wait that took its whole time
 
 
 def test_waiting_readers_have_places_of_their_own_and_end_with_the_daemon(tmp_path: Path) -> None:
