@@ -31,13 +31,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from offload.daemon.http.answers import CLIENT_GONE, OURS, answer_error
+from offload.daemon.http.answers import OURS, answer_error
 from offload.daemon.http.appends import prepare_append
 from offload.daemon.http.roles import rights_of
 from offload.daemon.http.topics import in_threads, pool_of, readable, truncated
 from offload.daemon.metrics import timed
 from offload.daemon.problems import error_answer
 from offload.daemon.service import Service
+from offload.daemon.waits import CLIENT_GONE
 from offload.errors import Busy, Refused
 from offload.replica_topic import ReplicaTopic
 from offload.rights import Role

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from types import MappingProxyType
@@ -15,12 +14,12 @@ from starlette.types import Send
 
 from catalog.errors import CatalogError
 from offload.daemon.problems import error_answer
+from offload.daemon.waits import CLIENT_GONE, unless_gone
 from offload.errors import OffloadError, Refused
 from seglog import SeglogError
 
-__all__ = ["CLIENT_GONE", "OURS", "BrokenOff", "answer_error", "answer_no_route", "answer_of", "begun"]
+__all__ = ["OURS", "BrokenOff", "answer_error", "answer_no_route", "answer_of", "begun"]
 
-CLIENT_GONE = 499  # a status for the metrics only: the client is gone
 _log = logging.getLogger("seglog.daemon")
 
 
@@ -77,21 +76,9 @@ async def begun(
     wait also ends when the client disconnects.
     """
 
-    async def begin() -> bytes:
-        return await anext(body, b"")
-
-    # While a body may come, the guard waits with a time limit. Such a wait may swallow the cancel below.
-    await request.body()
-    first, gone = asyncio.ensure_future(begin()), asyncio.ensure_future(_is_gone(request))
-    try:
-        await asyncio.wait({first, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not first.done():
-            return Response(status_code=CLIENT_GONE)
-        begun = first.result()
-    finally:
-        first.cancel()  # ends `body` if it has not yielded yet
-        gone.cancel()
-        await asyncio.wait({first, gone})
+    begun = await unless_gone(request, lambda: anext(body, b""))
+    if begun is None:
+        return Response(status_code=CLIENT_GONE)
 
     async def whole() -> AsyncIterator[bytes]:
         try:
@@ -102,8 +89,3 @@ async def begun(
             await body.aclose()
 
     return _Streamed(whole(), media_type=media_type, headers=headers())
-
-
-async def _is_gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

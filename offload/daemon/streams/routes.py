@@ -29,6 +29,7 @@ from offload.daemon.streams.offsets import NOW, cursor
 from offload.daemon.streams.reads import Piece, is_news, read_piece
 from offload.daemon.streams.requests import Read, Wait, append_of, create_of, read_of
 from offload.daemon.streams.store import Streams
+from offload.daemon.waits import CLIENT_GONE, unless_gone
 from offload.errors import OffloadError
 from offload.rights import EVERYTHING, RIGHTS_KEY, Rights, Role
 from seglog import SeglogError
@@ -100,7 +101,8 @@ class _Routes:
         if wanted.live is Wait.SSE:
             return self._events(live, wanted, after)
         if wanted.live is Wait.LONG_POLL:
-            return await self._long_poll(live, wanted, after)
+            answer = await unless_gone(request, lambda: self._long_poll(live, wanted, after))
+            return answer or Response(status_code=CLIENT_GONE)
         is_now = wanted.offset == NOW
         piece = Piece((), after, is_tail=True, is_closed=live.mark.is_closed) if is_now else None
         piece = piece or await read_piece(self._service, live, after)

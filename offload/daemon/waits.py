@@ -1,0 +1,39 @@
+"""Waits for an answer that end when the client leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from starlette.requests import Request
+
+__all__ = ["CLIENT_GONE", "unless_gone"]
+
+CLIENT_GONE: Final = 499
+"""A status for the metrics only: the client is gone."""
+
+_T = TypeVar("_T")
+
+
+async def unless_gone(request: Request, work: Callable[[], Awaitable[_T]]) -> _T | None:
+    """Return the result of `work`. If the client disconnects first, cancel `work`, and return None."""
+
+    async def doing() -> _T:
+        return await work()
+
+    # While a body may come, the guard waits with a time limit. Such a wait may swallow the cancel below.
+    await request.body()
+    found, gone = asyncio.ensure_future(doing()), asyncio.ensure_future(_is_gone(request))
+    try:
+        await asyncio.wait({found, gone}, return_when=asyncio.FIRST_COMPLETED)
+        return found.result() if found.done() else None
+    finally:
+        found.cancel()
+        gone.cancel()
+        await asyncio.wait({found, gone})
+
+
+async def _is_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
