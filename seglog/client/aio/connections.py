@@ -24,6 +24,7 @@ except ImportError:
 __all__ = ["AsyncConnections", "AsyncStream"]
 
 _CONNECT_S = 10.0
+_IDLE_MAX = 16
 _WRITTEN = "http11.send_request_body.complete"
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 _LASTING = (ssl.SSLCertVerificationError, PermissionError)
@@ -116,7 +117,9 @@ class AsyncConnections:
                 self._inside = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
                 uds = f"/proc/self/fd/{self._inside}/{SOCKET_FILE}"
             verify = self._context if self._context is not None else False
-            transport = httpx.AsyncHTTPTransport(verify=verify, uds=uds, trust_env=False)
+            # Each follower has a connection. With a maximum, a request beyond it would wait without an end.
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=_IDLE_MAX)
+            transport = httpx.AsyncHTTPTransport(verify=verify, uds=uds, trust_env=False, limits=limits)
             timeout = httpx.Timeout(self._silence_s, connect=_CONNECT_S, pool=None)
             self._client = httpx.AsyncClient(transport=transport, timeout=timeout, trust_env=False)
         return self._client
