@@ -15,7 +15,7 @@ import seglog
 from offload.daemon.http.sse import Event
 from seglog import LogSettings
 from tests.daemons import ServedDirectory, served
-from tests.offload.daemon.streams import EventStream, LineStream, opened
+from tests.offload.daemon.open_answers import EventStream, LineStream, opened
 from tests.waiting import wait_until
 
 EVENTS = {"Accept": "text/event-stream"}

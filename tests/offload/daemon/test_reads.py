@@ -20,7 +20,7 @@ from offload.wire import SEQS_TYPE, decode_seqs
 from seglog import LogSettings, TopicConfig
 from tests.daemons import ServedDirectory, served
 from tests.faults.front import Front, HttpFault
-from tests.offload.daemon.streams import opened
+from tests.offload.daemon.open_answers import opened
 from tests.waiting import wait_until
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
