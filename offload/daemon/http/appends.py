@@ -80,7 +80,7 @@ class _Appends:
         self._service = service
 
     async def append(self, request: Request) -> Response:
-        if request.path_params["topic"] == STREAMS_TOPIC:  # APPEND-4
+        if request.path_params["topic"] == STREAMS_TOPIC:  # APPEND-4: only an admin of all topics
             rights_of(request.scope).check_all_topics(Role.ADMIN)
         query = query_of(request, _QUERY)
         form = form_of(request.headers.get("content-type", ""), query)
