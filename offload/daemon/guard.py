@@ -11,6 +11,7 @@
     size of the body       413               TCP and Unix; by the declared length, and again by the bytes that arrive
     pace of the body       408               TCP and Unix; `body_timeout_s` without a byte of the body
     pace of the reader     closed            TCP and Unix; `body_timeout_s` without taking a byte of the answer
+    end of the body        400               TCP and Unix; the body broke off, and the client may still read
 
 The Unix socket is in the data directory, mode 0600. A client that may open it may read the files as well. The listener
 tells the guard whether a request came over TCP. The guard never asks the connection: a TCP connection that was reset
@@ -22,6 +23,7 @@ GUARD-1  The API does no work for a request that the guard refuses. A slow clien
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
@@ -49,6 +51,7 @@ BROKEN = "seglog.broken"
 STREAM_KEY = "seglog.stream"
 """A true value in a scope says that the answer ends when the client likes, so its time says nothing."""
 
+_log = logging.getLogger("seglog.daemon")
 _PROBES = ("/healthz", "/readyz", "/metrics")
 
 
@@ -136,6 +139,7 @@ class Guard:
         taken = 0
         status = 0
         is_whole = False
+        has_body = _has_body(scope["method"], dict(scope["headers"]))
         start = time.perf_counter()
 
         async def paced_receive() -> MutableMapping[str, Any]:
@@ -152,7 +156,7 @@ class Guard:
             is_whole = not message.get("more_body", False)
             size_bytes = len(message.get("body", b""))
             taken += size_bytes
-            if BROKEN in scope:
+            if BROKEN in scope or (has_body and message["type"] == "http.disconnect"):
                 raise BodyBroken(taken)
             if taken > settings.max_body_bytes and not place.is_by_parts:
                 raise self._counted(too_large(settings))
@@ -172,8 +176,9 @@ class Guard:
         try:
             await app(scope, paced_receive, paced_send)
         except TimeoutError:
+            # The answer stays without its end, so the server closes the connection.
             self._metrics.rejected.labels("slow").inc()
-            raise
+            _log.info("%s: a client took no byte of its answer in %d s", scope["path"], settings.body_timeout_s)
         except (BodyBroken, Busy, Refused) as refusal:
             if status:
                 raise

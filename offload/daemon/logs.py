@@ -16,6 +16,8 @@ ACCESS_FIELDS = ("method", "path", "status", "seconds", "sent_bytes", "client", 
 """The fields of a line of the access log (offload.daemon.entrance)."""
 
 
+# The daemon logs in its own words why an answer has no end.
+_NO_END = "ASGI callable returned without completing response."
 _CHATTY = ("botocore", "boto3", "urllib3", "s3transfer", "asyncio")
 
 
@@ -44,3 +46,4 @@ def set_up_logs(log_format: str, *, debug: bool) -> None:
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").addFilter(lambda record: record.getMessage() != _NO_END)

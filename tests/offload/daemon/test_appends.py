@@ -9,6 +9,7 @@ import re
 import socket
 import struct
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import seglog
 from offload.wire import encode_values
 from tests.daemons import ServedDirectory, served
 from tests.waiting import wait_until
+from tests.work import amounts, tell
 
 BYTES = {"Content-Type": "application/octet-stream"}
 JSON_LINES = {"Content-Type": "application/x-ndjson"}
@@ -201,6 +203,57 @@ def metric(daemon: ServedDirectory, name: str) -> float:
     return float(found[1]) if found else 0.0
 
 
+def test_mistakes_of_clients_are_a_line_in_the_log_and_no_traceback(daemon: ServedDirectory) -> None:
+    """The fixture looks for tracebacks in the whole log of the daemon."""
+    for path, body in (
+        ("/topics/slow/records", b"x" * 7),
+        ("/rpc/seal", b'{"topic"'),
+        ("/topics/slow/rpc/truncate", b"{"),
+    ):
+        with closing(connected(daemon)) as connection:
+            head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
+            connection.sendall(f"{head}Content-Length: 100\r\n\r\n".encode() + body)
+            wait_until(lambda: daemon.ask("GET", "/healthz")[0] == 200)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    with closing(connected(daemon)) as connection:
+        connection.sendall(b"GARBAGE\r\n\r\n")
+        assert connection.recv(12) == b"HTTP/1.1 400"
+    for _ in range(12):
+        assert append(daemon, "slow", bytes(1_000_000), BYTES)[0] == 201
+    slow = metric(daemon, 'seglog_http_rejected_total{reason="slow"}')
+    with closing(socket.socket()) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", daemon.port))
+        connection.sendall(b"GET /topics/slow/records HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        wait_until(lambda: metric(daemon, 'seglog_http_rejected_total{reason="slow"}') > slow)
+    wait_until(lambda: any("took no byte of its answer" in line for line in daemon.lines))
+
+
+@amounts(6, soak=24, part=2)
+def test_many_large_bodies_at_once_take_little_memory(daemon: ServedDirectory, amount: int) -> None:
+    size_bytes, count = 15 * MIB, amount
+    line = b"x" * 1023 + b"\n"
+    append(daemon, "crowd", line * 4096, LINES)
+    before = peak_bytes(daemon)
+    connections = [connected(daemon) for _ in range(count)]
+    head = head_of("crowd", LINES | {"Content-Length": str(size_bytes)})
+
+    def send(connection: socket.socket) -> tuple[int, dict[str, Any]]:
+        with closing(connection):
+            connection.sendall(head)
+            for _ in range(size_bytes // len(line) // 64):
+                connection.sendall(line * 64)
+            return answer_on(connection)
+
+    with ThreadPoolExecutor(count) as pool:
+        answers = list(pool.map(send, connections))
+    assert [status for status, _ in answers] == [201] * count
+    assert sum(told["appended"] for _, told in answers) == count * size_bytes // len(line)
+    grown = peak_bytes(daemon) - before
+    assert grown < count * 8 * MIB
+    tell(f"{count} bodies of 15 MiB at once: the daemon grows by {grown / MIB:.0f} MiB")
+
+
 def test_a_short_body_is_all_or_none(daemon: ServedDirectory) -> None:
     assert append(daemon, "short", b"a\nb\nno line feed", LINES)[1]["title"] == "InvalidInput"
     assert append(daemon, "short", encode_values([b"a"]) + b"\x09\x00\x00\x00x", VALUES)[1]["appended"] == 0
@@ -250,7 +303,7 @@ def test_an_encoded_body_is_taken_like_the_plain_one(daemon: ServedDirectory, en
 
 @pytest.mark.parametrize("encoding", ENCODERS)
 def test_a_bomb_is_refused_before_it_takes_memory(daemon: ServedDirectory, encoding: str) -> None:
-    bomb = ENCODERS[encoding](bytes(512 * MIB))
+    bomb = ENCODERS[encoding](bytes(96 * MIB))
     headers = {"Content-Encoding": encoding}
     append(daemon, f"warm-{encoding}", ENCODERS[encoding](bytes(2 * MIB)), BYTES | headers)
     before = peak_bytes(daemon)
