@@ -255,7 +255,7 @@ def test_many_large_bodies_at_once_take_little_memory(daemon: ServedDirectory, a
     assert [status for status, _ in answers] == [201] * count
     assert sum(told["appended"] for _, told in answers) == count * size_bytes // len(line)
     grown = peak_bytes(daemon) - before
-    assert grown < count * 8 * MIB
+    assert grown < (64 + 4 * count) * MIB  # a daemon that holds whole bodies grows by 30 MiB each
     tell(f"{count} bodies of 15 MiB at once: the daemon grows by {grown / MIB:.0f} MiB")
 
 
