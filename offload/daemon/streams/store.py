@@ -184,7 +184,10 @@ class Streams:
         if self.service.archive is None:
             raise NoForks
         entry = replace(entry, base=source.entry.base, own=last)
-        branch = await self._registry.put(replace(entry, topic=branch_name(source, name, self._registry.serial)))
+        async with source.turns.shared():  # a deletion looks for forks in a turn of its own
+            if source.is_gone:
+                raise _source_gone(path, fork.source)
+            branch = await self._registry.put(replace(entry, topic=branch_name(source, name, self._registry.serial)))
         await make_branch(self.service, self.service.archive, branch, source)
         return await self._make(branch, values, wanted, prefix)
 
@@ -192,7 +195,7 @@ class Streams:
         try:
             return await self.find(path)
         except StreamGone:
-            raise StreamExists(fork, f"its source {path} was deleted") from None
+            raise _source_gone(fork, path) from None
 
     # ------------------------------------------------------------ deletion
 
@@ -249,3 +252,7 @@ class Streams:
             lock = self._locks[path] = asyncio.Lock()
         async with lock:
             yield
+
+
+def _source_gone(fork: str, source: str) -> StreamExists:
+    return StreamExists(fork, f"its source {source} was deleted")

@@ -6,9 +6,15 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 import seglog
+from offload.daemon.service import Service
+from offload.daemon.streams import store
+from offload.daemon.streams.errors import NoSuchStream, StreamExists
+from offload.daemon.streams.live import Live
 from offload.daemon.streams.reads import read_piece
-from offload.daemon.streams.requests import create_of
+from offload.daemon.streams.requests import Fork, create_of
 from offload.daemon.streams.store import Streams
 from tests.offload.daemon.conftest import HandClock, serving
 
@@ -39,5 +45,28 @@ def test_a_sweep_never_deletes_a_stream_that_was_made_again_meanwhile(tmp_path: 
             await sweeping
             live = await streams.find("b")
             assert (await read_piece(service, live, live.entry.base)).values == (b"new",)
+
+    asyncio.run(run())
+
+
+def test_a_source_that_is_deleted_while_a_fork_is_made_gives_no_fork_without_its_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        async with serving(tmp_path / "d", (tmp_path / "remote").as_uri()) as service:
+            streams, divergence = Streams(service), store.divergence
+
+            async def then_delete(service: Service, source: Live, fork: Fork) -> tuple[int, bytes]:
+                found = await divergence(service, source, fork)
+                await streams.delete("source")
+                return found
+
+            monkeypatch.setattr(store, "divergence", then_delete)
+            await streams.create("source", _TEXT, b"inherited")
+            wanted = create_of({"stream-forked-from": "/streams/source"})
+            with pytest.raises(StreamExists, match="its source source was deleted"):
+                await streams.create("fork", wanted, b"")
+            with pytest.raises(NoSuchStream):
+                await streams.find("fork")
 
     asyncio.run(run())
