@@ -1,6 +1,7 @@
 """Requests about a stream, as values: what a PUT, a POST and a GET ask for.
 
-Each function raises `InvalidStreamRequest` for a header or a query that the protocol forbids. No I/O.
+Each function raises `InvalidStreamRequest` for a header or a query that the protocol forbids, and `Refused` for an encoded
+body. No I/O.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from enum import Enum
 from offload.daemon.streams.errors import InvalidStreamRequest
 from offload.daemon.streams.names import source_path
 from offload.daemon.streams.offsets import BEGINNING, NOW, parsed_offset
+from offload.errors import Refused
 
 __all__ = ["Append", "Create", "Fork", "Numbered", "Read", "Wait", "append_of", "create_of", "expires_ms", "read_of"]
 
@@ -86,6 +88,7 @@ class Read:
 
 
 def create_of(headers: Mapping[str, str]) -> Create:
+    _check_plain(headers)
     ttl, expires_at = headers.get("stream-ttl"), headers.get("stream-expires-at")
     if ttl is not None and expires_at is not None:
         raise InvalidStreamRequest("Stream-TTL", "give it or Stream-Expires-At, not both")
@@ -96,10 +99,19 @@ def create_of(headers: Mapping[str, str]) -> Create:
 
 
 def append_of(headers: Mapping[str, str]) -> Append:
+    _check_plain(headers)
     seq = headers.get("stream-seq")
     if seq is not None and len(seq) > _SEQ_MAX_BYTES:
         raise InvalidStreamRequest("Stream-Seq", f"it has at most {_SEQ_MAX_BYTES} bytes")
     return Append(_type_of(headers), seq, _closes(headers), _producer_of(headers))
+
+
+def _check_plain(headers: Mapping[str, str]) -> None:
+    """Raise `Refused` (415) for a body with a `Content-Encoding`: a stream has the bytes as they come."""
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        told = f"a stream takes no body with the Content-Encoding {encoding[:100]!r}"
+        raise Refused(415, "encoding", told, hint="send the body as it is")
 
 
 def read_of(query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> Read:

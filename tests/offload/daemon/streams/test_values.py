@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
@@ -17,6 +18,7 @@ from offload.daemon.streams.names import path_of, source_path, topic_name
 from offload.daemon.streams.offsets import cursor, offset_text, parsed_offset
 from offload.daemon.streams.registry import TOPIC
 from offload.daemon.streams.requests import Fork, append_of, create_of, read_of
+from offload.errors import Refused
 from seglog.values.names import check_topic_name
 
 _NOW_MS = 1_790_000_000_000
@@ -211,3 +213,11 @@ def test_a_post_with_a_header_that_is_wrong_is_refused(headers: dict[str, str]) 
 def test_only_true_closes(value: str) -> None:
     assert not append_of({"stream-closed": value}).closes
     assert append_of({"stream-closed": "TRUE"}).closes
+
+
+@pytest.mark.parametrize("request_of", [create_of, append_of])
+def test_an_encoded_body_is_refused_as_a_stream_holds_the_bytes_as_they_come(request_of: Callable[..., object]) -> None:
+    with pytest.raises(Refused, match="gzip") as error:
+        request_of({"content-encoding": "gzip"})
+    assert error.value.status == 415
+    request_of({"content-encoding": "Identity"})
