@@ -65,22 +65,29 @@ def _read(topic: Topic, first: int, end: int, own: int) -> Piece:
 
 async def is_news(service: Service, live: Live, after: int, wait_s: float) -> bool:
     """Wait for a record behind seq `after`. Return False at the end of the time, of the stream or of the daemon."""
-    loop, news = asyncio.get_running_loop(), asyncio.Event()
+    loop, news, is_over = asyncio.get_running_loop(), asyncio.Event(), False
 
     def wake() -> None:
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(news.set)
+
+    def poll() -> bool:
+        is_there: bool = follower.poll(wake)
+        if is_over:  # the wait was cancelled meanwhile, so nothing forgets this call
+            follower.forget(wake)
+        return is_there
 
     end = loop.time() + wait_s
     live.waiters.add(news)
     try:
         follower = await in_threads(service.hot_reads, live.topic.follower, after + 1)
         try:
-            while not await in_threads(service.hot_reads, follower.poll, wake):
+            while not await in_threads(service.hot_reads, poll):
                 if not await _is_set(service, news, end):
                     return False
                 news.clear()
         finally:
+            is_over = True
             follower.forget(wake)
     except (LogClosed, NoSuchTopic):
         return False

@@ -1,7 +1,7 @@
 """Requests about a stream, as values: what a PUT, a POST and a GET ask for.
 
-Each function raises `InvalidStreamRequest` for a header or a query that the protocol forbids, and `Refused` for an encoded
-body. No I/O.
+Each function raises `InvalidStreamRequest` for a header or a query that the protocol forbids. It raises `Refused` for
+an encoded body. No I/O.
 """
 
 from __future__ import annotations
