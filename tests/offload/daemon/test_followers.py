@@ -198,6 +198,7 @@ def test_a_follower_of_a_deleted_topic_ends_with_the_error(daemon: ServedDirecto
     assert daemon.ask("GET", path("absent"), None, EVENTS)[0] == 404
 
 
+@pytest.mark.soak(part=2)
 def test_each_record_comes_once_over_kills_of_the_daemon(tmp_path: Path) -> None:
     fill(tmp_path / "data", "t")
     found: list[Event] = []

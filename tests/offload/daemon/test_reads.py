@@ -195,6 +195,7 @@ def test_arrow_has_the_columns_of_read_arrow_also_without_a_record(shared: Serve
     assert table["value"].to_pylist() == []
 
 
+@pytest.mark.soak(part=2)
 def test_a_long_answer_with_a_limit_ends_exactly_there(shared: ServedDirectory) -> None:
     lines = b"".join(b"%d\n" % number for number in range(200_000))
     shared.ask("POST", "/topics/long/records", lines, {"Content-Type": "application/vnd.seglog.lines"})
