@@ -85,6 +85,8 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
         "follow": topic.follow,
         "follower": topic.follower,
         "seq_at": lambda: topic.seq_at(0),
+        "changed_since": lambda: topic.changed_since(0),
+        "sealed_version": lambda: topic.sealed_version(1),
         "segments": topic.segments,
         "topic": lambda: log.topic("t"),
         "get_topic": lambda: log.get_topic("t"),

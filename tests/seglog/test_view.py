@@ -218,7 +218,8 @@ READS = {
         "read_arrow",
         "read_batches",
     ),
-    *("record_count_hot", "sealed_files", "sealed_seq", "segments", "seq_at", "topic_id", "truncate_ops"),
+    *("changed_since", "record_count_hot", "sealed_files", "sealed_seq", "sealed_version", "segments", "seq_at"),
+    *("topic_id", "truncate_ops"),
     *(
         "attach_cold",
         "check_writable",
