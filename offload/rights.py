@@ -22,11 +22,11 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Any, Final
 
 from offload.errors import InvalidParameters, InvalidTokens, NotAllowed, Refused
 
@@ -39,6 +39,7 @@ __all__ = [
     "Tokens",
     "new_token",
     "parse_tokens",
+    "rights_of",
     "token_line",
 ]
 
@@ -101,6 +102,12 @@ class Rights:
 
 EVERYTHING: Final = Rights("", (Grant(Role.ADMIN, (_ALL,)),))
 """The rights of a client of the Unix socket, and of a daemon without a token file."""
+
+
+def rights_of(scope: Mapping[str, Any]) -> Rights:
+    """Return the rights of the client. Without a guard in front, the caller is this process, and may do everything."""
+    found: Rights = scope.get(RIGHTS_KEY, EVERYTHING)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, MutableMapping
 from typing import Any
 
-from offload.daemon.guard import App, Receive, Scope, Send
+from offload.daemon.guard import PROBES, App, Receive, Scope, Send
 from offload.daemon.problems import error_answer
 from offload.daemon.request_id import request_id
 from offload.daemon.service import Service
@@ -30,7 +30,6 @@ __all__ = ["entrance"]
 
 _HEADER = b"seglog-request-id"
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-_PROBES = ("/healthz", "/readyz", "/metrics")
 _log = logging.getLogger("seglog.access")
 
 
@@ -44,7 +43,7 @@ def entrance(app: App, service: Service) -> App:
         line = _Line(scope, send, lambda: service.is_leaving)
         token = request_id.set(line.request_id)
         try:
-            if service.stopping.is_set() and scope["path"] not in _PROBES:
+            if service.stopping.is_set() and scope["path"] not in PROBES:
                 await _refuse(receive, line.send, service.settings.body_timeout_s)
             else:
                 await app(scope, receive, line.send)

@@ -37,7 +37,7 @@ from offload.errors import BodyBroken, Busy, Refused
 from offload.rights import EVERYTHING, RIGHTS_KEY, Tokens
 from offload.settings import ServeSettings
 
-__all__ = ["BROKEN", "STREAM_KEY", "Guard", "too_large"]
+__all__ = ["BROKEN", "PROBES", "STREAM_KEY", "Guard", "too_large"]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Headers: TypeAlias = Mapping[bytes, bytes]
@@ -52,7 +52,8 @@ STREAM_KEY = "seglog.stream"
 """A true value in a scope says that the answer ends when the client likes, so its time says nothing."""
 
 _log = logging.getLogger("seglog.daemon")
-_PROBES = ("/healthz", "/readyz", "/metrics")
+PROBES = ("/healthz", "/readyz", "/metrics")
+"""The paths that need no place, and that answer until the daemon ends."""
 
 
 class Guard:
@@ -96,7 +97,7 @@ class Guard:
         settings, headers = self._settings(), dict(scope["headers"])
         if is_tcp and is_allowed(headers, settings.allowed_origins):
             send = with_origin(send, headers)
-        is_limited = app is None and scope["path"] not in _PROBES
+        is_limited = app is None and scope["path"] not in PROBES
         try:
             self._check(scope, headers, settings, is_tcp=is_tcp, is_limited=is_limited)
         except (Busy, Refused) as refusal:

@@ -33,7 +33,6 @@ from starlette.routing import Route
 
 from offload.daemon.http.answers import OURS, answer_error
 from offload.daemon.http.appends import prepare_append
-from offload.daemon.http.roles import rights_of
 from offload.daemon.http.topics import in_threads, pool_of, readable, truncated
 from offload.daemon.metrics import timed
 from offload.daemon.problems import error_answer
@@ -41,7 +40,7 @@ from offload.daemon.service import Service
 from offload.daemon.waits import CLIENT_GONE
 from offload.errors import Busy, Refused
 from offload.replica_topic import ReplicaTopic
-from offload.rights import Role
+from offload.rights import Role, rights_of
 from seglog import NoSuchTopic, SeqOutOfRange, Topic
 
 __all__ = ["make_laminarmq_app"]

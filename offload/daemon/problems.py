@@ -22,11 +22,13 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+from starlette.responses import Response
+
 from offload.daemon.request_id import request_id
 from offload.errors import Busy, Refused
 from seglog import BatchForgotten, HeadMoved, OtherIncarnation, ProducerFenced, ProducerGap, TooManyKeys
 
-__all__ = ["RETRY_AFTER_S", "ErrorAnswer", "error_answer"]
+__all__ = ["RETRY_AFTER_S", "ErrorAnswer", "answer_of", "error_answer"]
 
 RETRY_AFTER_S = 1
 """The time to wait where the daemon does not know better."""
@@ -86,6 +88,14 @@ def error_answer(error: Exception, members: Mapping[str, Any] = _NO_MEMBERS) -> 
     if status == 415:
         headers.append((b"accept-encoding", b"zstd, gzip"))
     return status, headers, body
+
+
+def answer_of(error: Exception, members: Mapping[str, Any] = _NO_MEMBERS) -> Response:
+    """Return the answer of an error (RFC 9457), with further members of its body."""
+    status, headers, body = error_answer(error, members)
+    response = Response(body, status)
+    response.raw_headers = headers
+    return response
 
 
 def _retry_after_s(error: Exception) -> int:

@@ -13,12 +13,12 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Send
 
 from catalog.errors import CatalogError
-from offload.daemon.problems import error_answer
+from offload.daemon.problems import answer_of
 from offload.daemon.waits import CLIENT_GONE, unless_gone
 from offload.errors import OffloadError, Refused
 from seglog import SeglogError
 
-__all__ = ["OURS", "BrokenOff", "answer_error", "answer_no_route", "answer_of", "begun"]
+__all__ = ["OURS", "BrokenOff", "answer_error", "answer_no_route", "begun"]
 
 _log = logging.getLogger("seglog.daemon")
 
@@ -33,14 +33,6 @@ class _Streamed(StreamingResponse):
             await super().stream_response(send)
         except BrokenOff as broken:
             _log.error("an answer breaks off: %s", broken.__cause__)
-
-
-def answer_of(error: Exception, members: Mapping[str, Any] = MappingProxyType({})) -> Response:
-    """Return the answer of an error (RFC 9457), with further members of its body."""
-    status, headers, body = error_answer(error, members)
-    response = Response(body, status)
-    response.raw_headers = headers
-    return response
 
 
 async def answer_error(_request: Request, error: Exception) -> Response:

@@ -24,19 +24,18 @@ from starlette.routing import Route
 
 from catalog.errors import CatalogError
 from offload.commands.lines import Batch
-from offload.daemon.http.answers import answer_of
 from offload.daemon.http.bodies import PART_BYTES, BodyForm, Part, PartReader, batches_of, form_of, joined
 from offload.daemon.http.conditions import Conditions, conditions_of
 from offload.daemon.http.parameters import query_of, yes
 from offload.daemon.http.request_body import RequestBody
-from offload.daemon.http.roles import rights_of
 from offload.daemon.http.topics import in_threads
 from offload.daemon.metrics import timed
 from offload.daemon.places import Place
+from offload.daemon.problems import answer_of
 from offload.daemon.service import Service
 from offload.daemon.streams.registry import TOPIC as STREAMS_TOPIC
 from offload.errors import OffloadError
-from offload.rights import Role
+from offload.rights import Role, rights_of
 from seglog import OtherIncarnation, SeglogError
 from seglog.format.lines import total_bytes
 

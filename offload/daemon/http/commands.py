@@ -16,10 +16,11 @@ from offload.commands.results import problem
 from offload.daemon.guard import STREAM_KEY
 from offload.daemon.http.answers import begun
 from offload.daemon.http.parameters import json_of
-from offload.daemon.http.roles import check_command, rights_of, shown_to
+from offload.daemon.http.roles import check_command, shown_to
 from offload.daemon.jobs import Stream, encode_end, start
 from offload.daemon.service import Service
 from offload.errors import Stopping, UnsupportedOption
+from offload.rights import rights_of
 from offload.wire import LINES_HEADER, STREAM_TYPE, encode_message
 
 __all__ = ["command_routes"]

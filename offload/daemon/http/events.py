@@ -22,11 +22,11 @@ from starlette.routing import Route
 
 from offload.daemon.events import Event
 from offload.daemon.http.answers import begun
-from offload.daemon.http.roles import rights_of
 from offload.daemon.http.sse import KEEP_ALIVE, encode_event
 from offload.daemon.places import become_follower
 from offload.daemon.service import Service
 from offload.moment import Moment
+from offload.rights import rights_of
 
 __all__ = ["event_routes"]
 

@@ -11,10 +11,9 @@ from starlette.routing import Route
 from offload.commands.registry import COMMANDS
 from offload.daemon.http.answers import answer_error, answer_no_route
 from offload.daemon.http.openapi import openapi
-from offload.daemon.http.roles import rights_of
 from offload.daemon.http.topics import in_threads
 from offload.daemon.service import Service
-from offload.rights import Role
+from offload.rights import Role, rights_of
 
 __all__ = ["make_probe_app", "probe_routes"]
 

@@ -16,9 +16,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from offload.commands.registry import Command
-from offload.rights import EVERYTHING, RIGHTS_KEY, Rights, Role
+from offload.rights import Rights, Role, rights_of
 
-__all__ = ["COMMAND_ROLES", "ROUTE_ROLES", "check_command", "guarded", "rights_of", "shown_to"]
+__all__ = ["COMMAND_ROLES", "ROUTE_ROLES", "check_command", "guarded", "shown_to"]
 
 _METRICS, _READ, _APPEND, _ADMIN = Role.METRICS, Role.READ, Role.APPEND, Role.ADMIN
 
@@ -100,12 +100,6 @@ COMMAND_ROLES: Final[Mapping[str, Role]] = {
 
 _LISTS_TOPICS = "topic/list"
 _NAMING = frozenset({"topic", "plain topic", "point"})
-
-
-def rights_of(scope: Scope) -> Rights:
-    """Return the rights of the client. Without a guard in front, the caller is this process, and may do everything."""
-    found: Rights = scope.get(RIGHTS_KEY, EVERYTHING)
-    return found
 
 
 def guarded(route: Route) -> Route:

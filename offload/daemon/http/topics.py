@@ -9,12 +9,11 @@ from starlette.routing import Route
 from catalog.acting import acting_for
 from offload.archive import Archive
 from offload.daemon.http.parameters import json_of
-from offload.daemon.http.roles import rights_of
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads, pool_of
 from offload.errors import InvalidOption
 from offload.replica_topic import ReplicaTopic
-from offload.rights import Rights
+from offload.rights import Rights, rights_of
 from offload.services.results import Removed
 from seglog import Topic
 

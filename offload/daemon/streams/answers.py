@@ -9,7 +9,7 @@ from typing import Final
 
 from starlette.responses import Response
 
-from offload.daemon.problems import error_answer
+from offload.daemon.problems import answer_of
 from offload.daemon.streams.errors import StreamRefused
 from offload.daemon.streams.live import Live
 from offload.daemon.streams.messages import joined
@@ -72,9 +72,7 @@ def piece_response(live: Live, piece: Piece, headers: Mapping[str, str], etags: 
 
 
 def error_response(error: Exception) -> Response:
-    status, headers, body = error_answer(error)
-    response = Response(body, status)
-    response.raw_headers = headers
+    response = answer_of(error)
     given = error.headers if isinstance(error, StreamRefused) else {}
     for name, text in {**given, **ALWAYS, "cache-control": "no-store"}.items():
         response.headers[name] = text

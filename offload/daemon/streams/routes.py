@@ -31,7 +31,7 @@ from offload.daemon.streams.requests import Read, Wait, append_of, create_of, re
 from offload.daemon.streams.store import Streams
 from offload.daemon.waits import CLIENT_GONE, unless_gone
 from offload.errors import OffloadError
-from offload.rights import EVERYTHING, RIGHTS_KEY, Rights, Role
+from offload.rights import Role, rights_of
 from seglog import SeglogError
 
 __all__ = ["stream_routes"]
@@ -63,7 +63,7 @@ class _Routes:
         take, role = self._takes[request.method]
         try:
             path = _path(request)
-            _rights(request).check(role, topic_name(path))
+            rights_of(request.scope).check(role, topic_name(path))
             return await take(request, path)
         except (SeglogError, CatalogError, OffloadError) as error:
             return error_response(error)
@@ -71,7 +71,7 @@ class _Routes:
     async def _put(self, request: Request, path: str) -> Response:
         wanted, body = create_of(request.headers), await request.body()
         if wanted.fork is not None:
-            _rights(request).check(Role.READ, topic_name(wanted.fork.source))
+            rights_of(request.scope).check(Role.READ, topic_name(wanted.fork.source))
         is_new, live = await self._streams.create(path, wanted, body)
         headers = {**described(live), **ALWAYS}
         if is_new:
@@ -160,11 +160,6 @@ class _Routes:
 
     def _cursor(self, wanted: Read) -> str:
         return cursor(self._service.now_ms(), wanted.cursor, random.random())
-
-
-def _rights(request: Request) -> Rights:
-    found: Rights = request.scope.get(RIGHTS_KEY, EVERYTHING)
-    return found
 
 
 def _path(request: Request) -> str:
