@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["DaemonClient", "RemoteTopic"]
 
-_EXIT_CODES = {400: 2, 401: 2, 403: 2, 404: 3, 409: 4, 410: 3, 412: 4, 413: 2, 415: 2, 421: 2, 422: 2}
 _CONNECT_S = 10.0
 
 
@@ -131,12 +130,9 @@ class DaemonClient:
                 raise self._gone(error) from error
             with answer:
                 if answer.status >= 400:
-                    said = _problem(self._exactly(answer, None))
-                    code = _EXIT_CODES.get(answer.status, 1)
-                    message = said.get("detail", f"status {answer.status}")
-                    raise DaemonError(
-                        message, code, hint=said.get("hint"), title=said.get("title"), status=answer.status
-                    )
+                    from seglog.client.answers import refusal_of
+
+                    raise refusal_of(answer.status, self._exactly(answer, None))
                 yield answer
 
     def _connection(self) -> http.client.HTTPConnection:
@@ -208,15 +204,6 @@ def _connect(connection: http.client.HTTPConnection) -> None:
     connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3)):
         connection.sock.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-def _problem(body: bytes) -> dict[str, Any]:
-    """Return the daemon's report of a failed request, or {}: the answer to a broken request has none."""
-    try:
-        said = json.loads(body)
-    except ValueError:
-        return {}
-    return said if isinstance(said, dict) else {}
 
 
 def _check_end(said: dict[str, Any]) -> None:

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from offload.errors import InvalidInput
+from seglog.client.bodies import VALUES_TYPE, encode_values
 from seglog.format.lines import Lines
-from seglog.values.byte_strings import byte_strings
 
 __all__ = [
     "LINES_HEADER",
@@ -39,7 +39,6 @@ __all__ = [
 ]
 
 LINES_TYPE: Final = "application/vnd.seglog.lines"
-VALUES_TYPE: Final = "application/vnd.seglog.values"
 SEQS_TYPE: Final = "application/vnd.seglog.values.seqs"
 STREAM_TYPE: Final = "application/vnd.seglog.stream"
 LINES_HEADER: Final = "Seglog-Lines"
@@ -54,10 +53,6 @@ _LINES_MAX = 1_048_576
 
 def encode_message(kind: bytes, body: bytes) -> bytes:
     return MESSAGE_HEAD.pack(kind, len(body)) + body
-
-
-def encode_values(values: Sequence[bytes]) -> bytes:
-    return b"".join(piece for value in byte_strings(values) for piece in (_LENGTH.pack(len(value)), value))
 
 
 def decode_values(body: bytes, skipped: int = 0) -> list[bytes]:

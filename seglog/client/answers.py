@@ -16,7 +16,18 @@ from seglog import errors
 from seglog.client.requests import INCARNATION, Request
 from seglog.errors import DaemonError, DaemonGone, SeglogError
 
-__all__ = ["Answer", "Bounds", "Lost", "Outcome", "Receipt", "bounds_of", "error_of", "problem_of", "receipt_of"]
+__all__ = [
+    "Answer",
+    "Bounds",
+    "Lost",
+    "Outcome",
+    "Receipt",
+    "bounds_of",
+    "error_of",
+    "problem_of",
+    "receipt_of",
+    "refusal_of",
+]
 
 _EXIT_CODES = {400: 2, 401: 2, 403: 2, 404: 3, 409: 4, 410: 3, 412: 4, 413: 2, 415: 2, 421: 2, 422: 2}
 
@@ -121,10 +132,15 @@ def error_of(request: Request, outcome: Outcome, place: str) -> SeglogError:
     try:
         known = _MADE[title](request, said)
     except (KeyError, TypeError, ValueError):
-        code = _EXIT_CODES.get(outcome.status, 1)
-        detail = str(said.get("detail") or f"status {outcome.status}")
-        return DaemonError(detail, code, hint=said.get("hint"), title=title, status=outcome.status)
+        return refusal_of(outcome.status, outcome.body, title)
     return known
+
+
+def refusal_of(status: int, body: bytes, title: str | None = None) -> DaemonError:
+    """Return the error of a failed request, with the exit code of a command. `title` is for a body without one."""
+    said = problem_of(body)
+    detail, code = str(said.get("detail") or f"status {status}"), _EXIT_CODES.get(status, 1)
+    return DaemonError(detail, code, hint=said.get("hint"), title=said.get("title") or title, status=status)
 
 
 def _title_without_body(status: int) -> str | None:

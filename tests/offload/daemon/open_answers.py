@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from offload.daemon.http.sse import Event, EventDecoder
+from tests.offload.daemon.events_of import Event, EventDecoder
 
 __all__ = ["EventStream", "LineStream", "opened"]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import seglog
-from offload.daemon.http.sse import Event
 from seglog import LogSettings
 from tests.daemons import ServedDirectory, served
+from tests.offload.daemon.events_of import Event
 from tests.offload.daemon.open_answers import EventStream, LineStream, opened
 from tests.waiting import wait_until
 
