@@ -38,7 +38,7 @@ class Serve(Protocol):
 class Session:
     """The global options of one command. `remote` overrides the `[remote]` section of seglog.toml.
 
-    `daemon_url` is that of a daemon of another machine. The command then uses no data directory here.
+    `daemon_url` names a daemon of another machine. The command then uses no data directory here.
     """
 
     directory: Path
@@ -69,7 +69,7 @@ class Session:
         return not self.is_plain and is_rich(stream, os.environ)
 
     def daemon(self) -> DaemonClient | None:
-        """Return a client of the daemon of `--daemon`, else of the one that holds the directory; None without one."""
+        """Return a client of the daemon of `--daemon`, else of the directory's own one. Return None without one."""
         from offload.client import DaemonClient
 
         if self.daemon_url is not None:

@@ -21,8 +21,8 @@ A producer has up to five batches on their way, each on a connection of its own:
     4  The log has batch 7. It appends nothing, and the daemon answers with its seqs.
     5  No batch below 8 lacks its answer now, so P sends batch 8 again.
 
-CLIENT-1  After a request that may have changed something, the client repeats only a request whose repetition changes
-    nothing: a read, or an append with a producer or a key.
+CLIENT-1  A request may have changed something before its answer was lost. The client then repeats it only if a
+    repetition changes nothing: a read, or an append with a producer or a key.
 CLIENT-2  All tries of a call together take at most `total_s`. The client waits at least as long as `Retry-After` says.
     If that wait goes beyond `total_s`, the call fails at once.
 CLIENT-3  An append whose outcome is unknown fails with `AppendUnknown`, also if a later try got another error.
@@ -30,15 +30,15 @@ CLIENT-4  A read hands each record to its caller once, in order. It never mixes 
 CLIENT-5  A batch gets its number once, in the order of the calls of `send`. Each try has the same number and values.
 CLIENT-6  Batch n gets its number only after batch n - 5 has its definite answer. The log knows the last five batches.
     So it knows each batch that is repeated.
-CLIENT-7  If the log refuses a batch that came before a lower one, the producer sends it again when no lower batch lacks
+CLIENT-7  The log refuses a batch that comes before a lower one. The producer sends it again when no lower batch lacks
     its answer. Until none is left behind, it sends one batch at a time.
 CLIENT-8  The answer to the first append names the incarnation of the topic. Each later append with a producer or a key
     names it too. The daemon refuses it in another incarnation, which may have the records without their numbers.
-CLIENT-9  If a batch is refused or given up, the producer begins no try of a higher one. The lower ones still get their
-    answers. The error names the first batch whose outcome is unknown, and the number of records before it.
+CLIENT-9  After a batch is refused or given up, the producer begins no try of a higher one. Lower ones still get
+    their answers. The error names the first batch whose outcome is unknown, and the number of records before it.
 
-The package imports a name when it is first used: each command of the command line looks for a daemon, and `http.client`
-takes a tenth of the time of a command.
+The package imports a name when it is first used. Each command looks for a daemon, and `http.client` takes a tenth of
+the time of a command.
 """
 
 from __future__ import annotations

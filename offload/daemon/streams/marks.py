@@ -4,8 +4,8 @@
     stream;seq=TEXT           the last `Stream-Seq` is TEXT
     stream;closed;seq=TEXT    both
 
-SMARK-1  Each record of a stream carries the state, so the last record says what it is. The state and the records come
-    with one write, and agree after any crash.
+SMARK-1  Each record of a stream carries the state, so the last record has it. The state and the records come with one
+    write, and agree after any crash.
 SMARK-2  An empty record whose mark says `closed` is the end of its stream, and no data. Any other record has a byte.
 
 No I/O.
@@ -24,7 +24,7 @@ _SEQ = ";seq="
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Whether a stream is closed, and its last `Stream-Seq`."""
+    """The state of a stream: open or closed, and its last `Stream-Seq`."""
 
     is_closed: bool = False
     seq: str | None = None
