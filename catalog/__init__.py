@@ -14,6 +14,7 @@ Rooms:
     objects     the port to object storage and its kinds
     refs        branches, tags, pins and the log of operations
     gc          garbage collection and scrub
+    tenants     names of tenants, and IAM policies
 The modules beside them make volumes of commits: volume, history, timeline, snapshot, local, sync, checkpointer.
 """
 

@@ -47,6 +47,8 @@
         ├── InvalidKey
         ├── ChecksumNotKept      a store does not know the kind of checksum that was asked for
         ├── InvalidRemote        a remote URL that names no place
+        ├── InvalidTenant        no name of a tenant
+        ├── PolicyTooLong        a session policy with more characters than STS takes
         └── InvalidTarget
 
 Each class says what happened. `hint`, if there is one, says what to do next.
@@ -77,6 +79,7 @@ __all__ = [
     "InvalidObject",
     "InvalidRemote",
     "InvalidTarget",
+    "InvalidTenant",
     "KeyChanged",
     "KeyTaken",
     "LocalCatalogUnavailable",
@@ -100,6 +103,7 @@ __all__ = [
     "PinLost",
     "PlanNotDue",
     "PlanOutgrown",
+    "PolicyTooLong",
     "RecordsGone",
     "StoreUnreachable",
     "TagExists",
@@ -536,6 +540,24 @@ class InvalidRemote(Misuse):
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"{url!r} is not a remote: {reason}", hint="use s3://bucket/prefix or file:///path")
         self.url = url
+
+
+class InvalidTenant(Misuse):
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(
+            f"{reprlib.repr(name)} is {reason}",
+            hint="1 to 63 characters of a-z 0-9 _ -, the first and the last a letter or digit; some names are reserved",
+        )
+        self.name = name
+
+
+class PolicyTooLong(Misuse):
+    def __init__(self, length: int, most: int) -> None:
+        super().__init__(
+            f"the session policy has {length} characters, and STS takes {most}",
+            hint="use fewer conditions, or a shorter base prefix",
+        )
+        self.length = length
 
 
 class ChecksumNotKept(Misuse):

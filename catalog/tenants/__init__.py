@@ -1,0 +1,1 @@
+"""Tenants: names, the roles of IAM policies, and the policies themselves. No I/O."""

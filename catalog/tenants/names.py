@@ -1,0 +1,48 @@
+"""The names of tenants, and the key prefix of each.
+
+A tenant is a name, a key prefix that ends in `/`, and an IAM policy on that prefix. Nothing else registers it.
+
+TENANT-1  A name is one path segment of ASCII, 1 to 63 characters: `[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?`. The whole
+    text must match. Nothing decodes it, folds its case, or normalises it.
+TENANT-2  A prefix ends in `/`. So no prefix is the beginning of another: `acme/` does not begin `acme2/`.
+TENANT-3  No name is the first segment of a key that seglog makes. So a store at the base has no keys in a tenant.
+"""
+
+from __future__ import annotations
+
+import re
+
+from catalog.errors import InvalidKey, InvalidTenant
+
+__all__ = ["RESERVED", "check_base", "check_tenant", "prefix_of"]
+
+RESERVED = frozenset({"cold", "doctor", "gc", "oplog", "pins", "refs", "tags", "tenants", "tmp"})
+
+_TENANT = re.compile(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?")
+# No character has a meaning in an IAM policy or in a URL, unlike in the prefixes that a remote may have.
+_BASE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*")
+_BASE_MAX = 512  # S3 takes keys of 1,024 bytes, and the longest key of a store has less than 400
+
+
+def check_tenant(name: str) -> str:
+    """Return `name` if it is the name of a tenant (TENANT-1). Otherwise raise `InvalidTenant`."""
+    if not _TENANT.fullmatch(name):
+        raise InvalidTenant(name, "not a tenant's name")
+    if name in RESERVED:
+        raise InvalidTenant(name, "reserved: seglog's own keys begin with it")
+    return name
+
+
+def check_base(base: str) -> str:
+    """Return the prefix that all tenants have in common: empty, or with one `/` at its end. Else raise `InvalidKey`."""
+    if not base:
+        return ""
+    bare = base.removesuffix("/")
+    if len(bare) > _BASE_MAX or not _BASE.fullmatch(bare):
+        raise InvalidKey(base)
+    return f"{bare}/"
+
+
+def prefix_of(tenant: str, base: str = "") -> str:
+    """Return the prefix of the tenant's keys: `base/tenant/`. Raises `InvalidTenant` and `InvalidKey`."""
+    return f"{check_base(base)}{check_tenant(tenant)}/"

@@ -1,0 +1,195 @@
+"""IAM policies as values: of a tenant, of all tenants by a session tag, and of the bucket.
+
+IAM-1  The resource of an action on objects ends in `prefix/*`. An action on the bucket has a condition on
+    `s3:prefix`. The pattern `prefix/*` also matches `prefix/`, but nothing shorter, and no request without a prefix.
+IAM-2  A session without the tag, with an empty tag or with a tag that is no name gets nothing. The guard is in each
+    Allow. In a Deny it would do nothing: a variable without a value makes a statement vanish.
+IAM-3  A condition of the caller only narrows. So it may not be on a key that the policy itself uses, because IAM
+    takes several values of one key as alternatives.
+IAM-4  A condition of the caller is on the statements about S3. The KMS key is reached through S3 alone, and S3
+    does not hand on the address and the other properties of the request.
+
+Source: the references of IAM policy elements, and of actions and condition keys of Amazon S3 and AWS KMS.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from catalog.errors import InvalidArgument, PolicyTooLong
+from catalog.tenants.names import RESERVED, check_base, prefix_of
+from catalog.tenants.roles import Target, TenantRole, actions_of
+
+__all__ = [
+    "OPERATORS",
+    "SESSION_POLICY_MAX",
+    "Condition",
+    "Policy",
+    "bucket_policy",
+    "check_bucket",
+    "check_kms_key",
+    "compact",
+    "policy_on",
+    "session_tag_policy",
+    "tenant_policy",
+]
+
+Policy: TypeAlias = dict[str, Any]
+
+SESSION_POLICY_MAX = 2048  # characters of a session policy that STS takes
+TAG = "aws:PrincipalTag/tenant"
+OPERATORS = frozenset(
+    {"ArnEquals", "ArnLike", "ArnNotEquals", "ArnNotLike", "Bool", "IpAddress", "NotIpAddress", "Null"}
+    | {"StringEquals", "StringEqualsIgnoreCase", "StringLike", "StringNotEquals", "StringNotLike"}
+    | {"StringNotEqualsIgnoreCase", "DateEquals", "DateGreaterThan", "DateGreaterThanEquals", "DateLessThan"}
+    | {"DateLessThanEquals", "NumericEquals", "NumericGreaterThan", "NumericGreaterThanEquals", "NumericLessThan"}
+    | {"NumericLessThanEquals"}
+)
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_KMS_KEY = re.compile(r"arn:aws:kms:[a-z0-9-]{1,32}:[0-9]{12}:key/[A-Za-z0-9-]{1,64}")
+_CONDITION_KEY = re.compile(r"[a-z0-9-]+:[A-Za-z0-9_./:@=+-]+")
+_OWN_KEYS = frozenset({"s3:prefix", TAG.lower()})
+# Hex digits of an LSN. So the pattern does not hit a topic or a warm store with the name `log`.
+_COMMITS = "*5*/log/" + "?" * 16
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition of the caller, such as `Condition("IpAddress", "aws:SourceIp", ("10.0.0.0/8",))`."""
+
+    operator: str
+    key: str
+    values: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidArgument` for a condition that IAM does not know, or that would widen the policy (IAM-3)."""
+        given = str(self)
+        if self.operator.removesuffix("IfExists") not in OPERATORS or not _CONDITION_KEY.fullmatch(self.key):
+            raise InvalidArgument("condition", given, "OPERATOR:KEY=VALUE, such as IpAddress:aws:SourceIp=10.0.0.0/8")
+        if self.key.lower() in _OWN_KEYS:
+            raise InvalidArgument("condition", given, f"on another key than {self.key}, which the policy uses itself")
+        if not self.values or not all(each and each.isprintable() for each in self.values):
+            raise InvalidArgument("condition", given, "one with a value of printable characters after the =")
+
+    def __str__(self) -> str:
+        return f"{self.operator}:{self.key}={','.join(self.values)}"
+
+    @classmethod
+    def parse(cls, text: str) -> Condition:
+        """Return the condition of `OPERATOR:KEY=VALUE`. Raises `InvalidArgument`."""
+        named, _, value = text.partition("=")
+        operator, _, key = named.partition(":")
+        return cls(operator, key, (value,))
+
+
+def tenant_policy(
+    tenant: str,
+    role: TenantRole,
+    bucket: str,
+    base: str = "",
+    kms_key: str | None = None,
+    conditions: Sequence[Condition] = (),
+) -> Policy:
+    """Return the policy of a tenant's role. It serves as a policy of an IAM role or user, and as a session policy.
+
+    `base` is the prefix that all tenants have in common. `kms_key` is the ARN of the tenant's own key.
+    Raises `InvalidTenant`, `InvalidKey` and `InvalidArgument`.
+    """
+    key = None if kms_key is None else check_kms_key(kms_key)
+    return policy_on(check_bucket(bucket), prefix_of(tenant, base), role, key, _block(conditions))
+
+
+def session_tag_policy(role: TenantRole, bucket: str, base: str = "", conditions: Sequence[Condition] = ()) -> Policy:
+    """Return the policy of a role that all tenants share. The session tag `tenant` names the tenant (IAM-2).
+
+    Raises `InvalidKey` and `InvalidArgument`.
+    """
+    guard = {
+        "Null": {TAG: "false"},
+        "StringNotEquals": {TAG: ["", *sorted(RESERVED)]},
+        "StringNotLike": {TAG: ["*/*", "_*"]},
+    }
+    prefix = f"{check_base(base)}${{{TAG}}}/"
+    return policy_on(check_bucket(bucket), prefix, role, None, _merged(guard, _block(conditions)))
+
+
+def policy_on(bucket: str, prefix: str, role: TenantRole, kms_key: str | None, block: Mapping[str, Any]) -> Policy:
+    """Return the policy of a role on a prefix as given, which may also be a placeholder or a variable."""
+    listing = _merged({"StringLike": {"s3:prefix": [f"{prefix}*"]}}, block)
+    statements = [
+        _allow("ListOwnPrefix", actions_of(role, Target.BUCKET), f"arn:aws:s3:::{bucket}", listing),
+        _allow("OwnObjects", actions_of(role, Target.OBJECTS), f"arn:aws:s3:::{bucket}/{prefix}*", block),
+    ]
+    if kms_key is not None:
+        statements.append(_allow("OwnKey", actions_of(role, Target.KEY), kms_key, {}))
+    return {"Version": "2012-10-17", "Statement": statements}
+
+
+def bucket_policy(bucket: str, is_put_if_absent: bool = True, is_tls_only: bool = True) -> Policy:
+    """Return the policy of a bucket, which denies some requests of everybody.
+
+    `is_put_if_absent` refuses a PUT of a commit without `If-None-Match` or `If-Match`. `is_tls_only` refuses requests
+    over plain HTTP. Raises `InvalidArgument`, also if both are off.
+    """
+    if not (is_put_if_absent or is_tls_only):
+        raise InvalidArgument("is_tls_only", is_tls_only, "True, or is_put_if_absent: a policy needs a statement")
+    arn = f"arn:aws:s3:::{check_bucket(bucket)}"
+    statements = []
+    if is_put_if_absent:
+        conditional = {"Null": {"s3:if-none-match": "true", "s3:if-match": "true"}}
+        creation = {"Bool": {"s3:ObjectCreationOperation": "true"}}  # the parts of an upload carry no condition
+        commits = [f"{arn}/{_COMMITS}"]
+        statements.append(_deny("CommitsAreWrittenOnCondition", ["s3:PutObject"], commits, conditional | creation))
+    if is_tls_only:
+        plain = {"Bool": {"aws:SecureTransport": "false"}}
+        statements.append(_deny("RequestsUseTls", ["s3:*"], [arn, f"{arn}/*"], plain))
+    return {"Version": "2012-10-17", "Statement": statements}
+
+
+def compact(policy: Policy) -> str:
+    """Return the policy as a session policy. Raises `PolicyTooLong` if it has more characters than STS takes."""
+    text = json.dumps(policy, separators=(",", ":"))
+    if len(text) > SESSION_POLICY_MAX:
+        raise PolicyTooLong(len(text), SESSION_POLICY_MAX)
+    return text
+
+
+def check_bucket(bucket: str) -> str:
+    if not _BUCKET.fullmatch(bucket):
+        raise InvalidArgument("bucket", bucket, "the name of a bucket: 3 to 63 characters of a-z 0-9 . -")
+    return bucket
+
+
+def check_kms_key(arn: str) -> str:
+    if not _KMS_KEY.fullmatch(arn):
+        wanted = "the ARN of a key, arn:aws:kms:REGION:ACCOUNT:key/ID: IAM takes no alias for a key"
+        raise InvalidArgument("kms_key", arn, wanted)
+    return arn
+
+
+def _allow(sid: str, actions: Sequence[str], resource: str, condition: Mapping[str, Any]) -> dict[str, Any]:
+    statement: dict[str, Any] = {"Sid": sid, "Effect": "Allow", "Action": list(actions), "Resource": [resource]}
+    return {**statement, "Condition": dict(condition)} if condition else statement
+
+
+def _deny(sid: str, actions: list[str], resources: list[str], condition: Mapping[str, Any]) -> dict[str, Any]:
+    whom = {"Sid": sid, "Effect": "Deny", "Principal": "*"}
+    return {**whom, "Action": actions, "Resource": resources, "Condition": dict(condition)}
+
+
+def _block(conditions: Sequence[Condition]) -> dict[str, dict[str, list[str]]]:
+    """Return the conditions as IAM writes them. Several values of one operator and key are alternatives."""
+    block: dict[str, dict[str, list[str]]] = {}
+    for each in conditions:
+        block.setdefault(each.operator, {}).setdefault(each.key, []).extend(each.values)
+    return block
+
+
+def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both blocks as one. No key is in both (IAM-3)."""
+    return {name: {**first.get(name, {}), **second.get(name, {})} for name in (*first, *second)}
