@@ -3,17 +3,20 @@
 A token file has one token a line. Blank lines, and lines that begin with `#`, say nothing.
 
     name:role:topics:sha256        shipper:append:app-*,web:9f86d081884c7d65...
+    name:role:topics:sha256:tenant
 
     name     1 to 64 of A-Z, a-z, 0-9, `.`, `_`, `-`. It is in log lines, in commits and in the operations log
     role     metrics, read, append or admin. Each role may do all that the roles before it may
     topics   globs, separated by commas. A branch has the rights of its topic
     sha256   the SHA-256 of the token, 64 hex digits. The file never has the token itself
+    tenant   the name of a tenant. The token is bound to it, and is unknown to each other one
 
 A file with one line without a colon has the token itself: its name is `token`, its role admin, its topics `*`.
 
 RIGHTS-1  Several lines may have the same name and the same SHA-256. The token then has the rights of all of them.
 RIGHTS-2  A check looks at names only. So a refusal never says whether a topic exists.
 RIGHTS-3  A look-up compares the token with every line, each in constant time.
+RIGHTS-4  All lines of a token name the same tenant, or none. So a token is bound as a whole.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -48,6 +51,7 @@ RIGHTS_KEY: Final = "seglog.rights"
 _LEAST_BYTES = 16
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _GLOB = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
+_TENANT = re.compile(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _BEARER = re.compile(rb"bearer +", re.IGNORECASE)
 _ALL = "*"
@@ -80,10 +84,14 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """The rights of one client. `name` is the token's, or empty for a client that needs no token."""
+    """The rights of one client. `name` is the token's, or empty for a client that needs no token.
+
+    `tenant` is the one that the token is bound to, or empty.
+    """
 
     name: str
     grants: tuple[Grant, ...]
+    tenant: str = ""
 
     def check(self, role: Role, topic: str | None = None) -> None:
         """Raise `NotAllowed` if the client lacks the role. With `topic`, on that topic."""
@@ -116,6 +124,10 @@ class Tokens:
 
     known: tuple[tuple[bytes, Rights], ...]
 
+    def for_tenant(self, tenant: str) -> Tokens:
+        """Return the tokens that count in a daemon of this tenant alone: its own, and those that are not bound."""
+        return Tokens(tuple(each for each in self.known if each[1].tenant in ("", tenant)))
+
     def rights_of(self, authorization: bytes) -> Rights:
         """Return the rights of the token in a header `Authorization`. Raises `Refused` (401)."""
         scheme = _BEARER.match(authorization)
@@ -137,19 +149,24 @@ def parse_tokens(text: bytes, place: str) -> Tokens:
         raise InvalidTokens(place, 1, "the file has no token")
     if len(lines) == 1 and b":" not in lines[0][1]:
         return _bare(lines[0][1], place, lines[0][0])
-    names: dict[bytes, str] = {}
-    grants: dict[bytes, tuple[Grant, ...]] = {}
+    known: dict[bytes, Rights] = {}
     for number, line in lines:
-        name, digest, grant = _parsed(line, place, number)
-        if names.setdefault(digest, name) != name:
-            raise InvalidTokens(place, number, f"{names[digest]} and {name} have the same token")
-        grants[digest] = (*grants.get(digest, ()), grant)
-    return Tokens(tuple((digest, Rights(names[digest], found)) for digest, found in grants.items()))
+        digest, rights = _parsed(line, place, number)
+        before = known.setdefault(digest, Rights(rights.name, (), rights.tenant))
+        if before.name != rights.name:
+            raise InvalidTokens(place, number, f"{before.name} and {rights.name} have the same token")
+        if before.tenant != rights.tenant:
+            raise InvalidTokens(
+                place, number, f"the lines of {rights.name} name several tenants, or only some name one"
+            )
+        known[digest] = replace(before, grants=(*before.grants, *rights.grants))
+    return Tokens(tuple(known.items()))
 
 
-def token_line(name: str, role: Role, topics: str, token: str) -> str:
-    """Return the line of a token file. Raises `InvalidParameters`."""
+def token_line(name: str, role: Role, topics: str, token: str, tenant: str = "") -> str:
+    """Return the line of a token file. With `tenant`, the token is bound to it. Raises `InvalidParameters`."""
     line = f"{name}:{role.word}:{topics}:{hashlib.sha256(token.encode()).hexdigest()}"
+    line += f":{tenant}" if tenant else ""
     try:
         _parsed(line.encode(), "", 1)
     except InvalidTokens as error:
@@ -168,12 +185,12 @@ def _bare(token: bytes, place: str, number: int) -> Tokens:
     return Tokens(((hashlib.sha256(token).digest(), Rights("token", EVERYTHING.grants)),))
 
 
-def _parsed(line: bytes, place: str, number: int) -> tuple[str, bytes, Grant]:
-    """Return the name, the SHA-256 and the grant of a line."""
-    parts = line.decode("utf-8", "replace").split(":")
-    if len(parts) != 4:
-        raise InvalidTokens(place, number, "a line is name:role:topics:sha256")
-    name, role, topics, digest = (part.strip() for part in parts)
+def _parsed(line: bytes, place: str, number: int) -> tuple[bytes, Rights]:
+    """Return the SHA-256 of a line, and its rights."""
+    parts = [part.strip() for part in line.decode("utf-8", "replace").split(":")]
+    if len(parts) not in (4, 5):
+        raise InvalidTokens(place, number, "a line is name:role:topics:sha256, or that with :tenant")
+    name, role, topics, digest = parts[:4]
     if not _NAME.fullmatch(name):
         raise InvalidTokens(place, number, f"{name[:80]!r} is no name of a token")
     if role not in {each.word for each in Role}:
@@ -184,7 +201,9 @@ def _parsed(line: bytes, place: str, number: int) -> tuple[str, bytes, Grant]:
         raise InvalidTokens(place, number, f"{wrong[:80]!r} is no glob of topics")
     if not _SHA256.fullmatch(digest):
         raise InvalidTokens(place, number, "the SHA-256 of a token has 64 hex digits")
-    return name, bytes.fromhex(digest), Grant(Role[role.upper()], globs)
+    if len(parts) == 5 and not _TENANT.fullmatch(parts[4]):
+        raise InvalidTokens(place, number, f"{parts[4][:80]!r} is no name of a tenant")
+    return bytes.fromhex(digest), Rights(name, (Grant(Role[role.upper()], globs),), "".join(parts[4:]))
 
 
 def _first_wrong(globs: Sequence[str]) -> str | None:

@@ -1,4 +1,4 @@
-"""Settings of archive and daemon: the sections `[offload]`, `[cold]`, `[catalog]` and `[serve]` of seglog.toml.
+"""Settings of archive and daemon: `[offload]`, `[cold]`, `[catalog]`, `[serve]` and `[tenant]` of seglog.toml.
 
 The fields of the classes are the keys, with their defaults, units and ranges. docs/configuration.md lists them, too.
 `offload.settings_file` reads the file.
@@ -33,6 +33,7 @@ __all__ = [
     "ColdSettings",
     "OffloadSettings",
     "ServeSettings",
+    "TenantSettings",
     "codec_named",
     "trigger_overrides",
 ]
@@ -283,6 +284,18 @@ class ServeSettings:
         if found and not self.host:
             raise InvalidSetting("serve.laminarmq", "needs an address: serve.host is empty")
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class TenantSettings:
+    """The `[tenant]` section: the tenant that the data directory belongs to."""
+
+    SECTION: ClassVar = "tenant"
+
+    name: str = text("", "the tenant of this directory; empty: none. Tokens bound to another one are unknown here")
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from offload.settings import CatalogSettings, CliSettings, ColdSettings, OffloadSettings, ServeSettings
+from offload.settings import (
+    CatalogSettings,
+    CliSettings,
+    ColdSettings,
+    OffloadSettings,
+    ServeSettings,
+    TenantSettings,
+)
 from seglog.errors import InvalidSetting
 from seglog.files.settings_file import default_toml, read_sections
 from seglog.values.config import NO_VARIABLES, LogSettings
@@ -22,7 +29,7 @@ from seglog.values.setting import Setting, from_section, settings_of, toml_lines
 
 __all__ = ["SETTINGS", "Settings", "default_file", "read_settings"]
 
-_KINDS = (OffloadSettings, ColdSettings, CatalogSettings, ServeSettings, CliSettings)
+_KINDS = (OffloadSettings, ColdSettings, CatalogSettings, ServeSettings, TenantSettings, CliSettings)
 _SECTIONS = (LogSettings.SECTION, "remote", *(kind.SECTION for kind in _KINDS))
 _Part = TypeVar("_Part")
 
@@ -77,6 +84,10 @@ class Settings:
     @property
     def serve(self) -> ServeSettings:
         return self._part(ServeSettings)
+
+    @property
+    def tenant(self) -> TenantSettings:
+        return self._part(TenantSettings)
 
     @property
     def cli(self) -> CliSettings:

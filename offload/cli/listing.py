@@ -579,12 +579,13 @@ COMMANDS = {
         'Make a token for a client of the daemon. Prints its line for the token file, and the token on standard error.\n'
         '\n'
         'The file has the SHA-256 of the token. Nothing keeps the token itself, so note it down. The daemon reads the file\n'
-        'at its start and after SIGHUP. The setting is serve.token_file.\n'
+        'at its start and after SIGHUP. The setting is serve.token_file. A token with --tenant is known to that tenant only.\n'
         "Example: seglog token new shipper --role append --topics 'app-*' >> tokens",
         (
             ListedParameter('name', 'str', 'A name for the log and the oplog.', (), is_required=True),
             ListedParameter('role', 'str', 'metrics, read, append or admin; each may do all before it.', ('--role',), is_required=True),
             ListedParameter('topics', 'str', 'The topics, as globs with commas between them.', ('--topics',), default='*'),
+            ListedParameter('tenant', 'str', 'Bind the token to this tenant.', ('--tenant',)),
         ),
     ),
     'branch/create': ListedCommand(

@@ -21,10 +21,10 @@ class TokenMade:
     token: str
 
 
-def new(name: str, role: str, topics: str) -> TokenMade:
-    """Make a token with its line. Raises `InvalidParameters`."""
+def new(name: str, role: str, topics: str, tenant: str | None = None) -> TokenMade:
+    """Make a token with its line. With `tenant`, it is bound to that. Raises `InvalidParameters`."""
     roles = {each.word: each for each in Role}
     if role not in roles:
         raise InvalidParameters(f"{role!r} is none of {', '.join(roles)}")
     token = new_token()
-    return TokenMade(name, role, topics, token_line(name, roles[role], topics, token), token)
+    return TokenMade(name, role, topics, token_line(name, roles[role], topics, token, tenant or ""), token)

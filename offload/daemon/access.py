@@ -30,15 +30,19 @@ _log = logging.getLogger("seglog.daemon")
 class Access:
     """The tokens of a running daemon, and its TLS. `tokens` is None if the daemon asks for none."""
 
-    def __init__(self, settings: ServeSettings) -> None:
-        """Read the token file. Raises `InvalidAddress`, `InvalidTokens`."""
-        self.tokens = _tokens(settings)
+    def __init__(self, settings: ServeSettings, tenant: str | None = None) -> None:
+        """Read the token file. Raises `InvalidAddress`, `InvalidTokens`.
+
+        `tenant` is that of the daemon, empty for a directory without one. With None, the tokens of all tenants count.
+        """
+        self._tenant = tenant
+        self.tokens = self._tokens(settings)
         _check_address(settings, self.tokens)
 
     def reload(self, settings: ServeSettings, listening: Iterable[ssl.SSLContext]) -> None:
         """Read both files again. The contexts of the listening sockets pass new connections to the new certificate."""
         try:
-            tokens = _tokens(settings)
+            tokens = self._tokens(settings)
             _check_address(settings, tokens)
             fresh = _context(settings) if settings.tls_certificate else None
         except (InvalidAddress, InvalidTokens, OSError) as error:
@@ -48,6 +52,10 @@ class Access:
         if fresh is not None:
             for context in listening:
                 context.sni_callback = _passing_to(fresh)
+
+    def _tokens(self, settings: ServeSettings) -> Tokens | None:
+        tokens = _tokens(settings)
+        return tokens if tokens is None or self._tenant is None else tokens.for_tenant(self._tenant)
 
 
 def _passing_to(fresh: ssl.SSLContext) -> Any:

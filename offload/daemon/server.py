@@ -85,7 +85,7 @@ async def _run(
     on_ready: Callable[[list[str]], None],
 ) -> None:
     serve = settings.serve
-    access = Access(serve)
+    access = Access(serve, settings.tenant.name)
     notifier = Notifier(variables)
     service = await open_service(directory, settings, remote=remote)
     watching = asyncio.create_task(notifier.watch(lambda: not service.sync.is_poisoned))

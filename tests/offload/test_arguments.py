@@ -19,7 +19,7 @@ import seglog
 from catalog import ForkPoint, Vid
 from offload import Archive, ColdSettings, OffloadSettings, attach, recover
 from offload.services.machinery import part
-from offload.settings import CatalogSettings, CliSettings, ServeSettings
+from offload.settings import CatalogSettings, CliSettings, ServeSettings, TenantSettings
 from seglog import Misuse, SeglogError
 from seglog.engine.upkeep import InCaller
 from seglog.process.ownership import Owned
@@ -266,7 +266,8 @@ def _wrong_for(setting: Setting) -> list[object]:
 
 
 @pytest.mark.parametrize(
-    "kind", [seglog.LogSettings, OffloadSettings, ColdSettings, CatalogSettings, ServeSettings, CliSettings]
+    "kind",
+    [seglog.LogSettings, OffloadSettings, ColdSettings, CatalogSettings, ServeSettings, TenantSettings, CliSettings],
 )
 def test_a_wrong_setting_is_refused_by_its_key(kind: type[Any]) -> None:
     for key, setting in settings_of(kind).items():

@@ -100,7 +100,12 @@ HASH = hashlib.sha256(b"x").hexdigest()
         ("short\n", 1, "fewer than 16"),
         (f"a:read:*:{HASH}\nb:read:*\n", 2, "name:role:topics:sha256"),
         (f"a:read:*:{HASH}\ncorrect-horse-battery\n", 2, "name:role:topics:sha256"),
-        (f"a:read:*:{HASH}:x\n", 1, "name:role:topics:sha256"),
+        (f"a:read:*:{HASH}:x:y\n", 1, "name:role:topics:sha256"),
+        (f"a:read:*:{HASH}:\n", 1, "'' is no name of a tenant"),
+        (f"a:read:*:{HASH}:Acme\n", 1, "'Acme' is no name of a tenant"),
+        (f"a:read:*:{HASH}:acme/x\n", 1, "'acme/x' is no name of a tenant"),
+        (f"a:read:*:{HASH}:acme\na:admin:*:{HASH}\n", 2, "the lines of a name several tenants"),
+        (f"a:read:*:{HASH}:acme\na:read:*:{HASH}:other\n", 2, "the lines of a name several tenants"),
         (f":read:*:{HASH}\n", 1, "no name"),
         (f"a b:read:*:{HASH}\n", 1, "no name"),
         (f"{'a' * 65}:read:*:{HASH}\n", 1, "no name"),
@@ -133,3 +138,23 @@ def test_a_new_line_is_read_back_and_refuses_what_the_file_refuses() -> None:
     for name, topics in (("a:b", "*"), ("", "*"), ("a", ""), ("a", "x:y")):
         with pytest.raises(InvalidParameters):
             token_line(name, Role.READ, topics, token)
+
+
+def test_a_daemon_of_one_tenant_knows_its_own_tokens_and_those_that_are_not_bound() -> None:
+    text = "".join(
+        token_line(name, Role.READ, "*", f"of-{name}", tenant) + "\n"
+        for name, tenant in (("a", "acme"), ("b", "other"), ("c", ""))
+    )
+    all_of_them = parse_tokens(text.encode(), "tokens")
+    assert [all_of_them.rights_of(b"Bearer of-%s" % name).tenant for name in (b"a", b"b", b"c")] == [
+        "acme", "other", "",
+    ]  # fmt: skip
+    for tenant, known in (("acme", "ac"), ("other", "bc"), ("", "c"), ("acm", "c")):
+        tokens = all_of_them.for_tenant(tenant)
+        for name in "abc":
+            if name in known:
+                assert tokens.rights_of(b"Bearer of-%s" % name.encode()).name == name
+            else:
+                with pytest.raises(Refused, match="missing or wrong") as refused:
+                    tokens.rights_of(b"Bearer of-%s" % name.encode())
+                assert refused.value.status == 401
