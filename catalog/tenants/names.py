@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from catalog.errors import InvalidKey, InvalidTenant
+from catalog.errors import InvalidArgument, InvalidTenant
 
 __all__ = ["RESERVED", "check_base", "check_tenant", "prefix_of"]
 
@@ -34,15 +34,15 @@ def check_tenant(name: str) -> str:
 
 
 def check_base(base: str) -> str:
-    """Return the prefix that all tenants have in common: empty, or with one `/` at its end. Else raise `InvalidKey`."""
+    """Return the prefix that all tenants have in common: empty, or with a `/` at its end. Raises `InvalidArgument`."""
     if not base:
         return ""
     bare = base.removesuffix("/")
     if len(bare) > _BASE_MAX or not _BASE.fullmatch(bare):
-        raise InvalidKey(base)
+        raise InvalidArgument("base", base, "a prefix such as prod/eu/, in which each segment is of A-Z a-z 0-9 . _ -")
     return f"{bare}/"
 
 
 def prefix_of(tenant: str, base: str = "") -> str:
-    """Return the prefix of the tenant's keys: `base/tenant/`. Raises `InvalidTenant` and `InvalidKey`."""
+    """Return the prefix of the tenant's keys: `base/tenant/`. Raises `InvalidTenant` and `InvalidArgument`."""
     return f"{check_base(base)}{check_tenant(tenant)}/"

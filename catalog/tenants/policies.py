@@ -98,7 +98,7 @@ def tenant_policy(
     """Return the policy of a tenant's role. It serves as a policy of an IAM role or user, and as a session policy.
 
     `base` is the prefix that all tenants have in common. `kms_key` is the ARN of the tenant's own key.
-    Raises `InvalidTenant`, `InvalidKey` and `InvalidArgument`.
+    Raises `InvalidTenant` and `InvalidArgument`.
     """
     key = None if kms_key is None else check_kms_key(kms_key)
     return policy_on(check_bucket(bucket), prefix_of(tenant, base), role, key, _block(conditions))
@@ -107,7 +107,7 @@ def tenant_policy(
 def session_tag_policy(role: TenantRole, bucket: str, base: str = "", conditions: Sequence[Condition] = ()) -> Policy:
     """Return the policy of a role that all tenants share. The session tag `tenant` names the tenant (IAM-2).
 
-    Raises `InvalidKey` and `InvalidArgument`.
+    Raises `InvalidArgument`.
     """
     guard = {
         "Null": {TAG: "false"},

@@ -588,6 +588,36 @@ COMMANDS = {
             ListedParameter('tenant', 'str', 'Bind the token to this tenant.', ('--tenant',)),
         ),
     ),
+    'tenant/policy': ListedCommand(
+        'tenant/policy',
+        'Print the IAM policy of a role for one tenant of a bucket. Makes no request.\n'
+        '\n'
+        "The tenant's remote is s3://BUCKET/PREFIX/NAME. The policy allows the role's actions under that prefix, and nothing\n"
+        'else. No role may delete old versions of objects. Two --condition values of one operator and key are alternatives.\n'
+        'Examples: seglog tenant policy acme --role writer --bucket archive --condition\n'
+        'IpAddress:aws:SourceIp=10.0.0.0/8; seglog tenant policy --session-tags --role reader --bucket archive --base prod/',
+        (
+            ListedParameter('role', 'choice', 'Each may do all that the one before it may.', ('--role',), is_required=True, choices=('reader', 'writer', 'maintainer', 'admin')),
+            ListedParameter('bucket', 'str', 'The bucket.', ('--bucket',), is_required=True),
+            ListedParameter('name', 'str', 'The tenant. Leave it out with --session-tags.', ()),
+            ListedParameter('base', 'str', 'The prefix that all tenants have in common, such as prod/.', ('--base',), default='', metavar='PREFIX'),
+            ListedParameter('kms_key', 'str', "The ARN of the tenant's KMS key, which the role may then use.", ('--kms-key',)),
+            ListedParameter('condition', 'str', 'Allow only requests that meet OPERATOR:KEY=VALUE. Several with spaces between them.', ('--condition',), default=''),
+            ListedParameter('session_tags', 'bool', 'One policy for all tenants: the session tag `tenant` names the tenant.', ('--session-tags',), default=False),
+        ),
+    ),
+    'tenant/bucket-policy': ListedCommand(
+        'tenant/bucket-policy',
+        'Print a policy for the bucket of the tenants, which denies some requests of everybody. Makes no request.\n'
+        '\n'
+        'Without options it denies all that the options name. A store other than AWS may not know the conditions.\n'
+        'Example: seglog tenant bucket-policy archive',
+        (
+            ListedParameter('bucket', 'str', 'The bucket.', (), is_required=True),
+            ListedParameter('put_if_absent', 'bool', 'Refuse a PUT of a commit without If-None-Match or If-Match.', ('--put-if-absent',), default=False),
+            ListedParameter('tls_only', 'bool', 'Refuse requests over plain HTTP.', ('--tls-only',), default=False),
+        ),
+    ),
     'branch/create': ListedCommand(
         'branch/create',
         'Make a branch. It costs a few small objects, whatever the size of the topic.\n'

@@ -72,6 +72,8 @@ _FUNCTIONS: Mapping[str, str] = {
     "doctor": "doctor.doctor",
     "serve": "start.serve",
     "token/new": "token.new",
+    "tenant/policy": "tenant.policy",
+    "tenant/bucket-policy": "tenant.bucket_policy",
     "branch/create": "names.print_branch_made",
     "branch/list": "names.print_branch",
     "branch/delete": "names.print_branch_deleted",

@@ -19,6 +19,7 @@ GROUPS = {
     "branch": "Branches of a topic.",
     "pin": "Leases on points in a topic's history, which GC keeps until they expire.",
     "tag": "Names for points in a topic's history, which GC keeps.",
+    "tenant": "Tenants of a bucket: IAM policies.",
     "token": "Tokens of the daemon's clients.",
     "topic": "Topics and their configuration.",
 }

@@ -46,6 +46,8 @@ _UNLISTED = (
     "doctor.doctor",
     "doctor_directory.doctor_directory",
     "token.new",
+    "tenant.policy",
+    "tenant.policy_of_bucket",
 )
 """The use cases that are not in the registry, because they need no open data directory."""
 

@@ -37,6 +37,8 @@ OTHERS = (
     "export t exported --verify",
     "doctor",
     "token new ci --role append --topics app-*",
+    "tenant policy acme --role writer --bucket archive",
+    "tenant bucket-policy archive",
     "inspect data/seglog.toml",
     "recover {remote} recovered",
     "follow {remote} standby --once",

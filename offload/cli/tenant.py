@@ -1,0 +1,56 @@
+"""The commands `seglog tenant …`."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+from catalog.tenants.roles import TenantRole
+from offload.cli.session import Session
+from offload.commands.parameters import About
+
+__all__ = ["bucket_policy", "policy"]
+
+
+def policy(
+    session: Session,
+    role: Annotated[TenantRole, About("Each may do all that the one before it may.", "--role")],
+    bucket: Annotated[str, About("The bucket.", "--bucket")],
+    name: Annotated[str | None, About("The tenant. Leave it out with --session-tags.", is_argument=True)] = None,
+    base: Annotated[str, About("The prefix that all tenants have in common, such as prod/.", metavar="PREFIX")] = "",
+    kms_key: Annotated[str | None, About("The ARN of the tenant's KMS key, which the role may then use.")] = None,
+    condition: Annotated[
+        str, About("Allow only requests that meet OPERATOR:KEY=VALUE. Several with spaces between them.")
+    ] = "",
+    session_tags: Annotated[
+        bool, About("One policy for all tenants: the session tag `tenant` names the tenant.")
+    ] = False,
+) -> None:
+    """Print the IAM policy of a role for one tenant of a bucket. Makes no request.
+
+    The tenant's remote is s3://BUCKET/PREFIX/NAME. The policy allows the role's actions under that prefix, and nothing
+    else. No role may delete old versions of objects. Two --condition values of one operator and key are alternatives.
+    Examples: seglog tenant policy acme --role writer --bucket archive --condition
+    IpAddress:aws:SourceIp=10.0.0.0/8; seglog tenant policy --session-tags --role reader --bucket archive --base prod/
+    """
+    from offload.commands import tenant as use
+
+    made = use.policy(name, TenantRole(role), bucket, base, kms_key, condition, session_tags)
+    session.output.show(made, json.dumps(made.policy, indent=2))
+
+
+def bucket_policy(
+    session: Session,
+    bucket: Annotated[str, About("The bucket.")],
+    put_if_absent: Annotated[bool, About("Refuse a PUT of a commit without If-None-Match or If-Match.")] = False,
+    tls_only: Annotated[bool, About("Refuse requests over plain HTTP.")] = False,
+) -> None:
+    """Print a policy for the bucket of the tenants, which denies some requests of everybody. Makes no request.
+
+    Without options it denies all that the options name. A store other than AWS may not know the conditions.
+    Example: seglog tenant bucket-policy archive
+    """
+    from offload.commands import tenant as use
+
+    made = use.policy_of_bucket(bucket, put_if_absent, tls_only)
+    session.output.show(made, json.dumps(made.policy, indent=2))

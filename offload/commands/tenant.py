@@ -1,0 +1,62 @@
+"""The use cases of `seglog tenant`: IAM policies. They need no data directory and make no request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from catalog.tenants.policies import Condition, bucket_policy, session_tag_policy, tenant_policy
+from catalog.tenants.roles import TenantRole
+from offload.errors import InvalidParameters
+
+__all__ = ["BucketPolicy", "TenantPolicy", "policy", "policy_of_bucket"]
+
+
+@dataclass(frozen=True, slots=True)
+class TenantPolicy:
+    """The IAM policy of a role. `tenant` is None if the session tag `tenant` names the tenant."""
+
+    tenant: str | None
+    role: TenantRole
+    policy: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BucketPolicy:
+    """The policy of a bucket."""
+
+    bucket: str
+    policy: Mapping[str, Any]
+
+
+def policy(
+    name: str | None,
+    role: TenantRole,
+    bucket: str,
+    base: str = "",
+    kms_key: str | None = None,
+    condition: str = "",
+    session_tags: bool = False,
+) -> TenantPolicy:
+    """Return the policy of a tenant's role, or with `session_tags` the one that all tenants share.
+
+    Raises `InvalidParameters`, `InvalidTenant` and `InvalidArgument`.
+    """
+    conditions = [Condition.parse(each) for each in condition.split()]
+    if not session_tags:
+        if name is None:
+            raise InvalidParameters("a policy needs the NAME of a tenant", hint="or give --session-tags")
+        return TenantPolicy(name, role, tenant_policy(name, role, bucket, base, kms_key, conditions))
+    if name is not None:
+        raise InvalidParameters(f"--session-tags takes no tenant {name!r}", hint="leave one of the two out")
+    if kms_key is not None:
+        hint = "give each tenant's key a policy of its own, for the session tag"
+        raise InvalidParameters("--session-tags takes no --kms-key: a key belongs to one tenant", hint=hint)
+    return TenantPolicy(None, role, session_tag_policy(role, bucket, base, conditions))
+
+
+def policy_of_bucket(bucket: str, put_if_absent: bool = False, tls_only: bool = False) -> BucketPolicy:
+    """Return the bucket's policy with the statements that are asked for, or with all. Raises `InvalidArgument`."""
+    is_all = not (put_if_absent or tls_only)
+    return BucketPolicy(bucket, bucket_policy(bucket, put_if_absent or is_all, tls_only or is_all))
