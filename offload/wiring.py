@@ -15,19 +15,25 @@ from offload.errors import InvalidRemote
 from offload.settings import DEFAULT, ColdSettings, OffloadSettings
 
 if TYPE_CHECKING:
-    from catalog.objects.s3_credentials import FoundCredentials
+    from catalog.objects.s3_credentials import CredentialSource, FoundCredentials
 
 __all__ = ["check_remote_apart", "credential_finder", "open_store", "path_of"]
 
 _SEGMENT = re.compile(r"[A-Za-z0-9!_.*'()-]+")
 
 
-def open_store(url: str, settings: ColdSettings | None = None, offload: OffloadSettings | None = None) -> ObjectStore:
+def open_store(
+    url: str,
+    settings: ColdSettings | None = None,
+    offload: OffloadSettings | None = None,
+    credentials: CredentialSource | None = None,
+) -> ObjectStore:
     """Return the store behind `s3://bucket/prefix` or `file:///path`. Opens no connection yet.
 
     `settings` are for its reads, and `offload` for its writes.
 
-    S3's endpoint, region and credentials come from the standard AWS environment and configuration.
+    S3's endpoint, region and credentials come from the standard AWS environment and configuration. If the caller gives
+    `credentials`, the store asks that source instead, and never the environment. A `file:` store needs none.
     Raises `InvalidRemote`.
     """
     _check_text(url)
@@ -40,7 +46,8 @@ def open_store(url: str, settings: ColdSettings | None = None, offload: OffloadS
     if parts.scheme == "file":
         return _local(url, parts.netloc, path_of(parts.path))
     if parts.scheme == "s3":
-        return _s3(url, parts.netloc, parts.path.strip("/"), settings or ColdSettings(), offload or OffloadSettings())
+        prefix = parts.path.strip("/")
+        return _s3(url, parts.netloc, prefix, settings or ColdSettings(), offload or OffloadSettings(), credentials)
     raise InvalidRemote(url, "the scheme is neither s3 nor file")
 
 
@@ -89,7 +96,14 @@ def _local(url: str, host: str, path: Path) -> ObjectStore:
     return LocalStore(path)
 
 
-def _s3(url: str, bucket: str, prefix: str, settings: ColdSettings, offload: OffloadSettings) -> ObjectStore:
+def _s3(
+    url: str,
+    bucket: str,
+    prefix: str,
+    settings: ColdSettings,
+    offload: OffloadSettings,
+    credentials: CredentialSource | None,
+) -> ObjectStore:
     from catalog.objects.s3 import (  # only if it is used: boto3 takes a quarter of a second to import
         ReadSettings,
         S3Store,
@@ -103,7 +117,8 @@ def _s3(url: str, bucket: str, prefix: str, settings: ColdSettings, offload: Off
     reads = ReadSettings(timeout_s=settings.get_timeout_s, attempts=settings.get_attempts)
     storage_class = "" if offload.storage_class == DEFAULT else offload.storage_class
     writes = WriteSettings(offload.checksum, storage_class, offload.sse, offload.sse_kms_key_id)
-    return S3Store(f"s3://{bucket}/{prefix}" if prefix else f"s3://{bucket}", reads=reads, writes=writes)
+    place = f"s3://{bucket}/{prefix}" if prefix else f"s3://{bucket}"
+    return S3Store(place, credentials=credentials, reads=reads, writes=writes)
 
 
 def _is_in(path: Path, other: Path) -> bool:

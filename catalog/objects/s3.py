@@ -5,7 +5,8 @@ Conditional, multipart and administrative requests go through boto3. `get` and `
 tenth of the CPU time a request (catalog.objects.s3_reads).
 
 BUCKET-1  `put_new`, `swap` and `complete_upload` are sent once. An SDK that resends them reports our own success as a
-    lost race. The SDK repeats all other requests, and backs off.
+    lost race. The SDK repeats all other requests, and backs off. After a refused access key, each request is sent again
+    with newer credentials: such a refusal has no effect (CRED-3).
 BUCKET-2  If an answer leaves open whether a write happened, the store raises `OutcomeUnknown`. Such answers are 409,
     5xx, a reset, a timeout, and a 412 to a request without a condition. A 412 to If-None-Match is `KeyTaken`. A 412 to
     If-Match is `KeyChanged`, as is NoSuchKey. A request that cannot have been sent (no connection, no credentials) or
@@ -17,6 +18,8 @@ BUCKET-4  Every part carries a checksum. The completion sends back these checksu
 BUCKET-5  The answer to a delete of many keys is 200, with an error for each key that is still there. The first error is
     raised. The request carries the SDK's CRC32 and Content-MD5, because stores want the one or the other. A store
     without this request gets one request for each key.
+BUCKET-6  No request names the bucket alone, because a tenant's policy refuses that. The SDK would send a HeadBucket
+    after a HEAD that fails. Here, a GET finds the reason, and the bucket's region; then the HEAD is sent again.
 
 Source: the S3 API reference.
 """
@@ -62,6 +65,7 @@ from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key, check_key, check_prefix
 from catalog.objects.base import ObjectInfo, PartTag, WithETag, checksum_of_parts
 from catalog.objects.s3_client import is_aws, leave_bodies_unsigned, new_session, open_client
+from catalog.objects.s3_credentials import CredentialSource, resend_with_newer, session_of
 from catalog.objects.s3_reads import ObstoreReads, OtherRegion, Refusal
 from catalog.objects.s3_writes import (
     Scheme,
@@ -86,6 +90,7 @@ _NOT_SENT = (EndpointConnectionError, ConnectTimeoutError, ProxyConnectionError)
 _TROUBLE = (BotoCoreError, ResponseParserError)
 _ABSENT = frozenset({"NoSuchKey", "NoSuchUpload"})
 _NOT_OFFERED = frozenset({"NotImplemented", "XNotImplemented", "InvalidStorageClass"})
+_OTHER_REGION = frozenset({301, 400})
 _UNKNOWN_REQUEST = frozenset({"MethodNotAllowed", "NotImplemented"})
 _DENIED = frozenset({"AccessDenied", "ExpiredToken", "InvalidToken", "RequestTimeTooSkewed", "TokenRefreshRequired"})
 _NOT_THE_PARTS = frozenset(
@@ -107,7 +112,8 @@ class ReadSettings:
 class S3Store:
     """An `ObjectStore`. `url` is `s3://bucket` or `s3://bucket/prefix`; any other URL raises `InvalidRemote`.
 
-    `session` brings credentials of its own, such as a tenant's from STS. The constructor makes no request.
+    `credentials` is the source of a tenant's credentials; without it they come from the environment. `session` is for
+    other settings of AWS. The constructor makes no request.
     """
 
     def __init__(
@@ -115,6 +121,7 @@ class S3Store:
         url: str,
         session: boto3.Session | None = None,
         *,
+        credentials: CredentialSource | None = None,
         reads: ReadSettings | None = None,
         writes: WriteSettings | None = None,
         reader: Literal["obstore", "boto3"] = "obstore",
@@ -122,14 +129,18 @@ class S3Store:
         self._bucket, self._base = _parse_url(url)
         self._url = url.rstrip("/")
         self._writes = writes or WriteSettings()
+        self._credentials = credentials
         self._schemes = Schemes(self._url, self._writes.checksum)
         sums = "when_required" if self._writes.checksum == "none" else "when_supported"
         timeouts = {"connect_timeout": CONNECT_TIMEOUT_S, "read_timeout": READ_TIMEOUT_S}
         try:
-            session = session or new_session()
+            session = session or (session_of(credentials) if credentials else new_session())
             self._once = open_client(session, {"total_max_attempts": 1}, sums, timeouts)
             self._client = open_client(session, {"total_max_attempts": ATTEMPTS, "mode": "adaptive"}, sums, timeouts)
             leave_bodies_unsigned(self._client)
+            if credentials is not None:
+                resend_with_newer(self._once, credentials)
+                resend_with_newer(self._client, credentials)
             self._reads = self._open_reads(session, reads or ReadSettings(attempts=ATTEMPTS), reader)
         except (BotoCoreError, ValueError, OSError) as cause:  # a profile, region, endpoint or file that cannot be
             raise InvalidRemote(url, f"the AWS environment does not fit: {cause}") from cause
@@ -186,17 +197,28 @@ class S3Store:
         return body
 
     def head(self, key: Key) -> ObjectInfo:
+        key_before = self._access_key()
         try:
-            answer = self._client.head_object(**self._at(key), ChecksumMode="ENABLED")
+            answer = self._head(key)
         except ClientError as refusal:
             # The answer to a HEAD has no body that gives the reason (no key, no bucket, an old token). A GET's has.
             with contextlib.suppress(_RangeBeyondEnd):
                 self._get(key, Range="bytes=0-0")
-            raise self._refused(key, refusal) from refusal
+            if self._access_key() == key_before and _status(refusal) not in _OTHER_REGION:
+                raise self._refused(key, refusal) from refusal
+            with self._errors(key):  # the GET got newer credentials (CRED-2), or found the region
+                answer = self._head(key)
         except _TROUBLE as trouble:
             raise self._trouble(trouble) from trouble
         metadata = {name.lower(): text for name, text in answer["Metadata"].items()}
         return ObjectInfo(answer["ContentLength"], metadata, checksum_in(answer))
+
+    def _head(self, key: Key) -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = self._client.head_object(**self._at(key), ChecksumMode="ENABLED")
+        return answer
+
+    def _access_key(self) -> str:
+        return "" if self._credentials is None else self._credentials.current().access_key
 
     def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
         return (key for key, _ in self._listed(prefix, limit, start_after))
@@ -309,6 +331,7 @@ class S3Store:
             read_timeout_s=READ_TIMEOUT_S,
             timeout_s=settings.timeout_s,
             attempts=settings.attempts,
+            credentials=self._credentials,
         )
 
     def _read(self, key: Key, part: tuple[int, int] | None = None) -> WithETag:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
+from botocore.credentials import Credentials
 from botocore.loaders import Loader, create_loader
 from botocore.session import Session
 
@@ -30,18 +31,30 @@ _CHECKSUM = "x-amz-checksum-crc32c"
 _OBJECT_WRITES = ("PutObject", "UploadPart")
 
 
-def new_session() -> boto3.Session:
-    """A session with the credentials and settings of the environment.
+def new_session(credentials: Credentials | None = None) -> boto3.Session:
+    """A session with the settings of the environment, and its credentials unless the caller gives some.
 
     All sessions share the parsed descriptions of the AWS services. Parsing them takes most of the time of a client.
     """
     core = Session()
     loader = _loader(core.get_config_variable("data_path"))
     core.register_component("data_loader", loader)
+    if credentials is not None:
+        core.register_component("credential_provider", _Given(credentials))
     session = boto3.Session(botocore_session=core)
     # Each boto3 session adds its own folder to the list.
     loader.search_paths[:] = dict.fromkeys(loader.search_paths)
     return session
+
+
+class _Given:
+    """Takes the place of botocore's search for credentials. So no client asks the environment for them."""
+
+    def __init__(self, credentials: Credentials) -> None:
+        self._credentials = credentials
+
+    def load_credentials(self) -> Credentials:
+        return self._credentials
 
 
 @functools.cache
@@ -69,6 +82,7 @@ def open_client(
         client.close()
         client = session.client("s3", config=config.merge(Config(s3={"addressing_style": "path"})))
     client.meta.events.register("before-call.s3.DeleteObjects", _add_md5)
+    client.meta.events.register_first("needs-retry.s3.HeadObject", _ask_no_bucket)
     return client
 
 
@@ -91,6 +105,12 @@ def leave_bodies_unsigned(client: Any) -> None:
 def is_aws(endpoint_url: str) -> bool:
     host = urlsplit(endpoint_url).hostname or ""
     return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+
+
+def _ask_no_bucket(request_dict: dict[str, Any], response: Any, **_: object) -> None:
+    """Keep botocore from a HeadBucket, by which it looks for the region after a HEAD that fails (BUCKET-6)."""
+    if response is not None and "x-amz-bucket-region" not in response[0].headers:
+        request_dict["context"].setdefault("s3_redirect", {})["redirected"] = True
 
 
 def _add_md5(params: dict[str, Any], **_: object) -> None:

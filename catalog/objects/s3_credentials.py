@@ -1,7 +1,15 @@
-"""The AWS credentials of this process, for a program in another language.
+"""AWS credentials: those of a source, for a store, and those of this process, for a program in another language.
 
-boto3 finds them: in the environment, in a profile, by a role of the machine or of the container, a web identity, a
-single sign-on, a program.
+A `CredentialSource` has the credentials of one tenant, and renews them. The boto3 session and obstore ask it for the
+newest ones, so a client of either lives longer than any credentials.
+
+CRED-1  boto3 asks the source at each signature. obstore asks it once a minute.
+CRED-2  If the store refuses an access key as expired, the client asks the source for newer credentials. With newer ones
+    it sends the same request again. So an upload of many parts continues.
+CRED-3  Such a refusal comes before any effect. So also a request that is sent once may follow it (BUCKET-1).
+
+Without a source, boto3 finds the credentials of the process: in the environment, in a profile, by a role of the machine
+or of the container, a web identity, a single sign-on, a program.
 
 HAND-1  boto3 renews credentials that expire, when it is asked for them and they end soon. So each answer is worth at
     least some minutes.
@@ -10,17 +18,35 @@ HAND-2  Credentials that never expire are looked for again by each call, because
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import boto3
-from botocore.credentials import RefreshableCredentials
+from botocore.credentials import Credentials, ReadOnlyCredentials, RefreshableCredentials
 from botocore.exceptions import BotoCoreError
 
 from catalog.errors import AccessDenied
 from catalog.objects.s3_client import new_session
 
-__all__ = ["CredentialFinder", "FoundCredentials"]
+__all__ = [
+    "REFUSED_KEY_CODES",
+    "CredentialFinder",
+    "CredentialSource",
+    "FoundCredentials",
+    "SourceCredentials",
+    "resend_with_newer",
+    "session_of",
+]
 
+REFUSED_KEY_CODES = frozenset(
+    {"ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "InvalidTokenId", "TokenRefreshRequired"}
+)
+"""The codes of a store that no longer takes a session's access key. MinIO forgets the key when it expires."""
+
+_ERROR_HEADERS = ("x-amz-error-code", "x-minio-error-code")  # the answer to a HEAD has no body
+_MAX_RESENDS = 2
+_SIGNED_WITH = "seglog_access_key"
 _HINT = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile"
 
 
@@ -32,6 +58,72 @@ class FoundCredentials:
     secret_key: str = field(repr=False)
     session_token: str | None = field(repr=False)
     expires_at_ms: int | None
+
+
+class CredentialSource(Protocol):
+    """Has the newest credentials of one tenant. Any thread may ask."""
+
+    def current(self, refused: str = "") -> FoundCredentials:
+        """Return the newest credentials.
+
+        `refused` is an access key that a store refused as expired. If it is still the newest, the source tries to get
+        newer ones first. If it cannot, it returns the old ones. Raises `AccessDenied` if it has none that are valid.
+        """
+        ...
+
+
+class SourceCredentials(Credentials):  # type: ignore[misc]  # botocore has no types
+    """The credentials of a source, as boto3 asks for them at each signature (CRED-1)."""
+
+    def __init__(self, source: CredentialSource) -> None:
+        self.source = source
+        self.method = "seglog"
+        self.account_id = None
+
+    @property
+    def access_key(self) -> str:
+        return self.source.current().access_key
+
+    @property
+    def secret_key(self) -> str:
+        return self.source.current().secret_key
+
+    @property
+    def token(self) -> str | None:
+        return self.source.current().session_token
+
+    def get_frozen_credentials(self) -> ReadOnlyCredentials:
+        found = self.source.current()
+        return ReadOnlyCredentials(found.access_key, found.secret_key, found.session_token, None)
+
+
+def session_of(source: CredentialSource) -> boto3.Session:
+    """Return a session with the credentials of `source`. It takes everything else from the environment."""
+    return new_session(SourceCredentials(source))
+
+
+def resend_with_newer(client: Any, source: CredentialSource) -> None:
+    """Let a client send a request again if the store refuses its access key and `source` has a newer one (CRED-2)."""
+
+    def remember(request: Any, **_: object) -> None:
+        request.context[_SIGNED_WITH] = source.current().access_key
+
+    def is_due(response: Any, attempts: int, request_dict: Mapping[str, Any], **_: object) -> int | None:
+        if response is None or attempts > _MAX_RESENDS or _code_of(response) not in REFUSED_KEY_CODES:
+            return None
+        refused = request_dict["context"].get(_SIGNED_WITH, "")
+        return None if source.current(refused).access_key == refused else 0
+
+    client.meta.events.register("before-sign.s3", remember)
+    client.meta.events.register("needs-retry.s3", is_due)
+
+
+def _code_of(response: tuple[Any, Mapping[str, Any]]) -> str:
+    answer, parsed = response
+    code: str = parsed.get("Error", {}).get("Code", "")
+    if code in REFUSED_KEY_CODES:
+        return code
+    return next((answer.headers[name] for name in _ERROR_HEADERS if name in answer.headers), code)
 
 
 class CredentialFinder:

@@ -4,8 +4,9 @@ obstore uses the endpoint, region, certificates and credentials of the boto3 ses
 as a refusal that boto3 gets. So a caller sees no difference between the two.
 
 BGET-1  Absence is the code NoSuchKey and nothing else. A 404 of a proxy, or of a bucket that is gone, is not absence.
-BGET-2  Every few minutes obstore asks the session for credentials. So it uses credentials that the session has
-    refreshed.
+BGET-2  Every few minutes obstore asks the session for credentials, or the source once a minute. So it uses credentials
+    that were refreshed. If the store refuses an access key and the source has a newer one, a new client of obstore
+    sends the request again (CRED-2).
 BGET-3  obstore repeats a request that fails (5xx, 429, a reset, a timeout, a body that breaks off), backing off with
     jitter.
 BGET-4  Body and ETag come from one answer. If the body breaks off, the repeated request names that ETag.
@@ -14,10 +15,12 @@ BGET-5  A bucket in another region than the session's is `OtherRegion`. boto3 fo
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import boto3
@@ -26,11 +29,14 @@ from botocore.exceptions import BotoCoreError, NoCredentialsError
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
 from obstore.store import S3Store
 
+from catalog.errors import AccessDenied
 from catalog.objects.base import WithETag
+from catalog.objects.s3_credentials import REFUSED_KEY_CODES, CredentialSource
 
 __all__ = ["ObstoreReads", "OtherRegion", "Refusal"]
 
 CREDENTIALS_TTL = timedelta(minutes=10)  # obstore asks again when less than five are left
+SOURCE_TTL = timedelta(minutes=6)
 
 _BACKOFF_FIRST = timedelta(milliseconds=100)
 _BACKOFF_MOST = timedelta(seconds=20)
@@ -39,6 +45,7 @@ _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 _STATUS = re.compile(r"status code: (\d{3})")
 _DEBUG = "\n\nDebug source:"
 _REGION_CODES = frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"})
+_Read = TypeVar("_Read")
 _BARE_REDIRECT = "Received redirect without LOCATION"
 
 
@@ -61,8 +68,8 @@ class OtherRegion(Exception):
 class ObstoreReads:
     """Reads through obstore, with the endpoint and region of `client`, the session's boto3 client.
 
-    The constructor makes no request. `get` and `get_range` raise `Refusal`, `OtherRegion`, and `BotoCoreError` if there
-    are no credentials.
+    The constructor makes no request. `get` and `get_range` raise `Refusal`, `OtherRegion`, and `BotoCoreError` or
+    `AccessDenied` if there are no credentials.
     """
 
     def __init__(
@@ -76,8 +83,9 @@ class ObstoreReads:
         read_timeout_s: float,
         timeout_s: float,
         attempts: int,
+        credentials: CredentialSource | None = None,
     ) -> None:
-        self._credentials = _Credentials(session)
+        self._credentials = _Credentials(session, credentials)
         is_path_style = path_style or "." in bucket  # a wildcard certificate covers one label
         options: dict[str, Any] = {
             "allow_http": client.meta.endpoint_url.startswith("http://"),
@@ -88,7 +96,8 @@ class ObstoreReads:
         bundle = session._session.get_config_variable("ca_bundle")  # noqa: SLF001 - boto3 shows it nowhere else
         if bundle:
             options["root_certificate"] = Path(bundle).read_bytes()
-        self._store = S3Store(
+        self._open = functools.partial(
+            S3Store,
             bucket,
             endpoint=_endpoint(client.meta.endpoint_url, "" if is_path_style else bucket),
             region=_region(client.meta.region_name),
@@ -101,19 +110,31 @@ class ObstoreReads:
             },
             credential_provider=self._credentials,
         )
+        self._store: S3Store = self._open()
 
     def get(self, path: str) -> WithETag:
-        try:
-            answer = obstore.get(self._store, path)
+        def read(store: S3Store) -> WithETag:
+            answer = obstore.get(store, path)
             etag = answer.meta["e_tag"] or ""  # before the body, which uses the answer up
             return WithETag(bytes(answer.bytes()), etag)
-        except (BaseError, OSError) as error:
-            raise self._refusal(error) from error
+
+        return self._read(read)
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         """Return the bytes of the range that exist."""
+        return self._read(lambda store: bytes(obstore.get_range(store, path, start=start, length=length)))
+
+    def _read(self, read: Callable[[S3Store], _Read]) -> _Read:
+        used = self._credentials.access_key
         try:
-            return bytes(obstore.get_range(self._store, path, start=start, length=length))
+            return read(self._store)
+        except (BaseError, OSError) as error:
+            refusal = self._refusal(error)
+            if not self._credentials.has_newer(used, refusal):
+                raise refusal from error
+        self._store = self._open()
+        try:
+            return read(self._store)
         except (BaseError, OSError) as error:
             raise self._refusal(error) from error
 
@@ -139,9 +160,19 @@ class _Credentials:
     cycle.
     """
 
-    def __init__(self, session: boto3.Session) -> None:
+    def __init__(self, session: boto3.Session, source: CredentialSource | None) -> None:
         self._session = session
+        self._source = source
+        self._ttl = SOURCE_TTL if source else CREDENTIALS_TTL
+        self.access_key = ""
         self.trouble: Exception | None = None
+
+    def has_newer(self, used: str, refusal: Exception) -> bool:
+        """Return whether the store refused the access key `used`, and the source has a newer one."""
+        if self._source is None or not isinstance(refusal, Refusal) or refusal.code not in REFUSED_KEY_CODES:
+            return False
+        refused = used or self.access_key  # without `used`, the read was the first
+        return self._source.current(refused).access_key != refused
 
     def __call__(self) -> Any:
         """Return the credentials. obstore calls this in a thread of its own.
@@ -153,15 +184,16 @@ class _Credentials:
             if found is None:
                 raise NoCredentialsError
             frozen = found.get_frozen_credentials()
-        except BotoCoreError as trouble:
+        except (BotoCoreError, AccessDenied) as trouble:
             self.trouble = trouble
             raise
         self.trouble = None
+        self.access_key = frozen.access_key
         return {
             "access_key_id": frozen.access_key,
             "secret_access_key": frozen.secret_key,
             "token": frozen.token,
-            "expires_at": datetime.now(UTC) + CREDENTIALS_TTL,
+            "expires_at": datetime.now(UTC) + self._ttl,
         }
 
 

@@ -30,7 +30,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Literal
 from urllib.parse import parse_qs, urlsplit
@@ -69,6 +69,7 @@ _THINGS = (
 )
 _ONE_OF_A_VOLUME = frozenset({"boundary", "checkpoints", "control"})
 _FOUND = re.compile(rb"<(Contents|Upload)>.*?</\1>", re.DOTALL)
+_ACCESS_KEY = re.compile(r"Credential=([^/]+)/")
 _SERVER_ONLY = frozenset({"connection", "content-length", "date", "server", "transfer-encoding"})
 _CLIENT_ONLY = frozenset({"connection", "content-length", "expect", "transfer-encoding"})
 _REQUESTS_LATE = 3
@@ -168,6 +169,8 @@ class Front:
     """A context manager that listens on `url`. `kinds` counts requests. `struck` lists the faults that requests met.
 
     `ranges` has the Range header of each request, or an empty text. The test may change `plan` between requests.
+    `access_keys` counts requests by the access key of their signature. Each request with one of `expired_keys` gets
+    ExpiredToken; a HEAD gets the code in a header if `names_the_code_of_a_head`, and nowhere otherwise.
     `restart` forgets the counts and the late requests.
     """
 
@@ -175,6 +178,9 @@ class Front:
         self.plan = tuple(plan)
         self.kinds: Counter[str] = Counter()
         self.ranges: list[str] = []
+        self.access_keys: Counter[str] = Counter()
+        self.expired_keys: set[str] = set()
+        self.names_the_code_of_a_head = False
         self.struck: list[HttpFault] = []
         self.struck_kinds: list[str] = []
         self._inner = urlsplit(endpoint)
@@ -236,6 +242,7 @@ class Front:
             self.plan = tuple(plan)
             self.kinds.clear()
             self.ranges.clear()
+            self.access_keys.clear()
             self.struck.clear()
             self.struck_kinds.clear()
             self._late.clear()
@@ -262,6 +269,12 @@ class Front:
 
     def _serve(self, handler: http.server.BaseHTTPRequestHandler, request: _Request, since: float) -> None:
         fault = self._counted(request)
+        if _access_key_of(request) in self.expired_keys:
+            answer = _error(*_ERRORS["ExpiredToken"])
+            if self.names_the_code_of_a_head:
+                answer = replace(answer, headers=(*answer.headers, ("x-amz-error-code", "ExpiredToken")))
+            self._send(handler, answer, since)
+            return
         if fault is None:
             self._send(handler, self._ask(request), since)
             return
@@ -283,6 +296,7 @@ class Front:
         kind = kind_of(request.method, request.target, is_conditional="If-Match" in request.headers)
         with self._lock:
             self.kinds[kind] += 1
+            self.access_keys[_access_key_of(request)] += 1
             self.ranges.append(next((text for name, text in request.headers.items() if name.lower() == "range"), ""))
             number = self.kinds.total()
             fault = next((each for each in self.plan if each.hits(kind, self.kinds[kind], number)), None)
@@ -348,6 +362,13 @@ class _Server(http.server.ThreadingHTTPServer):
         """Ignore a client that went away. Report any other error."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
+def _access_key_of(request: _Request) -> str:
+    """Return the access key in the signature of a request; an empty text without one."""
+    signatures = (text for name, text in request.headers.items() if name.lower() == "authorization")
+    found = _ACCESS_KEY.search(next(signatures, ""))
+    return found[1] if found else ""
 
 
 def _error(status: int, code: str) -> _Answer:

@@ -9,7 +9,9 @@ import pytest
 
 import offload
 import seglog
+from catalog.errors import AccessDenied
 from catalog.format.keys import Key
+from catalog.objects.s3_credentials import FoundCredentials
 from offload.errors import InvalidRemote
 from offload.wiring import check_remote_apart, open_store
 
@@ -72,3 +74,23 @@ def test_a_path_that_is_not_utf8_has_a_url(tmp_path: Path) -> None:
     assert store.url == place.as_uri()
     with pytest.raises(InvalidRemote, match="its byte 0xff as %FF"):
         open_store(f"file://{place}")
+
+
+def test_a_store_with_a_source_asks_no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    class Source:
+        def current(self, refused: str = "") -> FoundCredentials:
+            asked.append(refused)
+            raise AccessDenied("STS", "no role")
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-environment")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    store = open_store("s3://bucket/acme", credentials=Source())
+    for ask in (lambda: store.put_new(Key("a"), b""), lambda: store.get(Key("a"))):
+        with pytest.raises(AccessDenied, match="no role"):
+            ask()
+    store.close()
+    assert asked
