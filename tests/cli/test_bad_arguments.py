@@ -149,7 +149,7 @@ _OWN: dict[tuple[str, str], tuple[Case, ...]] = {
     ("token/new", "name"): (("a/b", 2), ("a:b", 2)),
     ("token/new", "role"): (("write", 2),),
     ("token/new", "topics"): (("", 2), ("a:b", 2)),
-    ("token/new", "tenant"): (("a/b", 2), ("tmp", 2)),
+    ("token/new", "tenant"): (("a/b", 2),),
     ("branch/create", "name"): _NEW_BRANCH,
     ("branch/rename", "new"): (("a/b", 2), ("main", 2)),
     ("branch/promote", "keep"): (("a/b", 2), ("main", 2), ("b", 4)),
