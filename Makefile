@@ -14,7 +14,7 @@ RUN := scripts/isolated.sh
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-pulsar test-minio test-streams soak mutants demo bench bench-cli lock proto jar docs clean
+.PHONY: help setup check format test test-pulsar test-minio test-iam test-streams soak mutants demo bench bench-cli lock proto jar docs clean
 
 export SEGLOG_TEST_SEED
 
@@ -47,6 +47,11 @@ test-minio: setup ## the tests that ask an S3 server, with MinIO for it; PART=9 
 	@scripts/yardsticks.sh
 	@$(RUN) env TESTS_MINIO="$$($(RUN) sh -c 'command -v minio')" \
 	    python -m pytest -m "$(if $(PART),soak(part=$(PART)),not soak and not pulsar)" -k "s3 or http" $(WORKERS) $(ARGS) tests/catalog tests/cli tests/faults tests/offload tests/promises
+
+test-iam: setup ## users with the policies of tenants, on MinIO: what each may do, and an attacker; PAGE=1 writes docs/security.md; needs Go
+	@scripts/minio.sh || echo "test-iam: its tests are skipped"
+	@$(RUN) env TESTS_MINIO="$$($(RUN) sh -c 'command -v minio')" TESTS_MC="$$($(RUN) sh -c 'command -v mc')" \
+	    python -m $(if $(PAGE),tests.iam.page,pytest -m "not soak" $(ARGS) tests/iam)
 
 test-streams: setup ## the conformance suite of Durable Streams, which npm installed in SUITE=DIR
 	@$(RUN) env TESTS_STREAMS="$(abspath $(SUITE))" python -m pytest -m soak $(ARGS) tests/offload/daemon/streams

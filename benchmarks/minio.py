@@ -20,13 +20,19 @@ _START_LIMIT_S = 30.0
 
 
 @contextmanager
-def serving_minio(program: str, directory: Path, user: str = USER, password: str = PASSWORD) -> Iterator[str]:
-    """Yield the endpoint's URL. The server stores its data in `directory`, which this function makes."""
+def serving_minio(
+    program: str, directory: Path, user: str = USER, password: str = PASSWORD, **environment: str
+) -> Iterator[str]:
+    """Yield the endpoint's URL. The server stores its data in `directory`, which this function makes.
+
+    `environment` has further settings of the server, such as `MINIO_KMS_SECRET_KEY`.
+    """
     directory.mkdir()
     address = f"127.0.0.1:{free_port()}"
     server = subprocess.Popen(
         [program, "server", "--quiet", "--address", address, str(directory)],
-        env={**os.environ, "HOME": str(directory), "MINIO_ROOT_USER": user, "MINIO_ROOT_PASSWORD": password},
+        env={**os.environ, "HOME": str(directory), "MINIO_ROOT_USER": user, "MINIO_ROOT_PASSWORD": password}
+        | environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )

@@ -6,10 +6,9 @@ unset CDPATH
 cd "$(dirname "$0")/.."
 
 nats=github.com/nats-io/nats-server/v2@v2.15.2
-minio=github.com/minio/minio@v0.0.0-20260212201848-7aac2a2c5b7c
 streams=@durable-streams/server@0.3.7
 mark=.venv/.yardsticks-finished
-wanted=$(cksum benchmarks/requirements.lock scripts/yardsticks.sh)
+wanted=$(cksum benchmarks/requirements.lock scripts/minio.sh scripts/yardsticks.sh)
 [ "$(cat "$mark" 2>/dev/null)" != "$wanted" ] || exit 0
 
 complain() {
@@ -23,10 +22,10 @@ $install --require-hashes -r benchmarks/requirements.lock || complain "the packa
 go=$(command -v go || echo /usr/local/go/bin/go)
 if [ -x "$go" ]; then
     GOBIN="$PWD/.venv/bin" "$go" install "$nats" || complain "nats-server could not be built"
-    GOBIN="$PWD/.venv/bin" "$go" install "$minio" || complain "MinIO could not be built"
 else
-    complain "no Go, so neither nats-server nor MinIO"
+    complain "no Go, so no nats-server"
 fi
+scripts/minio.sh || complain "no MinIO"
 if command -v npm >/dev/null; then
     mkdir -p .venv/durable-streams
     npm install --silent --no-audit --no-fund --prefix .venv/durable-streams "$streams" ||

@@ -1,0 +1,116 @@
+"""One MinIO for the tests of policies: a bucket with versions and object lock, and for each tenant a user of each role.
+
+`localstack/init-minio.sh` makes them, as a user of the stand-ins does. The server has one static key of a KMS.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+
+from benchmarks.minio import serving_minio
+
+__all__ = ["BUCKET", "KMS_KEY", "MC", "MINIO", "OWNER", "TENANTS", "TRAP", "Site", "User", "running_site"]
+
+ROOT = Path(__file__).parents[2]
+MINIO = os.environ.get("TESTS_MINIO", "")
+MC = os.environ.get("TESTS_MC", "")
+BUCKET = "archive"
+TENANTS = ("acme", "globex")
+TRAP = "acme2"  # the name of acme is its beginning
+
+KMS_KEY = "key-of-tests"
+REGION = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    name: str
+    secret: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of AWS with which a process is this user."""
+        return {"AWS_ACCESS_KEY_ID": self.name, "AWS_SECRET_ACCESS_KEY": self.secret}
+
+
+OWNER = User("owner-of-the-bucket", "secret-of-the-owner")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    endpoint: str
+    bucket: str = BUCKET
+
+    def user(self, tenant: str, role: str) -> User:
+        return User(f"{tenant}-{role}", "secret-of-the-tenants")
+
+    def client(self, user: User = OWNER) -> Any:
+        """Return an S3 client of the user that tries each request once."""
+        return _client(self.endpoint, user)
+
+    def url(self, tenant: str, *path: str) -> str:
+        return "/".join((f"s3://{self.bucket}/{tenant}", *path))
+
+    def environment(self, user: User) -> dict[str, str]:
+        """Return the variables of AWS with which a process asks this server as the user, and nobody else."""
+        return user.environment | {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_REGION": REGION,
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        }
+
+
+@cache
+def _client(endpoint: str, user: User) -> Any:
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        aws_access_key_id=user.name,
+        aws_secret_access_key=user.secret,
+        region_name=REGION,
+        config=Config(retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}),
+    )
+
+
+@contextmanager
+def running_site(directory: Path) -> Iterator[Site]:
+    """Start MinIO, and make the bucket, the policies and the users. If MinIO or `mc` is missing, skip the test."""
+    if not (MINIO and MC):
+        pytest.skip("MinIO is not here: make test-iam builds it, where there is a Go")
+    key = f"{KMS_KEY}:{base64.b64encode(os.urandom(32)).decode()}"
+    server = serving_minio(MINIO, directory / "data", OWNER.name, OWNER.secret, MINIO_KMS_SECRET_KEY=key)
+    with server as endpoint:
+        site = Site(endpoint)
+        site.client().create_bucket(Bucket=site.bucket, ObjectLockEnabledForBucket=True)
+        _make_users(site, directory)
+        yield site
+
+
+def _make_users(site: Site, directory: Path) -> None:
+    environment = {
+        "PATH": f"{Path(MC).parent}:{os.environ['PATH']}",
+        "HOME": str(directory),
+        "MINIO_ROOT_USER": OWNER.name,
+        "MINIO_ROOT_PASSWORD": OWNER.secret,
+        "SEGLOG_BUCKET": site.bucket,
+        "SEGLOG_SECRET": site.user(TRAP, "reader").secret,
+        "SEGLOG_TENANTS": " ".join((*TENANTS, TRAP)),
+    }
+    script = ROOT / "localstack" / "init-minio.sh"
+    done = subprocess.run([script, site.endpoint], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
