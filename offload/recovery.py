@@ -20,7 +20,7 @@ REBUILD-4  No remote tells what its writer had not offloaded. So each report end
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +40,7 @@ from offload.wiring import check_remote_apart, open_store
 from seglog.arguments import checked
 from seglog.files.clock import Clock
 from seglog.files.port import Files
+from seglog.values.config import NO_VARIABLES
 
 __all__ = ["MARKER", "NotRecovered", "Recovered", "complete", "prepare", "recover", "recovered", "set_up"]
 
@@ -89,11 +90,13 @@ def recover(
     store: ObjectStore | None = None,
     clock: Clock | None = None,
     files: Files | None = None,
+    variables: Mapping[str, str] = NO_VARIABLES,
     on_progress: Callable[[int, int], None] = _ignore,
 ) -> Iterator[Recovered | NotRecovered]:
     """Yield each name when it is done. `only` is a topic, with its branches, or a branch.
 
-    `writable` takes all of them over. `store` may replace the store that `url` names. If the iteration
+    `writable` takes all of them over. `variables` is an environment that overrides settings, such as the encryption of
+    what a takeover writes. `store` may replace the store that `url` names. If the iteration
     ends without a `NotRecovered`, the directory is complete. Otherwise, repeat the call. `on_progress` gets the number
     of names done, and of all. Raises `DirectoryNotEmpty`, `RemoteEmpty`, `NoSuchTopic`, and the errors of the store.
     """
@@ -101,7 +104,7 @@ def recover(
     def work(archive: Archive, name: str) -> Recovered:
         return recovered(archive, name, writable=writable)
 
-    yield from _each(directory, url, work, only, on_progress, store=store, clock=clock, files=files)
+    yield from _each(directory, url, work, only, on_progress, variables, store=store, clock=clock, files=files)
 
 
 def set_up(
@@ -158,6 +161,7 @@ def _each(
     work: Callable[[Archive, str], _T],
     only: str | None,
     on_progress: Callable[[int, int], None],
+    variables: Mapping[str, str] = NO_VARIABLES,
     *,
     store: ObjectStore | None,
     clock: Clock | None = None,
@@ -165,7 +169,7 @@ def _each(
 ) -> Iterator[_T | NotRecovered]:
     port = seglog.OsFiles() if files is None else files
     names = prepare(directory, url, only, store=store, files=port)
-    settings = read_settings(directory / seglog.SETTINGS_FILE)
+    settings = read_settings(directory / seglog.SETTINGS_FILE, variables)
     failed, found = False, False
     with (
         seglog.open(directory, settings=settings.log, clock=clock, files=port) as log,

@@ -7,7 +7,7 @@ The fields of the classes are the keys, with their defaults, units and ranges. d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -35,6 +35,7 @@ __all__ = [
     "ServeSettings",
     "TenantSettings",
     "codec_named",
+    "encrypted_by",
     "trigger_overrides",
 ]
 
@@ -140,6 +141,12 @@ class OffloadSettings:
         check_settings(self)
         if self.sse_kms_key_id and self.sse != "aws:kms":
             raise InvalidSetting("offload.sse_kms_key_id", 'is only for offload.sse = "aws:kms"')
+
+
+def encrypted_by(kms_key_id: str, settings: OffloadSettings | None = None) -> OffloadSettings:
+    """Return settings whose writes carry the key. An empty `kms_key_id` changes nothing."""
+    settings = settings or OffloadSettings()
+    return replace(settings, sse="aws:kms", sse_kms_key_id=kms_key_id) if kms_key_id else settings
 
 
 TRIGGERS = ("offload_after_s", "offload_hot_bytes", "tail_interval_s")

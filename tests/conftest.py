@@ -72,6 +72,7 @@ _TOGETHER = {
     "tests/offload/spark/test_requests.py": "spark",
     "tests/offload/spark/test_doctor_spark.py": "spark",
     "tests/promises/test_histories_in_spark.py": "spark",
+    "tests/offload/spark/test_spark_encryption.py": "spark",
     "tests/offload/spark/test_writer.py": "spark",
     "tests/offload/spark/test_stream_sink.py": "spark",
     "tests/offload/spark/test_writer_faults.py": "spark",

@@ -10,6 +10,8 @@ BPUT-1  A checksum of the whole object counts as kept only if the store's answer
     one PUT, of each part for an upload. The result holds for the life of the store object.
 BPUT-2  If the settings name a kind that the store does not keep, that is an error. Users must not trust a check that
     does not happen.
+KMS-1  With a key in the settings, every request that makes an object carries it: `put`, `put_new`, `swap`,
+    `create_upload`. So no object gets the account's own key, whatever the bucket's default is.
 
 Source: the S3 API reference, "Checking object integrity".
 """

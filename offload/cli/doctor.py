@@ -54,7 +54,7 @@ def doctor(
             failed = error
     if not is_directory or session.remote or session.settings().url:
         with session.remote_store() as store:
-            for found in _findings(store, master, spark=spark):
+            for found in _findings(session, store, master, spark=spark):
                 _show(output, found)
     if failed is not None:
         raise failed
@@ -71,7 +71,9 @@ def _check_directory(session: Session) -> None:
         session.output.show(found, f"{_WORDS[found.outcome]:8}{found.check}: {found.found}{advice}")
 
 
-def _findings(store: ObjectStore, master: str | None, *, spark: bool) -> Iterator[CheckDone | ClockAhead | Left]:
+def _findings(
+    session: Session, store: ObjectStore, master: str | None, *, spark: bool
+) -> Iterator[CheckDone | ClockAhead | Left]:
     from seglog import SystemClock
 
     if not spark:
@@ -80,7 +82,7 @@ def _findings(store: ObjectStore, master: str | None, *, spark: bool) -> Iterato
         return examine(store, SystemClock())
     from offload.commands.doctor_spark import doctor_spark, start_session
 
-    return doctor_spark(lambda: start_session(master), store.url, SystemClock())
+    return doctor_spark(lambda: start_session(master), store.url, SystemClock(), session.settings().offload)
 
 
 def _show(output: Output, found: CheckDone | ClockAhead | Left) -> None:

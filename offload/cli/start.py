@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -70,7 +71,8 @@ def recover(
     from offload.recovery import NotRecovered
 
     results = with_bars(
-        lambda tell: use.recover(directory, url, tell, topic=topic, writable=writable), is_shown=session.shows_progress
+        lambda tell: use.recover(directory, url, tell, topic=topic, writable=writable, variables=dict(os.environ)),
+        is_shown=session.shows_progress,
     )
     with told(lambda: "interrupted: repeat the command, and it continues"):
         for found in results:

@@ -28,6 +28,8 @@ from catalog.format.gid import Sid
 from catalog.format.keys import Key, doctor_prefix
 from offload.commands.doctor import CheckDone, Left
 from offload.errors import ChecksFailed, JavaNotStarted
+from offload.settings import OffloadSettings
+from offload.settings_file import Settings
 from offload.wiring import open_store
 from seglog import Clock, LogSettings, NotInstalled
 
@@ -58,8 +60,12 @@ def start_session(master: str | None) -> Any:
     return session
 
 
-def doctor_spark(start: Callable[[], Any], url: str, clock: Clock) -> Iterator[CheckDone | Left]:
+def doctor_spark(
+    start: Callable[[], Any], url: str, clock: Clock, settings: OffloadSettings | None = None
+) -> Iterator[CheckDone | Left]:
     """Check that the session that `start` makes reads the remote `url` with both readers, on every executor.
+
+    `settings` are for the writes of the checks.
 
     Raises `ChecksFailed` at the end if a check failed.
     """
@@ -85,7 +91,9 @@ def doctor_spark(start: Callable[[], Any], url: str, clock: Clock) -> Iterator[C
     yield check("session", begun)
     yield check("jvm reader", lambda: _registered(session), "session")
     try:
-        yield check("archive", lambda: _made(url, prefix, place, _tasks(session)), "session")
+        yield check(
+            "archive", lambda: _made(url, prefix, place, _tasks(session), settings or OffloadSettings()), "session"
+        )
         yield check("python", lambda: _read_by_python(session, place), "archive")
         yield check("jvm", lambda: _read_by_jvm(session, place), "archive", "jvm reader")
     finally:
@@ -130,14 +138,14 @@ def _tasks(session: Any) -> int:
     return min(_MOST_TASKS, max(_TASKS_OF_A_CORE * int(session.sparkContext.defaultParallelism), 1))
 
 
-def _made(url: str, prefix: str, place: str, records: int) -> str:
+def _made(url: str, prefix: str, place: str, records: int, settings: OffloadSettings) -> str:
     """Make an archive with a segment for each task."""
-    with closing(open_store(url)) as store:
+    with closing(open_store(url, offload=settings)) as store:
         store.put_new(Key(f"{prefix}list/t"), b"")  # makes the directory of the archive in a file:// remote
     with (
         tempfile.TemporaryDirectory() as directory,
         seglog.open(Path(directory) / "log", settings=LogSettings(segment_max_events=1)) as log,
-        offload.attach(log, place) as archive,
+        offload.attach(log, place, settings=Settings().with_parts(settings)) as archive,
     ):
         topic = log.topic(_TOPIC)
         for number in range(records):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from offload import recovery
@@ -13,18 +13,22 @@ __all__ = ["recover"]
 
 
 def recover(
-    directory: Path, url: str, tell: Tell, *, topic: str | None, writable: bool
+    directory: Path, url: str, tell: Tell, *, topic: str | None, writable: bool, variables: Mapping[str, str]
 ) -> Iterator[Recovered | NotRecovered]:
     """Yield each topic and branch when it is done. After all of them, raise the error of the last one that failed.
 
-    `tell` takes the number of topics and branches that are done.
+    `tell` takes the number of topics and branches that are done. `variables` is the environment, which overrides
+    settings.
     """
 
     def on_progress(done: int, total: int) -> None:
         tell("recover", total, done, "topics")
 
     failed: Exception | None = None
-    for each in recovery.recover(directory, url, only=topic, writable=writable, on_progress=on_progress):
+    found = recovery.recover(
+        directory, url, only=topic, writable=writable, variables=variables, on_progress=on_progress
+    )
+    for each in found:
         if isinstance(each, NotRecovered):
             failed = each.error
         yield each

@@ -1,6 +1,7 @@
 """The daemon's own log on standard error: one line for each event, as text, or as JSON for machines.
 
-LOGS-1  botocore at level DEBUG writes tokens and signatures, so its level here is never below INFO, also with `debug`.
+LOGS-1  At level DEBUG, the AWS libraries write tokens, signatures and signed URLs. Their levels here are never below
+    INFO, also with `debug`. If another part of the process lowers one, the filter of the handler drops the record.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ ACCESS_FIELDS = ("method", "path", "status", "seconds", "sent_bytes", "client", 
 
 # The daemon logs in its own words why an answer has no end.
 _NO_END = "ASGI callable returned without completing response."
-_CHATTY = ("botocore", "boto3", "urllib3", "s3transfer", "asyncio")
+_OF_AWS = ("aiobotocore", "aiohttp", "boto3", "botocore", "s3transfer", "urllib3")
+_CHATTY = (*_OF_AWS, "asyncio")
 
 
 def set_up_logs(log_format: str, *, debug: bool) -> None:
@@ -40,6 +42,7 @@ def set_up_logs(log_format: str, *, debug: bool) -> None:
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
+    handler.addFilter(_has_no_secret)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.DEBUG if debug else logging.INFO)
@@ -47,3 +50,8 @@ def set_up_logs(log_format: str, *, debug: bool) -> None:
         logging.getLogger(name).setLevel(logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     logging.getLogger("uvicorn.error").addFilter(lambda record: record.getMessage() != _NO_END)
+
+
+def _has_no_secret(record: logging.LogRecord) -> bool:
+    """Return whether the record may be written (LOGS-1)."""
+    return record.levelno >= logging.INFO or record.name.partition(".")[0] not in _OF_AWS

@@ -11,7 +11,7 @@ from catalog.format import keys
 from catalog.format.control import full_name
 from offload.errors import WrittenByLog
 from offload.format.topic_config import config_of
-from offload.settings import OffloadSettings, codec_named
+from offload.settings import OffloadSettings, codec_named, encrypted_by
 
 __all__ = ["Load", "LoadRequest", "is_free", "is_loaded", "open_load"]
 
@@ -25,6 +25,7 @@ class LoadRequest:
     `key` is the idempotency key, empty if there is none. `rows` has partition and number of rows of each partition that
     has any, ascending. None means that the rows were not counted. Then only partition 0 may have any. `take_over` lets
     the load write where a log writes. `codec` is a name, None for the topic's own.
+    `kms_key_id` is the key of all objects of the load, empty for the bucket's own choice.
     """
 
     topic: str
@@ -33,6 +34,7 @@ class LoadRequest:
     rows: tuple[tuple[int, int], ...] | None = None
     take_over: bool = False
     codec: str | None = None
+    kms_key_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def open_load(volumes: Volumes, request: LoadRequest, *, writer_id: str, now_ms:
         collected_before_ms=snapshot.collected_before_ms,
         codec=_codec(snapshot, request),
         is_done=is_loaded(snapshot, request),
-        settings=_SETTINGS,
+        settings=encrypted_by(request.kms_key_id, _SETTINGS),
     )
     if not load.is_done and not request.take_over and not is_free(snapshot):
         [newest] = volumes.commits(vid, snapshot.lsn, snapshot.lsn)

@@ -9,6 +9,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from catalog.objects.base import ObjectStore
+from offload.settings import encrypted_by
 from offload.wiring import open_store
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ __all__ = ["reader_of", "store_of"]
 
 
 @functools.cache
-def store_of(url: str) -> ObjectStore:
-    return open_store(url)
+def store_of(url: str, kms_key_id: str = "") -> ObjectStore:
+    return open_store(url, offload=encrypted_by(kms_key_id))
 
 
 @functools.cache

@@ -20,6 +20,7 @@
     minPartitions      1          the least number of tasks, if there are so many chunks
     pinSeconds         21600      how long a lease holds a past version, so that garbage collection leaves it alone
                                   during the job; 0: no lease
+    kmsKeyId           -          the KMS key of the lease, which is the only object that a read writes
 
 A TIME is ISO 8601 with its zone, such as 2026-11-22T09:30:00Z, or milliseconds since 1970, or `2 hours ago`.
 `startingSeq` and `endingSeq` also take JSON, with a seq for each topic: {"orders": 23, "events": "earliest"}.
@@ -79,7 +80,7 @@ __all__ = [
 KNOWN_OPTIONS = (
     "path", "topic", "branch", "versionAsOf", "timestampAsOf", "startingSeq", "endingSeq", "startingTimestamp",
     "endingTimestamp", "tag", "columns", "includeMetadata", "failOnDataLoss", "verify", "reader", "maxPartitionBytes",
-    "minPartitions", "pinSeconds",
+    "minPartitions", "pinSeconds", "kmsKeyId",
 )  # fmt: skip
 _ALIASES = {"subscribe": "topic", "startingOffsets": "startingSeq", "endingOffsets": "endingSeq"}
 STREAM_ONLY = ("maxRecordsPerTrigger", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "headCacheMs")
@@ -148,6 +149,7 @@ class ReadOptions:
     max_task_bytes: int = _DEFAULT_TASK_BYTES
     min_tasks: int = 1
     pin_seconds: int = 21_600
+    kms_key_id: str = ""
 
     @property
     def is_newest(self) -> bool:
@@ -188,6 +190,7 @@ def read_options(found: OptionTexts, start: Callable[[str, object], int]) -> Rea
         max_task_bytes=found.size_bytes("maxPartitionBytes", _DEFAULT_TASK_BYTES),
         min_tasks=found.number("minPartitions", 1, NUMBER, "a number from 1 on"),
         pin_seconds=found.number("pinSeconds", 21_600, _SECONDS, "a number of seconds, 0 to 9999999"),
+        kms_key_id=found.get("kmsKeyId") or "",
     )
 
 

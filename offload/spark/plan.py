@@ -22,6 +22,7 @@ from catalog.volume import Volumes
 from offload.read.cold_reader import ColdReader
 from offload.read.pool import in_order
 from offload.services.expired import expired_before, unexpired
+from offload.settings import encrypted_by
 from offload.spark.aggregates import Aggregate, TopicView, aggregate
 from offload.spark.columns import WITHOUT_DATA
 from offload.spark.conditions import conditions_of, meets
@@ -81,8 +82,8 @@ class Remote:
         self.reader = ColdReader(self._store)
 
     @classmethod
-    def open(cls, url: str) -> Remote:
-        return cls(open_store(url))
+    def open(cls, url: str, kms_key_id: str = "") -> Remote:
+        return cls(open_store(url, offload=encrypted_by(kms_key_id)))
 
     def close(self) -> None:
         self.reader.close()
@@ -163,13 +164,13 @@ class Remote:
 
 def pin(options: ReadOptions) -> Pin:
     """Return the versions that `options` mean now, from a remote that is opened for it."""
-    with closing(Remote.open(options.url)) as remote:
+    with closing(Remote.open(options.url, options.kms_key_id)) as remote:
         return remote.pin(options)
 
 
 def plan(options: ReadOptions, pin: Pin, query: Query) -> Plan:
     """Return the tasks for `query`, from a remote that is opened for it."""
-    with closing(Remote.open(options.url)) as remote:
+    with closing(Remote.open(options.url, options.kms_key_id)) as remote:
         return remote.plan(options, pin, query)
 
 

@@ -58,7 +58,7 @@ class Planner:
     """The calls of a driver. It keeps the remotes of the last calls open. One thread at a time uses it."""
 
     def __init__(self) -> None:
-        self._remotes: OrderedDict[str, Remote] = OrderedDict()
+        self._remotes: OrderedDict[tuple[str, str], Remote] = OrderedDict()
         self._streams: OrderedDict[tuple[tuple[str, str], ...], Stream] = OrderedDict()
         self._find_credentials: Callable[[], Any] | None = None
 
@@ -133,8 +133,9 @@ class Planner:
         return stream
 
     def _remote(self, options: ReadOptions) -> Remote:
-        remote = self._remotes.pop(options.url, None) or Remote.open(options.url)
-        self._remotes[options.url] = remote
+        place = options.url, options.kms_key_id
+        remote = self._remotes.pop(place, None) or Remote.open(*place)
+        self._remotes[place] = remote
         if len(self._remotes) > _REMOTES:
             self._remotes.popitem(last=False)[1].close()
         return remote

@@ -41,7 +41,7 @@ from offload.spark.options import (
 __all__ = ["LATEST", "STREAM_OPTIONS", "StreamOptions", "parse_any_options", "parse_stream_options"]
 
 LATEST = -1
-_READ_ONLY = ("versionAsOf", "timestampAsOf", "endingSeq", "endingOffsets", "endingTimestamp", "pinSeconds")
+_READ_ONLY = ("versionAsOf", "timestampAsOf", "endingSeq", "endingOffsets", "endingTimestamp", "pinSeconds", "kmsKeyId")
 _ALIASES = {
     "subscribe": "topic",
     "startingOffsets": "startingSeq",

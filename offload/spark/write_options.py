@@ -7,6 +7,7 @@
     idempotencyKey  -         a job whose key the branch has changes nothing; a stream makes its own keys
     codec           -         zstd or none, which Apache Pulsar reads; without it, the codec of the topic, or zstd
     takeOver        false     true writes where a log writes, too, and fences that log
+    kmsKeyId        -         the KMS key of all objects of the job; without it, the bucket chooses the encryption
 
 The provider in the JVM adds `partitionRows`, the rows of each partition as JSON: [[0, 12], [2, 7]].
 """
@@ -23,7 +24,7 @@ from offload.spark.option_texts import OptionTexts
 
 __all__ = ["WRITE_OPTIONS", "parse_write_options"]
 
-WRITE_OPTIONS = ("path", "topic", "branch", "idempotencyKey", "codec", "takeOver")
+WRITE_OPTIONS = ("path", "topic", "branch", "idempotencyKey", "codec", "takeOver", "kmsKeyId")
 _INTERNAL = "partitionRows"
 _OF_SPARK = frozenset({"checkpointlocation", "queryname", "reader"})
 _LONGEST_KEY = 256
@@ -49,6 +50,7 @@ def parse_write_options(given: Mapping[str, str]) -> tuple[str, LoadRequest]:
         rows=_rows(found),
         take_over=found.flag("takeOver", default=False),
         codec=found.choice("codec", tuple(CODEC_NAMES)),
+        kms_key_id=found.get("kmsKeyId") or "",
     )
     return url, request
 

@@ -29,7 +29,7 @@ from offload.errors import InvalidOption
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from offload.load import Load, Loaded, LoadedPart
+    from offload.load import Load, Loaded, LoadedPart, LoadRequest
 
 __all__ = ["LoadMessage", "SeglogStreamWriter", "SeglogWriter"]
 
@@ -100,7 +100,7 @@ def opened(options: dict[str, str], schema: StructType, *, overwrite: bool) -> t
         check_columns({field.name: field.dataType.simpleString() for field in schema.fields})
         if overwrite:
             raise InvalidOption("mode", "records are only appended", hint='use mode("append")')
-    with hints_shown(), closing(_Remote(url)) as remote:
+    with hints_shown(), closing(_Remote(url, request)) as remote:
         load = open_load(remote.volumes, request, writer_id=_writer_id(), now_ms=remote.now_ms())
     if load.is_done:
         _log.warning("%s has the idempotency key %r: nothing is written", load.name, request.key)
@@ -120,7 +120,7 @@ def written(url: str, load: Load, batches: Iterator[pa.RecordBatch]) -> LoadedPa
             raise InvalidOption("partitionRows", f"the rows of each partition were not counted: {_ONE_PARTITION}")
         return LoadedPart(partition, 0)
     rows = RowFrames(load.request.topic, load.first_seq_of(partition), load.start_ms, load.newest_ms)
-    with hints_shown(), closing(_Remote(url)) as remote:
+    with hints_shown(), closing(_Remote(url, load.request)) as remote:
         return write_part(remote.store, load, partition, rows.frames(batches), now_ms=remote.now_ms)
 
 
@@ -128,7 +128,7 @@ def committed(url: str, load: Load, parts: Sequence[LoadedPart]) -> Loaded:
     """Publish the load. Runs on the driver, after all tasks."""
     from offload.load import publish_load
 
-    with hints_shown(), closing(_Remote(url)) as remote:
+    with hints_shown(), closing(_Remote(url, load.request)) as remote:
         loaded = publish_load(remote.volumes, load, parts, writer_id=_writer_id(), now_ms=remote.now_ms())
     if loaded.lsn is not None:
         _log.info("%s: seqs %d to %d, lsn %d", load.name, loaded.first_seq, loaded.last_seq, loaded.lsn)
@@ -149,12 +149,13 @@ def hints_shown() -> Iterator[None]:
 class _Remote:
     """A remote, opened for one step (SPARKW-2)."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, request: LoadRequest) -> None:
         from catalog.volume import Volumes
+        from offload.settings import encrypted_by
         from offload.wiring import open_store
         from seglog.files.clock import SystemClock
 
-        self.store = open_store(url)
+        self.store = open_store(url, offload=encrypted_by(request.kms_key_id))
         self.volumes = Volumes(self.store)
         self.now_ms: Callable[[], int] = SystemClock().now_ms
 

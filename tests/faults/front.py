@@ -29,7 +29,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Literal
@@ -168,13 +168,20 @@ def ways_of(kind: str) -> list[tuple[str, When]]:
 class Front:
     """A context manager that listens on `url`. `kinds` counts requests. `struck` lists the faults that requests met.
 
-    `ranges` has the Range header of each request, or an empty text. The test may change `plan` between requests.
+    `ranges` has the Range header of each request, or an empty text. `seen` gets kind, target and headers of each. The
+    test may change `plan` between requests.
     `access_keys` counts requests by the access key of their signature. Each request with one of `expired_keys` gets
     ExpiredToken; a HEAD gets the code in a header if `names_the_code_of_a_head`, and nowhere otherwise.
     `restart` forgets the counts and the late requests.
     """
 
-    def __init__(self, endpoint: str, plan: Iterable[HttpFault] = (), shape: Shape | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        plan: Iterable[HttpFault] = (),
+        shape: Shape | None = None,
+        seen: Callable[[str, str, Mapping[str, str]], None] | None = None,
+    ) -> None:
         self.plan = tuple(plan)
         self.kinds: Counter[str] = Counter()
         self.ranges: list[str] = []
@@ -185,6 +192,7 @@ class Front:
         self.struck_kinds: list[str] = []
         self._inner = urlsplit(endpoint)
         self._shape = shape or Shape()
+        self._seen = seen or (lambda *_: None)
         self._late: list[tuple[int, _Request]] = []
         self._lock = threading.Lock()
         self._connections = 0
@@ -295,6 +303,7 @@ class Front:
     def _counted(self, request: _Request) -> HttpFault | None:
         kind = kind_of(request.method, request.target, is_conditional="If-Match" in request.headers)
         with self._lock:
+            self._seen(kind, request.target, request.headers)
             self.kinds[kind] += 1
             self.access_keys[_access_key_of(request)] += 1
             self.ranges.append(next((text for name, text in request.headers.items() if name.lower() == "range"), ""))

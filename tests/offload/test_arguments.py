@@ -94,7 +94,7 @@ CALLS = {
     ),
     "recover": Row(
         lambda _, **given: list(recover(**given)),
-        {**RECOVER, "files": "instance", "clock": "instance", "on_progress": "callable"},
+        {**RECOVER, "files": "instance", "clock": "instance", "on_progress": "callable", "variables": "mapping"},
         {"directory": Path("never"), "url": "file:///never"},
         frozenset({"store", "only", "files", "clock"}),
     ),

@@ -123,6 +123,7 @@ def _job(jobs: Any, name: str, told: str) -> argparse.ArgumentParser:
     found: argparse.ArgumentParser = jobs.add_parser(name, help=told, description=told.capitalize() + ".")
     found.add_argument("remote", metavar="REMOTE", help="s3://bucket/prefix or file:///path")
     found.add_argument("--dry-run", action="store_true", help="tell what the job would do, and change nothing")
+    found.add_argument("--kms-key", dest="kms_key_id", default="", metavar="ID", help="the KMS key of what it writes")
     found.add_argument("--json", action="store_true", help="the result as JSON, one object a line")
     found.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return found

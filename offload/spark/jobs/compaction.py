@@ -115,6 +115,7 @@ def compact(
     least: Annotated[int, Within(2, WHOLE_MAX)] = 16,
     idle_s: int = _IDLE_S,
     state: Directory | None = None,
+    kms_key_id: str = "",
     dry_run: bool = False,
 ) -> CompactResult:
     """Merge runs of at least `least` adjacent segments with less than `below_bytes` of frames each.
@@ -123,7 +124,7 @@ def compact(
     raises `LiveWriter`. Otherwise the result names the topic. Raises `InvalidOption`, `NoSuchTopic`, and what the
     store raises. After an error, the caller repeats the job.
     """
-    options = job_options(remote, topic, branch)
+    options = job_options(remote, topic, branch, kms_key_id=kms_key_id)
     facts = {"job": "compact", "remote": remote}
     with pinned(options) as found, job_state(None if dry_run else state, "compact", facts) as known:
         rows: list[MergedRange] = []
@@ -142,7 +143,7 @@ def compact(
         merged = {unit.key: ref for unit in units if (ref := _on_record(known.done.get(unit.key))) is not None}
         resumed = len(merged)
         wanted = [unit for unit in units if unit.key not in merged]
-        for pairs in in_rounds(spark, wanted, partial(_merged, remote), lambda unit: unit.frame_bytes, 1):
+        for pairs in in_rounds(spark, wanted, partial(_merged, remote, kms_key_id), lambda unit: unit.frame_bytes, 1):
             known.add({unit.key: text for unit, text in pairs})
             merged.update({unit.key: _unpacked(text) for unit, text in pairs})
         for each in found.topics:
@@ -240,9 +241,9 @@ def _commit(volumes: Volumes, newest: Snapshot, merges: Sequence[tuple[_Unit, Se
 # ---------------------------------------------------------------- on executors
 
 
-def _merged(url: str, unit: _Unit) -> str:
+def _merged(url: str, kms_key_id: str, unit: _Unit) -> str:
     """Upload the merged segment, read it back, and return it, packed."""
-    store = store_of(url)
+    store = store_of(url, kms_key_id)
     point, views = unit.topic.point, unit.views
     sid = Sid.new(max(SystemClock().now_ms(), unit.collected_before_ms))
     job = UploadJob(unit.topic.topic, point.vid, sid, views[0].first, views[-1].last, unit.codec, _SETTINGS, views)

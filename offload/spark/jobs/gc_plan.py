@@ -34,7 +34,7 @@ from catalog.gc.mark import Marker, Marks
 from catalog.gc.report import GcPolicy, GcReport
 from catalog.retention import Holder
 from offload.errors import InvalidOption
-from offload.settings import CatalogSettings
+from offload.settings import CatalogSettings, encrypted_by
 from offload.spark.executor_remotes import store_of
 from offload.spark.jobs.rounds import in_rounds
 from offload.spark.jobs.state import Directory, JobState, job_state
@@ -100,18 +100,20 @@ def plan_gc(
     retain_s: int | None = None,
     state: Directory | None = None,
     volumes_of_a_task: AtLeastOne = _VOLUMES_OF_A_TASK,
+    kms_key_id: str = "",
     dry_run: bool = False,
 ) -> GcPlanResult:
     """Write a plan of the garbage in the remote. `seglog gc` carries it out, a grace later.
 
     `window_s` and `grace_s` must be the settings `pitr_window_s` and `gc_grace_s` of the directory that runs GC.
     `retain_s` replaces every topic's own window. A dry run marks, too, and writes no plan.
+    The plan carries `kms_key_id`, if there is one.
 
     Raises `InvalidOption`, `ClocksDisagree`, and what the store raises. The result counts damage.
     """
     clock, policy = SystemClock(), GcPolicy(window_s, grace_s, retain_s)
     facts = {"job": "gc", "remote": remote, "window_s": window_s, "grace_s": grace_s, "retain_s": retain_s}
-    with closing(open_store(remote)) as store, job_state(state, "gc", facts) as known:
+    with closing(open_store(remote, offload=encrypted_by(kms_key_id))) as store, job_state(state, "gc", facts) as known:
         mark = _DistributedMark(spark, remote, policy, known, volumes_of_a_task)
         collector = Collector(store, policy, clock=clock.now_ms, writer_id=socket.gethostname())
         return _result(collector.run(dry_run=dry_run, plans_only=True, mark=mark.run), mark)

@@ -53,10 +53,11 @@ class Exported:
 class ExportTarget:
     """A place with the files of an export. `url` is the caller's. One run at a time uses it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, kms_key_id: str = "") -> None:
         """Raises `InvalidOption` if the place cannot be opened."""
         self.url = url
-        self.files = open_target(url)
+        self.kms_key_id = kms_key_id
+        self.files = open_target(url, kms_key_id)
         self._number = 0
         self._remote = ""
 
@@ -117,6 +118,6 @@ class ExportTarget:
 
 
 @functools.cache
-def target_of(url: str) -> ExportTarget:
+def target_of(url: str, kms_key_id: str = "") -> ExportTarget:
     """Return one target for all tasks of a worker process."""
-    return ExportTarget(url)
+    return ExportTarget(url, kms_key_id)

@@ -94,6 +94,7 @@ def verify(
     as_of: str | None = None,
     state: Directory | None = None,
     task_bytes: AtLeastOne = TASK_BYTES,
+    kms_key_id: str = "",
     dry_run: bool = False,
 ) -> VerifyResult | DryRun:
     """Check every object of the topics' versions, to the record. Damage raises nothing: the result has it.
@@ -101,7 +102,7 @@ def verify(
     The arguments choose topics and versions as those of `statistics` do. Raises `InvalidOption`, `NoSuchTopic`,
     `HistoryCollected` (DEEP-5), and what the store raises.
     """
-    options = job_options(remote, topic, branch, version, as_of)
+    options = job_options(remote, topic, branch, version, as_of, kms_key_id)
     if dry_run:
         return dry_run_of(options)
     with pinned(options) as found, job_state(state, "verify", {"job": "verify", "remote": remote}) as known:

@@ -105,20 +105,22 @@ def export(
     as_of: str | None = None,
     skip_lost: bool = False,
     task_bytes: AtLeastOne = _TASK_BYTES,
+    kms_key_id: str = "",
     dry_run: bool = False,
 ) -> ExportResult | PlannedExport:
     """Write the records that `target` does not have yet as Parquet, by day and topic.
 
     `target` is s3://bucket/prefix, or a URL or an absolute path that Arrow can write to, such as file:///exports. The
     other arguments choose topics and versions as those of `statistics` do. The manifest resumes a killed run.
+    The objects of an export to s3:// carry `kms_key_id`.
 
     Raises `InvalidOption`, `NoSuchTopic`, `ExportOutdated`, `DataLoss` (EXPORT-5), and what the store raises.
     """
     if f"{target}/".startswith(f"{remote.rstrip('/')}/"):
         raise InvalidOption("target", f"{target} lies in the remote", hint="name a place beside it")
-    options = replace(job_options(remote, topic, branch, version, as_of), max_task_bytes=task_bytes)
+    options = replace(job_options(remote, topic, branch, version, as_of, kms_key_id), max_task_bytes=task_bytes)
     with ExitStack() as stack:
-        place = stack.enter_context(closing(ExportTarget(target)))
+        place = stack.enter_context(closing(ExportTarget(target, kms_key_id)))
         exported = place.exported(remote)
         found = stack.enter_context(pinned(options))
         missing = list(_missing(found, replace(options, fail_on_data_loss=not skip_lost), exported))
@@ -166,7 +168,7 @@ def _written(spark: Any, place: ExportTarget, missing: list[_Missing]) -> Iterat
     """Write the missing parts, with an object of the manifest for each round. Yield the files."""
     topics = {part.name: part.topic for part in missing}
     units = [TopicPart.of(part.name, task) for part in missing for task in part.plan.tasks]
-    work = partial(write_part, place.url)
+    work = partial(write_part, place.url, place.kms_key_id)
     for pairs in in_rounds(spark, units, work, lambda unit: unit.task.raw_bytes, 1):
         files = [file for _, written in pairs for file in written]
         place.record({unit.name: (topics[unit.name], unit.last) for unit, _ in pairs}, files)

@@ -38,7 +38,7 @@ class TopicPart:
         return cls(name, task.pieces[0].first, task.pieces[-1].last, task)
 
 
-def write_part(target: str, part: TopicPart) -> list[ExportedFile]:
+def write_part(target: str, kms_key_id: str, part: TopicPart) -> list[ExportedFile]:
     """Write the files of a part, and return them. Raises the errors of the scan and of the target."""
     from offload.spark.scan import scan
 
@@ -46,7 +46,7 @@ def write_part(target: str, part: TopicPart) -> list[ExportedFile]:
     for batch in scan(part.task, export_schema()):
         for day, records in _by_day(batch):
             days.setdefault(day, []).append(records)
-    place = target_of(target)
+    place = target_of(target, kms_key_id)
     return [_write(place, part, day, batches) for day, batches in sorted(days.items())]
 
 

@@ -60,14 +60,16 @@ def statistics(
     as_of: str | None = None,
     state: Directory | None = None,
     topics_at_a_time: AtLeastOne = _TOPICS_AT_A_TIME,
+    kms_key_id: str = "",
     dry_run: bool = False,
 ) -> StatisticsResult | DryRun:
     """Count records, bytes, times and seqs of each topic and tag.
 
     `topic` is a topic, a list or a glob. `version` and `as_of` choose a past state, as the options `versionAsOf` and
-    `timestampAsOf` of the source do. Raises `InvalidOption`, `NoSuchTopic` and what the store raises.
+    `timestampAsOf` of the source do. A lease carries `kms_key_id`. Raises `InvalidOption`, `NoSuchTopic` and what
+    the store raises.
     """
-    options = job_options(remote, topic, branch, version, as_of)
+    options = job_options(remote, topic, branch, version, as_of, kms_key_id)
     if dry_run:
         return dry_run_of(options)
     register(spark)

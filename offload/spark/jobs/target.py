@@ -2,7 +2,8 @@
 
 PLACE-1  A file appears under its name when it is whole. Until then, a directory has it under a name with a dot in
     front, and Spark passes over it.
-PLACE-2  A bucket is reached as a remote is: credentials, region and endpoint come from the AWS environment.
+PLACE-2  A bucket is reached as a remote is: credentials, region and endpoint come from the AWS environment. Each
+    object carries the job's KMS key.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from catalog.format.keys import check_key
 from catalog.objects.base import ObjectStore
 from catalog.objects.put_once import put_once
 from offload.errors import InvalidOption, InvalidRemote
+from offload.settings import encrypted_by
 from offload.wiring import open_store
 
 if TYPE_CHECKING:
@@ -49,14 +51,14 @@ class TargetFiles(Protocol):
     def close(self) -> None: ...
 
 
-def open_target(url: str) -> TargetFiles:
+def open_target(url: str, kms_key_id: str = "") -> TargetFiles:
     """Open a place. Raises `InvalidOption` if it cannot be one."""
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
     try:
         if url.startswith("s3://"):
-            return _BucketFiles(open_store(url))
+            return _BucketFiles(open_store(url, offload=encrypted_by(kms_key_id)))
         return _ArrowFiles(*FileSystem.from_uri(url))
     except (pa.ArrowInvalid, OSError, InvalidRemote, Misuse) as error:
         hint = "use file:///an/absolute/path or s3://bucket/prefix"

@@ -61,7 +61,12 @@ class PinnedRemote:
 
 
 def job_options(
-    remote: str, topic: str, branch: str | None = None, version: str | int | None = None, as_of: str | None = None
+    remote: str,
+    topic: str,
+    branch: str | None = None,
+    version: str | int | None = None,
+    as_of: str | None = None,
+    kms_key_id: str = "",
 ) -> ReadOptions:
     """Return the options of the source for a job. Raises `InvalidOption`."""
     texts = {"path": remote, "topic": topic, "startingSeq": "earliest"}
@@ -71,13 +76,15 @@ def job_options(
         texts["versionAsOf"] = str(version)
     if as_of is not None:
         texts["timestampAsOf"] = as_of
+    if kms_key_id:
+        texts["kmsKeyId"] = kms_key_id
     return parse_options(texts)
 
 
 @contextmanager
 def pinned(options: ReadOptions) -> Iterator[PinnedRemote]:
     """Open the remote, and pin its topics. Raises as `offload.spark.pin.pin_topics`."""
-    with closing(Remote.open(options.url)) as remote:
+    with closing(Remote.open(options.url, options.kms_key_id)) as remote:
         yield PinnedRemote(remote, remote.pin(options))
 
 

@@ -1,0 +1,64 @@
+"""Every object that Spark writes carries the job's KMS key: loads, leases of reads, and what the jobs write (KMS-1).
+
+The tasks do not see a front of the test, so the test asks the store for the key of each object.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from urllib.parse import urlsplit
+
+import boto3
+import pytest
+from pyspark.sql import SparkSession
+
+from catalog.format import keys
+from catalog.format.gid import Sid
+from offload.settings import encrypted_by
+from offload.spark.jobs.compaction import compact
+from offload.spark.jobs.gc_plan import plan_gc
+from offload.spark.jobs.parquet_export import export
+from offload.wiring import open_store
+from tests.cli.test_encryption import KEY
+from tests.offload.samples import Sample
+from tests.offload.spark.archives import NOW_MS, TopicArchive
+from tests.s3_server import not_of_minio
+
+pytestmark = not_of_minio
+
+
+def keys_of(url: str) -> dict[str, str | None]:
+    """Return the KMS key of each object below a remote, by the object's key in the bucket."""
+    place = urlsplit(url)
+    with closing(boto3.client("s3")) as client:
+        listed = client.list_objects_v2(Bucket=place.netloc, Prefix=place.path.lstrip("/"))["Contents"]
+        heads = {each["Key"]: client.head_object(Bucket=place.netloc, Key=each["Key"]) for each in listed}
+    return {key: head.get("SSEKMSKeyId") for key, head in heads.items()}
+
+
+@pytest.mark.parametrize("reader", ["jvm", "python"])
+def test_a_load_and_a_lease_carry_the_key(spark_session: SparkSession, s3_remote: str, reader: str) -> None:
+    rows = spark_session.range(0, 100, 1, 1).selectExpr("cast(id as string) as value")
+    given = {"topic": "orders", "kmsKeyId": KEY}
+    for _ in range(2):
+        rows.write.format("seglog").options(**given, reader=reader).mode("append").save(s3_remote)
+    past = spark_session.read.format("seglog").options(**given, reader=reader, versionAsOf="1").load(s3_remote)
+    assert past.count() == 100
+    found = keys_of(s3_remote)
+    assert set(found.values()) == {KEY}, found
+    for part in ("/pins/", "/refs/", "/log/", "/segments/", "/control"):
+        assert any(part in key for key in found), part
+
+
+def test_the_jobs_carry_the_key(spark_session: SparkSession, s3_remote: str) -> None:
+    archive = TopicArchive(open_store(s3_remote, offload=encrypted_by(KEY)))
+    for number in range(4):
+        archive.add([Sample(b"value %d" % number)])
+    archive.store.put(keys.data_key(archive.vid, Sid.new(NOW_MS)), b"garbage", {})
+    assert compact(spark_session, s3_remote, least=2, idle_s=0, kms_key_id=KEY).commits == 1
+    assert export(spark_session, s3_remote, f"{s3_remote}-exports", kms_key_id=KEY).rows
+    plan_gc(spark_session, s3_remote, window_s=0, grace_s=0, kms_key_id=KEY)
+    found = keys_of(s3_remote)
+    assert set(found.values()) == {KEY}, found
+    for part in ("/gc/", "-exports/day="):
+        assert any(part in key for key in found), sorted(found)
