@@ -132,6 +132,7 @@ class LocalCatalog(Connected):
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         super().__init__()
         self._path = path
+        self._versions: dict[str, int] = {}
         self._copy = copy_aside(path) if read_only else None
         if self._copy is not None:
             path = Path(self._copy.name, path.name)
@@ -140,6 +141,8 @@ class LocalCatalog(Connected):
                 self._connection = _connect(path)
                 try:
                     self._prepare()
+                    if not read_only:
+                        self._index()
                 except BaseException:
                     self._connection.close()
                     raise
@@ -183,17 +186,20 @@ class LocalCatalog(Connected):
         with self._transaction() as run:
             if handle is not None:
                 run.execute(_PUT_HANDLE, _row(handle, _HANDLE_COLUMNS))
+                self._changed(handle.name)
             if attempt is not None:
                 run.execute(_PUT_ATTEMPT, _row(attempt, _ATTEMPT_COLUMNS))
+                self._changed(attempt.name)
             if commit is not None:
                 run.execute(_PUT_COMMIT, (str(commit[0]), *commit[1:]))
             if done is not None:
-                run.execute("DELETE FROM attempts WHERE sid = ?", (str(done),))
+                self._forget_attempt(run, done)
             if truncated is not None:
                 run.execute("DELETE FROM attempts WHERE name = ? AND state = ? AND first_seq >= ?", truncated)
                 name, state, seq = truncated
                 query = "UPDATE attempts SET last_seq = ? WHERE name = ? AND state = ? AND last_seq >= ?"
                 run.execute(query, (seq - 1, name, state, seq))
+                self._changed(name)
 
     @checked
     def handle(self, name: str) -> Handle | None:
@@ -204,10 +210,15 @@ class LocalCatalog(Connected):
         """Return all handles, ascending by name."""
         return tuple(map(_handle, self._rows(f"{_SELECT_HANDLES} ORDER BY name")))
 
+    def handle_names(self) -> list[str]:
+        """Return the names of all handles, ascending."""
+        return [name for (name,) in self._rows("SELECT name FROM handles ORDER BY name")]
+
     @checked
     def delete_handle(self, name: str) -> None:
         with self._transaction() as run:
             run.execute("DELETE FROM handles WHERE name = ?", (name,))
+            self._changed(name)
 
     @checked
     def attempts(self, name: str | None = None) -> tuple[Attempt, ...]:
@@ -222,7 +233,24 @@ class LocalCatalog(Connected):
     @checked
     def delete_attempt(self, sid: Sid) -> None:
         with self._transaction() as run:
-            run.execute("DELETE FROM attempts WHERE sid = ?", (str(sid),))
+            self._forget_attempt(run, sid)
+
+    @checked
+    def names_published(self, state: str, until_ms: int) -> set[str]:
+        """Return the names that have an attempt in that state, published at `until_ms` or before."""
+        query = "SELECT DISTINCT name FROM attempts WHERE published_at_ms <= ? AND state = ?"
+        return {name for (name,) in self._rows(query, until_ms, state)}
+
+    def version(self, name: str) -> int:
+        """Return the number of changes to the handle and the attempts of a name since this catalog was opened."""
+        return self._versions.get(name, 0)
+
+    def _changed(self, name: str) -> None:
+        self._versions[name] = self._versions.get(name, 0) + 1
+
+    def _forget_attempt(self, run: sqlite3.Connection, sid: Sid) -> None:
+        for (name,) in run.execute("DELETE FROM attempts WHERE sid = ? RETURNING name", (str(sid),)).fetchall():
+            self._changed(name)
 
     # ------------------------------------------------------------ cache of remote objects
 
@@ -330,6 +358,10 @@ class LocalCatalog(Connected):
             for statement in _SCHEMA:
                 run.execute(statement)
             run.execute(f"PRAGMA user_version = {_VERSION}")
+
+    def _index(self) -> None:
+        """Make the index of attempts by name, which an older release did not have. It ignores the index."""
+        self._connection.execute("CREATE INDEX IF NOT EXISTS attempts_by_name ON attempts (name)")
 
     def _drop_copy(self) -> None:
         if self._copy is not None:

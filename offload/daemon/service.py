@@ -41,15 +41,17 @@ from offload.daemon.feeds import Feeds
 from offload.daemon.figures import ReplicaFigures, TopicFigures
 from offload.daemon.gate import Gate, GatedStore, Rate
 from offload.daemon.metrics import MeteredFiles, Metrics
+from offload.daemon.rests import Rest, Rests
 from offload.daemon.runs import Runs
+from offload.daemon.seals import Seals
 from offload.daemon.stopping import StopEvent
-from offload.daemon.triggers import Backlog, Due, due, is_over, policy_of
+from offload.daemon.triggers import Backlog, Due, due, is_over, next_due_ms, policy_of
 from offload.errors import OtherRemote, Stopping
 from offload.settings import PROCESS, CatalogSettings, OffloadSettings, ServeSettings
 from offload.settings_file import Settings, read_settings
 from offload.wiring import check_remote_apart, open_store
 from offload.worker.pool import WorkerPool
-from seglog import SETTINGS_FILE, InvalidTopicName, Log, NoSuchTopic, SeglogError, aio
+from seglog import SETTINGS_FILE, InvalidTopicName, Log, NoSuchTopic, Retention, SeglogError, aio
 from seglog.files.clock import Clock, SystemClock
 
 __all__ = ["Service", "TopicWork", "open_service"]
@@ -132,6 +134,8 @@ class Service:
         self._clock = clock
         self._rates = rates
         self._topics: dict[str, TopicWork] = {}
+        self._rests = Rests()
+        self._seals = Seals()
         self._jobs = ThreadPoolExecutor(loaded.offload.topics_at_once, "seglog-offload")
         self._upkeep = ThreadPoolExecutor(3, "seglog-upkeep")  # for the tasks disk, upkeep and offload
         self._syncs = ThreadPoolExecutor(_SYNC_THREADS, "seglog-sync")
@@ -309,7 +313,7 @@ class Service:
         self.sync.hold_appends(full if state is DiskState.FULL else None)
 
     async def _look_after(self) -> None:
-        await self._in(self._upkeep, self.sync.enforce_retention)
+        found = await self._in(self._upkeep, self.sync.enforce_retention)
         archive = self.archive
         if archive is None:
             return
@@ -317,7 +321,7 @@ class Service:
         if is_over(self._collected_at_ms, _LOCAL_GC_INTERVAL_MS, now_ms):
             self._collected_at_ms = now_ms
             await self._in(self._upkeep, archive.upkeep.drop_copies)
-        for name in sorted(await self._in(self._upkeep, archive.status.with_hot_copies)):
+        for name in await self._in(self._upkeep, self._releasable, archive, found):
             if self.work(name).is_running or self.stopping.is_set() or archive.status.is_diverged(name):
                 continue
             try:
@@ -325,6 +329,13 @@ class Service:
             except Exception as error:
                 self.metrics.failures.labels("release").inc()
                 self._warn(name, "hot copies stay for now", error)
+
+    def _releasable(self, archive: Archive, found: list[Retention]) -> list[str]:
+        """Return the topics with hot copies that may go: by the lag, by retention, or as the disk is full."""
+        lag_s = self._offload_settings.deletion_lag_s if self.disk is DiskState.FINE else 0
+        waiting = {each.topic for each in found if each.waiting_seq}
+        hot = archive.status.with_hot_copies() if waiting else set()
+        return sorted(archive.status.with_hot_copies(lag_s) | (waiting & hot))
 
     def _release(self, archive: Archive, name: str) -> None:
         archive.release(name, at_once=self.disk is not DiskState.FINE)
@@ -409,18 +420,25 @@ class Service:
                 return
             work = self.work(name)
             work.is_running = True
+            if wanted.seal:
+                self._seals.want(name)
             task = asyncio.create_task(self._offload(self.archive, name, work, wanted))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
     def _all_due(self, archive: Archive) -> list[tuple[str, Due]]:
         found = []
-        for name in self.sync.topics():
+        versions = self.sync.versions()
+        self._rests.begin_pass(versions.keys(), self._offload_settings, self.disk)
+        for name, changes in sorted(versions.items()):
+            version = (*changes, archive.status.version(name))
+            if self._rests.lasts(name, version, self._clock.now_ms()):
+                continue
             work = self.work(name)
             if work.is_running or work.wait_ms(self._clock.now_ms()):
                 continue
             try:
-                wanted = self._due(archive, name, work)
+                wanted = self._due(archive, name, work, version)
             except NoSuchTopic:  # deleted meanwhile
                 continue
             except Exception as error:
@@ -430,9 +448,11 @@ class Service:
                 found.append((name, wanted))
         return found
 
-    def _due(self, archive: Archive, name: str, work: TopicWork) -> Due | None:
-        topic = self.sync.topic(name)
+    def _due(self, archive: Archive, name: str, work: TopicWork, version: tuple[object, ...]) -> Due | None:
+        """Return the offload that is due. If there is none, the topic rests."""
+        topic, now_ms = self.sync.topic(name), self._clock.now_ms()
         if archive.status.is_paused(name) or archive.status.is_diverged(name) or topic.config.durability == "ephemeral":
+            self._rests.put(name, Rest(version, now_ms, None))
             return None
         offloaded_seq, sealed_seq, head_seq = archive.status.offloaded_seq(name), topic.sealed_seq, topic.head_seq
         if head_seq <= sealed_seq:
@@ -449,7 +469,10 @@ class Service:
         policy = policy_of(self._offload_settings, topic.config.attributes)
         if self.disk is not DiskState.FINE:
             policy = replace(policy, after_ms=0, hot_bytes=0)
-        return due(backlog, policy, self._clock.now_ms())
+        wanted = due(backlog, policy, now_ms)
+        if wanted is None:
+            self._rests.put(name, Rest(version, now_ms, next_due_ms(backlog, policy)))
+        return wanted
 
     async def _offload(self, archive: Archive, name: str, work: TopicWork, wanted: Due) -> None:
         try:
@@ -493,9 +516,8 @@ class Service:
         up_to = wanted.up_to
         if wanted.seal:
             # The sealed segments also hold the records appended since `due` ran. The offload takes them too.
-            topic = self.sync.topic(name)
-            topic.seal()
-            up_to = max(up_to, topic.sealed_seq)
+            self._seals.seal(self.sync, name)
+            up_to = max(up_to, self.sync.topic(name).sealed_seq)
         result = archive.offload(name, up_to=up_to, on_bytes=self._on_bytes)
         if result.published:
             archive.upkeep.compact(name, on_bytes=self._on_bytes)

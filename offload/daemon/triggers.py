@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from offload.settings import OffloadSettings, trigger_overrides
 from seglog import SegmentInfo
 
-__all__ = ["Backlog", "Due", "Policy", "due", "is_over", "policy_of"]
+__all__ = ["Backlog", "Due", "Policy", "due", "is_over", "next_due_ms", "policy_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ class Policy:
 
 def policy_of(settings: OffloadSettings, attributes: Mapping[str, str]) -> Policy:
     """Return the policy of the settings. The topic's attributes override them (offload.settings, TRIGGERS)."""
-    own = replace(settings, **trigger_overrides(attributes))
+    overrides = trigger_overrides(attributes)
+    own = replace(settings, **overrides) if overrides else settings
     after_s, hot_bytes, interval_s = own.offload_after_s, own.offload_hot_bytes, own.tail_interval_s
     return Policy(
         after_ms=after_s * 1000 if isinstance(after_s, int) else None,
@@ -83,6 +84,16 @@ def due(backlog: Backlog, policy: Policy, now_ms: int) -> Due | None:
     if found:
         return max(found, key=lambda each: each.up_to)
     return Due(backlog.offloaded_seq, "unfinished") if backlog.is_unfinished else None
+
+
+def next_due_ms(backlog: Backlog, policy: Policy) -> int | None:
+    """Return the time at which a topic that is not due is due next, if nothing changes; None: never."""
+    times = []
+    if backlog.unsealed_since_ms is not None and policy.tail_interval_ms is not None:
+        times.append(backlog.unsealed_since_ms + policy.tail_interval_ms)
+    if backlog.sealed and policy.after_ms is not None:
+        times.append(min(segment.max_ts_ms for segment in backlog.sealed) + policy.after_ms)
+    return min(times, default=None)
 
 
 def _by_age(backlog: Backlog, policy: Policy, now_ms: int) -> int:

@@ -99,7 +99,8 @@ class Replicas:
 
     def names(self) -> list[str]:
         """Return the names of the replicas, ascending."""
-        return [handle.name for handle in self._local.handles() if self.is_replica(handle.name)]
+        topics = {*self._log.topics()}
+        return [name for name in self._local.handle_names() if name not in topics]
 
     def changes(self, handle: Handle) -> LocalChanges:
         """Return the local changes of the handle's topic. Reads the local disk only."""

@@ -168,6 +168,12 @@ class StatusService(Owned):
         begins_here = BRANCH_MARK not in name  # a branch also has the states of its parent
         return max(since_ms, handle.vid.created_ms) if begins_here else since_ms
 
-    def with_hot_copies(self) -> set[str]:
-        """Return the names of the topics that have published ranges with a hot copy."""
-        return {each.name for each in self._local.attempts() if each.state == AttemptState.PUBLISHED}
+    @checked
+    def with_hot_copies(self, lag_s: int = 0) -> set[str]:
+        """Return the names of the topics with a hot copy of a range that was published `lag_s` ago or earlier."""
+        return self._local.names_published(AttemptState.PUBLISHED, self._clock.now_ms() - lag_s * 1000)
+
+    @checked
+    def version(self, name: str) -> int:
+        """Return a number that each change of the topic's offload state on this disk increases."""
+        return self._local.version(name)

@@ -61,14 +61,14 @@ _logger = logging.getLogger("seglog.maintenance.checkpoint")
 _PAUSE_S = 50e-6
 
 
-def checkpoint(engine: Engine, request: CheckpointRequest | None = None) -> None:
-    """Run a checkpoint. Return when it is durable.
+def checkpoint(engine: Engine, *requests: CheckpointRequest) -> None:
+    """Run a checkpoint with these changes, one a topic. Return when it is durable.
 
     Raises `DiskFull` or `TooManyOpenFiles` (nothing changed), `WriterPoisoned`, `FileCorrupt`, `LogClosed`, `ReadOnly`.
     """
     engine.check_writable()
     with engine.checkpoint_lock:
-        checkpoint_locked(engine, request)
+        checkpoint_locked(engine, *requests)
     engine.wake_relocator()
     wake_reclaim(engine)
 
@@ -94,7 +94,7 @@ def relieve(engine: Engine) -> None:
         engine.wals.prepare_next()
         if engine.wals.older_files or engine.wants_checkpoint:
             engine.wants_checkpoint = False
-            checkpoint_locked(engine, None, pause_s=_PAUSE_S)
+            checkpoint_locked(engine, pause_s=_PAUSE_S)
     except SeglogError as error:
         _logger.warning("a checkpoint failed, the WAL keeps its files: %s", error)
     except Exception as error:
@@ -115,11 +115,11 @@ def wait_for_room(engine: Engine) -> None:
         return
     with engine.checkpoint_lock:
         if engine.wals.older_files >= engine.settings.wal_max_files:
-            checkpoint_locked(engine, None)
+            checkpoint_locked(engine)
     engine.wake_relocator()
 
 
-def checkpoint_locked(engine: Engine, request: CheckpointRequest | None, *, pause_s: float = 0) -> None:
+def checkpoint_locked(engine: Engine, *requests: CheckpointRequest, pause_s: float = 0) -> None:
     """Run a checkpoint, for a caller that holds the checkpoint lock. Sleep `pause_s` after each batch of records."""
     engine.check_open()
     engine.committer.check_sound()
@@ -127,7 +127,7 @@ def checkpoint_locked(engine: Engine, request: CheckpointRequest | None, *, paus
         finish_truncations(engine)
     except OSError as error:
         raise _failure(engine, error) from error
-    plan = plan_checkpoint(engine, request)
+    plan = plan_checkpoint(engine, requests)
     if plan.drafts or plan.wal != engine.checkpointed:
         try:
             write_segments(engine, plan.drafts, pause_s)

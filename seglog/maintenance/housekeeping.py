@@ -33,7 +33,7 @@ from seglog.segments.tags import reached_seqs
 from seglog.values.merged_deletes import MergedDeletes
 from seglog.values.record import Gap
 
-__all__ = ["advance_front", "due", "enforce", "enforce_limits", "expect_flags", "find_fronts"]
+__all__ = ["advance_front", "due", "enforce", "enforce_all", "enforce_limits", "expect_flags", "find_fronts"]
 
 _logger = logging.getLogger("seglog.maintenance.housekeeping")
 _LOOK_RECORDS = 8192
@@ -49,6 +49,23 @@ def enforce(engine: Engine, states: list[TopicState]) -> list[Retention]:
     engine.check_writable()
     with engine.retention_lock:
         return _enforce(engine, states)
+
+
+def enforce_all(engine: Engine) -> list[Retention]:
+    """Apply retention to all topics. The work grows with the topics that have limits or news, not with all topics.
+
+    For another topic there is at most a segment to seal for its age, and `Engine.aging` has the time of that.
+    """
+    engine.check_writable()
+    with engine.retention_lock:
+        now_ms = engine.clock.now_ms()
+        with engine.committer.lock:
+            is_aged = bool(engine.aging) and engine.aging[0][0] < now_ms
+            changed = [state for state in engine.changed.values() if state.is_published and not state.is_gone]
+        if is_aged:
+            checkpoint(engine)
+        limited = [state for state in list(engine.topics.values()) if state.is_published and state.config.has_limits]
+        return _enforce(engine, list({state.topic_id: state for state in (*limited, *changed)}.values()))
 
 
 def enforce_limits(engine: Engine, state: TopicState) -> None:

@@ -11,6 +11,7 @@ The rules CKPT-1 to CKPT-9 are those of seglog.maintenance.checkpoint. This modu
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
@@ -128,27 +129,29 @@ class Plan:
         return (*self.pending_warm_deletes, *(key for draft in self.drafts for key in draft.pending_warm_deletes))
 
 
-def plan_checkpoint(engine: Engine, request: CheckpointRequest | None) -> Plan:
-    """Return the plan. If an interrupted leader has published a part of its group, wait for the rest (GROUP-6).
+def plan_checkpoint(engine: Engine, requests: Sequence[CheckpointRequest] = ()) -> Plan:
+    """Return the plan. Each topic has one request at most.
 
+    If an interrupted leader has published a part of its group, wait for the rest (GROUP-6).
     A manifest with that part would have a state that is not the one before its place in the WAL (MANIFEST-1).
     """
     while True:
         with engine.committer.lock:
             if not engine.committer.is_publishing:
-                return _plan(engine, request)
+                return _plan(engine, requests)
         engine.committer.flush()
 
 
-def _plan(engine: Engine, request: CheckpointRequest | None) -> Plan:
+def _plan(engine: Engine, requests: Sequence[CheckpointRequest]) -> Plan:
     """Return the plan. The caller holds the committer's lock."""
     # This manifest leaves out a topic whose creation is not published. Recovery creates that topic from the WAL, so
     # its id must look unused in the manifest.
     next_topic_id = min(engine.creating, default=engine.next_topic_id)
     ends, deleted = engine.committer.published_ends, engine.deleted
     plan = Plan(ends, next_topic_id, [], [], deleted, engine.epoch_floor, engine.pending_warm_deletes)
-    for state in _to_look_at(engine, request):
-        own = request if request is not None and request.topic == state.name else None
+    asked = {request.topic: request for request in requests}
+    for state in _to_look_at(engine, asked):
+        own = asked.get(state.name)
         aged = is_to_be_sealed(engine, state)
         if own is not None or aged or has_news(state):
             plan.drafts.append(_draft(state, own, seal=aged))
@@ -157,7 +160,7 @@ def _plan(engine: Engine, request: CheckpointRequest | None) -> Plan:
     return plan
 
 
-def _to_look_at(engine: Engine, request: CheckpointRequest | None) -> list[TopicState]:
+def _to_look_at(engine: Engine, names: Iterable[str]) -> list[TopicState]:
     """Return the topics that this checkpoint looks at, ascending by id (CKPT-9).
 
     The caller holds the committer's lock.
@@ -165,9 +168,9 @@ def _to_look_at(engine: Engine, request: CheckpointRequest | None) -> list[Topic
     for topic_id in [state.topic_id for state in engine.changed.values() if state.is_gone]:
         del engine.changed[topic_id]
     found = {**engine.changed, **{state.topic_id: state for state in _aged(engine)}}
-    if request is not None:
-        named = (engine.find(request.topic), *engine.topics_being_deleted.values())
-        found |= {state.topic_id: state for state in named if state is not None and state.name == request.topic}
+    wanted = {*names}
+    leaving = [state for state in engine.topics_being_deleted.values() if state.name in wanted]
+    found |= {state.topic_id: state for state in (*map(engine.find, wanted), *leaving) if state is not None}
     return [found[topic_id] for topic_id in sorted(found) if not found[topic_id].is_gone]
 
 

@@ -162,7 +162,7 @@ def _truncate(engine: Engine, state: TopicState, seq: int, position: tuple[int, 
             committer.settle(error)  # while this thread holds the checkpoint lock (TRUNC-8)
             raise
         try:
-            checkpoint_locked(engine, None)
+            checkpoint_locked(engine)
         except SeglogError as error:
             _logger.warning("%s is truncated, its files are not yet: %s", state.name, error)
 

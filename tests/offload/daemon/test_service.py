@@ -98,6 +98,54 @@ def test_the_unsealed_tail_goes_in_its_interval(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_the_daemon_looks_at_a_topic_only_after_a_change(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path / "d", MemoryStore(), HandClock()) as service:
+            assert service.archive is not None
+            await service.log.topic("t").append([b"one"])
+            work = service.work("t")
+            await until(lambda: work.unsealed_since_ms is not None, "the first look")
+            work.unsealed_since_ms = None  # the next look sets it again
+            await asyncio.sleep(0.1)
+            assert work.unsealed_since_ms is None
+            for change in (
+                lambda: service.sync.topic("t").append([b"two"]),
+                lambda: service.sync.configure("t", service.sync.topic("t").config),
+                service.sync.checkpoint,
+                lambda: (service.archive.offload("t"), service.archive.offload("t")),  # type: ignore[union-attr]
+                lambda: service.reload({"SEGLOG_OFFLOAD_OFFLOAD_AFTER_S": "7"}),
+            ):
+                await asyncio.to_thread(change)
+                await until(lambda: work.unsealed_since_ms is not None, f"the look after {change}")
+                work.unsealed_since_ms = None
+
+    asyncio.run(run())
+
+
+def test_tails_that_are_due_together_are_sealed_together(tmp_path: Path) -> None:
+    names = [f"t{number}" for number in range(40)]
+    clock = HandClock()
+
+    async def run() -> None:
+        async with serving(tmp_path / "d", MemoryStore(), clock, OFFLOAD_TAIL_INTERVAL_S="30") as service:
+            archive = service.archive
+            assert archive is not None
+            for name in names:
+                await service.log.topic(name).append([b"one"])
+            for name in names:
+                await until(lambda: service.work(name).unsealed_since_ms is not None, "the first look")  # noqa: B023
+            before = manifest_number(tmp_path / "d")
+            clock.now += 30_000
+            await until(lambda: all(archive.status.offloaded_seq(name) == 1 for name in names), "the tails")
+            assert manifest_number(tmp_path / "d") - before < 10
+
+    asyncio.run(run())
+
+
+def manifest_number(directory: Path) -> int:
+    return max(int(path.name.split(".")[1]) for path in (directory / "meta").glob("snapshot.*.json"))
+
+
 def test_a_topic_that_fails_waits_and_holds_no_other_up(tmp_path: Path) -> None:
     async def run() -> None:
         clock = HandClock()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offload.backoff import Backoff
-from offload.daemon.triggers import Backlog, Due, Policy, due, is_over, policy_of
+from offload.daemon.triggers import Backlog, Due, Policy, due, is_over, next_due_ms, policy_of
 from offload.settings import OffloadSettings
 from seglog import InvalidSetting, SegmentInfo
 
@@ -55,6 +55,22 @@ def test_an_interval_is_over_in_time_and_when_the_clock_has_gone_back(now_ms: in
     policy = Policy(after_ms=None, hot_bytes=None, tail_interval_ms=500)
     found = due(backlog(head_seq=33, unsealed_since_ms=1_000), policy, now_ms)
     assert found == (Due(33, "tail", seal=True) if is_so else None)
+
+
+@pytest.mark.parametrize("after_ms", [None, 1_000])
+@pytest.mark.parametrize("interval_ms", [None, 500, 50_000])
+@pytest.mark.parametrize("since_ms", [None, 1_000, 2_500])
+def test_a_topic_is_due_next_at_the_time_that_was_said(
+    after_ms: int | None, interval_ms: int | None, since_ms: int | None
+) -> None:
+    policy = Policy(after_ms, None, interval_ms)
+    waits = backlog(head_seq=33, unsealed_since_ms=since_ms)
+    at_ms = next_due_ms(waits, policy)
+    if at_ms is None:
+        assert due(waits, policy, 10**15) is None
+    else:
+        assert due(waits, policy, at_ms) is not None
+        assert due(waits, policy, at_ms - 1) is None
 
 
 def test_what_an_earlier_attempt_left_is_due_whatever_the_triggers_say() -> None:
