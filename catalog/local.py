@@ -25,7 +25,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from catalog.arguments import checked
@@ -241,9 +241,10 @@ class LocalCatalog(Connected):
         query = "SELECT DISTINCT name FROM attempts WHERE published_at_ms <= ? AND state = ?"
         return {name for (name,) in self._rows(query, until_ms, state)}
 
-    def version(self, name: str) -> int:
-        """Return the number of changes to the handle and the attempts of a name since this catalog was opened."""
-        return self._versions.get(name, 0)
+    @property
+    def versions(self) -> Mapping[str, int]:
+        """The number of changes to the handle and the attempts of each name since this catalog was opened; none: 0."""
+        return MappingProxyType(self._versions)
 
     def _changed(self, name: str) -> None:
         self._versions[name] = self._versions.get(name, 0) + 1

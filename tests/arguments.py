@@ -41,6 +41,7 @@ WRONG: dict[str, tuple[object, ...]] = {
     "path": (7, b"/x", True, 1.5, ["x"], "", "a\0b", NAIVE, object()),
     "directory": (7, b"/x", True, 1.5, ["x"], "a\0b", NAIVE, Path("x"), object()),
     "wholes": (7, "7", b"7", ["7"], [1.5], [True], [-1], [2**64], object()),
+    "texts": (7, "7", b"7", [7], [b"x"], [None], object()),
     "instances": (7, "7", b"7", [7], ["x"], [None], object()),
     "position": (7, "abc", b"abc", (1, 2), (1, 2, 3, 4), (1, 2, "3"), (1, 2.0, 3), (1, True, 3), [1, 2, 3], object()),
     "callable": (7, "x", b"x", True, [], object()),

@@ -428,11 +428,11 @@ class Service:
 
     def _all_due(self, archive: Archive) -> list[tuple[str, Due]]:
         found = []
-        versions = self.sync.versions()
+        versions, offload_versions, now_ms = self.sync.versions(), archive.status.versions(), self._clock.now_ms()
         self._rests.begin_pass(versions.keys(), self._offload_settings, self.disk)
         for name, changes in sorted(versions.items()):
-            version = (*changes, archive.status.version(name))
-            if self._rests.lasts(name, version, self._clock.now_ms()):
+            version = (*changes, offload_versions.get(name, 0))
+            if self._rests.lasts(name, version, now_ms):
                 continue
             work = self.work(name)
             if work.is_running or work.wait_ms(self._clock.now_ms()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 from catalog import Handle
@@ -171,9 +172,8 @@ class StatusService(Owned):
     @checked
     def with_hot_copies(self, lag_s: int = 0) -> set[str]:
         """Return the names of the topics with a hot copy of a range that was published `lag_s` ago or earlier."""
-        return self._local.names_published(AttemptState.PUBLISHED, self._clock.now_ms() - lag_s * 1000)
+        return self._local.names_published(AttemptState.PUBLISHED, max(0, self._clock.now_ms() - lag_s * 1000))
 
-    @checked
-    def version(self, name: str) -> int:
-        """Return a number that each change of the topic's offload state on this disk increases."""
-        return self._local.version(name)
+    def versions(self) -> Mapping[str, int]:
+        """Return a number for each name, which each change of its offload state on this disk increases; none: 0."""
+        return self._local.versions

@@ -155,6 +155,7 @@ LOG = {
     ),
     "Log.configure": _of_log("configure", {"name": "text", "config": "instance"}, name="orders", config=TopicConfig()),
     "Log.delete_topic": _of_log("delete_topic", {"name": "text", "position": "position"}, "position", name="orders"),
+    "Log.seal": _of_log("seal", {"names": "texts"}),
     "Log.attach_cold": _of_log("attach_cold", {"tier": "instance"}),
     "Log.hold_appends": _of_log("hold_appends", {"reason": "text"}, "reason"),
     "Topic.append": _of_topic("append", APPEND, "tag node durability producer if_head key", values=[b"x"]),

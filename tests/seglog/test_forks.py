@@ -97,6 +97,8 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
         "topics": log.topics,
         "checkpoint": log.checkpoint,
         "log retention": log.enforce_retention,
+        "log seal": lambda: log.seal(["t"]),
+        "versions": log.versions,
         "reclaim": log.reclaim,
         "remove": log.remove,
         "detach_cold": log.detach_cold,

@@ -232,7 +232,7 @@ READS = {
         "settings",
         "topic",
     ),
-    *("topic_defaults", "topics", "wal_bytes"),
+    *("topic_defaults", "topics", "versions", "wal_bytes"),
 }
 CHANGES: dict[str, Callable[[Log], object]] = {
     "append": lambda log: log.topic("a").append([]),
