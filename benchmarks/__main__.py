@@ -39,6 +39,7 @@ NAMES = (
     "http-append",
     "http-follow",
     "http-body",
+    "small-streams",
 )
 
 

@@ -25,8 +25,9 @@ class Daemon:
 
 @contextmanager
 def running(directory: Path, **variables: str) -> Iterator[Daemon]:
-    """Run `seglog serve` on a new directory, and stop it at the end. `variables` have no prefix SEGLOG_."""
-    subprocess.run([*_COMMAND, str(directory), "init"], check=True, stdout=subprocess.DEVNULL)
+    """Run `seglog serve`, and stop it at the end. A new directory is made first. `variables` have no prefix SEGLOG_."""
+    if not directory.exists():
+        subprocess.run([*_COMMAND, str(directory), "init"], check=True, stdout=subprocess.DEVNULL)
     given = {"SEGLOG_SERVE_PORT": "0", **{f"SEGLOG_{name}": text for name, text in variables.items()}}
     process = subprocess.Popen(
         [*_COMMAND, str(directory), "serve"], env={**os.environ, **given}, stderr=subprocess.PIPE, text=True

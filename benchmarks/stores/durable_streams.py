@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.slices import Unavailable
 
-__all__ = ["STREAM", "running"]
+__all__ = ["STREAM", "running", "served"]
 
 STREAM = "/bench"
 _BEGIN = "serving "
@@ -31,6 +31,16 @@ process.stdin.on("end", () => server.stop().then(() => process.exit(0))).resume(
 @contextmanager
 def running(directory: Path) -> Iterator[int]:
     """Yield the port of a separate server that has an empty JSON stream. Raises `Unavailable`."""
+    with served(directory) as (port, _):
+        url = f"http://127.0.0.1:{port}{STREAM}"
+        make = urllib.request.Request(url, method="PUT", headers=_JSON)
+        urllib.request.urlopen(make).close()  # noqa: S310 - the same
+        yield port
+
+
+@contextmanager
+def served(directory: Path) -> Iterator[tuple[int, int]]:
+    """Yield the port and the process id of a separate server on the streams of the directory. Raises `Unavailable`."""
     node = shutil.which("node")
     modules = Path(sys.prefix) / "durable-streams"
     if node is None or not (modules / "node_modules").is_dir():
@@ -45,9 +55,7 @@ def running(directory: Path) -> Iterator[int]:
         address = next((line[len(_BEGIN) :].strip() for line in server.stdout if line.startswith(_BEGIN)), None)
         if address is None:
             raise Unavailable("the reference server of Durable Streams did not start")
-        make = urllib.request.Request(f"{address}{STREAM}", method="PUT", headers=_JSON)  # noqa: S310 - our own server
-        urllib.request.urlopen(make).close()  # noqa: S310 - the same
-        yield int(address.rpartition(":")[2])
+        yield int(address.rpartition(":")[2]), server.pid
     finally:
         server.stdin.close()
         server.stdout.close()

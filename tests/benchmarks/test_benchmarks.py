@@ -31,6 +31,7 @@ from benchmarks import (
     read,
     recovery,
     slices,
+    small_streams,
     spark_plan,
     spark_points,
     spark_scan,
@@ -135,6 +136,10 @@ def test_http_append_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.soak(part=9)
+def test_small_streams_runs(options: Options) -> None:
+    check(small_streams.run(options), options.directory)
+
+
 def test_http_follow_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_follow, "FOLLOWERS", (1, 3))
     check(http_follow.run(options), options.directory)
