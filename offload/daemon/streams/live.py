@@ -1,6 +1,7 @@
 """A stream in use: its entry, its topic, and the state that the last record says.
 
-LIVE-1  The mark is read from the last record before the first request uses it, and again after an append that failed.
+LIVE-1  The mark is read from the last record before the first request uses it, and again after an append that failed
+    and after a truncation.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from offload.daemon.streams.marks import NO_MARK, Mark, mark_of
 from offload.daemon.streams.offsets import BEGINNING, NOW, offset_text, parsed_offset
 from offload.daemon.streams.turns import Turns
 from offload.daemon.threads import in_threads, pool_of
-from seglog import Topic, TopicExists
+from seglog import NoSuchTopic, Topic, TopicExists
 
 __all__ = ["WHOLE_BATCH", "Live"]
 
@@ -29,6 +30,7 @@ class Live:
     __slots__ = (
         "__weakref__",
         "_batches",
+        "_epoch",
         "_is_known",
         "_service",
         "entry",
@@ -52,6 +54,7 @@ class Live:
         self.waiters: set[asyncio.Event] = set()
         self._is_known = False
         self._batches = 0
+        self._epoch = 0
         self.is_gone = False
 
     @property
@@ -79,6 +82,8 @@ class Live:
         if text == BEGINNING:
             return self.entry.base
         parsed = parsed_offset(text)
+        if parsed is not None and parsed[0] < self.topic.epoch and parsed[1] > self.topic.head_seq:
+            raise OffsetGone(text)
         if parsed is None or parsed[0] > self.topic.epoch or parsed[1] > self.topic.head_seq:
             raise InvalidStreamRequest(name, f"{text} is beyond the end of the stream, {self.tail_offset}")
         cut = self.topic.changed_since(parsed[0])[1] if self.topic.exists else None
@@ -86,15 +91,25 @@ class Live:
             raise OffsetGone(text)
         return min(max(parsed[1], self.entry.base), self.tail)
 
+    def is_cut(self, epoch: int, after: int) -> bool:
+        """Return whether the stream was deleted, or a truncation since `epoch` took the record at seq `after`."""
+        if self.is_gone or not self.topic.exists:
+            return True
+        try:
+            cut = self.topic.changed_since(epoch)[1]
+        except NoSuchTopic:
+            return True
+        return cut is not None and cut <= after
+
     async def prepare(self) -> None:
         """Open the topic if needed, and read the mark of its last record (LIVE-1)."""
         if self.is_gone:
             raise NoSuchStream(self.entry.path)
-        if self._is_known:
+        if self._is_known and self.topic.exists and self.topic.epoch == self._epoch:
             return
         if not self.topic.exists:
             await self._open()
-        head = self.topic.head_seq
+        self._epoch, head = self.topic.epoch, self.topic.head_seq
         self.mark, self.has_end = NO_MARK, False
         if head > max(self.entry.base, self.entry.own):
             pool = pool_of(self._service, self.topic, head)

@@ -2,6 +2,8 @@
 
 PIECE-1  A piece ends at `_PIECE_BYTES` bytes, at `_PIECE_RECORDS` records, or at the tail. It never splits a record.
 PIECE-2  No thread waits for new records. A wait ends with news, with its time, with the daemon, or with the stream.
+PIECE-3  A reader that waits or gets events keeps its place over a truncation only if that took no record up to there.
+    Else its answer ends, and its next request gets 410, or 404 after a deletion.
 """
 
 from __future__ import annotations
@@ -14,9 +16,9 @@ from offload.daemon.service import Service
 from offload.daemon.streams.live import Live
 from offload.daemon.streams.marks import NO_MARK, mark_of
 from offload.daemon.threads import in_threads, pool_of
-from seglog import LogClosed, NoSuchTopic, Topic
+from seglog import LogClosed, NoSuchTopic, SeqOutOfRange, Topic, Truncated
 
-__all__ = ["Piece", "is_news", "read_piece"]
+__all__ = ["Piece", "is_news", "next_piece", "read_piece"]
 
 _PIECE_BYTES = 1024 * 1024
 _PIECE_RECORDS = 8192
@@ -43,6 +45,18 @@ async def read_piece(service: Service, live: Live, after: int) -> Piece:
     if found.is_tail and end == live.topic.head_seq and live.mark.is_closed:
         return Piece(found.values, found.last, is_tail=True, is_closed=True)
     return found
+
+
+async def next_piece(service: Service, live: Live, after: int, epoch: int) -> Piece | None:
+    """Return the piece behind seq `after`, for a reader that began in `epoch`. None: its place is gone (PIECE-3)."""
+    while True:
+        try:
+            piece = await read_piece(service, live, after)
+        except (Truncated, NoSuchTopic, SeqOutOfRange):
+            if not live.is_cut(epoch, after):
+                continue  # a truncation behind the reader's place came while this read
+            return None
+        return None if live.is_cut(epoch, after) else piece
 
 
 def _read(topic: Topic, first: int, end: int, own: int) -> Piece:

@@ -22,11 +22,12 @@ from offload.daemon.places import become_follower
 from offload.daemon.service import Service
 from offload.daemon.streams.answers import ALWAYS, described, error_response, piece_headers, piece_response
 from offload.daemon.streams.appends import append
+from offload.daemon.streams.errors import OffsetGone
 from offload.daemon.streams.live import Live
 from offload.daemon.streams.messages import control_event, data_event, is_binary
 from offload.daemon.streams.names import ROOT, location, path_of, topic_name
 from offload.daemon.streams.offsets import NOW, cursor
-from offload.daemon.streams.reads import Piece, is_news, read_piece
+from offload.daemon.streams.reads import Piece, is_news, next_piece, read_piece
 from offload.daemon.streams.requests import Read, Wait, append_of, create_of, read_of
 from offload.daemon.streams.store import Streams
 from offload.daemon.waits import CLIENT_GONE, unless_gone
@@ -109,11 +110,15 @@ class _Routes:
         return piece_response(live, piece, piece_headers(live, after, piece, cursor=None, is_now=is_now), wanted.etags)
 
     async def _long_poll(self, live: Live, wanted: Read, after: int) -> Response:
-        piece = await read_piece(self._service, live, after)
-        if not piece.values and not piece.is_closed and await is_news(self._service, live, piece.last, _LONG_POLL_S):
-            piece = await read_piece(self._service, live, after)
+        epoch = live.topic.epoch
+        piece = await next_piece(self._service, live, after, epoch)
+        if piece and not piece.values and not piece.is_closed:
+            is_there = await is_news(self._service, live, piece.last, _LONG_POLL_S)
+            piece = await next_piece(self._service, live, after, epoch) if is_there else piece
         if live.is_gone:
             live = await self._streams.find(live.entry.path)
+        if piece is None or live.is_cut(epoch, after):
+            raise OffsetGone(wanted.offset)
         headers = piece_headers(live, after, piece, cursor=self._cursor(wanted), is_now=not piece.values)
         if piece.values:
             return piece_response(live, piece, headers, wanted.etags)
@@ -129,9 +134,11 @@ class _Routes:
 
     async def _event_texts(self, live: Live, wanted: Read, after: int) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
-        end, is_first = loop.time() + _EVENTS_S, True
+        end, is_first, epoch = loop.time() + _EVENTS_S, True, live.topic.epoch
         while not self._service.stopping.is_set():
-            piece = await read_piece(self._service, live, after)
+            piece = await next_piece(self._service, live, after, epoch)
+            if piece is None:
+                return
             if piece.values or piece.is_closed or is_first:
                 data = data_event(live.entry.content_type, piece.values) if piece.values else b""
                 yield data + self._control(live, wanted, piece)  # together: no client sees data without its offset

@@ -277,6 +277,42 @@ def test_server_sent_events_end_with_the_stream(daemon: ServedDirectory, path: s
     assert body.count(b"event: data\n") <= body.count(b"event: control\n")
 
 
+@pytest.mark.parametrize("way", ["delete", "truncate"])
+@pytest.mark.parametrize("live", ["sse", "long-poll"])
+def test_an_answer_ends_in_order_if_its_stream_is_deleted_or_its_place_truncated(
+    daemon: ServedDirectory, path: str, way: str, live: str
+) -> None:
+    put(daemon, path, b"a")
+    offset = put(daemon, path)[2]["stream-next-offset"]
+    topic = path.removeprefix("/streams/").replace("_", "__").replace("/", ".")
+    with closing(http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=30)) as connection:
+        connection.request("GET", f"{path}?offset={offset}&live={live}")
+        answer = connection.getresponse() if live == "sse" else None
+        begin = b"" if answer is None else answer.read1()
+        if way == "delete":
+            daemon.ask("DELETE", path)
+        else:
+            daemon.ask("POST", f"/topics/{topic}/rpc/truncate", b'{"seq": 1}', JSON)
+        answer = answer or connection.getresponse()
+        rest = answer.read()  # raises IncompleteRead if the daemon cuts the answer
+    status = 404 if way == "delete" else 410
+    if live == "sse":
+        assert (answer.status, b"upToDate" in begin, b"data" in rest) == (200, True, False)
+    else:
+        assert answer.status == status
+    assert daemon.ask("GET", f"{path}?offset={offset}")[0] == status
+
+
+def test_a_truncation_that_takes_the_closure_opens_the_stream(daemon: ServedDirectory, path: str) -> None:
+    put(daemon, path, b"a")
+    post(daemon, path, b"b", Stream_Closed="true")
+    assert post(daemon, path, b"c")[0] == 409
+    topic = path.removeprefix("/streams/").replace("_", "__")
+    assert daemon.ask("POST", f"/topics/{topic}/rpc/truncate", b'{"seq": 2}', JSON)[0] == 200
+    assert post(daemon, path, b"c")[0] == 204
+    assert value(daemon, path) == b"ac"
+
+
 def test_an_expired_stream_is_gone_and_its_path_free(daemon: ServedDirectory, path: str) -> None:
     past = {**TEXT, "Stream-Expires-At": "2020-01-01T00:00:00Z"}
     assert put(daemon, path, b"old", past)[0] in {201, 404}
