@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints a policy from its template: `policy.sh ROLE TENANT BUCKET`, or `policy.sh bucket BUCKET`.
-# A tenant is one path segment that no other tenant's is the beginning of; the "/" after it in the templates sees to that.
+# Prints a policy from its template: `policy.sh ROLE TENANT BUCKET`, or `policy.sh bucket BUCKET`. The containers of the
+# stand-ins have no seglog. Elsewhere, `seglog tenant policy` prints the same. `make docs` writes the templates.
 set -eu
 unset CDPATH
 here=$(cd "$(dirname "$0")" && pwd)
@@ -26,7 +26,9 @@ elif [ $# -eq 3 ]; then
     esac
     tenant=$2
     matching "$tenant" '[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?' || fail "not a tenant's name: $tenant"
-    case $tenant in tenants | tmp) fail "a reserved name: $tenant" ;; esac
+    case $tenant in
+    cold | doctor | gc | oplog | pins | refs | tags | tenants | tmp) fail "a reserved name: $tenant" ;;
+    esac
     bucket=$3
 else
     fail "usage: policy.sh ROLE TENANT BUCKET, or policy.sh bucket BUCKET"

@@ -1,4 +1,4 @@
-"""Fill in the generated parts of docs/: `make docs`.
+"""Fill in the generated parts of docs/ and localstack/: `make docs`.
 
 A part stands between `<!-- include: NAME -->` and `<!-- end -->`. The script replaces it. NAME is
 
@@ -10,10 +10,12 @@ A part stands between `<!-- include: NAME -->` and `<!-- end -->`. The script re
     mistakes:tests         the mistakes of users that tests/promises/mistakes makes, and how each ends
     commands:list          the commands of `seglog`, with their arguments, as a table
     commands:options       the options of each command, as a table
+    policies:roles         the actions of each role of a tenant, as a table
 
 It also writes offload/cli/listing.py: the commands with their help and their parameters, from which the front door of
 `seglog` answers without an import of a command. From that list it writes the golden help in tests/golden. It writes
-docs/schema: a JSON Schema for each kind of object that `--json` prints.
+docs/schema: a JSON Schema for each kind of object that `--json` prints. It writes the templates of policies in
+localstack/ from the table of roles and actions.
 
 So a format is written down once, at the top of the code that reads and writes it, and a setting where its field is.
 `--check` changes nothing and fails when a part is not current.
@@ -41,6 +43,8 @@ __all__ = [
     "included",
     "listing",
     "mistakes",
+    "policies",
+    "policy_templates",
     "schema_files",
     "settings",
     "table",
@@ -51,6 +55,7 @@ __all__ = [
 ROOT = Path(__file__).resolve().parent.parent
 LISTING = ROOT / "offload" / "cli" / "listing.py"
 SCHEMAS = ROOT / "docs" / "schema"
+POLICIES = ROOT / "localstack"
 HELP = {ROOT / "tests" / "golden" / f"help_{columns}.txt": columns for columns in (80, 200)}
 HEAD = '''"""The commands of `seglog`, with their help and their parameters. Written by `make docs`."""
 
@@ -73,6 +78,8 @@ def included(name: str) -> str:
         return mistakes()
     if kind == "commands":
         return commands(section)
+    if kind == "policies":
+        return policies()
     if kind:
         return settings(section)
     if "/" in name:
@@ -131,6 +138,39 @@ def commands(section: str) -> str:
     rows = [option_row("seglog", each) for each in OPTIONS]
     rows += [option_row(command.name, each) for command in listed for each in command.options]
     return table(["option", "meaning"], rows)
+
+
+def policies() -> str:
+    """Return the Markdown for `policies:roles`, from the table of this checkout."""
+    sys.path.insert(0, str(ROOT))
+    from catalog.tenants.roles import RIGHTS, TenantRole
+
+    rows = [
+        [
+            f"`{each.action}`",
+            each.target.value,
+            *("yes" if role.includes(each.least) else "no" for role in TenantRole),
+            each.use,
+        ]
+        for each in RIGHTS
+    ]
+    return table(["action", "on", *TenantRole, "for"], rows)
+
+
+def policy_templates() -> dict[Path, str]:
+    """Return the text of each template in localstack/. `@TENANT@` and `@BUCKET@` stand for the names."""
+    sys.path.insert(0, str(ROOT))
+    from catalog.tenants.policies import bucket_policy, tenant_policy
+    from catalog.tenants.roles import TenantRole
+
+    made = {
+        POLICIES / "policies" / f"{role}.json": tenant_policy("the-tenant", role, "the-bucket") for role in TenantRole
+    }
+    made[POLICIES / "bucket-policy.json"] = bucket_policy("the-bucket", is_tls_only=False)  # the stand-ins have no TLS
+    return {
+        path: json.dumps(policy, indent=2).replace("the-tenant", "@TENANT@").replace("the-bucket", "@BUCKET@") + "\n"
+        for path, policy in made.items()
+    }
 
 
 def usage(command: ListedCommand) -> str:
@@ -237,8 +277,8 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="change nothing, fail if a part is not current")
     check = parser.parse_args().check
     stale = 0
-    made = schema_files()
-    pages = sorted((ROOT / "docs").rglob("*.md"))
+    made = {**schema_files(), **policy_templates()}
+    pages = [*sorted((ROOT / "docs").rglob("*.md")), POLICIES / "README.md"]
     for page in (LISTING, *HELP, *pages, *sorted({*made, *SCHEMAS.glob("*.json")})):
         before = page.read_text() if page.exists() else ""
         after = listing() if page == LISTING else golden_help(HELP[page]) if page in HELP else None

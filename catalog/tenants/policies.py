@@ -33,7 +33,6 @@ __all__ = [
     "check_bucket",
     "check_kms_key",
     "compact",
-    "policy_on",
     "session_tag_policy",
     "tenant_policy",
 ]
@@ -101,7 +100,7 @@ def tenant_policy(
     Raises `InvalidTenant` and `InvalidArgument`.
     """
     key = None if kms_key is None else check_kms_key(kms_key)
-    return policy_on(check_bucket(bucket), prefix_of(tenant, base), role, key, _block(conditions))
+    return _policy(check_bucket(bucket), prefix_of(tenant, base), role, key, _block(conditions))
 
 
 def session_tag_policy(role: TenantRole, bucket: str, base: str = "", conditions: Sequence[Condition] = ()) -> Policy:
@@ -115,19 +114,7 @@ def session_tag_policy(role: TenantRole, bucket: str, base: str = "", conditions
         "StringNotLike": {TAG: ["*/*", "_*"]},
     }
     prefix = f"{check_base(base)}${{{TAG}}}/"
-    return policy_on(check_bucket(bucket), prefix, role, None, _merged(guard, _block(conditions)))
-
-
-def policy_on(bucket: str, prefix: str, role: TenantRole, kms_key: str | None, block: Mapping[str, Any]) -> Policy:
-    """Return the policy of a role on a prefix as given, which may also be a placeholder or a variable."""
-    listing = _merged({"StringLike": {"s3:prefix": [f"{prefix}*"]}}, block)
-    statements = [
-        _allow("ListOwnPrefix", actions_of(role, Target.BUCKET), f"arn:aws:s3:::{bucket}", listing),
-        _allow("OwnObjects", actions_of(role, Target.OBJECTS), f"arn:aws:s3:::{bucket}/{prefix}*", block),
-    ]
-    if kms_key is not None:
-        statements.append(_allow("OwnKey", actions_of(role, Target.KEY), kms_key, {}))
-    return {"Version": "2012-10-17", "Statement": statements}
+    return _policy(check_bucket(bucket), prefix, role, None, _merged(guard, _block(conditions)))
 
 
 def bucket_policy(bucket: str, is_put_if_absent: bool = True, is_tls_only: bool = True) -> Policy:
@@ -170,6 +157,18 @@ def check_kms_key(arn: str) -> str:
         wanted = "the ARN of a key, arn:aws:kms:REGION:ACCOUNT:key/ID: IAM takes no alias for a key"
         raise InvalidArgument("kms_key", arn, wanted)
     return arn
+
+
+def _policy(bucket: str, prefix: str, role: TenantRole, kms_key: str | None, block: Mapping[str, Any]) -> Policy:
+    """Return the policy of a role on a prefix, which may have a variable."""
+    listing = _merged({"StringLike": {"s3:prefix": [f"{prefix}*"]}}, block)
+    statements = [
+        _allow("ListOwnPrefix", actions_of(role, Target.BUCKET), f"arn:aws:s3:::{bucket}", listing),
+        _allow("OwnObjects", actions_of(role, Target.OBJECTS), f"arn:aws:s3:::{bucket}/{prefix}*", block),
+    ]
+    if kms_key is not None:
+        statements.append(_allow("OwnKey", actions_of(role, Target.KEY), kms_key, {}))
+    return {"Version": "2012-10-17", "Statement": statements}
 
 
 def _allow(sid: str, actions: Sequence[str], resource: str, condition: Mapping[str, Any]) -> dict[str, Any]:
