@@ -5,6 +5,8 @@
                           after each answer
     body_timeout_s        when the client takes no    aborts the connection, a second after the guard ended the request
                           byte of its answer
+    64 KiB                a head, a trailer, or the   answers 400
+                          line of a chunk begins
 
 A close waits until the client takes the buffered bytes, so an abort follows each close. If a body breaks off, but the
 connection can still carry an answer, the guard gets to know (`BROKEN`). So the answer of an append says which records
@@ -12,37 +14,58 @@ are in.
 
 CONNECTION-1  When the daemon stops, an idle connection stays open until no byte came for half a second and none waits.
     So the daemon answers a request that the client sent before it saw the end.
+CONNECTION-2  Answers keep the order of their requests. If bytes are not HTTP, each request before them gets its answer,
+    and then the client gets 400.
+CONNECTION-3  The daemon and a proxy in front never differ about where a request ends. Of `Transfer-Encoding`, the
+    daemon takes `chunked` alone, and only of HTTP/1.1. It ignores trailers and `Upgrade`. It wants one `Host`. The
+    parser refuses the other doubtful forms (tests/offload/daemon/test_connection.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import fcntl
+import logging
 import struct
 import termios
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from offload.daemon.guard import BROKEN
+from offload.daemon.exchange import Exchange
+from offload.daemon.guard import BROKEN, EXCHANGE
 
 __all__ = ["Connection"]
 
 _ABORT_AFTER_S = 1
 _QUIET_S = 0.5
 _LOOK_AGAIN_S = 0.01
+_HEAD_BYTES = 64 * 1024
+_ASGI = {"version": "3.0", "spec_version": "2.3"}
+_log = logging.getLogger("seglog.daemon")
 
 
-class Connection(H11Protocol):
+class Connection(HttpToolsProtocol):
     """The limits and `is_stopping` are attributes of a subclass, one for each listener."""
 
     header_timeout_s: float
     reader_timeout_s: float
     is_stopping: Callable[[], bool]
+    _exchange: Exchange | None = None  # the one whose answer is next, or the last one
     _reader_timer: asyncio.TimerHandle | None = None
+    _header_timer: asyncio.TimerHandle | None = None
+    _waits_since: float | None = 0.0  # None while a request is at work
     _came_at: float = 0.0
+    _unparsed_bytes = 0  # since the parser got further
+    _is_in_head = False
+    _is_in_message = False
+    _is_bad = False
     _is_ending = False
+
+    # ------------------------------------------------------------ the transport
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -51,28 +74,191 @@ class Connection(H11Protocol):
         if self.is_stopping():
             self.shutdown()
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        for exchange in (self._exchange, *(each for each, _ in self.pipeline)):
+            if exchange is not None and not exchange.response_complete:
+                exchange.disconnected = True
+                exchange.message_event.set()
+        self.pipeline.clear()
+        if self._header_timer is not None:
+            self._header_timer.cancel()
+        super().connection_lost(exc)
+
     def data_received(self, data: bytes) -> None:
         self._came_at = self.loop.time()
-        super().data_received(data)
+        if self._is_bad:
+            return
+        self._unparsed_bytes += len(data)
+        try:
+            while data:
+                data = self._parse(data)
+        except httptools.HttpParserError as error:
+            self.send_400_response(str(error.__context__ or error))
+        else:
+            if self._is_in_message and self._unparsed_bytes > _HEAD_BYTES:
+                self.send_400_response("a head or a line of a chunk is too long")
 
     def eof_received(self) -> bool:  # type: ignore[override]  # as asyncio has it
         """Keep the connection open for the answer to a body that broke off."""
         return self._breaks_off()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._abort_later()
+
+    def resume_writing(self) -> None:
+        if self._reader_timer is not None:
+            self._reader_timer.cancel()
+        super().resume_writing()
+
+    # ------------------------------------------------------------ the parser
+
+    def _parse(self, data: bytes) -> bytes:
+        """Parse bytes. Return those that are left to parse.
+
+        The parser takes all behind a head with `Upgrade` for another protocol. So that head comes again without it.
+        """
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            lines = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
+            lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+            self.parser = httptools.HttpRequestParser(self)
+            return b"\r\n".join((*lines, b"", data[upgrade.args[0] :]))
+        return b""
+
+    def on_message_begin(self) -> None:
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
+        self._is_in_head = self._is_in_message = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_in_head:  # else it is a trailer
+            self.headers.append((name.lower(), value.strip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        """Begin the exchange of a request, or put it behind those under way. An error is answered 400."""
+        self._is_in_head, self._unparsed_bytes = False, 0
+        method, version = self.parser.get_method().decode("ascii"), self.parser.get_http_version()
+        self._check_head(method, version)
+        if self.parser.should_upgrade():
+            return  # `_parse` makes the head come again
+        raw_path, _, query = self.url.partition(b"?")
+        path = raw_path.decode("ascii")
+        scope: dict[str, Any] = {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": version,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "root_path": "",
+            "headers": self.headers,
+            "method": method,
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": raw_path,
+            "query_string": query,
+        }
+        exchange = Exchange(
+            scope=scope,  # type: ignore[arg-type]
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=[],
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version == "1.1" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        scope[EXCHANGE] = exchange
+        self._waits_since = None
+        self.cycle = exchange
+        if self._exchange is None or self._exchange.response_complete:
+            self._begin(exchange)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((exchange, self.app))
+
+    def _check_head(self, method: str, version: str) -> None:
+        """Raise `ValueError` for a head that the parser takes and the daemon does not (CONNECTION-3)."""
+        hosts = 0
+        for name, value in self.headers:
+            if name == b"host":
+                hosts += 1
+            elif name == b"transfer-encoding" and (value.lower() != b"chunked" or version != "1.1"):
+                raise ValueError("the daemon takes no Transfer-Encoding but chunked")
+            elif name == b"expect" and version == "1.1":
+                self.expect_100_continue = value.lower() == b"100-continue"
+        if version not in {"1.0", "1.1"} or method == "CONNECT":
+            raise ValueError("the daemon takes HTTP/1.0 and HTTP/1.1, and no CONNECT")
+        if hosts != 1 and (hosts or version == "1.1"):
+            raise ValueError("the head has no Host, or several")
+        if sum(len(name) + len(value) for name, value in self.headers) + len(self.url) > _HEAD_BYTES:
+            raise ValueError("the head is too long")
+
+    def on_body(self, body: bytes) -> None:
+        self._unparsed_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._is_in_message, self._unparsed_bytes = False, 0
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
     def send_400_response(self, msg: str) -> None:
-        """Answer bytes that are not HTTP, unless the request that they break has an answer of its own."""
-        if not self._breaks_off():
-            super().send_400_response(msg)
+        """Answer bytes that are not HTTP, after the requests before them (CONNECTION-2)."""
+        self._is_bad = True
+        if self._breaks_off():
+            return  # the request that they break has an answer of its own
+        _log.info("a client sent bytes that are not HTTP: %s", msg)
+        if self._is_idle:
+            self._answer_400()
+        else:
+            self.flow.pause_reading()
+
+    def _answer_400(self) -> None:
+        super().send_400_response("Invalid HTTP request received.")
 
     def _breaks_off(self) -> bool:
         """Return whether a request waits for the rest of its body. If so, its body ends here."""
-        cycle = self.cycle
-        if cycle is None or cycle.response_started or not (cycle.more_body or BROKEN in cycle.scope):
+        exchange = self.cycle
+        if exchange is None or exchange.response_started or not (exchange.more_body or BROKEN in exchange.scope):
             return False
-        cycle.scope[BROKEN] = True  # type: ignore[literal-required]
-        cycle.more_body = cycle.keep_alive = False
-        cycle.message_event.set()
+        exchange.scope[BROKEN] = True  # type: ignore[literal-required]
+        exchange.more_body = exchange.keep_alive = False
+        exchange.message_event.set()
         return True
+
+    # ------------------------------------------------------------ exchanges
+
+    def _begin(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        task = self.loop.create_task(exchange.run_asgi(self.app))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    @property
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        if self.pipeline:
+            exchange, _ = self.pipeline.pop()
+            self._begin(exchange)  # type: ignore[arg-type]
+        elif self._is_bad:
+            self._answer_400()
+            return
+        else:
+            self._wait_for_headers()
+        self.flow.resume_reading()
+        if self._is_ending:  # an answer that began before the end did not say `Connection: close`
+            self.shutdown()
 
     def shutdown(self) -> None:
         """End the connection after the request under way, or once it is quiet (CONNECTION-1)."""
@@ -90,38 +276,24 @@ class Connection(H11Protocol):
         self.transport.close()
         self._abort_later()
 
-    @property
-    def _is_idle(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._wait_for_headers()
-        if self._is_ending:  # an answer that began before the end did not say `Connection: close`
-            self.shutdown()
+    # ------------------------------------------------------------ time limits
 
     def _wait_for_headers(self) -> None:
-        before = self.cycle
-        self.loop.call_later(self.header_timeout_s, self._close_if_still, before)
+        """Begin the time for the next head. One timer serves many requests."""
+        self._waits_since = self.loop.time()
+        if self._header_timer is None:
+            self._header_timer = self.loop.call_later(self.header_timeout_s, self._close_if_late)
 
-    def _close_if_still(self, before: Any) -> None:
-        is_idle = before is None or before.response_complete  # else a pipelined request is still at work
-        if self.cycle is before and is_idle and not self.transport.is_closing():
+    def _close_if_late(self) -> None:
+        self._header_timer = None
+        if self._waits_since is None or self.transport.is_closing():
+            return
+        left_s = self._waits_since + self.header_timeout_s - self.loop.time()
+        if left_s > 0:
+            self._header_timer = self.loop.call_later(left_s, self._close_if_late)
+        else:
             self.transport.close()
             self._abort_later()
-
-    def timeout_keep_alive_handler(self) -> None:
-        super().timeout_keep_alive_handler()
-        self._abort_later()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self._abort_later()
-
-    def resume_writing(self) -> None:
-        if self._reader_timer is not None:
-            self._reader_timer.cancel()
-        super().resume_writing()
 
     def _abort_later(self) -> None:
         # The guard's timeout comes first: the guard counts the slow client and ends the request.

@@ -37,7 +37,7 @@ from offload.errors import BodyBroken, Busy, Refused
 from offload.rights import EVERYTHING, RIGHTS_KEY, Tokens
 from offload.settings import ServeSettings
 
-__all__ = ["BROKEN", "PROBES", "STREAM_KEY", "Guard", "too_large"]
+__all__ = ["BROKEN", "EXCHANGE", "PROBES", "STREAM_KEY", "Guard", "too_large"]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Headers: TypeAlias = Mapping[bytes, bytes]
@@ -47,6 +47,9 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 BROKEN = "seglog.broken"
 """The key in the scope of a request whose body broke off, while the client may still read an answer."""
+
+EXCHANGE = "seglog.exchange"
+"""The key of the exchange in a scope (offload.daemon.exchange), which says what needs no time limit."""
 
 STREAM_KEY = "seglog.stream"
 """A true value in a scope says that the answer ends when the client likes, so its time says nothing."""

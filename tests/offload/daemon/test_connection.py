@@ -1,0 +1,242 @@
+"""Test the HTTP of a connection, byte for byte: doubtful framing is refused, and answers keep their order."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+import seglog
+from tests.daemons import ServedDirectory, served
+
+TIMEOUT_S = 120
+HOST = b"Host: localhost\r\n"
+BYTES = HOST + b"Content-Type: application/octet-stream\r\n"
+POST = b"POST /topics/t/records HTTP/1.1\r\n" + BYTES
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n"
+PROBE = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("connection") / "data"
+    seglog.open(directory).close()
+    return directory
+
+
+@pytest.fixture(scope="module")
+def daemon(directory: Path) -> Iterator[ServedDirectory]:
+    with served(directory, "") as daemon:
+        yield daemon
+
+
+def connected(daemon: ServedDirectory) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", daemon.port), timeout=TIMEOUT_S)
+
+
+def received(connection: socket.socket) -> bytes:
+    """Return all bytes up to the end of the connection."""
+    found = b""
+    while data := connection.recv(65_536):
+        found += data
+    return found
+
+
+def told(daemon: ServedDirectory, *pieces: bytes) -> bytes:
+    """Send bytes, and then nothing. Return all that the daemon says until it closes the connection."""
+    with closing(connected(daemon)) as connection:
+        for piece in pieces:
+            connection.sendall(piece)
+        return received(connection)
+
+
+def statuses(text: bytes) -> list[int]:
+    return [int(each[:3]) for each in text.split(b"HTTP/1.1 ")[1:]]
+
+
+def head_seq(daemon: ServedDirectory, topic: str = "t") -> int:
+    status, body, _ = daemon.ask("GET", f"/topics/{topic}/index_bounds")
+    return int(json.loads(body)["head_seq"]) if status == 200 else 0
+
+
+DOUBTFUL = {
+    "two lengths": POST + b"Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+    "two lengths that differ": POST + b"Content-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
+    "a list of lengths": POST + b"Content-Length: 3, 3\r\n\r\nabc",
+    "a length and chunks": CHUNKED + b"Content-Length: 5\r\n\r\n0\r\n\r\n",
+    "chunks and a length": POST + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "a sign": POST + b"Content-Length: +3\r\n\r\nabc",
+    "a negative length": POST + b"Content-Length: -3\r\n\r\nabc",
+    "an empty length": POST + b"Content-Length:\r\n\r\nabc",
+    "a length in hex": POST + b"Content-Length: 0x3\r\n\r\nabc",
+    "a length beyond 64 bits": POST + b"Content-Length: 99999999999999999999\r\n\r\nabc",
+    "chunks in gzip": POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    "chunks twice": CHUNKED + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    "identity": POST + b"Transfer-Encoding: identity\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    "a vertical tab before chunked": POST + b"Transfer-Encoding: \x0bchunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    "chunks in HTTP/1.0": CHUNKED.replace(b"1.1", b"1.0") + b"\r\n1\r\na\r\n0\r\n\r\n",
+    "a line feed alone": b"POST /topics/t/records HTTP/1.1\nHost: localhost\nContent-Length: 1\n\na",
+    "a line feed alone in a header": POST + b"X: a\nContent-Length: 1\r\n\r\na",
+    "a carriage return alone": POST + b"X: a\rContent-Length: 1\r\n\r\na",
+    "a folded line": POST + b"X: a\r\n b\r\nContent-Length: 1\r\n\r\na",
+    "a NUL": POST + b"X: a\0b\r\nContent-Length: 1\r\n\r\na",
+    "a space before the colon": POST + b"Content-Length : 1\r\n\r\na",
+    "a space before the first header": b"POST /topics/t/records HTTP/1.1\r\n " + BYTES + b"Content-Length: 1\r\n\r\na",
+    "a header without a name": POST + b": 1\r\nContent-Length: 1\r\n\r\na",
+    "two hosts": POST + HOST + b"Content-Length: 1\r\n\r\na",
+    "no host": b"POST /topics/t/records HTTP/1.1\r\nContent-Length: 1\r\n\r\na",
+    "bytes beyond ASCII in the path": b"POST /topics/\xc3\xa4/records HTTP/1.1\r\n"
+    + BYTES
+    + b"Content-Length: 0\r\n\r\n",
+    "HTTP/2.0": b"POST /topics/t/records HTTP/2.0\r\n" + BYTES + b"Content-Length: 1\r\n\r\na",
+    "CONNECT": b"CONNECT localhost:1 HTTP/1.1\r\n" + HOST + b"\r\n",
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00",
+    "a long header": POST + b"X: " + b"x" * 70_000 + b"\r\n\r\n",
+    "many headers": POST + b"X: abcdefgh\r\n" * 9_000 + b"\r\n",
+    "a long path": b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n" + HOST + b"\r\n",
+}
+
+
+@pytest.mark.parametrize("name", DOUBTFUL)
+def test_doubtful_framing_is_refused_and_appends_nothing(daemon: ServedDirectory, name: str) -> None:
+    before = head_seq(daemon)
+    answer = told(daemon, DOUBTFUL[name])
+    assert statuses(answer) == [400]
+    assert b"connection: close" in answer
+    assert head_seq(daemon) == before
+
+
+BROKEN_CHUNKS = {
+    "a line feed alone": b"1\na\n0\n\n",
+    "a space behind the size": b"1 \r\na\r\n0\r\n\r\n",
+    "a NUL in an extension": b"1;a\0\r\na\r\n0\r\n\r\n",
+    "a size beyond 64 bits": b"fffffffffffffffff\r\na\r\n0\r\n\r\n",
+    "more than the size": b"1\r\nabc\r\n0\r\n\r\n",
+    "a length in a trailer": b"1\r\na\r\n0\r\nContent-Length: 7\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_CHUNKS)
+def test_broken_chunks_are_a_body_that_broke_off(daemon: ServedDirectory, name: str) -> None:
+    before = head_seq(daemon)
+    answer = told(daemon, CHUNKED + b"\r\n" + BROKEN_CHUNKS[name])
+    assert statuses(answer) == [400]
+    assert b"BodyBroken" in answer
+    assert head_seq(daemon) == before
+
+
+@pytest.mark.parametrize(
+    "endless", [b"a: " + b"x" * 8_192, b"1;" + b"x" * 8_192], ids=["a trailer", "an extension of a chunk"]
+)
+def test_an_endless_line_within_a_body_is_refused(daemon: ServedDirectory, endless: bytes) -> None:
+    before = head_seq(daemon)
+    begin = b"0\r\n" if endless.startswith(b"a") else b""
+    answer = _told_without_end(daemon, CHUNKED + b"\r\n" + begin + endless)
+    assert statuses(answer) == [400]
+    assert head_seq(daemon) == before
+
+
+def test_an_endless_head_is_refused_before_its_end(daemon: ServedDirectory) -> None:
+    assert statuses(_told_without_end(daemon, POST + b"X: ")) == [400]
+
+
+def _told_without_end(daemon: ServedDirectory, begin: bytes) -> bytes:
+    """Send a line that is longer than the daemon takes, even if one read has the first 256 KiB of it."""
+    with closing(connected(daemon)) as connection:
+        connection.sendall(begin)
+        with suppress(ConnectionError):  # the daemon may close before it has read all
+            for _ in range(24):
+                connection.sendall(b"x" * 16_384)
+        answer = b""
+        with suppress(ConnectionError):
+            while data := connection.recv(65_536):
+                answer += data
+        return answer
+
+
+def test_chunks_with_extensions_and_trailers_are_taken_and_a_trailer_is_no_header(daemon: ServedDirectory) -> None:
+    body = b'2;a="b";c\r\nab\r\n1\r\nc\r\n0\r\nProducer-Id: p\r\n\r\n'
+    before = head_seq(daemon, "chunks")
+    answer = told(daemon, CHUNKED.replace(b"/t/", b"/chunks/") + b"Connection: close\r\n\r\n" + body)
+    assert statuses(answer) == [201], answer
+    assert daemon.ask("GET", f"/topics/chunks/records/{before + 1}")[1] == b"abc"
+
+
+def test_spaces_around_a_value_and_an_empty_value_are_taken(daemon: ServedDirectory) -> None:
+    head = b"GET /healthz HTTP/1.1\r\nHost:  localhost \t \r\nX:\r\nConnection: close\r\n\r\n"
+    assert statuses(told(daemon, head)) == [200]
+
+
+def test_a_request_of_single_bytes_is_taken(daemon: ServedDirectory) -> None:
+    request = CHUNKED.replace(b"/t/", b"/single/") + b"Connection: close\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+    assert statuses(told(daemon, *(request[at : at + 1] for at in range(len(request))))) == [201]
+    assert daemon.ask("GET", "/topics/single/records/1")[1] == b"abc"
+
+
+def test_an_upgrade_is_ignored_and_the_body_of_its_request_and_the_next_request_are_read(
+    daemon: ServedDirectory,
+) -> None:
+    upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+    post = POST.replace(b"/t/", b"/upgrade/") + upgrade + b"Content-Length: 4\r\n\r\nbody"
+    get = b"GET /topics/upgrade/records/1 HTTP/1.1\r\n" + HOST + upgrade + b"\r\n"
+    last = PROBE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    answer = told(daemon, post + get + last)
+    assert statuses(answer) == [201, 200, 200], answer
+    assert b"\r\n\r\nbody" in answer
+
+
+def test_pipelined_requests_are_answered_in_order_and_before_bytes_that_are_not_http(daemon: ServedDirectory) -> None:
+    posts = [
+        POST.replace(b"/t/", b"/order/") + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+        for body in (b"%d" % number for number in range(60))
+    ]
+    answer = told(daemon, b"".join(posts) + PROBE + b"no HTTP\r\n\r\n")
+    assert statuses(answer) == [*[201] * 60, 200, 400]
+    first_seqs = re.findall(rb'"first_seq":([0-9]+)', answer)
+    assert first_seqs == [b"%d" % seq for seq in range(1, 61)]
+    with_values = daemon.ask("GET", "/topics/order/records")[1].splitlines()
+    assert [json.loads(line)["value"] for line in with_values] == [str(number) for number in range(60)]
+
+
+def test_a_client_that_expects_100_gets_it_before_it_sends_the_body(daemon: ServedDirectory) -> None:
+    with closing(connected(daemon)) as connection:
+        head = POST.replace(b"/t/", b"/expect/") + b"Connection: close\r\nContent-Length: 3\r\n"
+        connection.sendall(head + b"Expect: 100-Continue\r\n\r\n")
+        assert connection.recv(65_536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(b"abc")
+        assert statuses(received(connection)) == [201]
+
+
+def test_an_expectation_of_a_refused_request_gets_the_refusal_alone(daemon: ServedDirectory) -> None:
+    head = POST.replace(b"octet-stream", b"pdf") + b"Content-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+    with closing(connected(daemon)) as connection:
+        connection.sendall(head)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 415")
+
+
+@pytest.mark.parametrize("path", [b"/healthz", b"/topics/t/records?limit=1"])
+def test_http_1_0_gets_an_answer_without_chunks_and_its_end(daemon: ServedDirectory, path: bytes) -> None:
+    daemon.ask("POST", "/topics/t/records", b"x", {"Content-Type": "application/octet-stream"})
+    answer = told(daemon, b"GET %b HTTP/1.0\r\n" % path + HOST + b"\r\n")
+    assert statuses(answer) == [200]
+    assert b"transfer-encoding" not in answer
+    assert answer.rstrip().endswith(b"}")
+
+
+def test_a_head_request_gets_no_body_and_the_connection_stays(daemon: ServedDirectory) -> None:
+    last = PROBE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    answer = told(daemon, b"HEAD /topics/t/records HTTP/1.1\r\n" + HOST + b"\r\n" + last)
+    assert statuses(answer) == [200, 200]
+    assert answer.count(b"{") == 1
+
+
+def test_an_answer_with_a_length_comes_in_one_piece(daemon: ServedDirectory) -> None:
+    with closing(connected(daemon)) as connection:
+        for _ in range(20):
+            connection.sendall(PROBE)
+            assert connection.recv(65_536).endswith(b"}")
