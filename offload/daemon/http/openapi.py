@@ -11,6 +11,7 @@ from offload.commands.parameters import Parameter
 from offload.commands.registry import Command
 from offload.commands.schemas import schemas, schemas_of
 from offload.daemon.http.operations import ERRORS, OPERATIONS, TOPIC, Operation, lines_of, ref
+from offload.daemon.http.stream_operations import STREAM_OPERATIONS
 
 __all__ = ["openapi"]
 
@@ -21,6 +22,7 @@ _TAGS = {
     "daemon": "Its state changes.",
     "topics": "Topics and their bounds.",
     "records": "Appends and reads.",
+    "streams": "Durable Streams: streams of bytes or JSON messages.",
     "commands": "The commands of the command line. Options have their names, with underscores.",
 }
 _COMMAND_ERRORS = (404, 409, 410, 415, 422, 507)
@@ -29,7 +31,7 @@ _COMMAND_ERRORS = (404, 409, 410, 415, 422, 507)
 def openapi(commands: Mapping[str, Command]) -> dict[str, Any]:
     """Return the document."""
     paths: dict[str, dict[str, Any]] = {}
-    for operation in OPERATIONS:
+    for operation in (*OPERATIONS, *STREAM_OPERATIONS):
         paths.setdefault(operation.path, {})[operation.method.lower()] = operation.json()
     for command in commands.values():
         paths[f"/rpc/{command.path}"] = {"post": _command(command, by_topic=False).json()}

@@ -33,6 +33,7 @@ ERRORS: Final[Mapping[int, str]] = {
     422: "The topic is at its cap.",
     429: "The daemon has as many requests as it takes. Send it again after `Retry-After` seconds.",
     500: "The daemon, its data or its remote is at fault.",
+    501: "A fork needs a remote, and the daemon has none.",
     503: "The remote, or this log, cannot now.",
     507: "The disk has no room.",
 }

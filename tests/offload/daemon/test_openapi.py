@@ -49,8 +49,8 @@ def test_each_route_and_each_command_is_in_the_document_and_nothing_else() -> No
     commands = {f"/rpc/{path}" for path in COMMANDS}
     commands |= {f"/topics/{{topic}}/rpc/{path}" for path, each in COMMANDS.items() if "topic" in each.parameters}
     documented = {(method.upper(), path) for method, path, _ in OPERATIONS}
-    routes = {(method, path) for method, path in ROUTE_ROLES if "{command:path}" not in path and "{path" not in path}
-    others = {("HEAD", "/topics/{topic}/records")}
+    routes = {(method, path.replace(":path}", "}")) for method, path in ROUTE_ROLES if "{command" not in path}
+    others = {("HEAD", "/topics/{topic}/records"), ("HEAD", "/streams/{path}")}
     assert documented == routes | others | {("POST", path) for path in commands}
 
 
@@ -97,6 +97,39 @@ def test_an_answer_is_as_its_schema_says(
     assert lines
     for line in lines:
         check.validate(json.loads(line))
+
+
+def test_an_answer_about_a_stream_is_documented(daemon: ServedDirectory) -> None:
+    batch = {"Producer-Id": "p", "Producer-Epoch": "0", "Producer-Seq": "0"}
+    for method, query, headers, body, status in (
+        ("PUT", "", {"Stream-TTL": "60"}, b"", 201),
+        ("PUT", "", {"Stream-TTL": "60"}, b"", 200),
+        ("PUT", "", {"Stream-TTL": "61"}, b"", 409),
+        ("POST", "", {"Stream-Seq": "a"}, b'[{"n": 1}]', 204),
+        ("POST", "", batch, b'[{"n": 2}]', 200),
+        ("POST", "", batch, b'[{"n": 2}]', 204),
+        ("PUT", "/f", {"Stream-Forked-From": "/streams/openapi"}, b"", 201),
+        ("GET", "", {}, None, 200),
+        ("GET", "?offset=x", {}, None, 400),
+        ("HEAD", "", {}, None, 200),
+        ("DELETE", "", {}, None, 204),
+        ("GET", "", {}, None, 410),
+        ("GET", "/none", {}, None, 404),
+    ):
+        operation = DOCUMENT["paths"]["/streams/{path}"][method.lower()]
+        given = {"Content-Type": "application/json", **headers} if body is not None else headers
+        found, answer, got = daemon.ask(method, f"/streams/openapi{query}", body, given)
+        assert found == status
+        known = {each["name"] for each in operation["parameters"] if each["in"] == "header"}
+        assert set(headers) <= known
+        described = operation["responses"][str(status)]
+        if status >= 400:
+            assert "$ref" in described
+            continue
+        told = {name.lower() for name in got if name.lower().startswith(("stream-", "producer-", "location", "etag"))}
+        assert told <= set(described["headers"]), (method, query)
+        if answer:
+            validator(described["content"][got["content-type"]]["schema"]).validate(json.loads(answer))
 
 
 def test_the_examples_fit_their_schemas() -> None:
