@@ -5,7 +5,7 @@
     idle       the CPU time of the background of a daemon, once it has looked at each topic
     offload    of some topics, by `archive.offload`, with the requests that the store gets
 
-The part over HTTP makes fewer streams, by PUT and POST over 16 connections. "Restart" is the time from the start of the
+The part over HTTP makes fewer streams, by PUT and POST over 8 connections. "Restart" is the time from the start of the
 server to its first answer about a stream. The yardstick is the reference server of Durable Streams on Node.
 """
 
