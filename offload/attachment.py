@@ -9,6 +9,7 @@ from offload.context import open_context
 from offload.errors import NoRemote
 from offload.format.block import largest_entry
 from offload.settings_file import Settings, read_settings
+from offload.tenants.source import source_of
 from offload.wiring import check_remote_apart, open_store
 from offload.write.port import Uploader
 from seglog import Log
@@ -50,7 +51,7 @@ def attach(
         if not url:
             raise NoRemote(log.path)
         check_remote_apart(url, log.path)
-        store = open_store(url, cold, offload)
+        store = open_store(url, cold, offload, source_of(settings, url))
     largest = min(largest_entry(offload.block_size, codec) for codec in Codec)
     if log.settings.max_record_bytes + _FRAME_OVERHEAD_BYTES > largest:
         raise InvalidSetting(

@@ -6,6 +6,7 @@ The fields of the classes are the keys, with their defaults, units and ranges. d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any, ClassVar
 from catalog.checkpointer import CheckpointPolicy
 from catalog.format.checksum import ChecksumKind
 from catalog.format.commit import Codec
+from catalog.tenants.roles import TenantRole
 from seglog.errors import InvalidSetting, InvalidTopicName
 from seglog.values.names import check_topic_name
 from seglog.values.setting import check_settings, choice, number, path, settings_of, switch, text
@@ -25,6 +27,9 @@ __all__ = [
     "MIN_BLOCK_SIZE",
     "NEVER",
     "PROCESS",
+    "ROLE_ARN",
+    "ROLE_ARN_FORM",
+    "TENANT_ROLES",
     "TRIGGERS",
     "UNLIMITED",
     "WORKERS",
@@ -60,6 +65,10 @@ STORAGE_CLASSES = (
 
 PROCESS = "process"
 WORKERS = (PROCESS, "thread")
+
+TENANT_ROLES = tuple(role.value for role in TenantRole)
+ROLE_ARN = re.compile(r"arn:aws[a-z0-9-]*:iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]{1,576}")
+ROLE_ARN_FORM = "arn:aws:iam::ACCOUNT:role/NAME"
 
 NEVER = "never"
 ASK = "ask"
@@ -300,9 +309,19 @@ class TenantSettings:
     SECTION: ClassVar = "tenant"
 
     name: str = text("", "the tenant of this directory; empty: none. Tokens bound to another one are unknown here")
+    role_arn: str = text("", "IAM role that STS gives for the remote; empty: the credentials of the AWS environment")
+    role: str = choice("maintainer", TENANT_ROLES, "role of the tenant that the session policy allows at most")
+    external_id: str = text("", "external id that the role's trust policy asks for; empty: none")
+    profile: str = text("", "profile of the AWS configuration that may take the role; empty: the default")
+    session_policy: bool = switch(True, "send the tenant's policy with AssumeRole, so the role gives no more than that")
+    credential_s: int = number(3600, "seconds", 900, 43_200, "life of the credentials; new ones come after two thirds")
 
     def __post_init__(self) -> None:
         check_settings(self)
+        if self.role_arn and not ROLE_ARN.fullmatch(self.role_arn):
+            raise InvalidSetting("tenant.role_arn", f"{self.role_arn!r} is not of the form {ROLE_ARN_FORM}")
+        if self.role_arn and not self.name:
+            raise InvalidSetting("tenant.role_arn", "needs tenant.name: the session policy is for that tenant")
 
 
 @dataclass(frozen=True, slots=True)

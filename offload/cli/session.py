@@ -101,13 +101,14 @@ class Session:
     def remote_store(self) -> Iterator[ObjectStore]:
         """Yield the store behind --remote, the environment or seglog.toml. Raises `NoRemote`."""
         from offload.errors import NoRemote
+        from offload.tenants.source import source_of
         from offload.wiring import open_store
 
         settings = self.settings()
         url = self.remote or settings.url
         if not url:
             raise NoRemote(self.directory)
-        with closing(open_store(url, settings.cold, settings.offload)) as store:
+        with closing(open_store(url, settings.cold, settings.offload, source_of(settings, url))) as store:
             yield store
 
     @contextmanager

@@ -1,0 +1,1 @@
+"""Credentials of tenants from STS, and the checks of their buckets."""

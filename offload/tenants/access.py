@@ -1,0 +1,101 @@
+"""The request to STS for a tenant's credentials, and its answer, as values. No I/O.
+
+ACCESS-1  With a session policy, the credentials may do what both the role and the policy of the tenant's role allow. So
+    one IAM role may serve several tenants.
+ACCESS-2  The life of credentials counts from the answer's own time to their end. So it does not depend on the clock of
+    this machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from catalog.objects.s3_credentials import FoundCredentials
+from catalog.tenants.names import check_tenant
+from catalog.tenants.policies import compact, tenant_policy
+from catalog.tenants.roles import TenantRole
+from offload.settings_file import Settings
+from seglog.errors import InvalidSetting
+
+__all__ = ["GrantedCredentials", "TenantAccess", "access_of", "granted_in", "policy_text", "request_of"]
+
+_SESSION_NAME_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TenantAccess:
+    """How to get the credentials of a tenant. `policy` is the session policy; empty: none."""
+
+    tenant: str
+    role_arn: str
+    duration_s: int
+    policy: str = ""
+    external_id: str = ""
+    profile: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedCredentials:
+    """Credentials from STS, which live for `life_s` from the answer on."""
+
+    credentials: FoundCredentials
+    life_s: float
+
+
+def access_of(settings: Settings, url: str | None) -> TenantAccess | None:
+    """Return the access of a data directory whose remote is `url`; None if it has no role, or no remote in S3.
+
+    Raises `InvalidSetting`, `InvalidTenant`, `InvalidArgument` and `PolicyTooLong`.
+    """
+    tenant = settings.tenant
+    parts = urlsplit(url or "")
+    if not tenant.role_arn or parts.scheme != "s3":
+        return None
+    base, _, last = parts.path.strip("/").rpartition("/")
+    if last != check_tenant(tenant.name):
+        reason = f"{tenant.name!r} is not the last segment of the remote {url}, so its policy would not fit"
+        raise InvalidSetting("tenant.name", reason)
+    policy = ""
+    if tenant.session_policy:
+        offload = settings.offload
+        if offload.sse == "aws:kms" and not offload.sse_kms_key_id.startswith("arn:"):
+            raise InvalidSetting("offload.sse_kms_key_id", "is not the ARN of a key, which tenant.session_policy needs")
+        key = offload.sse_kms_key_id or None
+        policy = policy_text(tenant.name, TenantRole(tenant.role), parts.netloc, base, key)
+    return TenantAccess(tenant.name, tenant.role_arn, tenant.credential_s, policy, tenant.external_id, tenant.profile)
+
+
+def policy_text(tenant: str, role: TenantRole, bucket: str, base: str, kms_key: str | None) -> str:
+    """Return the session policy of a tenant's role. Raises `PolicyTooLong` beyond 2,048 characters, and its errors."""
+    return compact(tenant_policy(tenant, role, bucket, base, kms_key))
+
+
+def request_of(access: TenantAccess) -> dict[str, Any]:
+    """Return the parameters of AssumeRole. The session has the tenant's name, for CloudTrail."""
+    request: dict[str, Any] = {
+        "RoleArn": access.role_arn,
+        "RoleSessionName": f"seglog-{access.tenant}"[:_SESSION_NAME_MAX],
+        "DurationSeconds": access.duration_s,
+    }
+    if access.policy:
+        request["Policy"] = access.policy
+    if access.external_id:
+        request["ExternalId"] = access.external_id
+    return request
+
+
+def granted_in(access: TenantAccess, answer: Mapping[str, Any]) -> GrantedCredentials:
+    """Return the credentials in the answer of AssumeRole (ACCESS-2)."""
+    found = answer["Credentials"]
+    expires: datetime = found["Expiration"]
+    told = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    life_s = float(access.duration_s) if told is None else (expires - parsedate_to_datetime(told)).total_seconds()
+    credentials = FoundCredentials(
+        found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"], round(expires.timestamp() * 1000)
+    )
+    return GrantedCredentials(credentials, life_s)

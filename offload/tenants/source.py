@@ -1,0 +1,26 @@
+"""The source of credentials for a command on one data directory. It imports boto3 only if the directory needs it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from offload.settings_file import Settings
+
+if TYPE_CHECKING:
+    from catalog.objects.s3_credentials import CredentialSource
+
+__all__ = ["source_of"]
+
+
+def source_of(settings: Settings, url: str | None) -> CredentialSource | None:
+    """Return the credentials of the directory's tenant for the remote `url`; None for those of the AWS environment.
+
+    Makes no request. Raises the errors of `offload.tenants.access.access_of`.
+    """
+    if not settings.tenant.role_arn:
+        return None
+    from offload.tenants.access import access_of
+    from offload.tenants.credentials import SingleTenant
+
+    access = access_of(settings, url)
+    return None if access is None else SingleTenant(access)
