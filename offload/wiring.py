@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from offload.settings import DEFAULT, ColdSettings, OffloadSettings
 if TYPE_CHECKING:
     from catalog.objects.s3_credentials import CredentialSource, FoundCredentials
 
-__all__ = ["check_remote_apart", "credential_finder", "open_store", "path_of"]
+__all__ = ["check_remote_apart", "credential_finder", "open_store", "path_of", "variables_without_credentials"]
 
 _SEGMENT = re.compile(r"[A-Za-z0-9!_.*'()-]+")
 
@@ -56,6 +56,17 @@ def credential_finder() -> Callable[[], FoundCredentials]:
     from catalog.objects.s3_credentials import CredentialFinder
 
     return CredentialFinder().find
+
+
+def variables_without_credentials(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of a process that opens the same stores and gets its credentials in another way.
+
+    It names the same endpoint and region. It has no credentials of AWS, and no file or service that gives some.
+    """
+    from catalog.objects.s3_client import place_variables
+
+    kept = {name: text for name, text in variables.items() if not name.startswith("AWS_")}
+    return kept | place_variables(variables)
 
 
 def check_remote_apart(url: str, directory: Path) -> None:

@@ -13,6 +13,7 @@ import base64
 import copy
 import functools
 import hashlib
+import os
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,11 +24,24 @@ from botocore.credentials import Credentials
 from botocore.loaders import Loader, create_loader
 from botocore.session import Session
 
-__all__ = ["is_aws", "leave_bodies_unsigned", "new_session", "open_client"]
+__all__ = ["is_aws", "leave_bodies_unsigned", "new_session", "open_client", "place_variables"]
 
 MAX_CONNECTIONS = 32
 
 _CHECKSUM = "x-amz-checksum-crc32c"
+_PLACE_VARIABLES = (
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
+    "AWS_REGION",
+    "AWS_USE_DUALSTACK_ENDPOINT",
+    "AWS_USE_FIPS_ENDPOINT",
+)
+_NO_CREDENTIALS = {
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
 _OBJECT_WRITES = ("PutObject", "UploadPart")
 
 
@@ -60,6 +74,21 @@ class _Given:
 @functools.cache
 def _loader(data_path: str | None) -> Loader:
     return create_loader(data_path)
+
+
+def place_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return AWS variables that lead another process to the same endpoint and region, and to no credentials.
+
+    `variables` is the environment of this process. A profile of the AWS configuration may give the values instead.
+    """
+    core = Session()
+    scoped = core.get_scoped_config()
+    found = {
+        "AWS_CA_BUNDLE": core.get_config_variable("ca_bundle"),
+        "AWS_DEFAULT_REGION": core.get_config_variable("region"),
+        "AWS_ENDPOINT_URL": scoped.get("endpoint_url"),
+    } | {name: variables[name] for name in _PLACE_VARIABLES if name in variables}
+    return {name: text for name, text in found.items() if text} | _NO_CREDENTIALS
 
 
 def open_client(

@@ -1,8 +1,8 @@
 """The request to STS for a tenant's credentials, and its answer, as values. No I/O.
 
-ACCESS-1  With a session policy, the credentials may do what both the role and the policy of the tenant's role allow. So
+GRANT-1  With a session policy, the credentials may do what both the role and the policy of the tenant's role allow. So
     one IAM role may serve several tenants.
-ACCESS-2  The life of credentials counts from the answer's own time to their end. So it does not depend on the clock of
+GRANT-2  The life of credentials counts from the answer's own time to their end. So it does not depend on the clock of
     this machine.
 """
 
@@ -90,7 +90,7 @@ def request_of(access: TenantAccess) -> dict[str, Any]:
 
 
 def granted_in(access: TenantAccess, answer: Mapping[str, Any]) -> GrantedCredentials:
-    """Return the credentials in the answer of AssumeRole (ACCESS-2)."""
+    """Return the credentials in the answer of AssumeRole (GRANT-2)."""
     found = answer["Credentials"]
     expires: datetime = found["Expiration"]
     told = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")

@@ -33,7 +33,7 @@ from seglog.errors import NotInstalled
 __all__ = ["Refresher", "SingleTenant", "TenantCredentials", "assume_role"]
 
 _AT_ONCE = 8
-_WAIT_S = 10.0
+WAIT_S = 10.0
 _TIMEOUTS = {"connect_timeout": 5, "read_timeout": 10}
 _log = logging.getLogger(__name__)
 
@@ -88,7 +88,9 @@ class TenantCredentials:
                 if is_refused:
                     with suppress(RuntimeError):  # the loop is closed, so nothing newer comes
                         self._loop.call_soon_threadsafe(self.wanted.set)
-                self._is_changed.wait_for(lambda: self._kept.attempts > kept.attempts, _WAIT_S)  # REFRESH-2
+                self._is_changed.wait_for(
+                    lambda: self._kept.attempts > kept.attempts, WAIT_S
+                )  # a thread waits ten seconds at most (REFRESH-2)
             return self._kept.for_caller(time.monotonic())
 
     @property

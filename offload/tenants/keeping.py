@@ -6,10 +6,10 @@
     due        a renewal runs, or waits after a failure       the credentials
     expired    their life is over                             the last error
 
-KEEP-1  A renewal is due at two thirds of the life. A chance brings it forward by up to a tenth of the life. So the
+NEWEST-1  A renewal is due at two thirds of the life. A chance brings it forward by up to a tenth of the life. So the
     tenants of a daemon do not all ask at once.
-KEEP-2  A failed renewal takes nothing away: the old credentials stay until they expire.
-KEEP-3  A store that refuses the newest access key brings the renewal forward, but not within five seconds of the last
+NEWEST-2  A failed renewal takes nothing away: the old credentials stay until they expire.
+NEWEST-3  A store that refuses the newest access key brings the renewal forward, but not within five seconds of the last
     one. So a store that refuses every key makes no storm at STS.
 """
 
@@ -49,7 +49,7 @@ class Kept:
         return Kept(self.tenant, granted.credentials, now_s, now_s + granted.life_s, due_s, attempts=self.attempts + 1)
 
     def failed(self, error: CatalogError, now_s: float, chance: float) -> Kept:
-        """Return the state after a failed renewal (KEEP-2). The next try follows a growing pause."""
+        """Return the state after a failed renewal (NEWEST-2). The next try follows a growing pause."""
         failures = self.failures + 1
         due_s = now_s + _BACKOFF.delay_ms(failures, chance) / 1000
         return replace(self, failures=failures, attempts=self.attempts + 1, due_s=due_s, error=error)
@@ -60,7 +60,9 @@ class Kept:
         return bool(refused) and newest is not None and newest.access_key == refused and self.may_renew(now_s)
 
     def may_renew(self, now_s: float) -> bool:
-        return now_s >= self.obtained_s + RENEW_AGAIN_S and (self.failures == 0 or now_s >= self.due_s)  # KEEP-3
+        return now_s >= self.obtained_s + RENEW_AGAIN_S and (
+            self.failures == 0 or now_s >= self.due_s
+        )  # no storm at STS (NEWEST-3)
 
     def for_caller(self, now_s: float) -> FoundCredentials:
         """Return the credentials. Raises the last error if there are none, and `AccessDenied` after their end."""

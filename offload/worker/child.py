@@ -1,10 +1,12 @@
 """The process that uploads. It reads sealed segments from descriptors, and asks its parent for everything else.
 
     to the child              from the child
-    Begin, once               (turn, method, bytes)     asks to send a request; the answer comes when its turn has come
+    Begin, once               (turn, method, bytes)     asks to send a request; the answer comes when its turn has come,
+                                                        with the newest credentials, or None without a source
     UploadJob                 (part, seq)               asks for a SealedPart: its fields and both descriptors, or None
     Answer to a question      (frames, first, last)     asks for whole frames from `first` on, one or more
                               (upload_id, id)           reports an upload's id; the answer says that it is on record
+                              (credentials, key)        asks for newer credentials: the store refused this access key
                               RequestDone               reports one request, for the metrics
                               FramesRead                reports bytes of frames
                               Done, Failed              ends the job
@@ -14,6 +16,7 @@ CHILD-2  If the parent is gone, the child ends at once, whatever it is doing.
     It ignores the signals that a terminal or a service manager sends to all processes: the parent decides on them.
 CHILD-3  The child sends no request before the parent allows it. There the parent applies its limits, and stops an
     upload.
+CHILD-4  If the tenant has a source of credentials, they come over the channel alone. The child's environment has none.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from concurrent.futures import Future
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from catalog import SegmentRef
 from catalog.objects.base import ObjectStore
@@ -47,6 +50,9 @@ from seglog.files.port import OsFiles
 from seglog.format.frames import Frames, take_apart
 from seglog.reading.sealed import OpenedSegment
 
+if TYPE_CHECKING:
+    from catalog.objects.s3_credentials import FoundCredentials
+
 __all__ = ["Answer", "Begin", "Done", "Failed", "FramesRead", "Part", "Question", "RequestDone", "main"]
 
 _REPORT_S = 0.25  # between reports of bytes
@@ -54,12 +60,17 @@ _REPORT_S = 0.25  # between reports of bytes
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The first message. `url` has no credentials: they come from the environment, which is the parent's."""
+    """The first message. `url` has no credentials.
+
+    With `has_source`, they come with each turn (CHILD-4). Otherwise they come from the environment, which is the
+    parent's.
+    """
 
     url: str
     cold: ColdSettings
     offload: OffloadSettings
     nice: int
+    has_source: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +130,7 @@ class _Parent:
         self._numbers = itertools.count()
         self._waiting: dict[int, Future[tuple[Any, tuple[int, ...]]]] = {}
         self.jobs: queue.SimpleQueue[UploadJob] = queue.SimpleQueue()
+        self.credentials = _ParentsCredentials(self)
 
     def listen(self) -> None:
         """Receive messages until the parent is gone, then end the process (CHILD-2). Never returns."""
@@ -150,17 +162,31 @@ class _LimitedStore(MeasuredStore):
         self._parent = parent
 
     def _begin(self, method: str, sent_bytes: int) -> None:
-        self._parent.ask("turn", method, sent_bytes)
+        found, _ = self._parent.ask("turn", method, sent_bytes)
+        if found is not None:
+            self._parent.credentials.newest = found
 
     def _end(self, method: str, outcome: str, elapsed_s: float, sent_bytes: int, received_bytes: int) -> None:
         self._parent.tell(RequestDone(method, outcome, elapsed_s, sent_bytes, received_bytes))
 
 
-def _remote(begin: Begin) -> ObjectStore:
-    return open_store(begin.url, begin.cold, begin.offload)
+class _ParentsCredentials:
+    """The `CredentialSource` of the child: the newest credentials that the parent gave."""
+
+    def __init__(self, parent: _Parent) -> None:
+        self._parent = parent
+        self.newest: FoundCredentials | None = None
+
+    def current(self, refused: str = "") -> FoundCredentials:
+        if self.newest is not None and self.newest.access_key != refused:
+            return self.newest
+        newest: FoundCredentials
+        newest, _ = self._parent.ask("credentials", refused)
+        self.newest = newest
+        return newest
 
 
-def main(descriptor: int, store_for: Callable[[Begin], ObjectStore] = _remote) -> None:
+def main(descriptor: int, store_for: Callable[[Begin], ObjectStore] | None = None) -> None:
     """Run the process until its end. `descriptor` is of its end of the channel."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -169,7 +195,9 @@ def main(descriptor: int, store_for: Callable[[Begin], ObjectStore] = _remote) -
     os.nice(begin.nice)
     parent = _Parent(channel)
     threading.Thread(target=parent.listen, name="seglog-parent", daemon=True).start()
-    store = _LimitedStore(store_for(begin), parent)
+    credentials = parent.credentials if begin.has_source else None
+    remote = store_for(begin) if store_for else open_store(begin.url, begin.cold, begin.offload, credentials)
+    store = _LimitedStore(remote, parent)
     while True:
         job = parent.jobs.get()
         try:

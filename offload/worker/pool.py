@@ -16,23 +16,28 @@ POOL-3  If a child ends by itself, the parent raises `WorkerDied`. An error that
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from catalog import SegmentRef
 from offload.errors import WorkerDied
 from offload.settings import ColdSettings, OffloadSettings
+from offload.wiring import variables_without_credentials
 from offload.worker.channel import Channel
 from offload.worker.child import Answer, Begin, Done, Failed, FramesRead, Part, Question, RequestDone
 from offload.write.segment_upload import UploadJob
 from seglog import Topic
 from seglog.process.ownership import Owned, is_foreign
 from seglog.reading.sealed import SealedFiles
+
+if TYPE_CHECKING:
+    from catalog.objects.s3_credentials import CredentialSource, FoundCredentials
 
 __all__ = ["RequestLimiter", "WorkerPool"]
 
@@ -54,16 +59,25 @@ class RequestLimiter(Protocol):
 
 
 class WorkerPool(Owned):
-    """An `Uploader` with worker processes. `url` is of the remote; its credentials come from the environment.
+    """An `Uploader` with worker processes. `url` is of the remote.
 
+    If `credentials` is a source, each request of a child has its newest credentials, and the environment of the child
+    has none (CHILD-4). Otherwise the child has the environment of this process.
     `module` names the module with the `main` of the child.
     """
 
     def __init__(
-        self, url: str, cold: ColdSettings, offload: OffloadSettings, limiter: RequestLimiter, module: str = _MODULE
+        self,
+        url: str,
+        cold: ColdSettings,
+        offload: OffloadSettings,
+        limiter: RequestLimiter,
+        module: str = _MODULE,
+        credentials: CredentialSource | None = None,
     ) -> None:
         self._module = module
-        self._begin = Begin(url, cold, offload, _NICE)
+        self._begin = Begin(url, cold, offload, _NICE, credentials is not None)
+        self._credentials = credentials
         self._limiter = limiter
         self._lock = threading.Lock()
         self._idle: list[_Worker] = []
@@ -132,13 +146,14 @@ class WorkerPool(Owned):
                 worker.end()
             if self._is_closed:
                 raise WorkerDied(None)
-            worker = _Worker(self._begin, self._module)
+            worker = _Worker(self._begin, self._module, self._credentials)
             self._all.add(worker)
             return worker
 
 
 class _Worker:
-    def __init__(self, begin: Begin, module: str) -> None:
+    def __init__(self, begin: Begin, module: str, credentials: CredentialSource | None) -> None:
+        self._credentials = credentials
         ours, theirs = socket.socketpair()
         with theirs, ExitStack() as undo:
             undo.callback(ours.close)
@@ -147,6 +162,7 @@ class _Worker:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                env=None if credentials is None else variables_without_credentials(os.environ),
             )
             undo.pop_all()
         self._channel = Channel(ours)
@@ -190,7 +206,9 @@ class _Worker:
                 match message:
                     case Question(what="turn", about=(_, sent_bytes)):
                         limiter.take(sent_bytes)
-                        self._channel.send(Answer(message.number, None))
+                        self._channel.send(Answer(message.number, self._newest()))
+                    case Question(what="credentials", about=(refused,)):
+                        self._channel.send(Answer(message.number, self._newest(refused)))
                     case Question(what="upload_id", about=(upload_id,)):
                         on_upload_id(upload_id)
                         self._channel.send(Answer(message.number, None))
@@ -217,6 +235,9 @@ class _Worker:
                         return message
         except EOFError as end:
             raise WorkerDied(self._process.wait()) from end
+
+    def _newest(self, refused: str = "") -> FoundCredentials | None:
+        return None if self._credentials is None else self._credentials.current(refused)
 
     def _answer_part(self, number: int, files: SealedFiles, seq: int) -> None:
         part = files.part(seq)

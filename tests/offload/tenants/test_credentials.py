@@ -201,7 +201,7 @@ def test_a_caller_in_the_loop_never_waits() -> None:
 
 def test_a_closed_refresher_leaves_the_last_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("offload.tenants.keeping.RENEW_AGAIN_S", 0.0)
-    monkeypatch.setattr(module, "_WAIT_S", 0.01)
+    monkeypatch.setattr(module, "WAIT_S", 0.01)
 
     async def run() -> tuple[FoundCredentials, module.TenantCredentials]:
         refresher = Refresher(Sts().assume_async)
