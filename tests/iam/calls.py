@@ -150,6 +150,26 @@ CALLS = (
         changes=True,
     ),
     _key(
+        "PutObject with tags",
+        "PutObject PutObjectTagging",
+        lambda it: it.at_key("put_object", Body=b"new", Tagging="a=b"),
+        changes=True,
+    ),
+    _key(
+        "PutObject with a lock",
+        "PutObject PutObjectRetention",
+        lambda it: it.at_key(
+            "put_object", Body=b"new", ObjectLockMode="COMPLIANCE", ObjectLockRetainUntilDate="2099-01-01T00:00:00Z"
+        ),
+        changes=True,
+    ),
+    _key(
+        "PutObject with an ACL",
+        "PutObject PutObjectAcl",
+        lambda it: it.at_key("put_object", Body=b"new", ACL="public-read"),
+        changes=True,
+    ),
+    _key(
         "CopyObject from there",
         "GetObject",
         lambda it: it.ask("copy_object", Key=f"{it.own.key}-copy", CopySource=it.source(it.here)),

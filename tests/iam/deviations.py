@@ -13,6 +13,7 @@ from tests.iam.matrix import Cell, Place
 
 __all__ = ["DEVIATIONS", "Deviation", "deviation_of"]
 
+_WRITERS = frozenset({TenantRole.WRITER, TenantRole.MAINTAINER, TenantRole.ADMIN})
 _BELOW_ADMIN = frozenset({TenantRole.READER, TenantRole.WRITER, TenantRole.MAINTAINER})
 
 
@@ -43,6 +44,18 @@ DEVIATIONS = (
         "MinIO takes `s3:DeleteObject` for a delete with a version id, unless a policy denies "
         "`s3:DeleteObjectVersion`. AWS asks for `s3:DeleteObjectVersion`.",
         "Both roles that delete also remove old versions under their own prefix. Object lock prevents that.",
+    ),
+    Deviation(
+        frozenset({"PutObject with tags"}),
+        _WRITERS,
+        "MinIO takes `s3:PutObject` for tags that come with an object. AWS asks for `s3:PutObjectTagging` too.",
+        "A writer tags its own new objects. No policy of seglog looks at tags of objects.",
+    ),
+    Deviation(
+        frozenset({"PutObject with an ACL"}),
+        _WRITERS,
+        "MinIO has no ACLs, and ignores the header. AWS asks for `s3:PutObjectAcl` too.",
+        "None.",
     ),
 )
 

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import subprocess
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -32,17 +34,20 @@ TRAP = "acme2"  # the name of acme is its beginning
 
 KMS_KEY = "key-of-tests"
 REGION = "us-east-1"
+_SIGNATURES = {"s3": "s3v4", "sts": "v4"}  # boto3 still signs the URLs of S3 with version 2
 
 
 @dataclass(frozen=True, slots=True)
 class User:
     name: str
     secret: str
+    token: str = ""  # of a session
 
     @property
     def environment(self) -> dict[str, str]:
         """The variables of AWS with which a process is this user."""
-        return {"AWS_ACCESS_KEY_ID": self.name, "AWS_SECRET_ACCESS_KEY": self.secret}
+        keys = {"AWS_ACCESS_KEY_ID": self.name, "AWS_SECRET_ACCESS_KEY": self.secret}
+        return keys | ({"AWS_SESSION_TOKEN": self.token} if self.token else {})
 
 
 OWNER = User("owner-of-the-bucket", "secret-of-the-owner")
@@ -58,10 +63,26 @@ class Site:
 
     def client(self, user: User = OWNER) -> Any:
         """Return an S3 client of the user that tries each request once."""
-        return _client(self.endpoint, user)
+        return _client("s3", self.endpoint, user)
+
+    def session(self, user: User, policy: Mapping[str, Any]) -> User:
+        """Return a session of the user with a session policy."""
+        sts = _client("sts", self.endpoint, user)
+        role = "arn:minio:iam:::role/of-the-user"  # MinIO does not look at it
+        given = sts.assume_role(RoleArn=role, RoleSessionName="tests", Policy=json.dumps(policy))["Credentials"]
+        return User(given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"])
 
     def url(self, tenant: str, *path: str) -> str:
         return "/".join((f"s3://{self.bucket}/{tenant}", *path))
+
+    def mc(self, user: User, *words: str) -> str:
+        """Run a command of MinIO's client as the user, who is its alias `seglog`. Return what it prints."""
+        host = self.endpoint.replace("://", f"://{user.name}:{user.secret}@")
+        with tempfile.TemporaryDirectory() as directory:
+            environment = {"MC_HOST_seglog": host, "HOME": directory}
+            command = [MC, "--config-dir", directory, *words]
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr
 
     def environment(self, user: User) -> dict[str, str]:
         """Return the variables of AWS with which a process asks this server as the user, and nobody else."""
@@ -76,14 +97,17 @@ class Site:
 
 
 @cache
-def _client(endpoint: str, user: User) -> Any:
+def _client(service: str, endpoint: str, user: User) -> Any:
     return boto3.client(
-        "s3",
+        service,
         endpoint_url=endpoint,
         aws_access_key_id=user.name,
         aws_secret_access_key=user.secret,
+        aws_session_token=user.token or None,
         region_name=REGION,
-        config=Config(retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}),
+        config=Config(
+            retries={"total_max_attempts": 1}, s3={"addressing_style": "path"}, signature_version=_SIGNATURES[service]
+        ),
     )
 
 
