@@ -26,8 +26,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield site
 
 
-@pytest.fixture(scope="session")
-def seen(site: Site) -> Mapping[Cell, bool]:
-    """Return what MinIO answered in each cell of the matrix."""
-    scene = Scene(site)
+@pytest.fixture(scope="session", params=["users", "sessions"])
+def seen(request: pytest.FixtureRequest, site: Site) -> Mapping[Cell, bool]:
+    """Return what MinIO answered in each cell of the matrix: to users, then to sessions with session policies."""
+    scene = Scene(site, site.user if request.param == "users" else site.session_of)
     return {cell: scene.is_allowed(cell) for cell in cells()}

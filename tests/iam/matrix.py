@@ -6,7 +6,7 @@ tenant's own prefix. The table of roles in `catalog/tenants/roles.py` says the a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -14,7 +14,8 @@ from botocore.exceptions import ClientError
 
 from catalog.tenants.roles import Target, TenantRole, actions_of
 from tests.iam.calls import CALLS, At, Attempt, Call, Kind, Spot
-from tests.iam.site import BUCKET, TENANTS, Site
+from tests.iam.evaluator import Request
+from tests.iam.site import BUCKET, TENANTS, Site, User
 
 __all__ = ["Cell", "Place", "Scene", "Unclear", "cells"]
 
@@ -55,8 +56,8 @@ class Cell:
         return key_at(self.prefix)
 
     @property
-    def needs(self) -> tuple[tuple[str, str, dict[str, str]], ...]:
-        """The action, the resource and the context of each request that IAM judges for the call."""
+    def requests(self) -> tuple[Request, ...]:
+        """The requests that IAM judges for the call."""
         bucket = f"arn:aws:s3:::{BUCKET}"
         context = {} if self.prefix is None else {"s3:prefix": self.prefix}
         resources = {
@@ -65,7 +66,7 @@ class Cell:
             At.LIST: (bucket, context),
             At.BUCKET: (bucket, {}),
         }
-        return tuple((need.action, *resources[need.at]) for need in self.call.needs)
+        return tuple(Request(need.action, *resources[need.at]) for need in self.call.needs)
 
     @property
     def is_expected(self) -> bool:
@@ -96,15 +97,17 @@ class Unclear(AssertionError):
 class Scene:
     """The objects and uploads at all places, so that a call fails for no other reason than its rights."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, identity: Callable[[str, TenantRole], User]) -> None:
+        """Make an empty scene. `identity` returns who has a role of a tenant."""
         self._site = site
+        self._identity = identity
         self._owner = site.client()
         self._spots: dict[str, Spot] = {}
 
     def is_allowed(self, cell: Cell) -> bool:
         """Make the call of the cell. Raises `Unclear`."""
         here, own = self._spot(cell.key), self._spot(key_at(f"{cell.tenant}/"))
-        client = self._site.client(self._site.user(cell.tenant, cell.role))
+        client = self._site.client(self._identity(cell.tenant, cell.role))
         try:
             cell.call.send(Attempt(client, self._site.bucket, here, own, cell.prefix))
         except ClientError as error:

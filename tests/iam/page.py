@@ -81,7 +81,7 @@ def filled(text: str, seen: Mapping[Cell, bool]) -> str:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as directory, running_site(Path(directory)) as site:
-        scene = Scene(site)
+        scene = Scene(site, site.user)
         answers = {cell: scene.is_allowed(cell) for cell in cells()}
     PAGE.write_text(filled(PAGE.read_text(), answers))
     sys.stdout.write(f"{part(answers)}\n")

@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ import pytest
 from botocore.config import Config
 
 from benchmarks.minio import serving_minio
+from catalog.tenants.roles import TenantRole
 
 __all__ = ["BUCKET", "KMS_KEY", "MC", "MINIO", "OWNER", "TENANTS", "TRAP", "Site", "User", "running_site"]
 
@@ -50,6 +52,7 @@ class User:
         return keys | ({"AWS_SESSION_TOKEN": self.token} if self.token else {})
 
 
+BROKER = User("broker-of-sessions", "secret-of-the-broker")
 OWNER = User("owner-of-the-bucket", "secret-of-the-owner")
 
 
@@ -64,6 +67,10 @@ class Site:
     def client(self, user: User = OWNER) -> Any:
         """Return an S3 client of the user that tries each request once."""
         return _client("s3", self.endpoint, user)
+
+    def session_of(self, tenant: str, role: TenantRole) -> User:
+        """Return a session of a user who may do everything. Its session policy is what `seglog tenant policy` prints."""
+        return _session_of(self, tenant, role)
 
     def session(self, user: User, policy: Mapping[str, Any]) -> User:
         """Return a session of the user with a session policy."""
@@ -97,6 +104,13 @@ class Site:
 
 
 @cache
+def _session_of(site: Site, tenant: str, role: TenantRole) -> User:
+    command = [sys.executable, "-m", "offload", "tenant", "policy", tenant, "--role", role, "--bucket", site.bucket]
+    printed = subprocess.run(command, capture_output=True, check=True, cwd=ROOT).stdout
+    return site.session(BROKER, json.loads(printed))
+
+
+@cache
 def _client(service: str, endpoint: str, user: User) -> Any:
     return boto3.client(
         service,
@@ -122,6 +136,8 @@ def running_site(directory: Path) -> Iterator[Site]:
         site = Site(endpoint)
         site.client().create_bucket(Bucket=site.bucket, ObjectLockEnabledForBucket=True)
         _make_users(site, directory)
+        site.mc(OWNER, "admin", "user", "add", "seglog", BROKER.name, BROKER.secret)
+        site.mc(OWNER, "admin", "policy", "attach", "seglog", "readwrite", "--user", BROKER.name)
         yield site
 
 

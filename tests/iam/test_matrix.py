@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from catalog.tenants.policies import tenant_policy
 from catalog.tenants.roles import RIGHTS, Target
 from tests import work
 from tests.iam.calls import CALLS
 from tests.iam.deviations import DEVIATIONS, deviation_of
+from tests.iam.evaluator import is_allowed
 from tests.iam.matrix import Cell, Place, cells
 from tests.iam.page import PAGE, filled
+from tests.iam.site import BUCKET
 
 
 def test_no_call_is_allowed_or_denied_but_as_the_table_of_roles_says(seen: Mapping[Cell, bool]) -> None:
@@ -39,6 +42,15 @@ def test_the_page_says_what_was_seen(seen: Mapping[Cell, bool]) -> None:
     assert filled(page, seen) == page, "make test-iam PAGE=1 writes it"
 
 
+def test_the_reference_evaluator_agrees_with_minio_on_every_unmarked_cell(seen: Mapping[Cell, bool]) -> None:
+    unmarked = [cell for cell in seen if deviation_of(cell) is None]
+    assert [_named(cell) for cell in unmarked if seen[cell] != _judged(cell)] == []
+
+
+def test_the_reference_evaluator_agrees_with_the_table_of_roles() -> None:
+    assert [_named(cell) for cell in cells() if cell.is_expected != _judged(cell)] == []
+
+
 def test_the_matrix_has_every_action_of_the_table_of_roles_and_500_cells() -> None:
     asked = {need.action for call in CALLS for need in call.needs}
     assert {each.action for each in RIGHTS if each.target is not Target.KEY} <= asked
@@ -49,6 +61,11 @@ def test_the_matrix_has_every_action_of_the_table_of_roles_and_500_cells() -> No
 def test_some_cells_of_each_role_and_tenant_are_allowed() -> None:
     allowed = {(cell.tenant, cell.role) for cell in cells() if cell.is_expected}
     assert allowed == {(cell.tenant, cell.role) for cell in cells()}
+
+
+def _judged(cell: Cell) -> bool:
+    policy = tenant_policy(cell.tenant, cell.role, BUCKET)
+    return all(is_allowed([policy], request) for request in cell.requests)
 
 
 def _named(cell: Cell) -> tuple[str, str, str, str]:
