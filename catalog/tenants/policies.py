@@ -8,6 +8,8 @@ IAM-3  A condition of the caller only narrows. So it may not be on a key that th
     takes several values of one key as alternatives.
 IAM-4  A condition of the caller is on the statements about S3. The KMS key is reached through S3 alone, and S3
     does not hand on the address and the other properties of the request.
+IAM-5  A role that deletes also has a Deny of `s3:DeleteObjectVersion`. AWS needs none, because no statement allows it.
+    MinIO takes `s3:DeleteObject` for a delete with a version id, unless a policy denies the other.
 
 Source: the references of IAM policy elements, and of actions and condition keys of Amazon S3 and AWS KMS.
 """
@@ -166,6 +168,9 @@ def _policy(bucket: str, prefix: str, role: TenantRole, kms_key: str | None, blo
         _allow("ListOwnPrefix", actions_of(role, Target.BUCKET), f"arn:aws:s3:::{bucket}", listing),
         _allow("OwnObjects", actions_of(role, Target.OBJECTS), f"arn:aws:s3:::{bucket}/{prefix}*", block),
     ]
+    if "s3:DeleteObject" in actions_of(role, Target.OBJECTS):
+        keep = {"Sid": "OldVersionsStay", "Effect": "Deny", "Action": ["s3:DeleteObjectVersion"]}
+        statements.append({**keep, "Resource": [f"arn:aws:s3:::{bucket}/*"]})
     if kms_key is not None:
         statements.append(_allow("OwnKey", actions_of(role, Target.KEY), kms_key, {}))
     return {"Version": "2012-10-17", "Statement": statements}

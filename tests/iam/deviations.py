@@ -39,13 +39,6 @@ DEVIATIONS = (
         "Each role reads old versions under its own prefix.",
     ),
     Deviation(
-        frozenset({"DeleteObject of a version", "DeleteObjects of versions"}),
-        frozenset({TenantRole.MAINTAINER, TenantRole.ADMIN}),
-        "MinIO takes `s3:DeleteObject` for a delete with a version id, unless a policy denies "
-        "`s3:DeleteObjectVersion`. AWS asks for `s3:DeleteObjectVersion`.",
-        "Both roles that delete also remove old versions under their own prefix. Object lock prevents that.",
-    ),
-    Deviation(
         frozenset({"PutObject with tags"}),
         _WRITERS,
         "MinIO takes `s3:PutObject` for tags that come with an object. AWS asks for `s3:PutObjectTagging` too.",

@@ -69,7 +69,7 @@ class Site:
         return _client("s3", self.endpoint, user)
 
     def session_of(self, tenant: str, role: TenantRole) -> User:
-        """Return a session of a user who may do everything. Its session policy is what `seglog tenant policy` prints."""
+        """Return a session of a user with all rights. Its session policy is what `seglog tenant policy` prints."""
         return _session_of(self, tenant, role)
 
     def session(self, user: User, policy: Mapping[str, Any]) -> User:

@@ -20,7 +20,8 @@ OFFICE = Condition.parse("IpAddress:aws:SourceIp=10.0.0.0/8")
 
 
 def actions(policy: dict[str, Any]) -> set[str]:
-    return {action for statement in policy["Statement"] for action in statement["Action"]}
+    allows = [statement for statement in policy["Statement"] if statement["Effect"] == "Allow"]
+    return {action for statement in allows for action in statement["Action"]}
 
 
 @pytest.mark.parametrize(
@@ -40,12 +41,21 @@ def test_every_action_has_one_row_and_no_wildcard() -> None:
 
 @pytest.mark.parametrize("role", TenantRole)
 def test_a_policy_reaches_the_tenants_prefix_and_nothing_else(role: TenantRole) -> None:
-    on_bucket, on_objects = tenant_policy("acme", role, "archive", "prod")["Statement"]
+    on_bucket, on_objects, *_ = tenant_policy("acme", role, "archive", "prod")["Statement"]
     assert on_bucket["Resource"] == ["arn:aws:s3:::archive"]
     assert on_bucket["Condition"] == {"StringLike": {"s3:prefix": ["prod/acme/*"]}}
     assert on_objects["Resource"] == ["arn:aws:s3:::archive/prod/acme/*"]
     assert on_bucket["Effect"] == on_objects["Effect"] == "Allow"
     assert all(action.removeprefix("s3:").startswith("ListBucket") for action in on_bucket["Action"])
+
+
+@pytest.mark.parametrize("role", TenantRole)
+def test_a_role_that_deletes_is_denied_old_versions_and_nothing_else(role: TenantRole) -> None:
+    """MinIO takes the right to delete for one to delete versions, unless a policy denies it."""
+    keep = {"Sid": "OldVersionsStay", "Effect": "Deny", "Action": ["s3:DeleteObjectVersion"]}
+    expected = [{**keep, "Resource": ["arn:aws:s3:::archive/*"]}] if role.includes(TenantRole.MAINTAINER) else []
+    for policy in (tenant_policy("acme", role, "archive", "prod"), session_tag_policy(role, "archive")):
+        assert [each for each in policy["Statement"] if each["Effect"] == "Deny"] == expected
 
 
 @pytest.mark.parametrize("role", TenantRole)
@@ -57,9 +67,9 @@ def test_a_key_is_allowed_alone_and_only_with_what_the_role_needs(role: TenantRo
 
 
 @pytest.mark.parametrize("role", TenantRole)
-def test_each_statement_of_a_session_tag_has_the_guards(role: TenantRole) -> None:
-    for statement in session_tag_policy(role, "archive", "prod", [OFFICE])["Statement"]:
-        assert statement["Effect"] == "Allow"
+def test_each_allow_of_a_session_tag_has_the_guards(role: TenantRole) -> None:
+    statements = session_tag_policy(role, "archive", "prod", [OFFICE])["Statement"]
+    for statement in [each for each in statements if each["Effect"] == "Allow"]:
         assert statement["Condition"]["Null"] == {"aws:PrincipalTag/tenant": "false"}
         assert "" in statement["Condition"]["StringNotEquals"]["aws:PrincipalTag/tenant"]
         assert "*/*" in statement["Condition"]["StringNotLike"]["aws:PrincipalTag/tenant"]
