@@ -39,6 +39,7 @@
     ├── ProbeFailed          the command of a bisect gave no verdict       exit 1
     ├── Missing              the caller named what does not exist          exit 3
     │   ├── NoSuchFile
+    │   ├── NoSuchTenant         the daemon has no such tenant, or hides it from the token
     │   └── RemoteEmpty          the remote has no topic
     ├── NotConfirmed         the operator did not say yes                  exit 1
     ├── PartlyAppended       a part of the input is in                     the exit code of the error that ended it
@@ -47,6 +48,7 @@
     │   ├── Busy                 the daemon has as many requests as it takes
     │   ├── JavaNotStarted       PySpark found no Java, or Java ended at once
     │   ├── Stopping             the daemon is being stopped
+    │   ├── TenantClosed         the daemon did not open the tenant's directory
     │   ├── WorkerDied           the process that uploads ended before the upload was done
     │   └── WorkerFailed         the process that uploads raised an error that cannot be raised here
     └── Misuse               fix the call                                  exit 2
@@ -67,8 +69,10 @@
         ├── NeverWritten         an ephemeral topic has nothing to offload
         ├── NoDaemon             no daemon serves this directory
         ├── NoRemote
+        ├── OtherTenant          a directory belongs to another tenant than its name says
         ├── Refused              the daemon's rules forbid it: host, origin, token, size, pace
         │   └── NotAllowed           the token lacks the role for it
+        ├── SharedRemote         two tenants have the same remote
         ├── UnknownObject        no file or object that `inspect` knows
         └── UnsupportedOption
 
@@ -127,6 +131,7 @@ __all__ = [
     "NoDaemon",
     "NoRemote",
     "NoSuchFile",
+    "NoSuchTenant",
     "NotAllowed",
     "NotConfirmed",
     "NotOffloaded",
@@ -135,6 +140,7 @@ __all__ = [
     "OpenBranch",
     "OtherExport",
     "OtherRemote",
+    "OtherTenant",
     "PartlyAppended",
     "PartlyExported",
     "ProbeFailed",
@@ -143,7 +149,9 @@ __all__ = [
     "RemoteBehind",
     "RemoteEmpty",
     "RowsChanged",
+    "SharedRemote",
     "Stopping",
+    "TenantClosed",
     "TopicAttached",
     "TopicFollowed",
     "Unavailable",
@@ -562,6 +570,16 @@ class NoSuchFile(Missing):
         self.path = path
 
 
+class NoSuchTenant(Missing):
+    """The daemon has no such tenant, or the token is bound to another one. The message is the same."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "there is no such tenant",
+            hint="a token that is bound to a tenant asks without /tenants/NAME; another one names the tenant",
+        )
+
+
 class RemoteEmpty(Missing):
     def __init__(self, url: str) -> None:
         super().__init__(
@@ -613,6 +631,13 @@ class JavaNotStarted(Unavailable):
 class Stopping(Unavailable):
     def __init__(self) -> None:
         super().__init__("the daemon is stopping; its next start continues unfinished work")
+
+
+class TenantClosed(Unavailable):
+    """The daemon did not open the tenant's directory, or not yet. Its log has the reason."""
+
+    def __init__(self) -> None:
+        super().__init__("the tenant is not open", hint="the daemon's log has the reason; SIGHUP tries again")
 
 
 class WorkerDied(Unavailable):
@@ -697,6 +722,25 @@ class InvalidTokens(Misuse):
         self.path = path
         self.line = line
         self.reason = reason
+
+
+class OtherTenant(Misuse):
+    def __init__(self, directory: Path, name: str) -> None:
+        super().__init__(
+            f"{directory} belongs to the tenant {name}",
+            hint="a directory below the root of `seglog serve --tenants` has the name of its tenant",
+        )
+        self.directory = directory
+        self.name = name
+
+
+class SharedRemote(Misuse):
+    def __init__(self, url: str, tenant: str, other: str) -> None:
+        super().__init__(
+            f"the tenants {tenant} and {other} have the same remote {url}",
+            hint="give each tenant a prefix of its own, and an IAM policy on it",
+        )
+        self.url = url
 
 
 class EntryTooLarge(Misuse):

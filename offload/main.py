@@ -36,11 +36,11 @@ def main() -> None:
     raise SystemExit(code)
 
 
-def _serve(directory: Path, settings: Settings, *, remote: str | None, debug: bool) -> None:
+def _serve(directory: Path, settings: Settings, *, remote: str | None, debug: bool, tenants: bool = False) -> None:
     import os
 
     from offload.daemon.logs import set_up_logs
-    from offload.daemon.server import announce, run
+    from offload.daemon.server import announce, run, run_tenants
 
     serve = settings.serve
     is_insecure = serve.insecure_behind_proxy and not serve.tls_certificate
@@ -49,4 +49,7 @@ def _serve(directory: Path, settings: Settings, *, remote: str | None, debug: bo
         announce(addresses, loop, is_insecure=is_insecure)
 
     set_up_logs(serve.log_format, debug=debug)
+    if tenants:
+        run_tenants(directory, settings, variables=os.environ, on_ready=ready)
+        return
     run(directory, settings, remote=remote, variables=os.environ, on_ready=ready)

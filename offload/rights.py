@@ -31,6 +31,8 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from catalog.errors import InvalidTenant
+from catalog.tenants.names import check_tenant
 from offload.errors import InvalidParameters, InvalidTokens, NotAllowed, Refused
 
 __all__ = [
@@ -51,7 +53,6 @@ RIGHTS_KEY: Final = "seglog.rights"
 _LEAST_BYTES = 16
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _GLOB = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
-_TENANT = re.compile(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _BEARER = re.compile(rb"bearer +", re.IGNORECASE)
 _ALL = "*"
@@ -102,6 +103,11 @@ class Rights:
         """Raise `NotAllowed` if the client lacks the role on all topics."""
         if not any(each.role >= role and _ALL in each.topics for each in self.grants):
             raise NotAllowed(self.name, role.word, "all topics")
+
+    def check_all_tenants(self, role: Role) -> None:
+        """Raise `NotAllowed` if the client is bound to a tenant, or lacks the role on all topics."""
+        if self.tenant or not any(each.role >= role and _ALL in each.topics for each in self.grants):
+            raise NotAllowed(self.name, role.word, "all tenants")
 
     def shows(self, topic: str, role: Role = Role.READ) -> bool:
         """Return whether a list of topics shows this one to the client."""
@@ -201,9 +207,16 @@ def _parsed(line: bytes, place: str, number: int) -> tuple[bytes, Rights]:
         raise InvalidTokens(place, number, f"{wrong[:80]!r} is no glob of topics")
     if not _SHA256.fullmatch(digest):
         raise InvalidTokens(place, number, "the SHA-256 of a token has 64 hex digits")
-    if len(parts) == 5 and not _TENANT.fullmatch(parts[4]):
-        raise InvalidTokens(place, number, f"{parts[4][:80]!r} is no name of a tenant")
+    if len(parts) == 5:
+        _check_tenant(parts[4], place, number)
     return bytes.fromhex(digest), Rights(name, (Grant(Role[role.upper()], globs),), "".join(parts[4:]))
+
+
+def _check_tenant(name: str, place: str, number: int) -> None:
+    try:
+        check_tenant(name)
+    except InvalidTenant as error:
+        raise InvalidTokens(place, number, f"{name[:80]!r} is no name of a tenant") from error
 
 
 def _first_wrong(globs: Sequence[str]) -> str | None:

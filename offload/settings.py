@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from catalog.checkpointer import CheckpointPolicy
+from catalog.errors import InvalidTenant
 from catalog.format.checksum import ChecksumKind
 from catalog.format.commit import Codec
+from catalog.tenants.names import check_tenant
 from catalog.tenants.roles import TenantRole
 from seglog.errors import InvalidSetting, InvalidTopicName
 from seglog.values.names import check_topic_name
@@ -318,6 +320,10 @@ class TenantSettings:
 
     def __post_init__(self) -> None:
         check_settings(self)
+        try:
+            check_tenant(self.name or "none")
+        except InvalidTenant as error:
+            raise InvalidSetting("tenant.name", str(error)) from error
         if self.role_arn and not ROLE_ARN.fullmatch(self.role_arn):
             raise InvalidSetting("tenant.role_arn", f"{self.role_arn!r} is not of the form {ROLE_ARN_FORM}")
         if self.role_arn and not self.name:

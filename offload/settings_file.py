@@ -54,7 +54,9 @@ class Settings:
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     parts: Mapping[type, Any] = field(default_factory=dict[type, Any])
 
-    def with_parts(self, *parts: OffloadSettings | ColdSettings | CatalogSettings | ServeSettings) -> Settings:
+    def with_parts(
+        self, *parts: OffloadSettings | ColdSettings | CatalogSettings | ServeSettings | TenantSettings
+    ) -> Settings:
         """Return settings in which `parts` take the place of their sections."""
         return replace(self, parts={**self.parts, **{type(part): part for part in parts}})
 

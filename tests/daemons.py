@@ -20,7 +20,7 @@ from typing import Any
 
 from tests.waiting import wait_until
 
-__all__ = ["ServedDirectory", "served"]
+__all__ = ["ServedDirectory", "served", "served_tenants"]
 
 _ROOT = Path(__file__).parent.parent
 _TIMEOUT_S = 120
@@ -29,10 +29,10 @@ _TIMEOUT_S = 120
 class ServedDirectory:
     """A running daemon. `lines` are its lines on standard error."""
 
-    def __init__(self, directory: Path, variables: dict[str, str]) -> None:
+    def __init__(self, directory: Path, variables: dict[str, str], *options: str) -> None:
         given = {"SEGLOG_SERVE_PORT": "0", "SEGLOG_SERVE_CHECK_INTERVAL_MS": "50", **variables}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "offload", "-C", str(directory), "serve"],
+            [sys.executable, "-m", "offload", "-C", str(directory), "serve", *options],
             env={**os.environ, **given}, cwd=_ROOT, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         self._directory = directory
@@ -139,6 +139,16 @@ class ServedDirectory:
                 self._port = line.strip().rpartition(":")[2]
                 self._ready.set()
         self._ready.set()
+
+
+@contextmanager
+def served_tenants(root: Path, **variables: str) -> Iterator[ServedDirectory]:
+    """Run a daemon on all directories below `root`. `variables` is its environment, without the prefix SEGLOG_."""
+    daemon = ServedDirectory(root, {f"SEGLOG_{name}": text for name, text in variables.items()}, "--tenants")
+    try:
+        yield daemon
+    finally:
+        daemon.kill()
 
 
 @contextmanager

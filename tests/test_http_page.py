@@ -13,7 +13,7 @@ from pathlib import Path
 
 import seglog
 from offload.daemon.http.roles import ROUTE_ROLES
-from tests.daemons import served
+from tests.daemons import ServedDirectory, served, served_tenants
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "http.md"
 _PART = re.compile(r"^```(sh|json|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -22,20 +22,30 @@ _ADDRESS = "http://127.0.0.1:7373"
 
 def test_each_call_of_the_page_has_the_answer_that_it_shows(tmp_path: Path) -> None:
     seglog.open(tmp_path / "data").close()
-    said, count = "", 0
+    of_one, _, of_many = PAGE.read_text().partition("## Many tenants")
     with served(tmp_path / "data", (tmp_path / "remote").as_uri(), OFFLOAD_OFFLOAD_AFTER_S="never") as daemon:
-        for kind, text in _PART.findall(PAGE.read_text()):
-            if kind == "sh":
-                calls = text.replace(_ADDRESS, f"http://127.0.0.1:{daemon.port}")
-                assert "7373" not in calls
-                done = subprocess.run(
-                    ["sh", "-e", "-c", calls], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
-                )
-                assert done.returncode == 0, (text, done.stderr)
-                said, count = done.stdout.replace("\r\n", "\n"), count + 1
-            else:
-                assert re.fullmatch(_pattern(text), said), f"{text}\n---\n{said}"
-    assert count >= 15
+        assert _run(of_one, daemon, tmp_path) >= 15
+    for name in ("acme", "globex"):
+        seglog.open(tmp_path / "root" / name).close()
+    with served_tenants(tmp_path / "root") as daemon:
+        assert _run(of_many, daemon, tmp_path) >= 2
+
+
+def _run(page: str, daemon: ServedDirectory, directory: Path) -> int:
+    """Run the calls of a page, and compare their output. Return how many blocks of them it has."""
+    said, count = "", 0
+    for kind, text in _PART.findall(page):
+        if kind == "sh":
+            calls = text.replace(_ADDRESS, f"http://127.0.0.1:{daemon.port}")
+            assert "7373" not in calls
+            done = subprocess.run(
+                ["sh", "-e", "-c", calls], cwd=directory, capture_output=True, text=True, check=False, timeout=60
+            )
+            assert done.returncode == 0, (text, done.stderr)
+            said, count = done.stdout.replace("\r\n", "\n"), count + 1
+        else:
+            assert re.fullmatch(_pattern(text), said), f"{text}\n---\n{said}"
+    return count
 
 
 def test_the_page_names_each_route() -> None:

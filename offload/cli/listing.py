@@ -571,8 +571,14 @@ COMMANDS = {
         '\n'
         'Other commands on the same directory go through the daemon by themselves. After SIGHUP the daemon\n'
         'reads the sections [serve], [offload] and [catalog] of seglog.toml again.\n'
-        'Example: seglog -C /var/lib/seglog serve',
-        (),
+        'Example: seglog -C /var/lib/seglog serve\n'
+        '\n'
+        'With --tenants, the section [serve] of DIR is for the whole daemon. Each DIR/NAME has its own seglog.toml and its\n'
+        'own remote. A token names its tenant, or the path does: /tenants/NAME/topics/... After SIGHUP the daemon opens new\n'
+        'directories, and closes those that are gone.',
+        (
+            ListedParameter('tenants', 'bool', 'Serve each data directory below DIR, as the tenant of its name.', ('--tenants',), default=False),
+        ),
     ),
     'token/new': ListedCommand(
         'token/new',

@@ -29,8 +29,10 @@ __all__ = ["Serve", "Session"]
 class Serve(Protocol):
     """The port to the daemon."""
 
-    def __call__(self, directory: Path, settings: Settings, /, *, remote: str | None, debug: bool) -> None:
-        """Hold the directory until a signal ends the daemon."""
+    def __call__(
+        self, directory: Path, settings: Settings, /, *, remote: str | None, debug: bool, tenants: bool = False
+    ) -> None:
+        """Hold the directory until a signal ends the daemon. With `tenants`, hold each directory below it."""
         ...
 
 

@@ -91,11 +91,20 @@ def recovered_text(found: Recovered) -> str:
     )
 
 
-def serve(session: Session) -> None:
+def serve(
+    session: Session,
+    tenants: Annotated[bool, About("Serve each data directory below DIR, as the tenant of its name.")] = False,
+) -> None:
     """Hold this data directory, take records over HTTP, offload and release in the background, until SIGTERM.
 
     Other commands on the same directory go through the daemon by themselves. After SIGHUP the daemon
     reads the sections [serve], [offload] and [catalog] of seglog.toml again.
     Example: seglog -C /var/lib/seglog serve
+
+    With --tenants, the section [serve] of DIR is for the whole daemon. Each DIR/NAME has its own seglog.toml and its
+    own remote. A token names its tenant, or the path does: /tenants/NAME/topics/... After SIGHUP the daemon opens new
+    directories, and closes those that are gone.
     """
-    session.serve(session.directory, session.settings(), remote=session.remote, debug=session.debug)
+    if tenants and session.remote:
+        raise InvalidParameters("each tenant has its own remote: leave out --remote and SEGLOG_REMOTE")
+    session.serve(session.directory, session.settings(), remote=session.remote, debug=session.debug, tenants=tenants)

@@ -4,6 +4,7 @@ The id is the client's header `seglog-request-id` if it is 1 to 64 of A-Z, a-z, 
 The answer has it as a header of the same name, and a problem has it as `request_id`.
 
 With `access_log`, the log gets a line for each request at its end: method, path, status, seconds, bytes, client, id.
+A request of a tenant names it.
 The path has no query, and stays percent-encoded. So a line shows no tags, and a client cannot break the line.
 
 Once the daemon stops, a new request gets 503 after its body was read, and each answer says `Connection: close` (STOP-1:
@@ -18,39 +19,55 @@ import re
 import secrets
 import time
 from collections.abc import Callable, MutableMapping
-from typing import Any
+from typing import Any, Protocol
 
 from offload.daemon.guard import PROBES, App, Receive, Scope, Send
 from offload.daemon.problems import error_answer
 from offload.daemon.request_id import request_id
-from offload.daemon.service import Service
+from offload.daemon.stopping import StopEvent
+from offload.daemon.tenant_id import tenant_id
 from offload.errors import Stopping
+from offload.settings import ServeSettings
 
-__all__ = ["entrance"]
+__all__ = ["Host", "entrance"]
 
 _HEADER = b"seglog-request-id"
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _log = logging.getLogger("seglog.access")
 
 
-def entrance(app: App, service: Service) -> App:
+class Host(Protocol):
+    """The parts of a daemon that its entrance asks for: those of a service, or of all tenants."""
+
+    is_leaving: bool
+
+    @property
+    def tenant(self) -> str: ...
+    @property
+    def settings(self) -> ServeSettings: ...
+    @property
+    def stopping(self) -> StopEvent: ...
+
+
+def entrance(app: App, host: Host) -> App:
     """Return `app` with an id and a log line for each request, and with refusals once the daemon stops."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await app(scope, receive, send)
             return
-        line = _Line(scope, send, lambda: service.is_leaving)
-        token = request_id.set(line.request_id)
+        line = _Line(scope, send, lambda: host.is_leaving)
+        token, before = request_id.set(line.request_id), tenant_id.set(host.tenant)
         try:
-            if service.stopping.is_set() and scope["path"] not in PROBES:
-                await _refuse(receive, line.send, service.settings.body_timeout_s)
+            if host.stopping.is_set() and scope["path"] not in PROBES:
+                await _refuse(receive, line.send, host.settings.body_timeout_s)
             else:
                 await app(scope, receive, line.send)
         finally:
             request_id.reset(token)
-            if service.settings.access_log:
+            if host.settings.access_log:
                 line.write()
+            tenant_id.reset(before)
 
     return answer
 
@@ -60,6 +77,7 @@ class _Line:
 
     def __init__(self, scope: Scope, send: Send, is_leaving: Callable[[], bool]) -> None:
         self._scope = scope
+        self._raw_path: bytes = scope.get("raw_path", b"")  # a router may change that of the scope
         self._send = send
         self._is_leaving = is_leaving
         self._start = time.perf_counter()
@@ -85,7 +103,7 @@ class _Line:
             "request",
             extra={
                 "method": self._scope["method"],
-                "path": self._scope.get("raw_path", b"").decode("ascii", "replace"),
+                "path": self._raw_path.decode("ascii", "replace"),
                 "status": self._status,
                 "seconds": round(time.perf_counter() - self._start, 6),
                 "sent_bytes": self._size_bytes,

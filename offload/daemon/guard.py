@@ -29,6 +29,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
 from offload.commands.registry import COMMANDS
+from offload.daemon.clients import check_client
 from offload.daemon.metrics import Metrics
 from offload.daemon.origins import is_allowed, is_preflight, preflight_headers, with_origin
 from offload.daemon.places import Place, Places
@@ -37,7 +38,17 @@ from offload.errors import BodyBroken, Busy, Refused
 from offload.rights import EVERYTHING, RIGHTS_KEY, Tokens
 from offload.settings import ServeSettings
 
-__all__ = ["BROKEN", "EXCHANGE", "PROBES", "STREAM_KEY", "Guard", "too_large"]
+__all__ = [
+    "BROKEN",
+    "EXCHANGE",
+    "PREFIX_KEY",
+    "PROBES",
+    "STREAM_KEY",
+    "Guard",
+    "answer_preflight",
+    "refuse",
+    "too_large",
+]
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Headers: TypeAlias = Mapping[bytes, bytes]
@@ -50,6 +61,9 @@ BROKEN = "seglog.broken"
 
 EXCHANGE = "seglog.exchange"
 """The key of the exchange in a scope (offload.daemon.exchange), which says what needs no time limit."""
+
+PREFIX_KEY = "seglog.prefix"
+"""The key in a scope of what its client put before the path: `/tenants/acme`, or nothing."""
 
 STREAM_KEY = "seglog.stream"
 """A true value in a scope says that the answer ends when the client likes, so its time says nothing."""
@@ -100,15 +114,30 @@ class Guard:
         settings, headers = self._settings(), dict(scope["headers"])
         if is_tcp and is_allowed(headers, settings.allowed_origins):
             send = with_origin(send, headers)
+        scope[RIGHTS_KEY] = EVERYTHING
+        try:
+            if is_tcp:
+                check_client(scope, headers, settings, self._tokens())
+        except Refused as refusal:
+            await refuse(self._counted(refusal), send)
+            return
+        await self._admit(app, scope, receive, send, is_tcp=is_tcp)
+
+    async def known(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request whose client was checked before: its rights are in the scope."""
+        await self._admit(None, scope, receive, send, is_tcp=True)
+
+    async def _admit(self, app: App | None, scope: Scope, receive: Receive, send: Send, *, is_tcp: bool) -> None:
+        """Check the room for a request, and pass it to the application."""
+        settings, headers = self._settings(), dict(scope["headers"])
         is_limited = app is None and scope["path"] not in PROBES
         try:
-            self._check(scope, headers, settings, is_tcp=is_tcp, is_limited=is_limited)
+            self._check_room(scope, headers, settings, is_limited=is_limited)
         except (Busy, Refused) as refusal:
-            await _refuse(self._counted(refusal), send)
+            await refuse(self._counted(refusal), send)
             return
         if is_tcp and is_preflight(scope["method"], headers):
-            await send({"type": "http.response.start", "status": 204, "headers": preflight_headers(headers)})
-            await send({"type": "http.response.body", "body": b""})
+            await answer_preflight(headers, send)
             return
         with Place(self._places, settings, limited=is_limited) as place:
             place.enter(scope)
@@ -116,21 +145,7 @@ class Guard:
                 place.take()
             await self._pass(app or self._app, scope, receive, send, settings, place)
 
-    def _check(
-        self, scope: Scope, headers: Headers, settings: ServeSettings, *, is_tcp: bool, is_limited: bool
-    ) -> None:
-        scope[RIGHTS_KEY] = EVERYTHING
-        if is_tcp:
-            host = headers.get(b"host", b"").decode("latin-1")
-            if _name_of(host).lower() not in {name.strip().lower() for name in settings.allowed_hosts.split(",")}:
-                hint = "add it to serve.allowed_hosts"
-                raise Refused(421, "host", f"this daemon does not answer for the host {host!r}", hint=hint)
-            if b"origin" in headers and not is_allowed(headers, settings.allowed_origins):
-                hint = "add its origin to serve.allowed_origins"
-                raise Refused(403, "origin", "the daemon refuses requests from this web page", hint=hint)
-            tokens = self._tokens()
-            if tokens is not None and scope["path"] != "/healthz" and not is_preflight(scope["method"], headers):
-                scope[RIGHTS_KEY] = tokens.rights_of(headers.get(b"authorization", b""))
+    def _check_room(self, scope: Scope, headers: Headers, settings: ServeSettings, *, is_limited: bool) -> None:
         if is_limited:
             self._places.check(settings)
         length = headers.get(b"content-length", b"0")
@@ -186,7 +201,7 @@ class Guard:
         except (BodyBroken, Busy, Refused) as refusal:
             if status:
                 raise
-            await _refuse(refusal, paced_send)
+            await refuse(refusal, paced_send)
         finally:
             route = scope.get("route")
             label, command = getattr(route, "path", "none"), _command_of(scope)
@@ -205,7 +220,13 @@ def _command_of(scope: Scope) -> str:
     return command if command in COMMANDS else ""
 
 
-async def _refuse(refusal: BodyBroken | Busy | Refused, send: Send) -> None:
+async def answer_preflight(headers: Headers, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": preflight_headers(headers)})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def refuse(refusal: Exception, send: Send) -> None:
+    """Answer with an error, and close the connection."""
     status, headers, body = error_answer(refusal)
     # The guard does not read the rest of the body, so it closes the connection.
     await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})
@@ -216,11 +237,6 @@ def _has_body(method: str, headers: Headers) -> bool:
     """Return True if the request waits for a body. Only a POST and a PUT do."""
     is_empty = headers.get(b"content-length", b"0").strip(b"0") == b"" and b"transfer-encoding" not in headers
     return method in {"POST", "PUT"} and not is_empty
-
-
-def _name_of(host: str) -> str:
-    """Return the host without its port."""
-    return host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0]
 
 
 def _is_append(scope: Scope) -> bool:

@@ -15,7 +15,6 @@ SERVER-2  A daemon removes the socket of an earlier one. It holds the lock on th
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from offload.errors import InvalidAddress
 from offload.settings import ServeSettings
 from seglog.client.unix_socket import SOCKET_FILE, address_in
 
-__all__ = ["BACKLOG", "Kind", "Listener", "listening"]
+__all__ = ["BACKLOG", "Kind", "Listener", "listening", "listening_over_tcp", "listening_over_unix"]
 
 BACKLOG = 512
 _LOOPBACK = "127.0.0.1"
@@ -54,9 +53,22 @@ class Listener:
 @contextmanager
 def listening(directory: Path, settings: ServeSettings) -> Iterator[list[Listener]]:
     """Yield the listeners: the Unix socket first, then those of TCP. Close their sockets at the end."""
+    with listening_over_unix(directory) as unix, listening_over_tcp(settings) as others:
+        yield [unix, *others]
+
+
+@contextmanager
+def listening_over_unix(directory: Path) -> Iterator[Listener]:
+    """Yield the listener at the Unix socket of a data directory, and close the socket at the end."""
+    with _unix_socket(directory) as opened:
+        yield Listener(Kind.UNIX, opened, f"unix:{(directory / SOCKET_FILE).absolute()}")
+
+
+@contextmanager
+def listening_over_tcp(settings: ServeSettings) -> Iterator[list[Listener]]:
+    """Yield the listeners of TCP, that of the API last. Close their sockets at the end."""
     with contextlib.ExitStack() as stack:
-        unix = stack.enter_context(_unix_socket(directory))
-        found = [Listener(Kind.UNIX, unix, f"unix:{(directory / SOCKET_FILE).absolute()}")]
+        found: list[Listener] = []
 
         def add(kind: Kind, host: str, port: int, *, key: str, is_tls: bool, topic: str = "") -> None:
             opened = stack.enter_context(_tcp_socket(host, port, key))
@@ -83,14 +95,11 @@ def _unix_socket(directory: Path) -> Iterator[socket.socket]:
     path = directory / SOCKET_FILE
     path.unlink(missing_ok=True)  # SERVER-2: this daemon holds the lock
     opened = socket.socket(socket.AF_UNIX)
-    mask = os.umask(0o177)
-    try:
-        with address_in(directory) as address:
-            opened.bind(address)
-    finally:
-        os.umask(mask)
     try:
         with opened:
+            with address_in(directory) as address:
+                opened.bind(address)
+            path.chmod(0o600)  # nobody connects before `listen`. A umask would reach files of other tenants
             opened.listen(BACKLOG)
             opened.setblocking(False)
             yield opened

@@ -1,5 +1,7 @@
 """The daemon's own log on standard error: one line for each event, as text, or as JSON for machines.
 
+A line of a tenant has the field `tenant` (offload.daemon.tenant_id).
+
 LOGS-1  At level DEBUG, the AWS libraries write tokens, signatures and signed URLs. Their levels here are never below
     INFO, also with `debug`. If another part of the process lowers one, the filter of the handler drops the record.
 """
@@ -10,6 +12,8 @@ import logging
 import sys
 
 import structlog
+
+from offload.daemon.tenant_id import tenant_id
 
 __all__ = ["ACCESS_FIELDS", "set_up_logs"]
 
@@ -29,6 +33,7 @@ def set_up_logs(log_format: str, *, debug: bool) -> None:
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.ExtraAdder(allow=ACCESS_FIELDS),
+        _add_tenant,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]
@@ -55,3 +60,9 @@ def set_up_logs(log_format: str, *, debug: bool) -> None:
 def _has_no_secret(record: logging.LogRecord) -> bool:
     """Return whether the record may be written (LOGS-1)."""
     return record.levelno >= logging.INFO or record.name.partition(".")[0] not in _OF_AWS
+
+
+def _add_tenant(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    if tenant_id.get():
+        event["tenant"] = tenant_id.get()
+    return event

@@ -42,6 +42,8 @@
 
 METRIC-1  Labels have few values: topics, fixed words and status codes. A label never holds a seq, a key or a message.
 METRIC-2  A client sees only the topics of its token (offload.rights).
+METRIC-3  Each series of a tenant has the label `tenant`. A bound token sees no series without it: those of the process
+    would tell of other tenants.
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ from offload.daemon.figures import FigureCollector, FigureSource
 from offload.daemon.last_day import LastDay
 from seglog import OsFiles
 
-__all__ = ["MeteredFiles", "Metrics", "timed"]
+__all__ = ["MeteredFiles", "Metrics", "timed", "watch_process"]
 
 _FAST_S = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
 _SLOW_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -71,13 +73,14 @@ class Metrics:
     `last_day` has the requests to the store for `seglog cost`. It is no metric of Prometheus.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tenant: str = "", *, is_alone: bool = True) -> None:
+        """Make them. With `tenant`, each series has that label. `is_alone` says that the process has no other ones."""
         self.last_day = LastDay()
+        self.tenant = tenant
         self.registry = CollectorRegistry()
         on = self.registry
-        ProcessCollector(registry=on)
-        build = Info("seglog_build", "Versions of seglog and Python that this daemon runs.", registry=on)
-        build.info({"version": version("seglog"), "python": platform.python_version()})
+        if is_alone:
+            watch_process(on)
         self.wal_sync_s = Histogram(
             "seglog_wal_sync_seconds", "Time of one datasync of a file of the log.", buckets=_FAST_S, registry=on
         )
@@ -157,7 +160,14 @@ class Metrics:
 
     def text(self, shows: Callable[[str], bool] | None = None) -> bytes:
         """Return the metrics in Prometheus's text format. `shows` returns whether the client may see a topic."""
-        return text_of(self.registry, shows)
+        return text_of({self.tenant: self.registry}, shows)
+
+
+def watch_process(registry: CollectorRegistry) -> None:
+    """Add the metrics of the process, which no tenant has."""
+    ProcessCollector(registry=registry)
+    build = Info("seglog_build", "Versions of seglog and Python that this daemon runs.", registry=registry)
+    build.info({"version": version("seglog"), "python": platform.python_version()})
 
 
 @contextmanager

@@ -27,27 +27,32 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
+from typing import Any, Protocol
 
 import uvicorn
 
 from offload.daemon.access import Access
 from offload.daemon.connection import Connection
 from offload.daemon.ending import Server
-from offload.daemon.entrance import entrance
+from offload.daemon.entrance import Host, entrance
 from offload.daemon.event_loop import event_loop
 from offload.daemon.guard import App, Guard
 from offload.daemon.http import make_app
 from offload.daemon.http.probes import make_probe_app
+from offload.daemon.http.tenants import make_root_probe_app, router
 from offload.daemon.laminarmq import make_laminarmq_app
-from offload.daemon.listeners import BACKLOG, Kind, Listener, listening
+from offload.daemon.listeners import BACKLOG, Kind, Listener, listening, listening_over_tcp
 from offload.daemon.notify import Notifier
 from offload.daemon.service import Service, open_service
+from offload.daemon.stopping import StopEvent
+from offload.daemon.tenants import Tenants
 from offload.settings import ServeSettings
 from offload.settings_file import Settings
+from seglog import InvalidSetting
 
-__all__ = ["announce", "run"]
+__all__ = ["announce", "run", "run_tenants"]
 
 _log = logging.getLogger("seglog.daemon")
 
@@ -65,10 +70,28 @@ def run(
     Once the daemon takes requests, call `on_ready` with its addresses and the name of its event loop. `variables` is
     the environment, for a reload. Raises `InvalidAddress`, `InvalidSetting`, and the errors of opening the log.
     """
+    _run_in_loop(lambda ready: _run(directory, settings, remote, variables, ready), on_ready)
+
+
+def run_tenants(
+    root: Path, settings: Settings, *, variables: Mapping[str, str], on_ready: Callable[[list[str], str], None]
+) -> None:
+    """Serve every data directory below `root`, each as a tenant, until a signal stops the daemon.
+
+    `settings` are those of the root, with the section [serve] for the whole daemon. Raises `InvalidAddress` and
+    `InvalidSetting`. A tenant that does not open raises nothing: the log and the metrics tell it.
+    """
+    _run_in_loop(lambda ready: _run_tenants(root, settings, variables, ready), on_ready)
+
+
+def _run_in_loop(
+    serving: Callable[[Callable[[list[str]], None]], Coroutine[Any, Any, None]],
+    on_ready: Callable[[list[str], str], None],
+) -> None:
     _raise_open_files()
     loop = event_loop()
     with asyncio.Runner(loop_factory=loop.make) as runner:
-        runner.run(_run(directory, settings, remote, variables, lambda addresses: on_ready(addresses, loop.name)))
+        runner.run(serving(lambda addresses: on_ready(addresses, loop.name)))
 
 
 def _raise_open_files() -> None:
@@ -89,14 +112,13 @@ async def _run(
     notifier = Notifier(variables)
     service = await open_service(directory, settings, remote=remote)
     watching = asyncio.create_task(notifier.watch(lambda: not service.sync.is_poisoned))
+    guard = Guard(make_app(service), lambda: service.settings, lambda: access.tokens, service.metrics)
     try:
         with listening(directory, serve) as listeners:
-
-            def ready() -> None:
-                on_ready([each.address for each in listeners])
-                notifier.say("READY=1")
-
-            await _serve(service, listeners, serve, access, variables, ready, lambda: notifier.say("STOPPING=1"))
+            places = [(each, _app_of(each, guard, service)) for each in listeners]
+            await _serve(
+                service, places, access, variables, lambda: _say_ready(listeners, on_ready, notifier), notifier
+            )
     finally:
         try:
             await service.close()
@@ -104,43 +126,94 @@ async def _run(
             watching.cancel()
 
 
+async def _run_tenants(
+    root: Path, settings: Settings, variables: Mapping[str, str], on_ready: Callable[[list[str]], None]
+) -> None:
+    serve = settings.serve
+    if serve.laminarmq:
+        raise InvalidSetting("serve.laminarmq", "names a topic, and a daemon of many tenants has it several times")
+    access, notifier = Access(serve), Notifier(variables)
+    tenants = Tenants(root, serve, variables, lambda app, listener, of: _serve_unix(app, listener, serve, of))
+    watching = asyncio.create_task(notifier.watch(lambda: True))  # a tenant whose log failed stops no other
+    over_tcp = entrance(router(tenants, lambda: access.tokens), tenants)
+    try:
+        with listening_over_tcp(serve) as listeners:
+            probes = make_root_probe_app(tenants, with_metrics=serve.probe_metrics)
+            places: list[tuple[Listener, App]] = [
+                (each, probes if each.kind is Kind.PROBES else over_tcp) for each in listeners
+            ]
+
+            def say_ready() -> None:
+                _say_ready(listeners, lambda told: on_ready([_opened_text(tenants), *told]), notifier)
+
+            await _serve(tenants, places, access, variables, say_ready, notifier)
+    finally:
+        try:
+            await tenants.close()
+        finally:
+            watching.cancel()
+
+
+def _opened_text(tenants: Tenants) -> str:
+    states = [each.state for each in tenants]
+    return f"unix sockets of {states.count('open')} of {len(states)} tenants below {tenants.root}"
+
+
+def _say_ready(listeners: list[Listener], on_ready: Callable[[list[str]], None], notifier: Notifier) -> None:
+    on_ready([each.address for each in listeners])
+    notifier.say("READY=1")
+
+
+class _Host(Host, Protocol):
+    """What `_serve` runs: a service, or all tenants."""
+
+    def start(self) -> None: ...
+    def reload(self, variables: Mapping[str, str]) -> None: ...
+    async def opened(self) -> None:
+        """Return when the host takes requests."""
+        ...
+
+    async def ended(self) -> None:
+        """Return when the host has no request under way at sockets of its own."""
+        ...
+
+
 async def _serve(
-    service: Service,
-    listeners: list[Listener],
-    settings: ServeSettings,
+    host: _Host,
+    places: list[tuple[Listener, App]],
     access: Access,
     variables: Mapping[str, str],
     on_ready: Callable[[], None],
-    on_stop: Callable[[], None],
+    notifier: Notifier,
 ) -> None:
-    guard = Guard(make_app(service), lambda: service.settings, lambda: access.tokens, service.metrics)
-    servers = [_server(_app_of(each, guard, service), each, settings, service) for each in listeners]
+    servers = [_server(app, each, host.settings, host.stopping) for each, app in places]
+    listeners = [each for each, _ in places]
     loop = asyncio.get_running_loop()
     stopping: list[asyncio.Task[None]] = []
 
     async def stop_soon() -> None:
-        await asyncio.sleep(service.settings.stop_delay_s)
-        service.stopping.set()
+        await asyncio.sleep(host.settings.stop_delay_s)
+        host.stopping.set()
         for server, each in zip(servers, listeners, strict=True):
             if each.kind is not Kind.PROBES:
                 server.end()
 
     def stop() -> None:
-        if service.is_leaving:
+        if host.is_leaving:
             os._exit(128 + signal.SIGTERM)
         _log.info("stopping")
-        service.is_leaving = True
-        on_stop()
+        host.is_leaving = True
+        notifier.say("STOPPING=1")
         stopping.append(asyncio.create_task(stop_soon()))
 
     def reload() -> None:
-        service.reload(variables)
-        access.reload(service.settings, [server.config.ssl for server in servers if server.config.ssl])
+        host.reload(variables)
+        access.reload(host.settings, [server.config.ssl for server in servers if server.config.ssl])
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     loop.add_signal_handler(signal.SIGHUP, reload)
-    service.start()
+    host.start()
     serving = [
         asyncio.create_task(server.serve(sockets=[each.socket]))
         for server, each in zip(servers, listeners, strict=True)
@@ -149,9 +222,11 @@ async def _serve(
         while not all(server.started for server in servers) and not any(task.done() for task in serving):
             await asyncio.sleep(0.005)
         if not any(task.done() for task in serving):  # else a server failed, for example on an unreadable certificate
+            await host.opened()
             on_ready()
         probes = [server for server, each in zip(servers, listeners, strict=True) if each.kind is Kind.PROBES]
         await asyncio.gather(*(task for task, server in zip(serving, servers, strict=True) if server not in probes))
+        await host.ended()
         for server in probes:
             server.end()
         await asyncio.gather(*serving)
@@ -160,6 +235,21 @@ async def _serve(
             task.cancel()
         for server in servers:
             _close(server)
+
+
+def _serve_unix(
+    app: App, listener: Listener, settings: ServeSettings, service: Service
+) -> tuple[Callable[[], None], Awaitable[None]]:
+    """Serve a tenant at its Unix socket. Return a function that begins the end, and the serving itself."""
+    server = _server(app, listener, settings, service.stopping)
+
+    async def serve() -> None:
+        try:
+            await server.serve(sockets=[listener.socket])
+        finally:
+            _close(server)
+
+    return server.end, asyncio.create_task(serve())
 
 
 def _app_of(listener: Listener, guard: Guard, service: Service) -> App:
@@ -182,7 +272,7 @@ def _close(server: uvicorn.Server) -> None:
         connection.transport.abort()
 
 
-def _server(app: App, listener: Listener, settings: ServeSettings, service: Service) -> Server:
+def _server(app: App, listener: Listener, settings: ServeSettings, stopping: StopEvent) -> Server:
     is_probes = listener.kind is Kind.PROBES
 
     class LimitedConnection(Connection):
@@ -190,7 +280,7 @@ def _server(app: App, listener: Listener, settings: ServeSettings, service: Serv
         reader_timeout_s = settings.body_timeout_s
 
         def is_stopping(self) -> bool:
-            return service.stopping.is_set() and not is_probes
+            return stopping.is_set() and not is_probes
 
     config = uvicorn.Config(
         app,

@@ -45,6 +45,7 @@ from offload.daemon.rests import Rest, Rests
 from offload.daemon.runs import Runs
 from offload.daemon.seals import Seals
 from offload.daemon.stopping import StopEvent
+from offload.daemon.tenant_id import tenant_id
 from offload.daemon.triggers import Backlog, Due, due, is_over, next_due_ms, policy_of
 from offload.errors import OtherRemote, Stopping
 from offload.settings import PROCESS, CatalogSettings, OffloadSettings, ServeSettings
@@ -114,6 +115,7 @@ class Service:
     ) -> None:
         self.log = log
         self.archive = archive
+        self.tenant = metrics.tenant  # empty for a directory without one
         self.settings = loaded.serve
         self.metrics = metrics
         self.stopping = rates.stopping
@@ -123,11 +125,11 @@ class Service:
         self.stopping.listen(self.events.wake)
         self.runs = Runs(metrics, self.events, clock.now_ms)
         # One thread for each command, as a command may follow for days. A command beyond the limit gets `Busy` at once.
-        self.commands = ThreadPoolExecutor(loaded.serve.max_requests, "seglog-command")
+        self.commands = self._threads(loaded.serve.max_requests, "seglog-command")
         self.free_commands = threading.BoundedSemaphore(loaded.serve.max_requests)
-        self.local = ThreadPoolExecutor(_LOCAL_THREADS, "seglog-local")  # short work on the local disk only
-        self.hot_reads = ThreadPoolExecutor(_READ_THREADS, "seglog-read")
-        self.cold_reads = ThreadPoolExecutor(_COLD_READ_THREADS, "seglog-cold")
+        self.local = self._threads(_LOCAL_THREADS, "seglog-local")  # short work on the local disk only
+        self.hot_reads = self._threads(_READ_THREADS, "seglog-read")
+        self.cold_reads = self._threads(_COLD_READ_THREADS, "seglog-cold")
         self.feeds = Feeds(lambda: self.hot_reads, self.stopping)
         self._offload_settings = loaded.offload
         self._catalog_settings = loaded.catalog
@@ -136,10 +138,10 @@ class Service:
         self._topics: dict[str, TopicWork] = {}
         self._rests = Rests()
         self._seals = Seals()
-        self._jobs = ThreadPoolExecutor(loaded.offload.topics_at_once, "seglog-offload")
-        self._upkeep = ThreadPoolExecutor(3, "seglog-upkeep")  # for the tasks disk, upkeep and offload
-        self._syncs = ThreadPoolExecutor(_SYNC_THREADS, "seglog-sync")
-        self._gc = ThreadPoolExecutor(1, "seglog-gc")
+        self._jobs = self._threads(loaded.offload.topics_at_once, "seglog-offload")
+        self._upkeep = self._threads(3, "seglog-upkeep")  # for the tasks disk, upkeep and offload
+        self._syncs = self._threads(_SYNC_THREADS, "seglog-sync")
+        self._gc = self._threads(1, "seglog-gc")
         self._gc_at_ms = self._clock.now_ms()  # no run at the start: frequent restarts would run GC all the time
         self._erased_at_ms = self._gc_at_ms
         self._synced_at_ms: dict[str, int] = {}
@@ -150,6 +152,10 @@ class Service:
         self._tasks: list[asyncio.Task[None]] = []
         self._running: set[asyncio.Task[None]] = set()
         metrics.watch(self)
+
+    def _threads(self, most: int, name: str) -> ThreadPoolExecutor:
+        """Return a pool, which makes its threads one by one as they are needed. Their log lines name the tenant."""
+        return ThreadPoolExecutor(most, name, tenant_id.set, (self.tenant,))
 
     @property
     def sync(self) -> Log:
@@ -167,6 +173,7 @@ class Service:
 
     def start(self) -> None:
         """Start the background tasks in the running event loop."""
+        tenant_id.set(self.tenant)
         for name, look in (
             ("disk", self._look_at_disk),
             ("upkeep", self._look_after),
@@ -176,6 +183,12 @@ class Service:
             ("erase", self._look_at_deleted),
         ):
             self._tasks.append(asyncio.create_task(self._repeat(name, look), name=f"seglog-{name}"))
+
+    async def opened(self) -> None:
+        """Return: the log is open."""
+
+    async def ended(self) -> None:
+        """Return: the service has no sockets of its own."""
 
     async def close(self) -> None:
         """Stop running work at its next step, then close the archive and the log (DAEMON-3). Idempotent."""
@@ -552,13 +565,16 @@ async def open_service(
     remote: str | None = None,
     store: ObjectStore | None = None,
     clock: Clock | None = None,
+    is_alone: bool = True,
 ) -> Service:
     """Open the data directory, and attach its remote if it has one. The background tasks do not run yet.
+
+    `is_alone` says that the process has no other service (`Metrics`).
 
     Raises the errors of `seglog.open` and `offload.attach`, and then leaves nothing open.
     """
     url, loaded = remote or settings.url, _Reloadable.of(settings)
-    metrics = Metrics()
+    metrics = Metrics(settings.tenant.name, is_alone=is_alone)
     clock = clock or SystemClock()
     log = aio.open(directory, create=False, settings=settings.log, files=MeteredFiles(metrics), clock=clock)
     await log.__aenter__()

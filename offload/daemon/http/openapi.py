@@ -103,6 +103,8 @@ def _object(required: Iterable[str], **properties: Any) -> dict[str, Any]:
 def _own_schemas() -> dict[str, Any]:
     """Return the schemas of bodies and answers that are no results of commands."""
     text, whole, switch = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
+    states = {"enum": ["opening", "open", "failed"]}
+    tenant = _object(("name", "state"), name=text, state=states, error=text)
     problem = _object(("title", "status", "detail"), title=text, status=whole, detail=text, hint=text)
     return {
         "problem": {**problem, "description": "RFC 9457. `title` is the class of the error; others have more members."},
@@ -110,6 +112,7 @@ def _own_schemas() -> dict[str, Any]:
         "ready": _object(
             ("ready", "disk", "stopping"), ready=switch, disk={"enum": ["fine", "alarm", "full"]}, stopping=switch
         ),
+        "tenants": _object(("tenants",), tenants={"type": "array", "items": tenant}),
         "topics": _object(("topics",), topics={"type": "array", "items": text}),
         "index_bounds": _object(
             ("earliest_seq", "head_seq", "hot_first_seq"), earliest_seq=whole, head_seq=whole, hot_first_seq=whole

@@ -209,6 +209,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         {200: ("The events, as they come.", {"text/event-stream": {"schema": {"type": "string"}, "example": _EVENT}})},
     ),
     Operation(
+        "GET", "/tenants", "listTenants", "daemon", "The tenants of a daemon of many, for an unbound admin.",
+        {200: ("The tenants.", _json("tenants", {"tenants": [{"name": "acme", "state": "open"}]}))}, errors=(404,),
+    ),
+    Operation(
         "GET", "/topics", "listTopics", "topics", "The names of the topics that the token may read, replicas too.",
         {200: ("The names.", _json("topics", {"topics": ["orders"]}))},
     ),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import json
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -15,7 +18,7 @@ from offload.daemon.http.topics import in_threads
 from offload.daemon.service import Service
 from offload.rights import Role, rights_of
 
-__all__ = ["make_probe_app", "probe_routes"]
+__all__ = ["document", "make_probe_app", "probe_routes"]
 
 
 def probe_routes(service: Service) -> list[Route]:
@@ -40,7 +43,6 @@ def make_probe_app(service: Service, *, with_metrics: bool) -> Starlette:
 class _Probes:
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._openapi = openapi(COMMANDS)
 
     async def health(self, _request: Request) -> Response:
         """Answer 200 while acked records are safe and the log is readable, else 503."""
@@ -61,4 +63,10 @@ class _Probes:
         return Response(body, media_type="text/plain; version=0.0.4")
 
     async def openapi(self, _request: Request) -> Response:
-        return JSONResponse(self._openapi)
+        return Response(document(), media_type="application/json")
+
+
+@functools.cache
+def document() -> bytes:
+    """Return the OpenAPI document, made once: each tenant of a daemon has these routes."""
+    return json.dumps(openapi(COMMANDS), separators=(",", ":")).encode()

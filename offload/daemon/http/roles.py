@@ -29,6 +29,7 @@ ROUTE_ROLES: Final[Mapping[tuple[str, str], Role | None]] = {
     ("GET", "/metrics"): _METRICS,
     ("GET", "/openapi.json"): _METRICS,
     ("GET", "/daemon/events"): _READ,
+    ("GET", "/tenants"): _ADMIN,  # only of a daemon of many, and only for a token that is not bound
     ("GET", "/topics"): _READ,
     ("GET", "/topics/{topic}/index_bounds"): _READ,
     ("GET", "/topics/{topic}/records"): _READ,

@@ -18,6 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from catalog.errors import CatalogError
+from offload.daemon.guard import PREFIX_KEY
 from offload.daemon.places import become_follower
 from offload.daemon.service import Service
 from offload.daemon.streams.answers import ALWAYS, described, error_response, piece_headers, piece_response
@@ -176,4 +177,4 @@ def _path(request: Request) -> str:
 
 def _url(request: Request, path: str) -> str:
     """Return the URL of a stream, as the client names the daemon."""
-    return f"{request.url.scheme}://{request.url.netloc}{location(path)}"
+    return f"{request.url.scheme}://{request.url.netloc}{request.scope.get(PREFIX_KEY, '')}{location(path)}"

@@ -14,6 +14,8 @@ from catalog.objects.memory import MemoryStore
 from offload.commands.registry import COMMANDS
 from offload.daemon import http
 from offload.daemon.http.roles import COMMAND_ROLES, ROUTE_ROLES, check_command, guarded
+from offload.daemon.http.tenants import make_root_app
+from offload.daemon.tenants import Tenants
 from offload.errors import NotAllowed
 from offload.rights import RIGHTS_KEY, Grant, Rights, Role
 from tests.offload.daemon.conftest import serving
@@ -26,16 +28,17 @@ WEB_ADMIN = Rights("admin", (Grant(Role.ADMIN, ("web",)), Grant(Role.READ, ("app
 def test_each_route_has_a_role_and_no_role_is_left_over(tmp_path: Path) -> None:
     async def run() -> None:
         async with serving(tmp_path / "d", MemoryStore()) as service:
-            routes = [route for route in http.make_app(service).routes if isinstance(route, Route)]
+            tenants = Tenants(tmp_path, service.settings, {}, lambda *_: (lambda: None, asyncio.sleep(0)))
+            found = (*http.make_app(service).routes, *make_root_app(tenants).routes)
+            routes = [route for route in found if isinstance(route, Route)]
             assert {(method, route.path) for route in routes for method in (route.methods or set()) - {"HEAD"}} == set(
                 ROUTE_ROLES
             )
 
     asyncio.run(run())
     assert [path for (_, path), role in ROUTE_ROLES.items() if role is None] == ["/healthz"]
-    assert all(
-        role in (Role.READ, Role.METRICS) for (method, _), role in ROUTE_ROLES.items() if method == "GET" and role
-    )
+    high = {path for (method, path), role in ROUTE_ROLES.items() if method == "GET" and role and role > Role.READ}
+    assert high == {"/tenants"}
 
 
 def test_a_route_without_a_role_does_not_start() -> None:

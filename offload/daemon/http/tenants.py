@@ -1,0 +1,163 @@
+"""The routes of a daemon of many tenants, and the choice of the tenant of a request.
+
+    check                      answer            applies to
+    host, origin, token        421, 403, 401     each request (offload.daemon.clients)
+    tenant                     404               a path /tenants/NAME/..., or a token that is bound to a tenant
+    open                       503               a tenant whose directory is not open
+    places, sizes, quotas      429, 413, 507     the guard of the tenant (offload.daemon.guard)
+
+    request                    of a bound token                   of another token
+    /tenants/NAME/topics/...   its own tenant; else 404           that tenant; 404 without one
+    /topics/..., /rpc/...      its own tenant                     404
+    /metrics, /readyz          its own tenant                     the daemon, and /metrics of all tenants
+    /tenants                   403                                the tenants with their states, for an admin
+
+ROUTER-1  For a bound token, the router compares the name with that of the token, and looks nothing up. So a foreign
+    name and a missing one get the same bytes after the same work.
+ROUTER-2  A name is read from the path as it came. A name that is percent-encoded is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from offload.daemon.clients import check_client
+from offload.daemon.guard import PREFIX_KEY, App, Receive, Scope, Send, answer_preflight, refuse
+from offload.daemon.http.answers import OURS, answer_error
+from offload.daemon.http.probes import document
+from offload.daemon.http.roles import guarded
+from offload.daemon.origins import is_allowed, is_preflight, with_origin
+from offload.daemon.tenant_id import tenant_id
+from offload.daemon.tenants import Tenants
+from offload.errors import NoSuchTenant, Refused, TenantClosed
+from offload.rights import EVERYTHING, RIGHTS_KEY, Role, Tokens, rights_of
+
+__all__ = ["make_root_app", "make_root_probe_app", "router"]
+
+_NAMED = re.compile(rb"/tenants/([^/?]+)([^?]*)")
+
+
+def router(tenants: Tenants, tokens: Callable[[], Tokens | None]) -> App:
+    """Return the ASGI application over TCP: it checks the client, and passes the request to the tenant."""
+    root = make_root_app(tenants)
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await root(scope, receive, send)
+            return
+        settings, headers = tenants.settings, dict(scope["headers"])
+        if is_allowed(headers, settings.allowed_origins):
+            send = with_origin(send, headers)
+        scope[RIGHTS_KEY] = EVERYTHING
+        try:
+            check_client(scope, headers, settings, tokens())
+            if is_preflight(scope["method"], headers):
+                await answer_preflight(headers, send)
+                return
+            app = _app_of(tenants, scope) or root
+        except (Refused, NoSuchTenant, TenantClosed) as refusal:
+            tenants.rejected.labels(refusal.reason if isinstance(refusal, Refused) else "tenant").inc()
+            await refuse(refusal, send)
+            return
+        await app(scope, receive, send)
+
+    return answer
+
+
+def _app_of(tenants: Tenants, scope: Scope) -> App | None:
+    """Return the application of the request's tenant, and take the prefix from its path; None for the daemon itself.
+
+    Raises `NoSuchTenant`, `TenantClosed`.
+    """
+    bound = rights_of(scope).tenant
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    named = _NAMED.fullmatch(raw.partition(b"?")[0])
+    name = named[1].decode("ascii", "replace") if named else bound
+    if not name or scope["path"] in ("/healthz", "/tenants"):
+        return None
+    tenant = tenants.find(name) if not bound or name == bound else None  # ROUTER-1: nothing is looked up
+    if tenant is None:
+        raise NoSuchTenant
+    if tenant.app is None:
+        raise TenantClosed
+    if named:
+        scope["path"] = scope["path"][len(f"/tenants/{name}") :] or "/"
+        scope["raw_path"] = named[2] or b"/"
+        scope[PREFIX_KEY] = f"/tenants/{name}"
+    tenant_id.set(name)
+    return tenant.app
+
+
+def make_root_app(tenants: Tenants) -> Starlette:
+    """Return the ASGI application of the daemon itself."""
+    routes = _Routes(tenants)
+    return Starlette(
+        routes=[
+            guarded(Route("/healthz", routes.health)),
+            guarded(Route("/readyz", routes.ready)),
+            guarded(Route("/metrics", routes.metrics)),
+            guarded(Route("/openapi.json", routes.openapi)),
+            guarded(Route("/tenants", routes.names)),
+        ],
+        exception_handlers={HTTPException: _no_route, Exception: answer_error, **OURS},
+    )
+
+
+def make_root_probe_app(tenants: Tenants, *, with_metrics: bool) -> Starlette:
+    """Return the ASGI application of the probe port. It asks for no token."""
+    routes = _Routes(tenants)
+    found = [Route("/healthz", routes.health), Route("/readyz", routes.ready)]
+    if with_metrics:
+        found.append(Route("/metrics", routes.metrics))
+    return Starlette(routes=found, exception_handlers={HTTPException: _no_route, Exception: answer_error})
+
+
+class _Routes:
+    def __init__(self, tenants: Tenants) -> None:
+        self._tenants = tenants
+
+    async def health(self, _request: Request) -> Response:
+        """Answer 200. A tenant whose log failed says so at its own /healthz."""
+        return JSONResponse({"status": "ok"})
+
+    async def ready(self, _request: Request) -> Response:
+        """Answer 200 once the daemon has opened its tenants, and until it stops."""
+        tenants = self._tenants
+        is_stopping = tenants.is_leaving or tenants.stopping.is_set()
+        is_ready = tenants.has_opened and not is_stopping
+        worst = max((each.service.disk for each in tenants if each.service), key=lambda each: each.value, default=None)
+        disk = "fine" if worst is None else worst.name.lower()
+        return JSONResponse({"ready": is_ready, "disk": disk, "stopping": is_stopping}, 200 if is_ready else 503)
+
+    async def metrics(self, request: Request) -> Response:
+        rights = rights_of(request.scope)
+        body = await asyncio.to_thread(self._tenants.text, lambda topic: rights.shows(topic, Role.METRICS))
+        return Response(body, media_type="text/plain; version=0.0.4")
+
+    async def openapi(self, _request: Request) -> Response:
+        return Response(document(), media_type="application/json")
+
+    async def names(self, request: Request) -> Response:
+        rights_of(request.scope).check_all_tenants(Role.ADMIN)
+        return JSONResponse({"tenants": [_told(each) for each in self._tenants]})
+
+
+def _told(tenant: Any) -> dict[str, str]:
+    told = {"name": tenant.name, "state": tenant.state}
+    return {**told, "error": tenant.error} if tenant.error else told
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
+    told = f"{request.method} {request.url.path}: {error.detail}"
+    hint = "name the tenant: /tenants/NAME/topics/..., or use a token that is bound to it"
+    return await answer_error(request, Refused(error.status_code, "route", told, hint=hint))

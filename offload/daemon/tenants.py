@@ -1,0 +1,260 @@
+"""The tenants of one daemon: each directory below a root is a tenant with a service of its own.
+
+    state      what is true                                            step that follows
+    opening    the daemon recovers the directory                       open, failed
+    open       its service runs, its Unix socket listens               closed, by the end or by SIGHUP
+    failed     the directory did not open; `error` says why            opening, by SIGHUP
+
+The daemon D, an operator O, and a client C of the tenant T:
+
+    1  D listens over TCP. It opens the directories, some at a time. C gets 503 until T is open.
+    2  O makes a directory or removes one, and sends SIGHUP.
+    3  D reads the settings of each open tenant again. It opens what is new or failed, and closes what is gone.
+    4  D gets SIGTERM. Every service stops at its next step, and every Unix socket ends as the listener of TCP does.
+
+TENANTS-1  A tenant shares no service, pool of threads, upload process, client of a store or cache with another one. It
+    shares the event loop, the listener of TCP and the process.
+TENANTS-2  A tenant that does not open, whose log failed or whose remote is dead, stops no other.
+TENANTS-3  A directory's name is the name of its tenant. If its seglog.toml has another one, the directory stays closed.
+TENANTS-4  Two tenants have no remote in common. The second one does not open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from catalog.tenants.names import check_tenant
+from offload.daemon.entrance import entrance
+from offload.daemon.exposition import text_of
+from offload.daemon.guard import App, Guard
+from offload.daemon.http import make_app
+from offload.daemon.listeners import Listener, listening_over_unix
+from offload.daemon.metrics import watch_process
+from offload.daemon.service import Service, open_service
+from offload.daemon.stopping import StopEvent
+from offload.daemon.tenant_id import tenant_id
+from offload.errors import OtherTenant, SharedRemote
+from offload.settings import ServeSettings
+from offload.settings_file import Settings, read_settings
+from seglog import SETTINGS_FILE
+
+__all__ = ["ServeUnix", "Tenant", "Tenants"]
+
+_log = logging.getLogger("seglog.daemon")
+_AT_ONCE = 8
+_PATIENCE_S = 30
+_META = "meta"
+
+ServeUnix = Callable[[App, Listener, Service], tuple[Callable[[], None], Awaitable[None]]]
+"""Serve an application at a Unix socket. Returns a function that begins the end, and the serving itself."""
+
+
+@dataclass(slots=True, eq=False)
+class Tenant:
+    """One directory below the root. `app` takes its requests over TCP, once the client is known; None if not open."""
+
+    name: str
+    directory: Path
+    state: str = "opening"
+    service: Service | None = None
+    app: App | None = None
+    error: str = ""
+    remote: str = ""
+    end: Callable[[], None] = lambda: None
+    serving: Awaitable[None] | None = None
+    parts: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    @property
+    def is_failed(self) -> bool:
+        """Return whether a new opening may help: the directory did not open, or its log failed."""
+        return self.state == "failed" or (self.service is not None and self.service.sync.is_poisoned)
+
+
+class Tenants:
+    """All tenants below `root`, in one event loop. `settings` are the section [serve] of the root."""
+
+    tenant = ""
+
+    def __init__(
+        self, root: Path, settings: ServeSettings, variables: Mapping[str, str], serve_unix: ServeUnix
+    ) -> None:
+        self.root = root
+        self.settings = settings
+        self.stopping = StopEvent()
+        self.registry = CollectorRegistry()
+        watch_process(self.registry)
+        self.rejected = Counter(
+            "seglog_http_rejected", "HTTP requests refused before any work was done.", ["reason"],
+            registry=self.registry,
+        )  # fmt: skip
+        self._up = Gauge(
+            "seglog_tenant_up", "1 while the tenant's directory is open, else 0.", ["tenant"], registry=self.registry
+        )
+        self._first_look = asyncio.Event()
+        self._variables = variables
+        self._serve_unix = serve_unix
+        self._known: dict[str, Tenant] = {}
+        self._is_leaving = False
+        self._at_once = asyncio.Semaphore(_AT_ONCE)
+        self._looking = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.stopping.listen(self._stop_all)
+
+    def __iter__(self) -> Iterator[Tenant]:
+        return iter([self._known[name] for name in sorted(self._known)])
+
+    def find(self, name: str) -> Tenant | None:
+        return self._known.get(name)
+
+    @property
+    def is_leaving(self) -> bool:
+        """Return whether the daemon stops soon. Each service takes the value, too."""
+        return self._is_leaving
+
+    @is_leaving.setter
+    def is_leaving(self, value: bool) -> None:
+        self._is_leaving = value
+        for each in self._services():
+            each.is_leaving = value
+
+    def start(self) -> None:
+        """Open the directories below the root, in the background (TENANTS-2)."""
+        self._later(self._look())
+        asyncio.get_running_loop().call_later(_PATIENCE_S, self._first_look.set)
+
+    def reload(self, variables: Mapping[str, str]) -> None:
+        """Read all settings again, then look for directories that are new, failed or gone."""
+        try:
+            self.settings = read_settings(self.root / SETTINGS_FILE, variables).serve
+        except Exception as error:
+            _log.error("the settings of all tenants stay as they are: %s", error)
+        for each in self._services():
+            each.reload(variables)
+        self._later(self._look())
+
+    @property
+    def has_opened(self) -> bool:
+        """Return whether `opened` returns at once."""
+        return self._first_look.is_set()
+
+    async def opened(self) -> None:
+        """Return when each directory that was there at the start is open or failed, but after 30 s at the latest.
+
+        So a long recovery of one tenant does not hold the others back.
+        """
+        await self._first_look.wait()
+
+    async def ended(self) -> None:
+        """Return when no Unix socket of a tenant has a request under way."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(each.serving for each in self if each.serving is not None), return_exceptions=True)
+
+    async def close(self) -> None:
+        """Close all services, some at a time. Idempotent."""
+        self.stopping.set()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(self._close(each) for each in self))
+
+    def text(self, shows: Callable[[str], bool] | None) -> bytes:
+        """Return the metrics of the process and of all open tenants. May be called in any thread."""
+        return text_of({"": self.registry, **{each.tenant: each.metrics.registry for each in self._services()}}, shows)
+
+    def _services(self) -> list[Service]:
+        return [each.service for each in self if each.service is not None]
+
+    def _later(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _stop_all(self) -> None:
+        for each in self:
+            self._stop(each)
+
+    def _stop(self, tenant: Tenant) -> None:
+        if tenant.service is not None:
+            tenant.service.is_leaving = True
+            tenant.service.stopping.set()
+        tenant.end()
+
+    async def _look(self) -> None:
+        """Open the directories that are new or failed, and close those that are gone."""
+        async with self._looking:
+            found = await asyncio.to_thread(_directories, self.root)
+            gone = [each for each in self if each.name not in found or each.is_failed]
+            await asyncio.gather(*map(self._remove, gone))
+            for name, directory in found.items():
+                if name not in self._known and not self.stopping.is_set():
+                    self._known[name] = Tenant(name, directory)
+            await asyncio.gather(*(self._open(each) for each in self if each.state == "opening"))
+            self._first_look.set()
+
+    async def _remove(self, tenant: Tenant) -> None:
+        del self._known[tenant.name]
+        self._up.remove(tenant.name)
+        self._stop(tenant)
+        await self._close(tenant)
+        _log.info("tenant %s is closed", tenant.name)
+
+    async def _open(self, tenant: Tenant) -> None:
+        tenant_id.set(tenant.name)
+        async with self._at_once:
+            if self.stopping.is_set():
+                return
+            try:
+                await self._open_parts(tenant)
+                tenant.state = "open"
+            except Exception as error:
+                tenant.state, tenant.error = "failed", str(error)
+                _log.error("tenant %s does not open: %s", tenant.name, error)
+                await tenant.parts.aclose()
+        self._up.labels(tenant.name).set(tenant.state == "open")
+        if self.stopping.is_set():
+            self._stop(tenant)
+
+    async def _open_parts(self, tenant: Tenant) -> None:
+        settings = self._settings_of(tenant)
+        service = await open_service(tenant.directory, settings, is_alone=False)
+        tenant.parts.push_async_callback(service.close)
+        service.is_leaving = self._is_leaving
+        guard = Guard(make_app(service), lambda: service.settings, lambda: None, service.metrics)
+        listener = tenant.parts.enter_context(listening_over_unix(tenant.directory))
+        service.start()
+        tenant.end, tenant.serving = self._serve_unix(entrance(guard.over_unix, service), listener, service)
+        tenant.service, tenant.app = service, guard.known
+
+    def _settings_of(self, tenant: Tenant) -> Settings:
+        """Return the settings of a tenant. Raises `InvalidTenant`, `OtherTenant`, `SharedRemote`, `InvalidSetting`."""
+        check_tenant(tenant.name)
+        settings = read_settings(tenant.directory / SETTINGS_FILE, self._variables)
+        own = settings.tenant
+        if own.name not in ("", tenant.name):
+            raise OtherTenant(tenant.directory, own.name)
+        tenant.remote = (settings.url or "").rstrip("/")
+        for other in self:
+            if other is not tenant and tenant.remote and other.state != "failed" and other.remote == tenant.remote:
+                raise SharedRemote(tenant.remote, tenant.name, other.name)
+        return settings.with_parts(replace(own, name=tenant.name))
+
+    async def _close(self, tenant: Tenant) -> None:
+        if tenant.serving is not None:
+            await asyncio.gather(tenant.serving, return_exceptions=True)
+        async with self._at_once:
+            try:
+                await tenant.parts.aclose()
+            except Exception as error:
+                _log.error("tenant %s was not closed well: %s", tenant.name, error)
+        tenant.service = tenant.app = None
+
+
+def _directories(root: Path) -> dict[str, Path]:
+    """Return the data directories below the root by their names."""
+    found = (each for each in root.iterdir() if (each / _META).is_dir() or (each / SETTINGS_FILE).is_file())
+    return {each.name: each for each in sorted(found)}

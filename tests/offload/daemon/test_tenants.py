@@ -1,0 +1,253 @@
+"""Test a daemon of many tenants: real processes, real tokens, and a tenant that is dead beside one that is not."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import shutil
+import signal
+import socket
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import seglog
+from offload.rights import Role, token_line
+from tests.daemons import ServedDirectory, served_tenants
+from tests.waiting import wait_until
+
+BYTES = {"Content-Type": "application/octet-stream"}
+TOKENS = (
+    ("boss", Role.ADMIN, "*", ""),
+    ("scraper", Role.METRICS, "*", ""),
+    ("acme-ci", Role.ADMIN, "*", "acme"),
+    ("globex-ci", Role.ADMIN, "*", "globex"),
+    ("ghost-ci", Role.ADMIN, "*", "ghost"),
+)
+
+
+def make(root: Path, *names: str) -> Path:
+    """Make a data directory for each name, with a remote of its own, and the token file."""
+    for name in names:
+        seglog.open(root / name).close()
+        (root / name / "seglog.toml").write_text(f'[remote]\nurl = "{(root.parent / "bucket" / name).as_uri()}"\n')
+    lines = [token_line(name, role, topics, f"secret-of-{name}", of) for name, role, topics, of in TOKENS]
+    (root.parent / "tokens").write_text("\n".join(lines))
+    (root.parent / "tokens").chmod(0o600)
+    return root
+
+
+def settings(root: Path) -> dict[str, str]:
+    return {"SERVE_TOKEN_FILE": str(root.parent / "tokens")}
+
+
+def ask(
+    daemon: ServedDirectory, token: str, method: str, path: str, body: bytes | None = None
+) -> tuple[int, Any, Mapping[str, str]]:
+    headers = {**(BYTES if body is not None else {}), "Authorization": f"Bearer secret-of-{token}"}
+    status, answer, told = daemon.ask(method, path, body, headers)
+    return status, json.loads(answer) if answer.startswith(b"{") else answer, told
+
+
+def append(daemon: ServedDirectory, token: str, value: bytes, prefix: str = "", topic: str = "t") -> tuple[int, Any]:
+    return ask(daemon, token, "POST", f"{prefix}/topics/{topic}/records", value)[:2]
+
+
+def values(directory: Path, topic: str = "t") -> list[bytes]:
+    with seglog.open(directory) as log:
+        return [record.value for record in log.topic(topic).read()]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "root").mkdir()
+    return make(tmp_path / "root", "acme", "globex")
+
+
+def test_a_token_or_a_path_names_the_tenant(root: Path) -> None:
+    with served_tenants(root, **settings(root)) as daemon:
+        assert append(daemon, "acme-ci", b"a")[0] == 201
+        assert append(daemon, "globex-ci", b"g")[0] == 201
+        assert append(daemon, "acme-ci", b"b", "/tenants/acme")[1]["first_seq"] == 2
+        assert append(daemon, "boss", b"c", "/tenants/acme")[1]["first_seq"] == 3
+        status, problem = append(daemon, "boss", b"lost")
+        assert (status, problem["title"]) == (404, "Refused")
+        assert "/tenants/NAME" in problem["hint"]
+        daemon.terminate()
+        assert daemon.process.wait(120) == 0
+    assert values(root / "acme") == [b"a", b"b", b"c"]
+    assert values(root / "globex") == [b"g"]
+
+
+#: What a bound token may try at another tenant: each route, and names that only look like its own.
+TRIES = (
+    ("GET", "/topics"), ("GET", "/topics/t/records"), ("GET", "/topics/t/index_bounds"), ("GET", "/metrics"),
+    ("GET", "/daemon/events"), ("GET", "/readyz"), ("GET", "/healthz"), ("GET", "/nothing"), ("GET", ""),
+    ("DELETE", "/streams/s"), ("HEAD", "/topics/t/records"), ("OPTIONS", "/topics"),
+)  # fmt: skip
+
+
+def test_a_foreign_tenant_and_a_missing_one_are_the_same(root: Path) -> None:
+    def answer(daemon: ServedDirectory, name: str, method: str, path: str) -> tuple[int, bytes, dict[str, str]]:
+        body = b"x" if method == "POST" else None
+        headers = {"Authorization": "Bearer secret-of-acme-ci", "seglog-request-id": "same", **BYTES}
+        status, said, told = daemon.ask(method, f"/tenants/{name}{path}", body, headers)
+        return status, said, {name: text for name, text in told.items() if name != "date"}
+
+    with served_tenants(root, **settings(root)) as daemon:
+        assert append(daemon, "globex-ci", b"g")[0] == 201
+        for method, path in (*TRIES, ("POST", "/topics/t/records"), ("POST", "/rpc/status")):
+            found = {name: answer(daemon, name, method, path) for name in ("globex", "missng", "acme%20", "%61cme")}
+            assert found["globex"][0] == 404
+            assert len({repr(each) for each in found.values()}) == 1, found
+        assert answer(daemon, "acme", "GET", "/topics")[0] == 200
+        # A token of a tenant that does not exist learns no more.
+        status, problem, _ = ask(daemon, "ghost-ci", "GET", "/topics")
+        assert (status, problem["title"]) == (404, "NoSuchTenant")
+        assert ask(daemon, "ghost-ci", "GET", "/tenants/ghost/topics")[1]["detail"] == problem["detail"]
+        daemon.terminate()
+        assert daemon.process.wait(120) == 0
+    assert values(root / "globex") == [b"g"]
+
+
+def test_only_an_unbound_admin_lists_the_tenants(root: Path) -> None:
+    make(root, "Bad.Name")
+    with served_tenants(root, **settings(root)) as daemon:
+        status, told, _ = ask(daemon, "boss", "GET", "/tenants")
+        assert status == 200
+        assert [(each["name"], each["state"]) for each in told["tenants"]] == [
+            ("Bad.Name", "failed"), ("acme", "open"), ("globex", "open"),
+        ]  # fmt: skip
+        assert "not a tenant's name" in told["tenants"][0]["error"]
+        for token in ("scraper", "acme-ci"):
+            status, problem, _ = ask(daemon, token, "GET", "/tenants")
+            assert (status, problem["title"]) == (403, "NotAllowed")
+            assert "globex" not in json.dumps(problem)
+
+
+def test_metrics_have_the_tenant_and_a_bound_token_sees_its_own_only(root: Path) -> None:
+    def series(token: str, path: str = "/metrics") -> set[str]:
+        status, text, _ = ask(daemon, token, "GET", path)
+        assert status == 200
+        lines = [line for line in text.decode().splitlines() if not line.startswith("#")]
+        families = re.findall(r"^# TYPE (\S+) ", text.decode(), re.M)
+        assert len(families) == len(set(families))
+        return set(lines)
+
+    def tenants(lines: set[str]) -> set[str]:
+        return {"".join(re.findall(r'tenant="([^"]*)"', line)) for line in lines}
+
+    with served_tenants(root, **settings(root)) as daemon:
+        append(daemon, "acme-ci", b"a", topic="secret-of-acme")
+        append(daemon, "globex-ci", b"g")
+        own = series("acme-ci")
+        assert tenants(own) == {"acme"}
+        assert any(line.startswith("seglog_topic_head_seq{") and "secret-of-acme" in line for line in own)
+        assert not any("globex" in line or line.startswith("process_") for line in own)
+        everything = series("scraper")
+        assert tenants(everything) == {"", "acme", "globex"}
+        assert {'seglog_tenant_up{tenant="acme"} 1.0', 'seglog_tenant_up{tenant="globex"} 1.0'} <= everything
+        assert any(line.startswith("process_cpu_seconds_total ") for line in everything)
+        assert tenants(series("scraper", "/tenants/globex/metrics")) == {"globex"}
+
+
+def test_the_log_and_the_access_log_name_the_tenant(root: Path) -> None:
+    with served_tenants(root, **settings(root), SERVE_ACCESS_LOG="true", SERVE_LOG_FORMAT="json") as daemon:
+        append(daemon, "acme-ci", b"a")
+        ask(daemon, "boss", "GET", "/tenants/globex/topics")
+        ask(daemon, "boss", "GET", "/tenants")
+        ask(daemon, "acme-ci", "POST", "/topics/t/rpc/seal", b"")
+        wait_until(lambda: sum('"request"' in line for line in daemon.lines) >= 4)
+        found = [json.loads(line) for line in daemon.lines if line.startswith("{")]
+    told = [(each["path"], each.get("tenant")) for each in found if each["event"] == "request"]
+    assert told[:3] == [("/topics/t/records", "acme"), ("/tenants/globex/topics", "globex"), ("/tenants", None)]
+
+
+def test_a_tenant_that_does_not_open_stops_no_other_and_sighup_opens_and_closes(root: Path) -> None:
+    (root / "globex" / "seglog.toml").write_text("[log]\nwal_shards = 'x'\n")
+    (root / "wayne").mkdir()
+    make(root, "wayne")
+    (root / "wayne" / "seglog.toml").write_text('[tenant]\nname = "other"\n')
+    make(root, "twin")
+    shutil.copy(root / "acme" / "seglog.toml", root / "twin" / "seglog.toml")
+    with served_tenants(root, **settings(root)) as daemon:
+        states = {each["name"]: each for each in ask(daemon, "boss", "GET", "/tenants")[1]["tenants"]}
+        assert {name: each["state"] for name, each in states.items() if name != "acme" and name != "twin"} == {
+            "globex": "failed", "wayne": "failed",
+        }  # fmt: skip
+        assert sorted(states[name]["state"] for name in ("acme", "twin")) == ["failed", "open"]
+        assert "belongs to the tenant other" in states["wayne"]["error"]
+        shutil.rmtree(root / "twin")
+        daemon.process.send_signal(signal.SIGHUP)
+        assert append(daemon, "acme-ci", b"a")[0] == 201
+        status, problem, told = ask(daemon, "globex-ci", "GET", "/topics")
+        assert (status, problem["title"], told["retry-after"]) == (503, "TenantClosed", "1")
+        assert "wal_shards" not in json.dumps(problem)
+        assert any("tenant globex does not open" in line for line in daemon.lines)
+        assert b'seglog_tenant_up{tenant="globex"} 0.0' in ask(daemon, "scraper", "GET", "/metrics")[1]
+
+        (root / "globex" / "seglog.toml").write_text("")
+        make(root, "ghost")
+        daemon.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: append(daemon, "globex-ci", b"g")[0] == 201)
+        wait_until(lambda: append(daemon, "ghost-ci", b"h")[0] == 201)
+        shutil.move(root / "acme", root.parent / "gone")
+        daemon.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: ask(daemon, "acme-ci", "GET", "/topics")[0] == 404)
+        assert append(daemon, "globex-ci", b"g")[0] == 201
+        daemon.terminate()
+        assert daemon.process.wait(120) == 0
+    assert values(root.parent / "gone") == [b"a"]
+    assert values(root / "globex") == [b"g", b"g"]
+
+
+def test_acked_records_of_both_tenants_survive_a_kill(root: Path) -> None:
+    for turn in range(2):
+        with served_tenants(root, **settings(root)) as daemon:
+            for each in (b"1", b"2", b"3"):
+                assert append(daemon, "acme-ci", b"a%d" % turn + each)[0] == 201
+                assert append(daemon, "globex-ci", b"g%d" % turn + each)[0] == 201
+            daemon.kill()
+    assert values(root / "acme") == [b"a01", b"a02", b"a03", b"a11", b"a12", b"a13"]
+    assert values(root / "globex") == [b"g01", b"g02", b"g03", b"g11", b"g12", b"g13"]
+
+
+def test_each_tenant_has_a_unix_socket_and_a_request_that_has_begun_gets_its_answer_at_the_end(root: Path) -> None:
+    with served_tenants(root, **settings(root), SERVE_PROBE_PORT="0") as daemon:
+        half = b"POST /topics/t/records HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\n"
+        half += b"Content-Length: 10\r\n"
+        over_unix = socket.socket(socket.AF_UNIX)
+        over_unix.connect(str(root / "acme" / "seglog.sock"))
+        over_tcp = socket.create_connection(("127.0.0.1", daemon.port))
+        over_unix.sendall(half + b"\r\nhalf ")
+        over_tcp.sendall(half + b"Authorization: Bearer secret-of-globex-ci\r\n\r\nhalf ")
+        for _ in range(2):
+            assert ask(daemon, "acme-ci", "GET", "/topics")[0] == 200
+            assert ask(daemon, "globex-ci", "GET", "/topics")[0] == 200
+        assert (root / "acme" / "seglog.sock").stat().st_mode & 0o777 == 0o600
+        daemon.terminate()
+        wait_until(lambda: _is_refused(daemon.port))
+        with closing(http.client.HTTPConnection("127.0.0.1", daemon.port_of("probes"))) as probe:
+            probe.request("GET", "/readyz")
+            assert probe.getresponse().status == 503
+        for begun in (over_unix, over_tcp):
+            begun.sendall(b"whole")
+            answer = http.client.HTTPResponse(begun)
+            answer.begin()
+            assert (answer.status, answer.getheader("Connection")) == (201, "close")
+            answer.read()
+            begun.close()
+        assert daemon.process.wait(120) == 0
+    assert values(root / "acme") == values(root / "globex") == [b"half whole"]
+
+
+def _is_refused(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        return True
+    return False
