@@ -14,7 +14,7 @@ from xdist.scheduler import LoadFileScheduling
 
 from tests import work
 from tests.faults.files import SimulatedCrash
-from tests.s3_server import moto_endpoint, s3_endpoint, s3_environment, s3_remote
+from tests.s3_server import empty_remote, moto_endpoint, s3_client, s3_endpoint, s3_environment, s3_remote
 from tests.seams.log import end_work_at
 from tests.seams.syncs import spare_syncs, use_real_syncs
 
@@ -24,6 +24,7 @@ __all__ = [
     "own_ctrl_c",
     "real_syncs",
     "remote",
+    "s3_client",
     "s3_endpoint",
     "s3_environment",
     "s3_remote",
@@ -190,9 +191,7 @@ def real_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["file", "s3"])
 def remote(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return an empty remote as a user writes it: `file:///path`, then `s3://bucket/prefix`."""
-    if request.param == "s3":
-        return str(request.getfixturevalue("s3_remote"))
-    return (tmp_path / "remote").as_uri()
+    return empty_remote(request, tmp_path)
 
 
 @pytest.fixture

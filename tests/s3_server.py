@@ -22,7 +22,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -113,14 +113,27 @@ def s3_environment(s3_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     return s3_endpoint
 
 
+@pytest.fixture(scope="session")
+def s3_client(s3_endpoint: str) -> Iterator[Any]:
+    """A client of boto3 that all tests share, because making one costs more than a request."""
+    session = boto3.Session(ACCESS_KEY, SECRET_KEY, region_name=REGION)
+    with closing(session.client("s3", endpoint_url=s3_endpoint)) as client:
+        yield client
+
+
 @pytest.fixture
-def s3_remote(s3_environment: str) -> str:
+def s3_remote(s3_environment: str, s3_client: Any) -> str:
     """Return `s3://bucket/prefix` in a bucket of the test's own."""
     bucket = f"test-{uuid.uuid4().hex[:12]}"
-    client = boto3.client("s3")
-    client.create_bucket(Bucket=bucket)
-    client.close()
+    s3_client.create_bucket(Bucket=bucket)
     return f"s3://{bucket}/acme"
+
+
+def empty_remote(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return a remote of the kind that the fixture `request` has as its parameter, `file` or `s3`."""
+    if request.param == "s3":
+        return str(request.getfixturevalue("s3_remote"))
+    return (tmp_path / "remote").as_uri()
 
 
 class _WritesTakeTurns:

@@ -152,6 +152,7 @@ def test_http_body_runs_and_every_request_of_its_stop_ends_in_order(options: Opt
     assert report.rows[-1].met
 
 
+@pytest.mark.soak(part=9)
 def test_durability_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(durability, "TASKS", 3)
     check(durability.run(options), options.directory)
@@ -198,22 +199,26 @@ def test_memory_runs(options: Options) -> None:
     assert all(row.met is not None for row in report.rows)
 
 
+@pytest.mark.soak(part=9)
 def test_cold_trouble_runs(options: Options) -> None:
     check(cold_trouble.run(options), options.directory)
 
 
+@pytest.mark.soak(part=9)
 def test_offload_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offload, "RECORD_SIZES", (200,))
     monkeypatch.setattr(offload, "CODECS", ("zstd",))
     check(offload.run(options), options.directory)
 
 
+@pytest.mark.soak(part=9)
 def test_append_while_offloading_runs(options: Options) -> None:
     report = append_while_offloading.run(options)
     check(report, options.directory)
     assert {row.what.rpartition(" ")[2] for row in report.rows} == {"p50", "p99", "offloaded"}
 
 
+@pytest.mark.soak(part=9)
 def test_gc_plan_runs(options: Options) -> None:
     check(gc_plan.run(options), options.directory)
 

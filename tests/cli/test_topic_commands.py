@@ -8,6 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
+from tests.s3_server import empty_remote
+
+
+@pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.soak(part=3))])
+def remote(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return an empty remote. The commands of `test_main_job.py` run over S3 in the default run."""
+    return empty_remote(request, tmp_path)
 
 
 @pytest.fixture

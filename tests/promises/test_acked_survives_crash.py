@@ -25,7 +25,7 @@ from seglog import LogSettings
 from seglog.files.port import OsFiles
 from tests.work import tell
 
-KILLS, SOAK_KILLS = 12, 400
+KILLS, SOAK_KILLS = 6, 400
 WRITERS = 3
 SETTINGS = LogSettings(segment_max_events=100, wal_file_bytes=64 * 1024)
 

@@ -32,7 +32,7 @@ PARTS = """arguments log topic engine.engine engine.entries engine.state engine.
     writing.write"""
 MODULES = tuple(f"seglog.{name}" for name in PARTS.split())
 # The most points tried for each call, evenly spaced: with an append as the handler's call, and with any other.
-MOST, MOST_OF_OTHERS = 20, 6
+MOST, MOST_OF_OTHERS = 10, 4
 _HANGS_S = 60
 
 CALLS: dict[str, Callable[[Log], object]] = {
@@ -168,7 +168,7 @@ def test_a_handler_that_lets_the_refusal_out_stops_its_own_call_only(what: str) 
     count = points(lambda: outer(log), MODULES)
     log.close()
     stopped = 0
-    for at in range(1, count + 1, -(-count // MOST)):
+    for at in range(1, count + 1, -(-count // (2 * MOST))):
         log = _begin()
         disk = engine_of(log).files
         ended = _run(log, outer, lambda log=log: append(log), at)[0]  # type: ignore[misc]

@@ -643,7 +643,7 @@ def _run(drawn: int, examples: int, steps: int) -> Counter[str]:
 
 
 def test_an_archive_is_what_the_model_says() -> None:
-    assert _run(seed_of("T5"), examples=15, steps=40)["states read"] > 300
+    assert _run(seed_of("T5"), examples=8, steps=40)["states read"] > 160
 
 
 @pytest.mark.soak(part=8)

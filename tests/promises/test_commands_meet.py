@@ -208,7 +208,7 @@ def _met(pair: _Pair, path: Path, outer: int, nth: int) -> Result | None:
         return outcomes[0], outcomes[1], _view(world, path)
 
 
-@strided(9, part=8)
+@strided(13, part=8)
 @pytest.mark.parametrize("outer", [0, 1])
 @pytest.mark.parametrize("name", _PAIRS)
 def test_two_commands_that_meet_end_as_in_a_serial_run(name: str, outer: int, every: int, tmp_path: Path) -> None:

@@ -20,7 +20,9 @@ from tests.seglog.clocks import SetClock
 STEPS = ["append", "append", "append", "forward", "back", "seal", "checkpoint", "enforce", "delete", "ttl", "reopen"]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    "seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.soak(part=2)) for seed in range(5, 60))]
+)
 def test_a_topic_with_a_ttl_shows_what_a_list_of_times_says(tmp_path: Path, seed: int) -> None:
     chance, clock = random.Random(seed), SetClock(10_000)
 

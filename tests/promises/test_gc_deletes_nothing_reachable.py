@@ -58,7 +58,7 @@ _OPERATIONS = {
     "collect": 8,
 }
 
-HISTORIES, SOAK_HISTORIES = 12, 1_500
+HISTORIES, SOAK_HISTORIES = 8, 1_500
 
 
 @pytest.fixture(autouse=True)

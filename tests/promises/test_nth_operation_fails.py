@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 import seglog
 from seglog import Log, LogSettings, SeglogError, TopicConfig, WriterPoisoned
@@ -31,7 +32,7 @@ from tests.faults.files import FailingCalls
 from tests.faults.stride import spread
 from tests.seglog.clocks import SetClock
 from tests.seglog.workload import SETTINGS, SHARDED, TIERED, Journal, look
-from tests.work import tell
+from tests.work import amounts, tell
 
 DIRECTORY = Path("/parent/log")
 ALL = 100_000  # More calls than a life has.
@@ -48,6 +49,11 @@ ERRORS = {
     "EINTR": _system(errno.EINTR),
     "MemoryError": MemoryError,
 }
+
+
+def _soaked(error: str, for_good: bool) -> ParameterSet:
+    """Return an error that only the soak tries. The default run tries others in its place."""
+    return pytest.param(error, for_good, marks=pytest.mark.soak(part=2))
 
 
 @dataclass
@@ -180,29 +186,30 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "seglog")
 
 
-@pytest.mark.parametrize(("error", "amount"), [("EIO", 30), ("ENOSPC", 14)])
+@pytest.mark.parametrize(("error", "amount"), [("EIO", 16), ("ENOSPC", 8)])
 def test_each_call_fails_once(error: str, amount: int) -> None:
     _prove(error, for_good=False, amount=amount)
 
 
 @pytest.mark.parametrize(("error", "for_good"), [("EINTR", False), ("MemoryError", False), ("EIO", True)])
 def test_some_calls_fail(error: str, for_good: bool) -> None:
-    _prove(error, for_good=for_good, amount=12)
+    _prove(error, for_good=for_good, amount=8)
 
 
-@pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
-def test_calls_fail_once_with_a_cold_store(error: str) -> None:
-    _prove(error, for_good=False, amount=12, settings=TIERED)
+def test_calls_fail_once_with_a_cold_store() -> None:
+    _prove("EIO", for_good=False, amount=8, settings=TIERED)
 
 
-@pytest.mark.parametrize(("error", "for_good"), [("EIO", False), ("ENOSPC", False), ("EIO", True)])
-def test_calls_fail_with_shards_whose_number_changes(error: str, for_good: bool) -> None:
-    _prove(error, for_good=for_good, amount=12, settings=SHARDED[3], later=SHARDED[2])
+@amounts(8, soak=ALL, part=2)
+@pytest.mark.parametrize(("error", "for_good"), [("EIO", False), _soaked("ENOSPC", False), _soaked("EIO", True)])
+def test_calls_fail_with_shards_whose_number_changes(error: str, for_good: bool, amount: int) -> None:
+    _prove(error, for_good=for_good, amount=amount, settings=SHARDED[3], later=SHARDED[2])
 
 
-@pytest.mark.parametrize(("error", "for_good"), [("EIO", False), ("ENOSPC", False), ("EIO", True)])
-def test_calls_fail_in_truncation_and_retention(error: str, for_good: bool) -> None:
-    _prove(error, for_good=for_good, amount=12, kind=LimitsCaller)
+@amounts(8, soak=ALL, part=2)
+@pytest.mark.parametrize(("error", "for_good"), [("EIO", False), _soaked("EIO", True)])
+def test_calls_fail_in_truncation_and_retention(error: str, for_good: bool, amount: int) -> None:
+    _prove(error, for_good=for_good, amount=amount, kind=LimitsCaller)
 
 
 @pytest.mark.soak(part=2)

@@ -258,15 +258,15 @@ def _run(examples: int, steps: int, model: type[TopicModel] = TopicModel) -> Non
 
 
 def test_a_topic_is_a_list() -> None:
-    _run(examples=30, steps=50)
+    _run(examples=20, steps=50)
 
 
 def test_a_topic_over_two_tiers_is_a_list() -> None:
-    _run(examples=15, steps=50, model=TieredTopicModel)
+    _run(examples=10, steps=50, model=TieredTopicModel)
 
 
 def test_a_topic_in_shards_is_a_list() -> None:
-    _run(examples=15, steps=50, model=ShardedTopicModel)
+    _run(examples=10, steps=50, model=ShardedTopicModel)
 
 
 @pytest.mark.soak(part=2)
@@ -277,3 +277,8 @@ def test_a_topic_is_a_list_for_long() -> None:
 @pytest.mark.soak(part=2)
 def test_a_topic_over_two_tiers_is_a_list_for_long() -> None:
     _run(examples=900, steps=80, model=TieredTopicModel)
+
+
+@pytest.mark.soak(part=2)
+def test_a_topic_in_shards_is_a_list_for_long() -> None:
+    _run(examples=300, steps=80, model=ShardedTopicModel)

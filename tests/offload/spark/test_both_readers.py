@@ -11,13 +11,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from catalog.format.commit import Codec, ForkPoint
+from tests.faults.stride import every
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import NOW_MS, TopicArchive
 from tests.offload.spark.queries import read
 from tests.seams.spark import driver_jvm, query_execution
 
 TAGS = (None, "", "eu", "eu-west", "gr\u00fc\u00df", "us")
-PAIR_STEP = 5  # each fifth pair: a query costs some tenths of a second
+PAIR_STEP = 12  # each twelfth pair, and each in the soak: a query costs some tenths of a second
 Row = dict[str, Any]
 
 #: Options of a load, one a line. Every one is tried alone, and with some of the others.
@@ -120,8 +121,9 @@ def test_every_option_gives_the_same_rows_in_order(spark: SparkSession, url: str
     assert rows_of(load(spark, url, options)) == expected(url, options)
 
 
-def test_pairs_of_options_give_the_same_rows_in_order(spark_session: SparkSession, url: str):
-    for one, other in list(combinations(OPTIONS[3:], 2))[::PAIR_STEP]:
+@every(PAIR_STEP, part=9)
+def test_pairs_of_options_give_the_same_rows_in_order(spark_session: SparkSession, url: str, every: int):
+    for one, other in list(combinations(OPTIONS[3:], 2))[::every]:
         if not one.keys() & other.keys():
             options = one | other
             assert rows_of(load(spark_session, url, options)) == expected(url, options), options
@@ -137,11 +139,12 @@ def test_every_filter_gives_the_same_rows_in_order(
     assert frame.where(text).count() == len(expected(url, options, keeps))
 
 
-def test_pairs_of_filters_give_the_same_rows_in_order(spark_session: SparkSession, url: str):
+@every(2 * PAIR_STEP, part=9)
+def test_pairs_of_filters_give_the_same_rows_in_order(spark_session: SparkSession, url: str, every: int):
     options: dict[str, object] = {"topic": "*", "maxPartitionBytes": "4k"}
     frame = load(spark_session, url, options)
     rows = read(url, **options)
-    for (text, keeps), (other_text, other_keeps) in list(combinations(FILTERS, 2))[:: 2 * PAIR_STEP]:
+    for (text, keeps), (other_text, other_keeps) in list(combinations(FILTERS, 2))[::every]:
         found = [row.seq for row in frame.where(text).where(other_text).select("seq").collect()]
         assert found == [row["seq"] for row in rows if keeps(row) and other_keeps(row)], (text, other_text)
 

@@ -106,8 +106,14 @@ class InLoop:
             self._runner.run(items.aclose())  # type: ignore[arg-type]
 
 
-@pytest.fixture(params=["unix", "https", "unix asyncio", "https asyncio"])
+_SOAKED = pytest.mark.soak(part=2)
+
+
+@pytest.fixture(
+    params=["unix", pytest.param("https", marks=_SOAKED), pytest.param("unix asyncio", marks=_SOAKED), "https asyncio"]
+)
 def client(request: pytest.FixtureRequest, place: Place) -> Iterator[Client]:
+    """Return a client. The default run has each driver and each kind of address once, and the soak each pair."""
     kind, _, driver = request.param.partition(" ")
     if not driver:
         with place.connect(kind) as made:
