@@ -32,6 +32,7 @@
     │   ├── RecordsAfterFork     main has records that the branch to promote lacks
     │   ├── RemoteBehind         the remote lacks a commit that this directory knows
     │   ├── RowsChanged          a task of a load got other rows than the driver had counted
+    │   ├── TenantWritten        a writer of a tenant was at work during the tenant's deletion
     │   ├── TopicAttached        deleting it would leave its history in the remote
     │   ├── TopicFollowed        this directory follows the topic, and does not write it
     │   └── WrittenByLog         a load may not write where a log writes
@@ -69,6 +70,7 @@
         ├── NeverWritten         an ephemeral topic has nothing to offload
         ├── NoDaemon             no daemon serves this directory
         ├── NoRemote
+        ├── NotTheTenant         the remote is not that of the tenant
         ├── OtherTenant          a directory belongs to another tenant than its name says
         ├── Refused              the daemon's rules forbid it: host, origin, token, size, pace
         │   └── NotAllowed           the token lacks the role for it
@@ -135,6 +137,7 @@ __all__ = [
     "NotAllowed",
     "NotConfirmed",
     "NotOffloaded",
+    "NotTheTenant",
     "ObjectDamaged",
     "OffloadError",
     "OpenBranch",
@@ -152,6 +155,7 @@ __all__ = [
     "SharedRemote",
     "Stopping",
     "TenantClosed",
+    "TenantWritten",
     "TopicAttached",
     "TopicFollowed",
     "Unavailable",
@@ -656,6 +660,28 @@ class WorkerFailed(Unavailable):
 
 class Misuse(OffloadError):
     exit_code = 2
+
+
+class NotTheTenant(Misuse):
+    """The remote is not that of the tenant that the caller names."""
+
+    def __init__(self, tenant: str, url: str) -> None:
+        super().__init__(
+            f"{url} is not the remote of the tenant {tenant}: its last segment is another",
+            hint=(f"give --remote s3://bucket/prefix/{tenant}"),
+        )
+        self.tenant = tenant
+
+
+class TenantWritten(Conflict):
+    """A LIST after the deletion of a tenant shows objects or uploads: a writer is still at work."""
+
+    def __init__(self, url: str, objects: int, uploads: int) -> None:
+        found = f"{objects:,} objects and {uploads:,} uploads"
+        hint = "take the credentials of the tenant's writers away, then repeat the command"
+        super().__init__(f"after the deletion a LIST of {url} shows {found}", hint=hint)
+        self.objects = objects
+        self.uploads = uploads
 
 
 class NotConfirmed(OffloadError):

@@ -11,13 +11,21 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from catalog.objects.base import ObjectStore
+from catalog.objects.prefix import WholePrefix
 from offload.errors import InvalidRemote
 from offload.settings import DEFAULT, ColdSettings, OffloadSettings
 
 if TYPE_CHECKING:
     from catalog.objects.s3_credentials import CredentialSource, FoundCredentials
 
-__all__ = ["check_remote_apart", "credential_finder", "open_store", "path_of", "variables_without_credentials"]
+__all__ = [
+    "check_remote_apart",
+    "credential_finder",
+    "open_prefix",
+    "open_store",
+    "path_of",
+    "variables_without_credentials",
+]
 
 _SEGMENT = re.compile(r"[A-Za-z0-9!_.*'()-]+")
 
@@ -49,6 +57,25 @@ def open_store(
         prefix = parts.path.strip("/")
         return _s3(url, parts.netloc, prefix, settings or ColdSettings(), offload or OffloadSettings(), credentials)
     raise InvalidRemote(url, "the scheme is neither s3 nor file")
+
+
+def open_prefix(url: str, profile: str | None = None) -> WholePrefix:
+    """Return everything below a remote that has a prefix, for its deletion. Opens no connection yet.
+
+    The credentials are those of an AWS profile, or of the environment. Raises `InvalidRemote`.
+    """
+    store = open_store(url)  # checks the URL
+    store.close()
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        from catalog.objects.local_prefix import LocalPrefix
+
+        return LocalPrefix(path_of(parts.path))
+    from catalog.objects.s3_prefix import S3Prefix, session_of_profile
+
+    if not parts.path.strip("/"):
+        raise InvalidRemote(url, "the prefix is missing")
+    return S3Prefix(url.rstrip("/"), session_of_profile(url, profile), reader="boto3")
 
 
 def credential_finder() -> Callable[[], FoundCredentials]:

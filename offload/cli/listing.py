@@ -624,6 +624,27 @@ COMMANDS = {
             ListedParameter('tls_only', 'bool', 'Refuse requests over plain HTTP.', ('--tls-only',), default=False),
         ),
     ),
+    'tenant/delete': ListedCommand(
+        'tenant/delete',
+        'Delete all objects and uploads of a tenant, and prove it by a LIST. There is no way back.\n'
+        '\n'
+        'The remote is that of --remote or of the data directory, and ends in /NAME. The command takes every key below it,\n'
+        'also keys that seglog did not make. It needs the role maintainer or admin. Before that, take the credentials of\n'
+        "the tenant's writers away. If the data directory is this tenant's, no other process may have it open. The\n"
+        'directory itself stays.\n'
+        '\n'
+        'First the names go, then the histories, then the segments. So no reader finds half a state, and after a failure the\n'
+        'command can be repeated. No role of a tenant may list uploads: the command aborts those on record in the\n'
+        'directory, and with --owner-profile all others too. On a versioned bucket, old versions stay until the lifecycle\n'
+        'rule ends them that the command prints.\n'
+        'Example: seglog --remote s3://archive/acme tenant delete acme --owner-profile bucket-owner',
+        (
+            ListedParameter('name', 'str', 'The tenant: the last segment of its remote.', (), is_required=True),
+            ListedParameter('owner_profile', 'str', "An AWS profile of the bucket's owner, which may list uploads and old versions.", ('--owner-profile',)),
+            ListedParameter('dry_run', 'bool', 'Show what would go, and change nothing.', ('--dry-run',), default=False),
+            ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
+        ),
+    ),
     'branch/create': ListedCommand(
         'branch/create',
         'Make a branch. It costs a few small objects, whatever the size of the topic.\n'

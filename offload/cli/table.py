@@ -74,6 +74,7 @@ _FUNCTIONS: Mapping[str, str] = {
     "token/new": "token.new",
     "tenant/policy": "tenant.policy",
     "tenant/bucket-policy": "tenant.bucket_policy",
+    "tenant/delete": "tenant_delete.delete",
     "branch/create": "names.print_branch_made",
     "branch/list": "names.print_branch",
     "branch/delete": "names.print_branch_deleted",

@@ -45,6 +45,8 @@ _UNLISTED = (
     "verify_part.verify_part",
     "doctor.doctor",
     "doctor_directory.doctor_directory",
+    "tenant_delete.delete",
+    "tenant_delete.preview",
     "token.new",
     "tenant.policy",
     "tenant.policy_of_bucket",

@@ -1,1 +1,1 @@
-"""Credentials of tenants from STS, and the checks of their buckets."""
+"""Credentials of tenants from STS, the checks of their buckets, and the deletion of a tenant."""

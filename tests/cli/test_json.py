@@ -39,6 +39,8 @@ OTHERS = (
     "token new ci --role append --topics app-*",
     "tenant policy acme --role writer --bucket archive",
     "tenant bucket-policy archive",
+    "--remote {remote}/acme tenant delete acme --dry-run",
+    "--remote {remote}/acme tenant delete acme --yes",
     "inspect data/seglog.toml",
     "recover {remote} recovered",
     "follow {remote} standby --once",

@@ -1,0 +1,68 @@
+"""Everything below a directory that stands in the place of a bucket's prefix: the port of `catalog.objects.prefix`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from catalog.errors import AccessDenied, NotOffered, StoreUnreachable
+from catalog.objects.local import LocalStore
+from catalog.objects.prefix import Freed, Held, OldVersions, Upload
+
+__all__ = ["LocalPrefix"]
+
+
+class LocalPrefix:
+    """A `WholePrefix`. A link is an object: its target stays."""
+
+    def __init__(self, path: Path) -> None:
+        self._root = path.absolute()
+        self._store = LocalStore(path)
+
+    @property
+    def url(self) -> str:
+        return self._root.as_uri()
+
+    def held(self, prefix: str = "") -> Iterator[Held]:
+        for folder, folders, names in os.walk(self._root):
+            if folder == str(self._root):
+                folders[:] = [name for name in folders if not name.startswith(".")]  # the store's own
+            links = [name for name in folders if Path(folder, name).is_symlink()]
+            for name in (*names, *links):
+                path = Path(folder, name)
+                key = path.relative_to(self._root).as_posix()
+                if key.startswith(prefix):
+                    yield Held(key, path.lstat().st_size)
+
+    def take(self, found: Sequence[Held]) -> Freed:
+        for each in found:
+            try:
+                (self._root / each.key).unlink(missing_ok=True)
+            except PermissionError as error:
+                raise AccessDenied(self.url, str(error)) from error
+            except OSError as error:
+                raise StoreUnreachable(self.url, str(error)) from error
+        return Freed(sum(each.size for each in found), 0)
+
+    def old_versions(self) -> OldVersions:
+        raise NotOffered(self.url, "a directory has no versions")
+
+    def uploads(self) -> Iterator[Upload]:
+        for key, upload_id in self._store.list_uploads(""):
+            yield Upload(key, upload_id)
+
+    def abort(self, upload: Upload) -> None:
+        self._store.abort_upload(upload.key, upload.upload_id)  # type: ignore[arg-type]  # the store made the key
+
+    def clear(self) -> None:
+        """Remove the directory, with the store's own folders in it."""
+        try:
+            if self._root.is_dir():
+                shutil.rmtree(self._root)
+        except OSError as error:
+            raise StoreUnreachable(self.url, str(error)) from error
+
+    def close(self) -> None:
+        self._store.close()

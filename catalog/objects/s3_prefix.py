@@ -1,0 +1,86 @@
+"""Everything below a prefix of an S3 bucket: the port of `catalog.objects.prefix`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import boto3
+from botocore.exceptions import BotoCoreError
+
+from catalog.errors import InvalidRemote
+from catalog.objects.prefix import Freed, Held, OldVersions, Upload
+from catalog.objects.s3 import MOST_KEYS, S3Store
+from catalog.objects.s3_client import new_session
+
+__all__ = ["S3Prefix", "session_of_profile"]
+
+
+def session_of_profile(url: str, profile: str | None) -> boto3.Session:
+    """Return a session with the credentials of a profile, or of the environment. Raises `InvalidRemote`."""
+    try:
+        return boto3.Session(profile_name=profile) if profile else new_session()
+    except BotoCoreError as cause:
+        raise InvalidRemote(url, f"the AWS environment does not fit: {cause}") from cause
+
+
+class S3Prefix(S3Store):
+    """A `WholePrefix`. All requests go through boto3."""
+
+    def held(self, prefix: str = "") -> Iterator[Held]:
+        return (Held(key, size) for key, size in self.sizes(prefix))
+
+    def take(self, found: Sequence[Held]) -> Freed:
+        freed = Freed()
+        for start in range(0, len(found), MOST_KEYS):
+            batch = found[start : start + MOST_KEYS]
+            # XML 1.0 cannot hold control characters, so such a key gets a request of its own.
+            freed += self._take_batch([each for each in batch if each.key.isprintable()])
+            for each in batch:
+                if not each.key.isprintable():
+                    freed += self._take_one(each)
+        return freed
+
+    def _take_batch(self, batch: Sequence[Held]) -> Freed:
+        if not batch:
+            return Freed()
+        named = [{"Key": self._base + each.key} for each in batch]
+        with self._errors(batch[0].key):
+            answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": named})
+        for error in answer.get("Errors", ()):
+            code, key = error.get("Code", ""), error.get("Key", "").removeprefix(self._base)
+            raise self._error_of(key, code, 0, f"{code}: {error.get('Message', '')} (deleting {key})")
+        marked = {done["Key"].removeprefix(self._base) for done in answer["Deleted"] if done.get("DeleteMarker")}
+        unreferenced = sum(each.size for each in batch if each.key in marked)
+        return Freed(sum(each.size for each in batch) - unreferenced, unreferenced)
+
+    def _take_one(self, found: Held) -> Freed:
+        with self._errors(found.key):
+            answer = self._client.delete_object(Bucket=self._bucket, Key=self._base + found.key)
+        return Freed(0, found.size) if answer.get("DeleteMarker") else Freed(found.size, 0)
+
+    def old_versions(self) -> OldVersions:
+        versions = markers = size = 0
+        pages = self._client.get_paginator("list_object_versions")
+        with self._errors(self._base):
+            for page in pages.paginate(Bucket=self._bucket, Prefix=self._base):
+                found = page.get("Versions", ())
+                versions += len(found)
+                size += sum(each["Size"] for each in found)
+                markers += len(page.get("DeleteMarkers", ()))
+        return OldVersions(versions, markers, size)
+
+    def uploads(self) -> Iterator[Upload]:
+        for key, upload_id in self.list_uploads(""):
+            yield Upload(key, upload_id)
+
+    def abort(self, upload: Upload) -> None:
+        with self._errors(upload.key):
+            try:
+                self._client.abort_multipart_upload(
+                    Bucket=self._bucket, Key=self._base + upload.key, UploadId=upload.upload_id
+                )
+            except self._client.exceptions.NoSuchUpload:
+                return
+
+    def clear(self) -> None:
+        """Do nothing: a prefix without objects is nothing."""
