@@ -11,6 +11,8 @@ BGET-3  obstore repeats a request that fails (5xx, 429, a reset, a timeout, a bo
     jitter.
 BGET-4  Body and ETag come from one answer. If the body breaks off, the repeated request names that ETag.
 BGET-5  A bucket in another region than the session's is `OtherRegion`. boto3 follows the store there, obstore does not.
+BGET-6  No error has the body of an answer, nor a cause that has it: S3 sends a wrong token back in it. Only its code
+    and its message go on.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 _STATUS = re.compile(r"status code: (\d{3})")
 _DEBUG = "\n\nDebug source:"
+_BODY = re.compile(r"(status code: \d{3}[^:]*):.*", re.DOTALL)
 _REGION_CODES = frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"})
 _Read = TypeVar("_Read")
 _BARE_REDIRECT = "Received redirect without LOCATION"
@@ -131,12 +134,12 @@ class ObstoreReads:
         except (BaseError, OSError) as error:
             refusal = self._refusal(error)
             if not self._credentials.has_newer(used, refusal):
-                raise refusal from error
+                raise refusal from None
         self._store = self._open()
         try:
             return read(self._store)
         except (BaseError, OSError) as error:
-            raise self._refusal(error) from error
+            raise self._refusal(error) from None
 
     def _refusal(self, error: Exception) -> Exception:
         trouble = self._credentials.trouble
@@ -146,11 +149,11 @@ class ObstoreReads:
         status = int(found[1]) if (found := _STATUS.search(text)) else 0
         code = found[1] if (found := _CODE.search(text)) else ""
         if code in _REGION_CODES or status == 301 or _BARE_REDIRECT in text:
-            return OtherRegion(text)
+            return OtherRegion(_BODY.sub(r"\1", text))
         if not status and isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
             status = 403
         reason = found[1] if (found := _MESSAGE.search(text)) else ""
-        return Refusal(code, status, f"{code}: {reason}".rstrip(": ") if code else text)
+        return Refusal(code, status, f"{code}: {reason}".rstrip(": ") if code else _BODY.sub(r"\1", text))
 
 
 class _Credentials:
