@@ -122,6 +122,7 @@ def test_the_unit_waits_for_ready_and_has_a_watchdog() -> None:
     unit.read(DEPLOY / "seglog.service")
     service = unit["Service"]
     assert (service["Type"], service["NotifyAccess"], service["WatchdogSec"]) == ("notify", "main", "30")
+    assert service["LimitCORE"] == "0", "a core file would hold credentials"
 
 
 def test_the_health_check_of_the_image_asks_a_real_daemon(daemon: ServedDirectory) -> None:

@@ -1,10 +1,12 @@
 """Every object that Spark writes carries the job's KMS key: loads, leases of reads, and what the jobs write (KMS-1).
+No plan has a secret.
 
 The tasks do not see a front of the test, so the test asks the store for the key of each object.
 """
 
 from __future__ import annotations
 
+import pickle
 from contextlib import closing
 from urllib.parse import urlsplit
 
@@ -18,11 +20,14 @@ from offload.settings import encrypted_by
 from offload.spark.jobs.compaction import compact
 from offload.spark.jobs.gc_plan import plan_gc
 from offload.spark.jobs.parquet_export import export
+from offload.spark.options import parse_options
+from offload.spark.source import SeglogDataSource, schema_of
+from offload.spark.writer import SeglogWriter
 from offload.wiring import open_store
 from tests.cli.test_encryption import KEY
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import NOW_MS, TopicArchive
-from tests.s3_server import not_of_minio
+from tests.s3_server import SECRET_KEY, not_of_minio
 
 pytestmark = not_of_minio
 
@@ -62,3 +67,23 @@ def test_the_jobs_carry_the_key(spark_session: SparkSession, s3_remote: str) -> 
     assert set(found.values()) == {KEY}, found
     for part in ("/gc/", "-exports/day="):
         assert any(part in key for key in found), sorted(found)
+
+
+def test_no_plan_task_or_message_of_spark_has_a_secret(spark_session: SparkSession, s3_remote: str) -> None:
+    options = {"topic": "orders", "kmsKeyId": KEY, "path": s3_remote}
+    rows = spark_session.range(0, 10, 1, 1).selectExpr("cast(id as string) as value")
+    rows.write.format("seglog").options(**options).mode("append").save()
+    places = {}
+    for reader in ("jvm", "python"):
+        df = spark_session.read.format("seglog").options(**options, reader=reader).load()
+        plan = df._jdf.queryExecution()
+        places[f"plan of {reader}"] = f"{plan.toString()}{plan.debug()}{df.schema.json()}".encode()
+    writer = SeglogWriter(options, rows.schema, overwrite=False)
+    read = SeglogDataSource(options).reader(schema_of(parse_options(options)))
+    places["writer of a task"] = pickle.dumps(writer)
+    places["reader of a task"] = pickle.dumps(read)
+    places["tasks"] = b"".join(pickle.dumps(each.value) for each in read.partitions())
+    for place, found in places.items():
+        print(f"searched {place}: {len(found):,} bytes")
+        assert len(found) > 100
+        assert SECRET_KEY.encode() not in found, place
