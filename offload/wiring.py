@@ -59,10 +59,10 @@ def open_store(
     raise InvalidRemote(url, "the scheme is neither s3 nor file")
 
 
-def open_prefix(url: str, profile: str | None = None) -> WholePrefix:
+def open_prefix(url: str, profile: str | None = None, credentials: CredentialSource | None = None) -> WholePrefix:
     """Return everything below a remote that has a prefix, for its deletion. Opens no connection yet.
 
-    The credentials are those of an AWS profile, or of the environment. Raises `InvalidRemote`.
+    The credentials are those of an AWS profile, of a source, or of the environment. Raises `InvalidRemote`.
     """
     store = open_store(url)  # checks the URL
     store.close()
@@ -75,7 +75,8 @@ def open_prefix(url: str, profile: str | None = None) -> WholePrefix:
 
     if not parts.path.strip("/"):
         raise InvalidRemote(url, "the prefix is missing")
-    return S3Prefix(url.rstrip("/"), session_of_profile(url, profile), reader="boto3")
+    session = session_of_profile(url, profile) if profile else None
+    return S3Prefix(url.rstrip("/"), session, credentials=None if profile else credentials, reader="boto3")
 
 
 def credential_finder() -> Callable[[], FoundCredentials]:

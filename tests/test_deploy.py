@@ -17,9 +17,10 @@ import pytest
 import yaml
 
 import seglog
-from offload.settings_file import SETTINGS
+from offload.cli.words import request_of
+from offload.settings_file import SETTINGS, read_settings
 from scripts.part_of_lock import part_of, runtime_names
-from tests.daemons import ServedDirectory, served
+from tests.daemons import ServedDirectory, served, served_tenants
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = ROOT / "docs" / "deploy"
@@ -123,6 +124,46 @@ def test_the_unit_waits_for_ready_and_has_a_watchdog() -> None:
     service = unit["Service"]
     assert (service["Type"], service["NotifyAccess"], service["WatchdogSec"]) == ("notify", "main", "30")
     assert service["LimitCORE"] == "0", "a core file would hold credentials"
+
+
+def test_the_tenants_of_one_daemon_share_nothing_and_their_settings_are_valid() -> None:
+    folders = sorted(path.parent for path in (DEPLOY / "tenants").glob("*/seglog.toml"))
+    found = {folder.name: read_settings(folder / "seglog.toml") for folder in folders}
+    assert list(found) == ["acme", "globex"]
+    for name, settings in found.items():
+        assert (settings.tenant.name, settings.url) == (name, f"s3://archive/{name}")
+        assert settings.tenant.role_arn.endswith(f"/seglog-{name}")
+        assert settings.offload.sse == "aws:kms"
+    assert len({settings.offload.sse_kms_key_id for settings in found.values()}) == len(found)
+    assert read_settings(DEPLOY / "tenants" / "seglog.toml").serve.token_file == "/etc/seglog/tokens"
+
+
+def test_the_drop_in_of_the_tenants_starts_a_command_that_there_is() -> None:
+    text = (DEPLOY / "tenants" / "override.conf").read_text()
+    [command] = re.findall(r"^ExecStart=(\S.*)$", text, re.MULTILINE)
+    program, *words = command.split()
+    assert program in (DEPLOY / "seglog.service").read_text()
+    request = request_of(words, {})
+    assert (request.path, request.values["tenants"]) == ("serve", True)
+    for given in re.findall(r"seglog (token .*?) >>", text):
+        assert request_of(given.split(), {}).path == "token/new"
+
+
+def test_one_daemon_starts_with_the_directories_of_the_tenants(tmp_path: Path) -> None:
+    """The roles and the certificate are not there, so the test leaves them out."""
+    for name in ("acme", "globex"):
+        seglog.open(tmp_path / name).close()
+        text = (DEPLOY / "tenants" / name / "seglog.toml").read_text()
+        text = re.sub(r"^role_arn.*$", "", text, flags=re.MULTILINE).replace(
+            "s3://archive", tmp_path.as_uri() + "/archive"
+        )
+        (tmp_path / name / "seglog.toml").write_text(text)
+    (tmp_path / "archive").mkdir()
+    with served_tenants(tmp_path) as daemon:
+        for name in ("acme", "globex"):
+            path, headers = f"/tenants/{name}/topics/logins/records", {"Content-Type": "application/octet-stream"}
+            assert daemon.ask("POST", path, b"of " + name.encode(), headers)[0] == 201
+            assert b"of " + name.encode() in daemon.ask("GET", path)[1]
 
 
 def test_the_health_check_of_the_image_asks_a_real_daemon(daemon: ServedDirectory) -> None:

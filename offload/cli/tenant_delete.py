@@ -84,6 +84,7 @@ def _opened(
     session: Session, url: str, owner_profile: str | None
 ) -> Iterator[tuple[WholePrefix, WholePrefix | None, list[Upload]]]:
     """Yield the prefix, the same with the owner's rights, and the uploads on record. The directory is locked."""
+    from offload.tenants.source import source_of
     from offload.wiring import open_prefix
 
     with ExitStack() as stack:
@@ -92,7 +93,7 @@ def _opened(
         if directory is not None:
             stack.enter_context(session.log())
             on_record = _on_record(directory)
-        place = stack.enter_context(closing(open_prefix(url)))
+        place = stack.enter_context(closing(open_prefix(url, credentials=source_of(session.settings(), url))))
         owner = stack.enter_context(closing(open_prefix(url, owner_profile))) if owner_profile else None
         yield place, owner, on_record
 
