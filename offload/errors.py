@@ -47,7 +47,9 @@
     ├── PartlyExported       a part of the files is whole                  the exit code of the error that ended it
     ├── Unavailable          nothing was changed; try again                exit 1
     │   ├── Busy                 the daemon has as many requests as it takes
+    │   │   └── OverRate             a tenant sent more than its quota allows
     │   ├── JavaNotStarted       PySpark found no Java, or Java ended at once
+    │   ├── OverQuota            a tenant has as many hot bytes as its quota allows
     │   ├── Stopping             the daemon is being stopped
     │   ├── TenantClosed         the daemon did not open the tenant's directory
     │   ├── WorkerDied           the process that uploads ended before the upload was done
@@ -144,6 +146,8 @@ __all__ = [
     "OtherExport",
     "OtherRemote",
     "OtherTenant",
+    "OverQuota",
+    "OverRate",
     "PartlyAppended",
     "PartlyExported",
     "ProbeFailed",
@@ -620,6 +624,28 @@ class Busy(Unavailable):
     def __init__(self, retry_after_s: int) -> None:
         super().__init__("the daemon has reached its limit of requests", hint=f"try again in {retry_after_s} s")
         self.retry_after_s = retry_after_s
+
+
+class OverRate(Busy):
+    """The tenant sent more than its quota `setting` allows. Nothing was appended."""
+
+    def __init__(self, setting: str, retry_after_s: int) -> None:
+        Unavailable.__init__(
+            self, f"the tenant is over its quota {setting}", hint=f"send it again in {max(1, retry_after_s)} s"
+        )
+        self.retry_after_s = max(1, retry_after_s)
+        self.setting = setting
+
+
+class OverQuota(Unavailable):
+    """The hot data of the tenant has as many bytes as `tenant.quota_bytes` allows. Nothing was appended."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(
+            f"the tenant's hot data is at its quota of {limit_bytes} bytes",
+            hint="offload and release segments, delete records, or ask the operator for a higher tenant.quota_bytes",
+        )
+        self.limit_bytes = limit_bytes
 
 
 class JavaNotStarted(Unavailable):

@@ -318,6 +318,16 @@ class TenantSettings:
     session_policy: bool = switch(True, "send the tenant's policy with AssumeRole, so the role gives no more than that")
     credential_s: int = number(3600, "seconds", 900, 43_200, "life of the credentials; new ones come after two thirds")
 
+    quota_bytes: int | str = number(
+        UNLIMITED, "bytes", 0, None, "maximum of hot data; appends over it get 507", word=UNLIMITED
+    )
+    append_bytes_per_s: int | str = number(
+        UNLIMITED, "bytes", 1, None, "maximum of appended bytes a second; the next append gets 429", word=UNLIMITED
+    )
+    requests_per_s: int | str = number(
+        UNLIMITED, "requests", 1, None, "maximum over TCP a second; the next one gets 429", word=UNLIMITED
+    )
+
     def __post_init__(self) -> None:
         check_settings(self)
         try:

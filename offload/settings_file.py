@@ -54,9 +54,15 @@ class Settings:
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     parts: Mapping[type, Any] = field(default_factory=dict[type, Any])
 
-    def with_parts(
-        self, *parts: OffloadSettings | ColdSettings | CatalogSettings | ServeSettings | TenantSettings
-    ) -> Settings:
+    def for_tenant(self, name: str) -> Settings:
+        """Return settings whose [tenant] has this name, if it has none. An empty `name` changes nothing."""
+        section = self.sections.get(TenantSettings.SECTION, {})
+        if not name or not isinstance(section, dict):
+            return self
+        named = {**section, "name": section.get("name") or name}
+        return replace(self, sections={**self.sections, TenantSettings.SECTION: named})
+
+    def with_parts(self, *parts: OffloadSettings | ColdSettings | CatalogSettings | ServeSettings) -> Settings:
         """Return settings in which `parts` take the place of their sections."""
         return replace(self, parts={**self.parts, **{type(part): part for part in parts}})
 

@@ -8,6 +8,7 @@
     requests under way     429, Retry-After  TCP and Unix; probes and metrics pass even above the limit
     followers              429, Retry-After  TCP and Unix; a route says that its request waits (`become_follower`)
     bytes of all bodies    429, Retry-After  TCP and Unix (offload.daemon.places)
+    requests a second      429, Retry-After  TCP; probes and metrics pass (offload.daemon.quota)
     size of the body       413               TCP and Unix; by the declared length, and again by the bytes that arrive
     pace of the body       408               TCP and Unix; `body_timeout_s` without a byte of the body
     pace of the reader     closed            TCP and Unix; `body_timeout_s` without taking a byte of the answer
@@ -34,7 +35,8 @@ from offload.daemon.metrics import Metrics
 from offload.daemon.origins import is_allowed, is_preflight, preflight_headers, with_origin
 from offload.daemon.places import Place, Places
 from offload.daemon.problems import error_answer
-from offload.errors import BodyBroken, Busy, Refused
+from offload.daemon.quota import Quota
+from offload.errors import BodyBroken, Busy, OverRate, Refused
 from offload.rights import EVERYTHING, RIGHTS_KEY, Tokens
 from offload.settings import ServeSettings
 
@@ -81,12 +83,18 @@ class Guard:
     """
 
     def __init__(
-        self, app: App, settings: Callable[[], ServeSettings], tokens: Callable[[], Tokens | None], metrics: Metrics
+        self,
+        app: App,
+        settings: Callable[[], ServeSettings],
+        tokens: Callable[[], Tokens | None],
+        metrics: Metrics,
+        quota: Quota | None = None,
     ) -> None:
         self._app = app
         self._settings = settings
         self._tokens = tokens
         self._metrics = metrics
+        self._quota = quota
         self._places = Places(metrics.rejected.labels("busy").inc)
         metrics.http_running.set_function(lambda: self._places.taken)
         metrics.http_followers.set_function(lambda: self._places.followers)
@@ -132,7 +140,10 @@ class Guard:
         settings, headers = self._settings(), dict(scope["headers"])
         is_limited = app is None and scope["path"] not in PROBES
         try:
-            self._check_room(scope, headers, settings, is_limited=is_limited)
+            self._check_room(scope, headers, settings, is_limited=is_limited, is_tcp=is_tcp)
+        except OverRate as refusal:
+            await refuse(refusal, send)
+            return
         except (Busy, Refused) as refusal:
             await refuse(self._counted(refusal), send)
             return
@@ -145,12 +156,16 @@ class Guard:
                 place.take()
             await self._pass(app or self._app, scope, receive, send, settings, place)
 
-    def _check_room(self, scope: Scope, headers: Headers, settings: ServeSettings, *, is_limited: bool) -> None:
+    def _check_room(
+        self, scope: Scope, headers: Headers, settings: ServeSettings, *, is_limited: bool, is_tcp: bool
+    ) -> None:
         if is_limited:
             self._places.check(settings)
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or (int(length) > settings.max_body_bytes and not _is_append(scope)):
             raise too_large(settings)
+        if is_tcp and self._quota is not None and scope["path"] not in PROBES:
+            self._quota.take_request()
 
     async def _pass(
         self, app: App, scope: Scope, receive: Receive, send: Send, settings: ServeSettings, place: Place

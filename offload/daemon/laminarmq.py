@@ -112,6 +112,7 @@ class _Routes:
     async def append(self, request: Request) -> Response:
         self._check(request, Role.APPEND)
         value, metrics = await request.body(), self._service.metrics
+        await self._service.quota.take_append(len(value))
         await prepare_append(self._service, self._name)
         with timed(metrics.append_s):
             seqs = await self._service.log.topic(self._name).append([value])

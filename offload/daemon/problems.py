@@ -44,6 +44,7 @@ _BY_NAME = {
     "HeadMoved": 412,
     "KeyReused": 422,
     "OtherIncarnation": 412,
+    "OverQuota": 507,
     "ProducerFenced": 403,
     "RecordTooLarge": 413,
     "TooManyKeys": 429,

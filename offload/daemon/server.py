@@ -112,7 +112,7 @@ async def _run(
     notifier = Notifier(variables)
     service = await open_service(directory, settings, remote=remote)
     watching = asyncio.create_task(notifier.watch(lambda: not service.sync.is_poisoned))
-    guard = Guard(make_app(service), lambda: service.settings, lambda: access.tokens, service.metrics)
+    guard = Guard(make_app(service), lambda: service.settings, lambda: access.tokens, service.metrics, service.quota)
     try:
         with listening(directory, serve) as listeners:
             places = [(each, _app_of(each, guard, service)) for each in listeners]

@@ -41,6 +41,7 @@ from offload.daemon.feeds import Feeds
 from offload.daemon.figures import ReplicaFigures, TopicFigures
 from offload.daemon.gate import Gate, GatedStore, Rate
 from offload.daemon.metrics import MeteredFiles, Metrics
+from offload.daemon.quota import Quota
 from offload.daemon.rests import Rest, Rests
 from offload.daemon.runs import Runs
 from offload.daemon.seals import Seals
@@ -48,7 +49,7 @@ from offload.daemon.stopping import StopEvent
 from offload.daemon.tenant_id import tenant_id
 from offload.daemon.triggers import Backlog, Due, due, is_over, next_due_ms, policy_of
 from offload.errors import OtherRemote, Stopping
-from offload.settings import PROCESS, CatalogSettings, OffloadSettings, ServeSettings
+from offload.settings import PROCESS, CatalogSettings, OffloadSettings, ServeSettings, TenantSettings
 from offload.settings_file import Settings, read_settings
 from offload.wiring import check_remote_apart, open_store
 from offload.worker.pool import WorkerPool
@@ -90,11 +91,12 @@ class _Reloadable:
     serve: ServeSettings
     offload: OffloadSettings
     catalog: CatalogSettings
+    tenant: TenantSettings
 
     @classmethod
     def of(cls, settings: Settings) -> _Reloadable:
         """Return the parts. Raise `InvalidSetting` if a value of one is not allowed."""
-        return cls(settings.serve, settings.offload, settings.catalog)
+        return cls(settings.serve, settings.offload, settings.catalog, settings.tenant)
 
 
 class Service:
@@ -118,6 +120,7 @@ class Service:
         self.tenant = metrics.tenant  # empty for a directory without one
         self.settings = loaded.serve
         self.metrics = metrics
+        self.quota = Quota(loaded.tenant, lambda reason: metrics.rejected.labels(reason).inc())
         self.stopping = rates.stopping
         self.is_leaving = False  # the daemon stops soon: it is not ready, and still takes requests
         self.disk = DiskState.FINE
@@ -221,7 +224,7 @@ class Service:
         """
         path = self.sync.path / SETTINGS_FILE
         try:
-            loaded = _Reloadable.of(read_settings(path, variables))
+            loaded = _Reloadable.of(read_settings(path, variables).for_tenant(self.tenant))
         except Exception as error:
             _log.error("the settings stay as they are: %s", error)
             return
@@ -229,6 +232,7 @@ class Service:
         if self.archive is not None:
             self.archive.change_settings(loaded.offload)
         self._rates.change(loaded.offload)
+        self.quota.change(loaded.tenant)
         _log.info("settings taken from %s", path)
 
     # ------------------------------------------------------------ calls from other modules
@@ -308,6 +312,9 @@ class Service:
             await asyncio.sleep(self.settings.check_interval_ms / 1000)
 
     async def _look_at_disk(self) -> None:
+        if self.quota.most_bytes is not None:
+            since_bytes = self.quota.since_bytes
+            self.quota.looked(await self._in(self._upkeep, self._hot_bytes), since_bytes)
         found = await self._in(self._upkeep, os.statvfs, self.sync.path)
         free_bytes = found.f_bavail * found.f_frsize
         settings = self.settings
@@ -324,6 +331,9 @@ class Service:
         self.events.publish("disk", state=state.name.lower(), free_bytes=free_bytes)
         full = f"the disk has only {free_bytes} bytes left, and serve.disk_reject_bytes is {settings.disk_reject_bytes}"
         self.sync.hold_appends(full if state is DiskState.FULL else None)
+
+    def _hot_bytes(self) -> int:
+        return sum(self.sync.topic(name).bytes_hot for name in self.sync.topics())
 
     async def _look_after(self) -> None:
         found = await self._in(self._upkeep, self.sync.enforce_retention)

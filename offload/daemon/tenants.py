@@ -25,7 +25,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -224,7 +224,7 @@ class Tenants:
         service = await open_service(tenant.directory, settings, is_alone=False)
         tenant.parts.push_async_callback(service.close)
         service.is_leaving = self._is_leaving
-        guard = Guard(make_app(service), lambda: service.settings, lambda: None, service.metrics)
+        guard = Guard(make_app(service), lambda: service.settings, lambda: None, service.metrics, service.quota)
         listener = tenant.parts.enter_context(listening_over_unix(tenant.directory))
         service.start()
         tenant.end, tenant.serving = self._serve_unix(entrance(guard.over_unix, service), listener, service)
@@ -233,15 +233,14 @@ class Tenants:
     def _settings_of(self, tenant: Tenant) -> Settings:
         """Return the settings of a tenant. Raises `InvalidTenant`, `OtherTenant`, `SharedRemote`, `InvalidSetting`."""
         check_tenant(tenant.name)
-        settings = read_settings(tenant.directory / SETTINGS_FILE, self._variables)
-        own = settings.tenant
-        if own.name not in ("", tenant.name):
-            raise OtherTenant(tenant.directory, own.name)
+        settings = read_settings(tenant.directory / SETTINGS_FILE, self._variables).for_tenant(tenant.name)
+        if settings.tenant.name != tenant.name:
+            raise OtherTenant(tenant.directory, settings.tenant.name)
         tenant.remote = (settings.url or "").rstrip("/")
         for other in self:
             if other is not tenant and tenant.remote and other.state != "failed" and other.remote == tenant.remote:
                 raise SharedRemote(tenant.remote, tenant.name, other.name)
-        return settings.with_parts(replace(own, name=tenant.name))
+        return settings
 
     async def _close(self, tenant: Tenant) -> None:
         if tenant.serving is not None:

@@ -149,6 +149,8 @@ class _Appends:
 
     async def _give(self, asked: _Append, part: Part, place: Place) -> None:
         """Append the batches of a part in order."""
+        size_bytes = sum(total_bytes(batch.values) for batch in part.batches)
+        await self._service.quota.take_append(size_bytes, is_first=asked.first_seq is None)
         await place.begin_part()
         try:
             await self._check_incarnation(asked)

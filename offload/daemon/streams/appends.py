@@ -107,6 +107,7 @@ async def _append(
     service: Service, live: Live, wanted: Append, values: list[bytes], mark: Mark
 ) -> tuple[int, dict[str, str]]:
     producer = wanted.producer
+    await service.quota.take_append(sum(map(len, values)))
     if producer is None:
         await write(service, live, values, mark)
         return 204, _headers(live, None)

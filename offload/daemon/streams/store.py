@@ -147,6 +147,7 @@ class Streams:
 
     async def _make(self, entry: Entry, values: list[bytes], wanted: Create, prefix: bytes = b"") -> Live:
         """Append the first records of a new stream, and put its entry."""
+        await self.service.quota.take_append(len(prefix) + sum(map(len, values)))
         if values or prefix or wanted.is_closed:
             if self._registry.find(entry.path) != entry:
                 await self._registry.put(entry)

@@ -34,6 +34,7 @@ def make(root: Path, *names: str) -> Path:
     """Make a data directory for each name, with a remote of its own, and the token file."""
     for name in names:
         seglog.open(root / name).close()
+        (root.parent / "bucket" / name).mkdir(parents=True, exist_ok=True)
         (root / name / "seglog.toml").write_text(f'[remote]\nurl = "{(root.parent / "bucket" / name).as_uri()}"\n')
     lines = [token_line(name, role, topics, f"secret-of-{name}", of) for name, role, topics, of in TOKENS]
     (root.parent / "tokens").write_text("\n".join(lines))
