@@ -25,7 +25,20 @@ from botocore.config import Config
 from benchmarks.minio import serving_minio
 from catalog.tenants.roles import TenantRole
 
-__all__ = ["BUCKET", "KMS_KEY", "MC", "MINIO", "OWNER", "TENANTS", "TRAP", "Site", "User", "running_site"]
+__all__ = [
+    "BROKER",
+    "BUCKET",
+    "KMS_KEY",
+    "MC",
+    "MINIO",
+    "OWNER",
+    "ROOT",
+    "TENANTS",
+    "TRAP",
+    "Site",
+    "User",
+    "running_site",
+]
 
 ROOT = Path(__file__).parents[2]
 MINIO = os.environ.get("TESTS_MINIO", "")
