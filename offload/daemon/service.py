@@ -55,6 +55,7 @@ from offload.wiring import check_remote_apart, open_store
 from offload.worker.pool import WorkerPool
 from seglog import SETTINGS_FILE, InvalidTopicName, Log, NoSuchTopic, Retention, SeglogError, aio
 from seglog.files.clock import Clock, SystemClock
+from seglog.files.port import Files
 
 __all__ = ["Service", "TopicWork", "open_service"]
 
@@ -576,17 +577,19 @@ async def open_service(
     store: ObjectStore | None = None,
     clock: Clock | None = None,
     is_alone: bool = True,
+    files: Files | None = None,
 ) -> Service:
     """Open the data directory, and attach its remote if it has one. The background tasks do not run yet.
 
-    `is_alone` says that the process has no other service (`Metrics`).
+    `is_alone` says that the process has no other service (`Metrics`). `files` is the file system of the log, instead of
+    the operating system's with its metrics.
 
     Raises the errors of `seglog.open` and `offload.attach`, and then leaves nothing open.
     """
     url, loaded = remote or settings.url, _Reloadable.of(settings)
     metrics = Metrics(settings.tenant.name, is_alone=is_alone)
     clock = clock or SystemClock()
-    log = aio.open(directory, create=False, settings=settings.log, files=MeteredFiles(metrics), clock=clock)
+    log = aio.open(directory, create=False, settings=settings.log, files=files or MeteredFiles(metrics), clock=clock)
     await log.__aenter__()
     try:
         stopping = StopEvent()

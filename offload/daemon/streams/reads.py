@@ -103,6 +103,8 @@ async def is_news(service: Service, live: Live, after: int, wait_s: float) -> bo
         finally:
             is_over = True
             follower.forget(wake)
+    except SeqOutOfRange:
+        return True  # a truncation came before the wait began: the next read finds that
     except (LogClosed, NoSuchTopic):
         return False
     finally:

@@ -41,9 +41,9 @@ def test_the_suite_passes_whole(tmp_path: Path, remote: str) -> None:
         options = [f"--outputFile={result}", f"--testTimeout={_TEST_TIMEOUT_MS}"]
         subprocess.run([*command, *options], check=False, timeout=_TIMEOUT_S, capture_output=True)
         found = [each for file in json.loads(result.read_text())["testResults"] for each in file["assertionResults"]]
-    failed = [each["fullName"] for each in found if each["status"] == "failed"]
+    failed = {each["fullName"]: each["failureMessages"] for each in found if each["status"] == "failed"}
     passed = sum(each["status"] == "passed" for each in found)
     print(f"{passed} passed, {len(failed)} failed")
-    assert failed == []
+    assert failed == {}, daemon.lines[-20:]
     assert passed >= _TESTS
     assert not any("Traceback" in line for line in daemon.lines)

@@ -13,7 +13,7 @@ from offload.daemon.service import Service
 from offload.daemon.streams import store
 from offload.daemon.streams.errors import NoSuchStream, StreamExists
 from offload.daemon.streams.live import Live
-from offload.daemon.streams.reads import read_piece
+from offload.daemon.streams.reads import is_news, next_piece, read_piece
 from offload.daemon.streams.requests import Fork, create_of
 from offload.daemon.streams.store import Streams
 from tests.offload.daemon.conftest import HandClock, serving
@@ -68,5 +68,18 @@ def test_a_source_that_is_deleted_while_a_fork_is_made_gives_no_fork_without_its
                 await streams.create("fork", wanted, b"")
             with pytest.raises(NoSuchStream):
                 await streams.find("fork")
+
+    asyncio.run(run())
+
+
+def test_a_truncation_between_a_read_and_the_wait_is_news(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path / "d", "") as service:
+            _, live = await Streams(service).create("s", _TEXT, b"one")
+            epoch = live.topic.epoch
+            assert await next_piece(service, live, 1, epoch) is not None
+            live.topic.truncate(1)
+            assert await is_news(service, live, 1, 20)
+            assert await next_piece(service, live, 1, epoch) is None
 
     asyncio.run(run())
