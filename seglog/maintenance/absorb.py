@@ -23,12 +23,16 @@ __all__ = ["write_segments"]
 
 
 def write_segments(engine: Engine, drafts: list[Draft], pause_s: float) -> None:
-    """Run steps 2 and 3. Sleep `pause_s` after each batch of records: then this is the work of the upkeep."""
+    """Run steps 2 and 3. Sleep `pause_s` after each batch of records: then this is the work of the upkeep.
+
+    New directories of topics become durable with one sync of their parent, after all of them.
+    """
+    has_new = False
     syncs = Syncs(is_beside=pause_s > 0 and isinstance(engine.upkeep, Background))
     for draft in drafts:
         draft.merge_deletes()
         try:
-            _absorb(engine, draft, pause_s, syncs)
+            has_new |= _absorb(engine, draft, pause_s, syncs)
         except BaseException as error:
             syncs.finish_after(error)
         syncs.finish()
@@ -36,9 +40,12 @@ def write_segments(engine: Engine, drafts: list[Draft], pause_s: float) -> None:
             if info.is_hot and draft.deletes.may_reach(info.first_seq):
                 known_below = 0 if info.first_seq == draft.made_hot else draft.state.flagged_below
                 draft.replace(_flag(engine, draft.state.topic_id, info, draft.deletes, known_below))
+    if has_new:
+        engine.files.sync_dir(engine.layout.topics)
 
 
-def _absorb(engine: Engine, draft: Draft, pause_s: float, syncs: Syncs) -> None:
+def _absorb(engine: Engine, draft: Draft, pause_s: float, syncs: Syncs) -> bool:
+    """Copy the records of a topic. Return whether they are in the topic's first segment, whose directory is new."""
     had_segments = bool(draft.sealed or draft.released or draft.active)
     writer: SegmentWriter | None = None
     created = False
@@ -75,8 +82,7 @@ def _absorb(engine: Engine, draft: Draft, pause_s: float, syncs: Syncs) -> None:
         _seal(engine, draft, draft.active)
     if created or draft.has_new_tags:
         engine.files.sync_dir(engine.layout.topic(draft.state.topic_id))
-        if not had_segments:
-            engine.files.sync_dir(engine.layout.topics)
+    return created and not had_segments
 
 
 def _writer(engine: Engine, draft: Draft, seq: int, frame_bytes: int) -> SegmentWriter:
