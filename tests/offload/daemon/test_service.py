@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,9 @@ def test_the_daemon_looks_at_a_topic_only_after_a_change(tmp_path: Path) -> None
             assert work.unsealed_since_ms is None
             for change in (
                 lambda: service.sync.topic("t").append([b"two"]),
-                lambda: service.sync.configure("t", service.sync.topic("t").config),
+                lambda: service.sync.configure(
+                    "t", replace(service.sync.topic("t").config, attributes={"offload_after_s": "9"})
+                ),
                 service.sync.checkpoint,
                 lambda: (service.archive.offload("t"), service.archive.offload("t")),  # type: ignore[union-attr]
                 lambda: service.reload({"SEGLOG_OFFLOAD_OFFLOAD_AFTER_S": "7"}),
