@@ -49,7 +49,7 @@ def open_store(
     if "@" in parts.netloc:
         # The URL appears in logs and errors, and the part before the @ may be a secret.
         raise InvalidRemote(f"{parts.scheme}://…@{parts.netloc.rpartition('@')[2]}", "credentials do not belong in it")
-    if parts.query or parts.fragment:
+    if "?" in url or "#" in url:
         raise InvalidRemote(url, "nothing may follow the path")
     if parts.scheme == "file":
         return _local(url, parts.netloc, path_of(parts.path))
@@ -119,7 +119,13 @@ def path_of(quoted: str) -> Path:
 
 
 def _check_text(url: str) -> None:
-    """Raise `InvalidRemote` if the URL has bytes that are not UTF-8. No file of settings could have it."""
+    """Raise `InvalidRemote` for a URL that `urlsplit` would read as another one, or that no settings could have."""
+    if any(char < " " for char in url):
+        raise InvalidRemote(url, "it has a control character")
+    try:
+        urlsplit(url)
+    except ValueError as cause:
+        raise InvalidRemote(url, str(cause)) from None
     try:
         url.encode()
     except UnicodeEncodeError as error:

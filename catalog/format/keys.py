@@ -47,13 +47,13 @@ __all__ = [
     "cold_prefix",
     "cold_segment_key",
     "cold_segment_of",
-    "cold_topic_of",
     "commit_key",
     "commits_prefix",
     "control_key",
     "data_key",
     "doctor_prefix",
     "fork_key",
+    "fork_of",
     "forks_prefix",
     "index_key",
     "list_key",
@@ -90,7 +90,7 @@ _LIST = re.compile(r"/lists/([0-9A-F]{16})\.([0-9a-f]{64})\Z")
 _ENTRY = re.compile(r"oplog/([0-9A-F]{16})")
 _COMMIT = re.compile(r"[^/]+/log/([0-9A-F]{16})")
 _PLAN = re.compile(r"gc/([0-9A-F]{16})/(plan|[0-9]{8})")
-_COLD_SEGMENT = re.compile(r"/([0-9]{16})\.(data|idx)\Z")
+_COLD_SEGMENT = re.compile(r"cold/[^/]+/([0-9A-F]{8})/([0-9]{16})\.(data|idx)")
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._=@-]*(/[A-Za-z0-9_][A-Za-z0-9._=@-]*)*")  # with keys of Hive's partitions
 
 
@@ -201,6 +201,15 @@ def fork_key(parent: Vid, fork: Vid) -> Key:
     return Key(f"{forks_prefix(parent)}{fork}")
 
 
+def fork_of(key: str) -> Vid | None:
+    """Return the fork in a fork's key; None for any other key."""
+    parts = key.split("/")
+    try:
+        return Vid.parse(parts[2]) if len(parts) == 3 and parts[1] == "forks" and Vid.parse(parts[0]) else None
+    except InvalidKey:
+        return None
+
+
 def checkpoints_key(vid: Vid) -> Key:
     return Key(f"{vid}/checkpoints")
 
@@ -259,15 +268,10 @@ def cold_segment_key(place: str, topic_id: int, first_seq: int, part: str) -> Ke
     return check_key(f"{cold_prefix(place, topic_id)}{first_seq:016d}.{part}")
 
 
-def cold_segment_of(key: str) -> tuple[int, str] | None:
-    """Return first seq and part of a warm segment's key; None for any other key."""
-    match = _COLD_SEGMENT.search(key)
-    return None if match is None else (int(match[1]), match[2])
-
-
-def cold_topic_of(key: str) -> int:
-    """Return the topic id in the key of a segment in a warm store."""
-    return int(key.rsplit("/", 2)[-2], 16)
+def cold_segment_of(key: str) -> tuple[int, int, str] | None:
+    """Return topic id, first seq and part of a warm segment's key; None for any other key."""
+    match = _COLD_SEGMENT.fullmatch(key)
+    return None if match is None else (int(match[1], 16), int(match[2]), match[3])
 
 
 def segments_prefix(vid: Vid) -> str:

@@ -11,7 +11,7 @@ from catalog.errors import InvalidObject
 from catalog.format.control import Boundary, Control, Fork, NameChange, OplogEntry, Pin, Ref, Tag
 from catalog.format.envelope import MessageType, wrap
 from catalog.format.gid import Vid
-from catalog.format.keys import boundary_key, control_key
+from catalog.format.keys import boundary_key, check_name, control_key, named_by
 from catalog.format.wire import fields_of, fork_point, fork_point_message, parse, serialized, timestamp
 
 __all__ = [
@@ -49,6 +49,8 @@ def encode_control(control: Control) -> bytes:
 def decode_control(body: bytes, place: str) -> Control:
     message = parse(pb.Control(), MessageType.CONTROL, body, place)
     with fields_of(place):
+        check_name("topic", message.topic)
+        check_name("branch", message.branch)
         return Control(
             vid=Vid(message.vid),
             parent=fork_point(message.parent) if message.HasField("parent") else None,
@@ -115,6 +117,7 @@ def encode_tag(tag: Tag) -> bytes:
 def decode_tag(body: bytes, place: str) -> Tag:
     message = parse(pb.Tag(), MessageType.TAG, body, place)
     with fields_of(place):
+        check_name("branch", message.branch)
         return Tag(
             fork_point(message.point),
             message.branch,
@@ -177,6 +180,9 @@ def decode_oplog_entry(body: bytes, place: str) -> OplogEntry:
     message = parse(pb.OplogEntry(), MessageType.OPLOG_ENTRY, body, place)
     if len(message.nonce) != _NONCE_SIZE:
         raise InvalidObject(place, f"a nonce of {len(message.nonce)} bytes")
+    for subject in (message.subject, *(each.subject for each in message.others)):
+        if named_by(subject) is None:  # an undo writes there
+            raise InvalidObject(place, f"its subject is no branch and no tag: {subject[:80]!r}")
     with fields_of(place):
         return OplogEntry(
             at_ms=message.at.ToMilliseconds(),

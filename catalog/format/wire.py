@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from catalog import schema_pb2 as pb
-from catalog.errors import InvalidKey, InvalidObject
+from catalog.errors import InvalidKey, InvalidName, InvalidObject
 from catalog.format.commit import ForkPoint
 from catalog.format.envelope import MessageType, unwrap
 from catalog.format.gid import Vid
@@ -56,5 +56,5 @@ def fields_of(place: str) -> Iterator[None]:
     """
     try:
         yield
-    except (InvalidKey, ValueError) as cause:
+    except (InvalidKey, InvalidName, ValueError) as cause:
         raise InvalidObject(place, f"a field is out of range: {cause}") from None

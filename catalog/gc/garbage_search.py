@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from catalog.errors import Corrupt, InvalidKey, NoSuchObject
 from catalog.format.commit import SegmentRef
 from catalog.format.gid import Sid, Vid
-from catalog.format.keys import list_of, lsn_of
+from catalog.format.keys import fork_of, list_of, lsn_of
 from catalog.gc.mark import Kept, Marker
 from catalog.gc.plan import Garbage, Plan, PlanWriter, pages_of
 from catalog.gc.report import GcReport, Watch, unwatched
@@ -141,9 +141,8 @@ class GarbageSearch:
         return True
 
     def _plan_fork(self, kept: Kept, planned: _Planned, key: str) -> bool:
-        try:
-            fork = Vid.parse(key.rpartition("/")[2])
-        except InvalidKey:
+        fork = fork_of(key)
+        if fork is None:
             return not self._tell(key)
         if not self._marker.is_gone(fork):
             return False

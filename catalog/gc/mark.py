@@ -21,11 +21,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from catalog.errors import CatalogError, Corrupt, InvalidKey, NoSuchObject
+from catalog.errors import CatalogError, Corrupt, NoSuchObject
 from catalog.format.commit import Commit, ForkPoint, SegmentRef
 from catalog.format.control import DEAD, CheckpointSet, Control
 from catalog.format.gid import Vid
-from catalog.format.keys import Key, commit_key, commits_prefix, control_key, fork_key, forks_prefix, lsn_of, ref_key
+from catalog.format.keys import (
+    Key,
+    commit_key,
+    commits_prefix,
+    control_key,
+    fork_key,
+    fork_of,
+    forks_prefix,
+    lsn_of,
+    ref_key,
+)
 from catalog.format.small_objects import decode_fork
 from catalog.gc.report import Watch, unwatched
 from catalog.gc.roots import Roots, read_roots, volumes_of
@@ -392,11 +402,8 @@ class Marker:
     def _mark_forks(self, parent: Vid, roots: Roots) -> None:
         """Mark the forks of `parent` that came since the mark. Some have no name yet."""
         for key in list(self._store.list(forks_prefix(parent))):
-            try:
-                vid = Vid.parse(key.rpartition("/")[2])
-            except InvalidKey:
-                continue
-            if vid in self.kept:
+            vid = fork_of(key)
+            if vid is None or vid in self.kept:
                 continue
             kept = self.look(vid)
             if kept.control is not None:

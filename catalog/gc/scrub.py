@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 
 from blake3 import blake3
 
-from catalog.errors import CatalogError, Corrupt, InvalidKey, InvalidObject, NoSuchObject
+from catalog.errors import CatalogError, Corrupt, InvalidObject, NoSuchObject
 from catalog.format.commit import SegmentRef
 from catalog.format.gid import Sid, Vid
-from catalog.format.keys import Key, commit_key, data_key, fork_key, index_key, segments_prefix
+from catalog.format.keys import Key, commit_key, data_key, fork_key, index_key, segments_prefix, sid_of
 from catalog.gc.mark import Kept, Marker, lengths_of
 from catalog.gc.report import Watch, unwatched
 from catalog.gc.sid_set import SidSet
@@ -159,11 +159,9 @@ class Scrub:
     def _objects(self, vid: Vid) -> Iterator[tuple[Sid, bool, int]]:
         """Yield each listed object of a segment: the segment, whether it is the index object, and its length."""
         for key, length in sizes_of(self._store, segments_prefix(vid)):
-            name = key.rpartition("/")[2]
-            try:
-                yield Sid.parse(name.removesuffix(".index")), name.endswith(".index"), length
-            except InvalidKey:
-                continue
+            sid = sid_of(key.removesuffix(".index"))
+            if sid is not None:
+                yield sid, key.endswith(".index"), length
 
     def _ask(self, key: Key, length: int) -> Iterator[Finding]:
         try:

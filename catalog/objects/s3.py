@@ -442,8 +442,13 @@ class _RangeBeyondEnd(InvalidObject):
 
 def _parse_url(url: str) -> tuple[str, str]:
     """Return the bucket, and the prefix with its slash."""
-    parts = urlsplit(url)
-    if parts.scheme != "s3" or parts.query or parts.fragment:
+    if not (url.isascii() and url.isprintable()):  # urlsplit drops a line feed, which would give another prefix
+        raise InvalidRemote(url, "it has a character that no prefix has")
+    try:
+        parts = urlsplit(url)
+    except ValueError as cause:
+        raise InvalidRemote(url, str(cause)) from None
+    if parts.scheme != "s3" or "?" in url or "#" in url:  # also an empty query
         raise InvalidRemote(url, "it is not of the form s3://bucket/prefix")
     if not _BUCKET.fullmatch(parts.netloc):
         raise InvalidRemote(url, f"{parts.netloc!r} is not a bucket name")

@@ -26,7 +26,6 @@ from catalog.format.keys import (
     cold_prefix,
     cold_segment_key,
     cold_segment_of,
-    cold_topic_of,
 )
 from catalog.objects.base import ObjectStore
 from seglog import NoSuchSegment, SegmentCut, WarmDirectoryTaken
@@ -82,7 +81,8 @@ class ObjectSegmentStores:
             segment = cold_segment_of(key)
             if segment is not None:
                 is_empty = False
-                if segment[1] == Part.IDX.value and is_ours(cold_topic_of(key), SegmentId(segment[0])):
+                topic_id, first_seq, part = segment
+                if part == Part.IDX.value and is_ours(topic_id, SegmentId(first_seq)):
                     return True
         return is_empty
 
@@ -121,7 +121,7 @@ class ObjectSegmentStore:
 
     def list(self) -> list[SegmentId]:
         found = [cold_segment_of(key) for key in self._store.list(cold_prefix(self._place, self._topic_id))]
-        data, idx = ({one[0] for one in found if one is not None and one[1] == part.value} for part in Part)
+        data, idx = ({one[1] for one in found if one is not None and one[2] == part.value} for part in Part)
         return sorted(map(SegmentId, data & idx))
 
     def exists(self, segment: SegmentId, part: Part) -> bool:

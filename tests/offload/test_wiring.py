@@ -53,6 +53,15 @@ def test_an_escaped_blank_is_a_blank(tmp_path: Path) -> None:
         check_remote_apart((tmp_path / "my data/remote").as_uri(), tmp_path / "my data")
 
 
+@pytest.mark.parametrize(
+    "url", ["s3://bucket/te\nnant", "s3://bucket/acme\t", " s3://bucket/acme\n", "s3://bucket/acme?", "s3://[/acme"]
+)
+def test_a_url_that_a_parser_would_read_as_another_is_refused(url: str) -> None:
+    """`urlsplit` drops tabs, line feeds and an empty query, so the store would be that of another tenant."""
+    with pytest.raises(InvalidRemote):
+        open_store(url)
+
+
 def test_a_bucket_is_in_no_directory(tmp_path: Path) -> None:
     check_remote_apart(f"s3://bucket{tmp_path}/data/remote", tmp_path / "data")
 

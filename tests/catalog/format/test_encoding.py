@@ -240,6 +240,7 @@ u32 = st.integers(0, 2**32 - 1)
 hashes = st.binary(min_size=32, max_size=32)
 ms = st.integers(0, 253_402_300_799_999)  # the range of protobuf's Timestamp
 text = st.text(max_size=20)
+names = st.from_regex(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,20}", fullmatch=True)
 vids = st.builds(lambda tail: Vid(b"\x80" + tail[:6] + b"\x80" + tail[6:]), st.binary(min_size=14, max_size=14))
 sids = st.builds(lambda tail: Sid(b"\xc0" + tail[:6] + b"\x80" + tail[6:]), st.binary(min_size=14, max_size=14))
 points = st.builds(ForkPoint, vids, u64, st.none() | u64)
@@ -298,7 +299,7 @@ def test_commits_of_loads_round_trip(commit: Commit, key: str, salt: bytes) -> N
     assert decode_commit_at(body, commit.vid, commit.lsn) == StoredCommit(commit, digest)
 
 
-@given(st.builds(Control, vids, st.none() | points, ms, text, text))
+@given(st.builds(Control, vids, st.none() | points, ms, names, names))
 def test_controls_round_trip(control: Control) -> None:
     assert decode_control_of(encode_control(control), control.vid) == control
 
