@@ -23,7 +23,7 @@ from tests.offload.fuzz_targets import SEEDS, TARGETS, run
 from tests.work import tell
 
 ROOT = Path(__file__).parents[2]
-MUTATIONS = 1_500
+MUTATIONS = 600
 FUZZ_RUNS = 1_000_000
 ALLOCATION_FIXED, ALLOCATION_FACTOR = 4 << 20, 400
 NUMBERS = (0, 1, 127, 128, 255, 1 << 15, (1 << 16) - 1, 1 << 31, (1 << 32) - 1, 1 << 63, (1 << 64) - 1)

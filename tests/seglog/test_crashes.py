@@ -33,7 +33,7 @@ def _crashed(directory: Path, files: Files, at: int, *, tear: bool = False) -> J
     return journal
 
 
-@every(31, part=2)
+@every(71, part=2)
 @pytest.mark.parametrize("tear", [False, True], ids=["between", "within"])
 def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool, every: int) -> None:
     for at in range(1 + tear % every, _effects(tmp_path) + 1, every):
@@ -41,7 +41,7 @@ def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool, every:
         check(tmp_path / str(at), UnsyncedFiles(), journal)
 
 
-@every(31, part=2)
+@every(71, part=2)
 @pytest.mark.parametrize("seed", [None, 1], ids=["nothing unsynced", "some of it"])
 def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None, every: int) -> None:
     for at in range(1 + (seed or 0) % every, _effects(tmp_path) + 1, every):
@@ -55,10 +55,11 @@ def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None,
         shutil.rmtree(left)
 
 
-def test_recovery_may_crash_at_any_operation_and_begin_again(tmp_path: Path) -> None:
+@every(17, part=2)
+def test_recovery_may_crash_at_any_operation_and_begin_again(tmp_path: Path, every: int) -> None:
     effects = _effects(tmp_path)
     for at in range(effects // 6, effects, effects // 6):
-        for again in range(1, 1000, 7):
+        for again in range(1, 1000, every):
             directory = tmp_path / f"{at}-{again}"
             journal = _crashed(directory, UnsyncedFiles(), at, tear=True)
             try:
