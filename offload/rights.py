@@ -79,6 +79,8 @@ class Grant:
     topics: tuple[str, ...]
 
     def covers(self, topic: str) -> bool:
+        if _ALL in self.topics:
+            return True
         plain = topic.partition("@")[0]
         return any(fnmatchcase(plain, glob) for glob in self.topics)
 

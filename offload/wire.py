@@ -61,14 +61,14 @@ def decode_values(body: bytes, skipped: int = 0) -> list[bytes]:
     The caller has taken `skipped` values before.
     """
     values: list[bytes] = []
-    offset = 0
-    while offset < len(body):
-        end = offset + _LENGTH.size
-        length = _LENGTH.unpack_from(body, offset)[0] if end <= len(body) else 0
-        if end + length > len(body):
+    offset, size_bytes, unpack_from = 0, len(body), _LENGTH.unpack_from
+    while offset < size_bytes:
+        end = offset + 4
+        behind = end + unpack_from(body, offset)[0] if end <= size_bytes else end
+        if behind > size_bytes:
             raise InvalidInput(skipped + len(values) + 1, "of the values is cut off")
-        values.append(body[end : end + length])
-        offset = end + length
+        values.append(body[end:behind])
+        offset = behind
     return values
 
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import re
-import secrets
 import time
 from collections.abc import Callable, MutableMapping
 from typing import Any, Protocol
 
-from offload.daemon.guard import PROBES, App, Receive, Scope, Send
+from offload.daemon.guard import PROBES, App, Receive, Scope, Send, headers_of
 from offload.daemon.problems import error_answer
 from offload.daemon.request_id import request_id
 from offload.daemon.stopping import StopEvent
@@ -83,8 +83,11 @@ class _Line:
         self._start = time.perf_counter()
         self._status = 0
         self._size_bytes = 0
-        given = next((value for name, value in scope["headers"] if name == _HEADER), b"")
-        self.request_id = given.decode() if _ID.fullmatch(given) else secrets.token_hex(8)
+        given = headers_of(scope).get(_HEADER)
+        if given is not None and _ID.fullmatch(given):
+            self.request_id = given.decode()
+        else:
+            self.request_id = f"{random.getrandbits(64):016x}"
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":

@@ -48,6 +48,7 @@ __all__ = [
     "STREAM_KEY",
     "Guard",
     "answer_preflight",
+    "headers_of",
     "refuse",
     "too_large",
 ]
@@ -63,6 +64,8 @@ BROKEN = "seglog.broken"
 
 EXCHANGE = "seglog.exchange"
 """The key of the exchange in a scope (offload.daemon.exchange), which says what needs no time limit."""
+
+_HEADERS = "seglog.headers"
 
 PREFIX_KEY = "seglog.prefix"
 """The key in a scope of what its client put before the path: `/tenants/acme`, or nothing."""
@@ -119,8 +122,8 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        settings, headers = self._settings(), dict(scope["headers"])
-        if is_tcp and is_allowed(headers, settings.allowed_origins):
+        settings, headers = self._settings(), headers_of(scope)
+        if is_tcp and b"origin" in headers and is_allowed(headers, settings.allowed_origins):
             send = with_origin(send, headers)
         scope[RIGHTS_KEY] = EVERYTHING
         try:
@@ -137,7 +140,7 @@ class Guard:
 
     async def _admit(self, app: App | None, scope: Scope, receive: Receive, send: Send, *, is_tcp: bool) -> None:
         """Check the room for a request, and pass it to the application."""
-        settings, headers = self._settings(), dict(scope["headers"])
+        settings, headers = self._settings(), headers_of(scope)
         is_limited = app is None and scope["path"] not in PROBES
         try:
             self._check_room(scope, headers, settings, is_limited=is_limited, is_tcp=is_tcp)
@@ -152,9 +155,10 @@ class Guard:
             return
         with Place(self._places, settings, limited=is_limited) as place:
             place.enter(scope)
-            if not _has_body(scope["method"], headers):
+            has_body = _has_body(scope["method"], headers)
+            if not has_body:
                 place.take()
-            await self._pass(app or self._app, scope, receive, send, settings, place)
+            await self._pass(app or self._app, scope, receive, send, settings, place, has_body=has_body)
 
     def _check_room(
         self, scope: Scope, headers: Headers, settings: ServeSettings, *, is_limited: bool, is_tcp: bool
@@ -168,25 +172,30 @@ class Guard:
             self._quota.take_request()
 
     async def _pass(
-        self, app: App, scope: Scope, receive: Receive, send: Send, settings: ServeSettings, place: Place
+        self,
+        app: App,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        settings: ServeSettings,
+        place: Place,
+        *,
+        has_body: bool,
     ) -> None:
         taken = 0
         status = 0
         is_whole = False
-        has_body = _has_body(scope["method"], dict(scope["headers"]))
+        exchange: Any = scope.get(EXCHANGE)
         start = time.perf_counter()
 
         async def paced_receive() -> MutableMapping[str, Any]:
             nonlocal taken, is_whole
             if status or is_whole:  # from now on the application waits only for a disconnect
                 return await receive()
-            try:
-                # `wait_for` would make a task, and can swallow a cancellation of its caller.
-                async with asyncio.timeout(settings.body_timeout_s):
-                    message = await receive()
-            except TimeoutError:
-                slow = Refused(408, "slow", f"no byte of the body came in {settings.body_timeout_s} s")
-                raise self._counted(slow) from None
+            if exchange is not None and exchange.has_news:  # most bodies came with their head
+                message = await receive()
+            else:
+                message = await self._soon(receive, settings.body_timeout_s)
             is_whole = not message.get("more_body", False)
             size_bytes = len(message.get("body", b""))
             taken += size_bytes
@@ -204,6 +213,9 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+            if exchange is not None and exchange.is_writable:
+                await send(message)
+                return
             async with asyncio.timeout(settings.body_timeout_s):
                 await send(message)
 
@@ -220,13 +232,31 @@ class Guard:
         finally:
             route = scope.get("route")
             label, command = getattr(route, "path", "none"), _command_of(scope)
-            self._metrics.http_requests.labels(label, command, str(status)).inc()
+            self._metrics.http_requests_of(label, command, status).inc()
             if not place.is_follower and not scope.get(STREAM_KEY):
-                self._metrics.http_s.labels(label, command).observe(time.perf_counter() - start)
+                self._metrics.http_s_of(label, command).observe(time.perf_counter() - start)
+
+    async def _soon(self, receive: Receive, limit_s: float) -> MutableMapping[str, Any]:
+        """Return the next message of a body. Raise `Refused` if it does not come in time."""
+        try:
+            # `wait_for` would make a task, and can swallow a cancellation of its caller.
+            async with asyncio.timeout(limit_s):
+                return await receive()
+        except TimeoutError:
+            slow = Refused(408, "slow", f"no byte of the body came in {limit_s} s")
+            raise self._counted(slow) from None
 
     def _counted(self, refusal: Busy | Refused) -> Busy | Refused:
         self._metrics.rejected.labels("busy" if isinstance(refusal, Busy) else refusal.reason).inc()
         return refusal
+
+
+def headers_of(scope: Scope) -> Headers:
+    """Return the headers of a request, the last of each name. The first call makes the mapping."""
+    found: Headers | None = scope.get(_HEADERS)
+    if found is None:
+        found = scope[_HEADERS] = dict(scope["headers"])
+    return found
 
 
 def _command_of(scope: Scope) -> str:

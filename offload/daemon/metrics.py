@@ -118,6 +118,8 @@ class Metrics:
             "seglog_http_request_seconds", "Time of an HTTP request to the end of its answer, without streams.",
             ["route", "command"], buckets=_SLOW_S, registry=on,
         )  # fmt: skip
+        self._requests_of: dict[tuple[str, str, int], Counter] = {}
+        self._s_of: dict[tuple[str, str], Histogram] = {}
         self.http_running = Gauge("seglog_http_requests_running", "HTTP requests that are answered now.", registry=on)
         self.http_followers = Gauge(
             "seglog_http_followers_running", "HTTP requests that wait for new records or events.", registry=on
@@ -148,6 +150,21 @@ class Metrics:
         self.lost_events = Counter(
             "seglog_events_lost", "Events that a slow client of /daemon/events did not get.", registry=on
         )
+
+    def http_requests_of(self, route: str, command: str, status: int) -> Counter:
+        """Return the counter of requests with these labels. To look it up costs less than `labels`."""
+        key = route, command, status
+        found = self._requests_of.get(key)
+        if found is None:
+            found = self._requests_of[key] = self.http_requests.labels(route, command, str(status))
+        return found
+
+    def http_s_of(self, route: str, command: str) -> Histogram:
+        """Return the histogram of times with these labels."""
+        found = self._s_of.get((route, command))
+        if found is None:
+            found = self._s_of[route, command] = self.http_s.labels(route, command)
+        return found
 
     def collected(self, objects: Mapping[str, int], size_bytes: int) -> None:
         """Count the objects that a run of GC deleted, by kind, and their bytes."""

@@ -40,6 +40,7 @@ from offload.daemon.entrance import Host, entrance
 from offload.daemon.event_loop import event_loop
 from offload.daemon.guard import App, Guard
 from offload.daemon.http import make_app
+from offload.daemon.http.direct import direct
 from offload.daemon.http.probes import make_probe_app
 from offload.daemon.http.tenants import make_root_probe_app, router
 from offload.daemon.laminarmq import make_laminarmq_app
@@ -112,7 +113,9 @@ async def _run(
     notifier = Notifier(variables)
     service = await open_service(directory, settings, remote=remote)
     watching = asyncio.create_task(notifier.watch(lambda: not service.sync.is_poisoned))
-    guard = Guard(make_app(service), lambda: service.settings, lambda: access.tokens, service.metrics, service.quota)
+    guard = Guard(
+        direct(make_app(service)), lambda: service.settings, lambda: access.tokens, service.metrics, service.quota
+    )
     try:
         with listening(directory, serve) as listeners:
             places = [(each, _app_of(each, guard, service)) for each in listeners]

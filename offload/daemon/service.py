@@ -255,8 +255,9 @@ class Service:
         The first call makes the log's id, durably, so a thread makes it.
         """
         try:
-            topic = self.sync.get_topic(name)
+            topic = self.sync.topic(name)
             if not self._has_log_id:
+                topic = self.sync.get_topic(name)
                 await self._in(self.local, topic.incarnation)
                 self._has_log_id = True
             return topic.incarnation()

@@ -35,6 +35,7 @@ from offload.daemon.entrance import entrance
 from offload.daemon.exposition import text_of
 from offload.daemon.guard import App, Guard
 from offload.daemon.http import make_app
+from offload.daemon.http.direct import direct
 from offload.daemon.listeners import Listener, listening_over_unix
 from offload.daemon.metrics import watch_process
 from offload.daemon.service import Service, open_service
@@ -224,7 +225,7 @@ class Tenants:
         service = await open_service(tenant.directory, settings, is_alone=False)
         tenant.parts.push_async_callback(service.close)
         service.is_leaving = self._is_leaving
-        guard = Guard(make_app(service), lambda: service.settings, lambda: None, service.metrics, service.quota)
+        guard = Guard(direct(make_app(service)), lambda: service.settings, lambda: None, service.metrics, service.quota)
         listener = tenant.parts.enter_context(listening_over_unix(tenant.directory))
         service.start()
         tenant.end, tenant.serving = self._serve_unix(entrance(guard.over_unix, service), listener, service)

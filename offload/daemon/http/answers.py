@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from types import MappingProxyType
@@ -10,7 +11,7 @@ from typing import Any, Final
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.types import Send
+from starlette.types import Receive, Scope, Send
 
 from catalog.errors import CatalogError
 from offload.daemon.problems import answer_of
@@ -18,13 +19,26 @@ from offload.daemon.waits import CLIENT_GONE, unless_gone
 from offload.errors import OffloadError, Refused
 from seglog import SeglogError
 
-__all__ = ["OURS", "BrokenOff", "answer_error", "answer_no_route", "begun"]
+__all__ = ["OURS", "BrokenOff", "ShortAnswer", "answer_error", "answer_no_route", "begun"]
 
 _log = logging.getLogger("seglog.daemon")
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 class BrokenOff(Exception):
     """A body cannot be completed. Its connection closes without the end of the answer, so the client notices."""
+
+
+class ShortAnswer(Response):
+    """A JSON object as an answer. It skips what `JSONResponse` does for cookies, backgrounds and other encodings."""
+
+    def __init__(self, told: Mapping[str, Any], status: int) -> None:
+        self.status_code, self.background, self.body = status, None, _JSON.encode(told).encode()
+        self.raw_headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(self.body))]
+
+    async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self.body})
 
 
 class _Streamed(StreamingResponse):

@@ -15,21 +15,23 @@ APPEND-4  Only an admin of all topics appends to `_streams`, because its entries
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import dataclass
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from catalog.errors import CatalogError
 from offload.commands.lines import Batch
-from offload.daemon.http.bodies import PART_BYTES, BodyForm, Part, PartReader, batches_of, form_of, joined
+from offload.daemon.guard import headers_of
+from offload.daemon.http.answers import ShortAnswer
+from offload.daemon.http.bodies import PART_BYTES, BodyForm, Part, PartReader, batches_of, form_of, joined, whole_part
 from offload.daemon.http.conditions import Conditions, conditions_of
 from offload.daemon.http.parameters import query_of, yes
 from offload.daemon.http.request_body import RequestBody
 from offload.daemon.http.topics import in_threads
-from offload.daemon.metrics import timed
 from offload.daemon.places import Place
 from offload.daemon.problems import answer_of
 from offload.daemon.service import Service
@@ -82,7 +84,7 @@ class _Appends:
         if request.path_params["topic"] == STREAMS_TOPIC:  # APPEND-4: only an admin of all topics
             rights_of(request.scope).check_all_topics(Role.ADMIN)
         query = query_of(request, _QUERY)
-        form = form_of(request.headers.get("content-type", ""), query)
+        form = form_of(headers_of(request.scope).get(b"content-type", b"").decode("latin-1"), query)
         conditions = conditions_of(request.headers)
         is_whole = conditions.is_any or yes(query, "whole") or not form.has_parts
         asked = _Append(request.path_params["topic"], form, conditions, query.get("durability"), is_whole)
@@ -95,9 +97,9 @@ class _Appends:
             incarnation = await self._service.incarnation(asked.topic)
         else:
             incarnation = await self._service.incarnation(asked.topic)
-            answer = JSONResponse(self._told(asked, incarnation), 200 if asked.is_duplicate else 201)
+            answer = ShortAnswer(self._told(asked, incarnation), 200 if asked.is_duplicate else 201)
         if incarnation is not None:
-            answer.headers["seglog-incarnation"] = incarnation
+            answer.raw_headers.append((b"seglog-incarnation", incarnation.encode()))
         return answer
 
     def _told(self, asked: _Append, incarnation: str | None) -> dict[str, Any]:
@@ -119,7 +121,10 @@ class _Appends:
         topic.append([], tag=form.tag, node=form.node, durability=asked.durability, if_head=if_head)
 
     async def _take_whole(self, asked: _Append, body: RequestBody) -> None:
-        text, longest = await body.whole(), self._service.sync.settings.max_record_bytes
+        text = await body.at_once(PART_BYTES)
+        if text is None:
+            text = await body.whole()
+        longest = self._service.sync.settings.max_record_bytes
         # The decoding of a large body takes long. In the event loop it would delay every other answer.
         is_short = len(text) <= PART_BYTES
         given = asked.form, text, longest
@@ -127,13 +132,14 @@ class _Appends:
         await self._give(asked, Part([batch], len(text)), body.place)
 
     async def _take_parts(self, asked: _Append, body: RequestBody) -> None:
-        reader = PartReader(asked.form, self._service.sync.settings.max_record_bytes)
+        longest = self._service.sync.settings.max_record_bytes
+        if (text := await body.at_once(PART_BYTES)) is not None:
+            await self._give(asked, whole_part(asked.form, text, longest), body.place)
+            return
+        reader = PartReader(asked.form, longest)
         giving: asyncio.Task[None] | None = None
         try:
             async for piece in body.pieces():
-                if body.is_ended and giving is None and reader.is_empty and len(piece) <= PART_BYTES:
-                    await self._give(asked, reader.whole(piece), body.place)
-                    return
                 reader.feed(piece)
                 while reader.is_full:
                     part = await in_threads(self._service.local, reader.take)
@@ -153,22 +159,24 @@ class _Appends:
         await self._service.quota.take_append(size_bytes, is_first=asked.first_seq is None)
         await place.begin_part()
         try:
-            await self._check_incarnation(asked)
-            if part.batches:
+            if asked.conditions.incarnation is not None:
+                await self._check_incarnation(asked, asked.conditions.incarnation)
+            if part.batches and self._service.archive is not None:
                 await prepare_append(self._service, asked.topic)
             for batch in part.batches:
-                with timed(self._service.metrics.append_s):
+                begin = time.perf_counter()
+                try:
                     await self._append_batch(asked, batch)
+                finally:
+                    self._service.metrics.append_s.observe(time.perf_counter() - begin)
         finally:
             place.end_part(part.size_bytes)
 
-    async def _check_incarnation(self, asked: _Append) -> None:
-        """Raise `OtherIncarnation` if the request names another one. The topic then knows no producer of before."""
-        known = asked.conditions.incarnation
-        if known is not None:
-            found = await self._service.incarnation(asked.topic)
-            if found != known:
-                raise OtherIncarnation(asked.topic, known, found)
+    async def _check_incarnation(self, asked: _Append, known: str) -> None:
+        """Raise `OtherIncarnation` if the topic has another one. It then knows no producer of before."""
+        found = await self._service.incarnation(asked.topic)
+        if found != known:
+            raise OtherIncarnation(asked.topic, known, found)
 
     async def _append_batch(self, asked: _Append, batch: Batch) -> None:
         topic, conditions = self._service.log.topic(asked.topic), asked.conditions

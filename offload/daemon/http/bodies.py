@@ -39,6 +39,7 @@ __all__ = [
     "batches_of",
     "form_of",
     "joined",
+    "whole_part",
 ]
 
 JSON_LINES_TYPE = "application/x-ndjson"
@@ -114,6 +115,11 @@ def joined(batches: list[Batch]) -> Batch:
     return replace(batches[0], values=values, size_bytes=sum(batch.size_bytes for batch in batches))
 
 
+def whole_part(form: BodyForm, text: bytes, longest: int) -> Part:
+    """Return a body of at most `PART_BYTES` as one part. Raises what `batches_of` does."""
+    return Part([*_in_small(batches_of(form, text, longest))], len(text))
+
+
 class PartReader:
     """The parts of one body. The caller feeds bytes while `is_full` is False. Not thread-safe."""
 
@@ -129,11 +135,6 @@ class PartReader:
     def is_full(self) -> bool:
         """Return whether `take` may return a part."""
         return len(self._held) >= self._wanted_bytes
-
-    @property
-    def is_empty(self) -> bool:
-        """Return whether no bytes were fed but those of parts that were taken."""
-        return not self._held
 
     def feed(self, data: bytes) -> None:
         self._held += data
@@ -152,10 +153,6 @@ class PartReader:
         with memoryview(self._held) as held, held[:size_bytes] as part:
             text = bytes(part)
         del self._held[:size_bytes]
-        return self.whole(text)
-
-    def whole(self, text: bytes) -> Part:
-        """Return a part that the caller has, in place of fed bytes. Raises what `end` does."""
         found = batches_of(self._form, text, self._longest, self._done)
         is_json = self._form.kind == JSON_LINES_TYPE
         self._done += text.count(b"\n") if is_json else sum(len(batch.values) for batch in found)

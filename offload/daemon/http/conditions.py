@@ -10,6 +10,7 @@ CONDITION-1  An append with a condition is all or none.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
@@ -25,6 +26,7 @@ _PRODUCER = ("Producer-Id", "Producer-Epoch", "Producer-Seq")
 _KEY = "Idempotency-Key"
 _IF_HEAD = "seglog-if-head"
 _IF_INCARNATION = "seglog-if-incarnation"
+_NAMES = {name.lower().encode(): name for name in (*_PRODUCER, _KEY, _IF_HEAD, _IF_INCARNATION)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,12 @@ _NONE = Conditions()
 
 def conditions_of(headers: Headers) -> Conditions:
     """Return the conditions. Raises `InvalidOption` with the name of a header."""
-    given = [name for name in (*_PRODUCER, _KEY, _IF_HEAD, _IF_INCARNATION) if name in headers]
+    given = [name for name, _ in headers.raw if name in _NAMES]
     if not given:
         return _NONE
-    for name in given:
-        if len(headers.getlist(name)) > 1:
-            raise InvalidOption(name, "the request has it more than once")
+    for name, count in Counter(given).items():
+        if count > 1:
+            raise InvalidOption(_NAMES[name], "the request has it more than once")
     producer, key = _producer(headers), _key(headers)
     if producer is not None and key is not None:
         raise InvalidOption(_KEY, "a batch of a producer has an identity already; send one of the two")

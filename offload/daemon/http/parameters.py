@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from starlette.requests import Request
@@ -14,8 +15,13 @@ from seglog.arguments import WHOLE_MAX
 __all__ = ["json_of", "query_of", "whole", "yes"]
 
 
+_NO_QUERY: Mapping[str, str] = MappingProxyType({})
+
+
 def query_of(request: Request, known: set[str]) -> Mapping[str, str]:
     """Return the query. Raises `UnsupportedOption` for a name that is not known."""
+    if not request.scope["query_string"]:
+        return _NO_QUERY
     for name in request.query_params:
         if name not in known:
             raise UnsupportedOption(name, known)

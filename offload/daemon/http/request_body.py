@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
+from typing import Any
 
 from starlette.requests import Request
 
-from offload.daemon.guard import too_large
+from offload.daemon.guard import headers_of, too_large
 from offload.daemon.http.encodings import decoder_of
 from offload.daemon.http.topics import in_threads
 from offload.daemon.places import Place
@@ -29,16 +30,33 @@ class RequestBody:
         self._request = request
         self._settings = service.settings
         self.place = Place.of(request.scope, service.settings)
-        self._decoder = decoder_of(request.headers.get("content-encoding", ""))
+        headers = headers_of(request.scope)
+        self._decoder = decoder_of(headers.get(b"content-encoding", b"").decode("latin-1"))
         self._is_bounded = is_whole or self._decoder is not None
         self._came_bytes = self._out_bytes = 0
+        self._first: MutableMapping[str, Any] | None = None
         self.is_ended = False
-        length = request.headers.get("content-length", "")
+        length = headers.get(b"content-length", b"")
         #: The size of the body as it comes; None if the client does not say it before.
         self.declared_bytes = int(length) if length.isdigit() else None
         if is_whole and (self.declared_bytes or 0) > self._settings.max_body_bytes:
             raise self._counted(too_large(self._settings))
         self.place.by_parts()
+
+    async def at_once(self, most_bytes: int) -> bytes | None:
+        """Return the whole body if it comes as one message of so many bytes, else None. Raises what `pieces` does.
+
+        After None, `pieces` yields the body from its begin.
+        """
+        if self._decoder is not None:
+            return None
+        message = await self._request.receive()
+        data: bytes = message.get("body", b"")
+        if message["type"] == "http.disconnect" or message.get("more_body", False) or len(data) > most_bytes:
+            self._first = message
+            return None
+        self.is_ended = True
+        return self._bounded(data)
 
     async def whole(self) -> bytes:
         """Return the whole body. Raises the errors of `pieces`."""
@@ -51,7 +69,7 @@ class RequestBody:
         Raises `BodyBroken` if the client ends first, `InvalidEncoding`, `Refused` with 413 or 408, and `Busy`.
         """
         while not self.is_ended:
-            message = await self._request.receive()
+            message, self._first = self._first or await self._request.receive(), None
             data: bytes = message.get("body", b"")
             self._came_bytes += len(data)
             if message["type"] == "http.disconnect":
