@@ -19,7 +19,7 @@ __all__ = ["AIMS", "calls_of_a_batch", "calls_of_a_key", "calls_of_a_producer", 
 
 #: The most calls for each record that are wanted: of a lone append, of one of a producer or under a key, of batches, of
 #: the lines of a text, and of tasks.
-AIMS = {"alone": 45, "producer": 92, "key": 108, "batch": 4, "lines": 0.1, "tasks": 10}
+AIMS = {"alone": 45, "producer": 79, "key": 99, "batch": 4, "lines": 0.1, "tasks": 10}
 
 _FEW_ROUNDS, _MANY_ROUNDS = 3, 13
 

@@ -71,7 +71,7 @@ class AppendEntry(Entry):
         pieces, lengths, frames_bytes = frames
         ahead, self.frames = 0, seqs.stop - seqs.start
         if unit is not None:
-            if isinstance(unit, AppendedBatch):
+            if type(unit) is AppendedBatch:
                 mark = encode_batch(state.topic_id, ts_ms, unit)
             else:
                 mark = encode_key(state.topic_id, ts_ms, unit)

@@ -26,13 +26,14 @@ class Producers:
     were, since the log was opened.
     """
 
-    __slots__ = ("_in_flight", "_known", "forgotten", "keep_ms")
+    __slots__ = ("_in_flight", "_known", "_not_older_ms", "forgotten", "keep_ms")
 
     def __init__(self, known: Iterable[tuple[str, Producer]] = (), keep_ms: int | None = None) -> None:
         self._known: OrderedDict[str, Producer] = OrderedDict(known)
         self._in_flight: dict[str, Producer] = {}
         self.keep_ms = keep_ms
         self.forgotten = 0
+        self._not_older_ms = 0  # no published producer is older
 
     def __len__(self) -> int:
         return len(self._known)
@@ -53,14 +54,16 @@ class Producers:
         """Add a batch in flight."""
         producer, epoch, batch = appended
         known = self._in_flight.get(producer) or self._known.get(producer)
-        if not _ends_with(known, appended):
+        if known is None or known.batches[-1].number != batch.number or not _ends_with(known, appended):
             self._in_flight[producer] = with_batch(known, epoch, batch, ts_ms)
 
     def publish(self, appended: AppendedBatch, ts_ms: int) -> None:
         """Add a published batch. A second call, after an interrupt, has the same result."""
         producer, epoch, batch = appended
         in_flight = self._in_flight.get(producer)
-        is_newest = in_flight is not None and _ends_with(in_flight, appended)
+        # The common case is the same batch, and needs no comparison.
+        is_same = in_flight is not None and in_flight.batches[-1] is batch
+        is_newest = is_same or _ends_with(in_flight, appended)
         if in_flight is not None and is_newest:
             self._known[producer] = in_flight
         elif not _ends_with(known := self._known.get(producer), appended):
@@ -68,7 +71,9 @@ class Producers:
         self._known.move_to_end(producer)
         if is_newest:
             self._in_flight.pop(producer, None)
-        self.forget_until(ts_ms)
+        is_old = self.keep_ms is not None and self._not_older_ms < ts_ms - self.keep_ms
+        if is_old or len(self._known) > PRODUCERS_MAX:
+            self.forget_until(ts_ms)
 
     def forget_until(self, now_ms: int) -> None:
         """Forget the producers that are too old, or too many (PRODUCER-3)."""
@@ -77,6 +82,7 @@ class Producers:
             oldest = next(iter(known.values()))
             is_old = self.keep_ms is not None and oldest.ts_ms < now_ms - self.keep_ms
             if not is_old and len(known) <= PRODUCERS_MAX:
+                self._not_older_ms = min(oldest.ts_ms, now_ms)
                 return
             known.popitem(last=False)
             self.forgotten += 1

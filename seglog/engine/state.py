@@ -168,14 +168,14 @@ class TopicState:
 
     def assign_unit(self, unit: Unit, ts_ms: int) -> None:
         """Add a batch of a producer, or a key, whose records are in flight. The caller holds the lock."""
-        if isinstance(unit, AppendedBatch):
+        if type(unit) is AppendedBatch:
             (self.with_producers() if self.producers is None else self.producers).assign(unit, ts_ms)
         else:
             (self.with_keys() if self.keys is None else self.keys).assign(unit, ts_ms)
 
     def publish_unit(self, unit: Unit, ts_ms: int) -> None:
         """Add a batch of a producer, or a key, whose records are published. The caller holds the lock."""
-        if isinstance(unit, AppendedBatch):
+        if type(unit) is AppendedBatch:
             (self.with_producers() if self.producers is None else self.producers).publish(unit, ts_ms)
         else:
             (self.with_keys() if self.keys is None else self.keys).publish(unit, ts_ms)

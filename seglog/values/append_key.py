@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, final
 
 from xxhash import xxh3_64, xxh3_64_intdigest
 
@@ -61,6 +61,7 @@ class GivenKey(NamedTuple):
     digest: int
 
 
+@final
 class KeyedAppend(NamedTuple):
     """An append under a key as the log writes it."""
 

@@ -29,7 +29,7 @@ No I/O.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 from seglog.arguments import WHOLE_MAX, kind_of, taken
 from seglog.errors import BatchForgotten, InvalidArgument, ProducerFenced, ProducerGap
@@ -95,6 +95,7 @@ class Batch(NamedTuple):
         return range(self.first_seq, self.first_seq + self.records)
 
 
+@final
 class AppendedBatch(NamedTuple):
     """A batch of a producer as the log writes it."""
 
@@ -146,7 +147,7 @@ def repeated(topic: str, known: Producer | None, given: ProducerBatch, values: i
     """
     if known is not None and given.epoch < known.epoch:
         raise ProducerFenced(topic, given.id, given.epoch, known.epoch)
-    newest = known.number if known is not None and given.epoch == known.epoch else -1
+    newest = known.batches[-1].number if known is not None and given.epoch == known.epoch else -1
     if given.number > newest:
         if given.number > newest + 1 and not given.gaps:
             raise ProducerGap(topic, given.id, given.number, newest + 1)

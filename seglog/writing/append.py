@@ -210,10 +210,12 @@ def begin_append(
             written_ms = now_ms if is_disk else None
             unit: Unit | None = None
             if producer is not None:
-                state.with_producers().keep_ms = engine.settings.producer_keep_s * 1000
+                producers = state.with_producers() if state.producers is None else state.producers
+                producers.keep_ms = engine.settings.producer_keep_s * 1000
                 unit = AppendedBatch(producer.id, producer.epoch, Batch(producer.number, seqs.start, records))
             elif given is not None:
-                state.with_keys().keep_ms = engine.settings.idempotency_keep_s * 1000
+                keys = state.with_keys() if state.keys is None else state.keys
+                keys.keep_ms = engine.settings.idempotency_keep_s * 1000
                 unit = KeyedAppend(given.key, seqs.start, records, given.digest)
             entry = AppendEntry(
                 state, seqs, ts_ms, frames, sync=is_durable or is_late, written_ms=written_ms, unit=unit

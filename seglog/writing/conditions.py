@@ -27,7 +27,7 @@ _TEXT: Any = kind_of(str)
 
 def check_given(producer: object, key: object, if_head: object) -> None:
     """Raise `InvalidArgument` for a value that is no condition, and for a producer together with a key."""
-    if producer is not None and not isinstance(producer, ProducerBatch):
+    if producer is not None and type(producer) is not ProducerBatch and not isinstance(producer, ProducerBatch):
         raise InvalidArgument("producer", producer, "a ProducerBatch or None")
     if key is not None:
         check_key(plain_key(key))
@@ -84,7 +84,7 @@ def check_conditions(
 
 def _seqs_of_key(engine: Engine, name: str, state: TopicState, key: GivenKey) -> range | None:
     """Return the seqs of a repetition, or None. Forget the keys that are too old before that."""
-    keys = state.with_keys()
+    keys = state.with_keys() if state.keys is None else state.keys
     keys.keep_ms = engine.settings.idempotency_keep_s * 1000
     now_ms = engine.clock.now_ms()
     keys.forget_until(now_ms)

@@ -10,7 +10,7 @@ CONDITION-1  An append with a condition is all or none.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
@@ -53,19 +53,22 @@ _NONE = Conditions()
 
 def conditions_of(headers: Headers) -> Conditions:
     """Return the conditions. Raises `InvalidOption` with the name of a header."""
-    given = [name for name, _ in headers.raw if name in _NAMES]
+    given: dict[str, str] = {}
+    for raw, value in headers.raw:
+        name = _NAMES.get(raw)
+        if name in given:
+            raise InvalidOption(name, "the request has it more than once")
+        if name is not None:
+            given[name] = value.decode("latin-1")
     if not given:
         return _NONE
-    for name, count in Counter(given).items():
-        if count > 1:
-            raise InvalidOption(_NAMES[name], "the request has it more than once")
-    producer, key = _producer(headers), _key(headers)
+    producer, key = _producer(given), _key(given)
     if producer is not None and key is not None:
         raise InvalidOption(_KEY, "a batch of a producer has an identity already; send one of the two")
-    return Conditions(producer, key, whole(headers, _IF_HEAD), headers.get(_IF_INCARNATION))
+    return Conditions(producer, key, whole(given, _IF_HEAD), given.get(_IF_INCARNATION))
 
 
-def _producer(headers: Headers) -> ProducerBatch | None:
+def _producer(headers: Mapping[str, str]) -> ProducerBatch | None:
     absent = [name for name in _PRODUCER if name not in headers]
     if len(absent) == len(_PRODUCER):
         return None
@@ -77,11 +80,11 @@ def _producer(headers: Headers) -> ProducerBatch | None:
     return ProducerBatch(_text(headers, "Producer-Id"), epoch, number)
 
 
-def _key(headers: Headers) -> str | None:
+def _key(headers: Mapping[str, str]) -> str | None:
     return _text(headers, _KEY) if _KEY in headers else None
 
 
-def _text(headers: Headers, name: str) -> str:
+def _text(headers: Mapping[str, str], name: str) -> str:
     """Return the text of a header. Raises `InvalidOption` unless it has 1 to 256 bytes of UTF-8."""
     raw = headers[name].encode("latin-1")
     try:

@@ -127,15 +127,17 @@ async def _fed(
     service: Service, topic: Topic, follower: Follower, query: RangeQuery, *, keeps_alive: bool
 ) -> AsyncGenerator[_News | None]:
     """Yield the news that the feed of the topic brings, until the follower has to look for itself."""
-    timeout_s = _KEEP_ALIVE_S if keeps_alive else None
     while True:
-        waiting = asyncio.ensure_future(service.feeds.wait(topic, follower.epoch, follower.seq))
-        try:
-            while not (await asyncio.wait({waiting}, timeout=timeout_s))[0]:
-                yield None
-            page = waiting.result()
-        finally:
-            waiting.cancel()
+        if keeps_alive:
+            waiting = asyncio.ensure_future(service.feeds.wait(topic, follower.epoch, follower.seq))
+            try:
+                while not (await asyncio.wait({waiting}, timeout=_KEEP_ALIVE_S))[0]:
+                    yield None
+                page = waiting.result()
+            finally:
+                waiting.cancel()
+        else:
+            page = await service.feeds.wait(topic, follower.epoch, follower.seq)
         if page is None or (page.has_gaps and not query.gaps):
             return
         if page.next_seq > follower.seq:
