@@ -96,6 +96,12 @@ class DaemonClient:
                     raise self._gone(ValueError(f"a message of the kind {kind!r}, as of another version"))
                 yield decode(body, command.results)
 
+    def tenants(self) -> list[dict[str, str]]:
+        """Return the tenants of a daemon of many, as GET /tenants does. Raises `DaemonError`, `DaemonGone`."""
+        with self._request("GET", "/tenants", b"", {}) as answer:
+            told: list[dict[str, str]] = json.loads(self._exactly(answer, None))["tenants"]
+            return told
+
     @checked
     def topic(self, name: str) -> RemoteTopic:
         return RemoteTopic(self, name)

@@ -594,6 +594,14 @@ COMMANDS = {
             ListedParameter('tenant', 'str', 'Bind the token to this tenant.', ('--tenant',)),
         ),
     ),
+    'tenant/list': ListedCommand(
+        'tenant/list',
+        'List the tenants of a daemon, or the data directories below DIR.\n'
+        '\n'
+        'With --daemon, the token has the role admin, and is not bound to a tenant. A tenant that is `failed` did not open.\n'
+        'Examples: seglog --daemon https://logs:7373 --token-file boss tenant list; seglog -C /srv/seglog tenant list',
+        (),
+    ),
     'tenant/policy': ListedCommand(
         'tenant/policy',
         'Print the IAM policy of a role for one tenant of a bucket. Makes no request.\n'

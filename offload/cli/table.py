@@ -72,6 +72,7 @@ _FUNCTIONS: Mapping[str, str] = {
     "doctor": "doctor.doctor",
     "serve": "start.serve",
     "token/new": "token.new",
+    "tenant/list": "tenant.list_tenants",
     "tenant/policy": "tenant.policy",
     "tenant/bucket-policy": "tenant.bucket_policy",
     "tenant/delete": "tenant_delete.delete",

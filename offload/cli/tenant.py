@@ -9,7 +9,7 @@ from catalog.tenants.roles import TenantRole
 from offload.cli.session import Session
 from offload.commands.parameters import About
 
-__all__ = ["bucket_policy", "policy"]
+__all__ = ["bucket_policy", "list_tenants", "policy"]
 
 
 def policy(
@@ -54,3 +54,17 @@ def bucket_policy(
 
     made = use.policy_of_bucket(bucket, put_if_absent, tls_only)
     session.output.show(made, json.dumps(made.policy, indent=2))
+
+
+def list_tenants(session: Session) -> None:
+    """List the tenants of a daemon, or the data directories below DIR.
+
+    With --daemon, the token has the role admin, and is not bound to a tenant. A tenant that is `failed` did not open.
+    Examples: seglog --daemon https://logs:7373 --token-file boss tenant list; seglog -C /srv/seglog tenant list
+    """
+    from offload.commands import tenant as use
+
+    client = session.daemon() if session.daemon_url is not None else None
+    found = use.listed(session.directory) if client is None else (use.TenantListed(**each) for each in client.tenants())
+    for each in found:
+        session.output.show(each, f"{each.name:<24} {each.state}{f': {each.error}' if each.error else ''}")

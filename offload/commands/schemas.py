@@ -48,6 +48,7 @@ _UNLISTED = (
     "tenant_delete.delete",
     "tenant_delete.preview",
     "token.new",
+    "tenant.listed",
     "tenant.policy",
     "tenant.policy_of_bucket",
 )

@@ -1,16 +1,19 @@
-"""The use cases of `seglog tenant`: IAM policies. They need no data directory and make no request."""
+"""The use cases of `seglog tenant`: IAM policies, and a list of tenants. They open no data directory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from catalog.tenants.policies import Condition, bucket_policy, session_tag_policy, tenant_policy
 from catalog.tenants.roles import TenantRole
-from offload.errors import InvalidParameters
+from offload.commands.results import OPTIONAL
+from offload.errors import InvalidParameters, NoSuchFile
+from offload.tenants.directories import data_directories
 
-__all__ = ["BucketPolicy", "TenantPolicy", "policy", "policy_of_bucket"]
+__all__ = ["BucketPolicy", "TenantListed", "TenantPolicy", "listed", "policy", "policy_of_bucket"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +63,20 @@ def policy_of_bucket(bucket: str, put_if_absent: bool = False, tls_only: bool = 
     """Return the bucket's policy with the statements that are asked for, or with all. Raises `InvalidArgument`."""
     is_all = not (put_if_absent or tls_only)
     return BucketPolicy(bucket, bucket_policy(bucket, put_if_absent or is_all, tls_only or is_all))
+
+
+@dataclass(frozen=True, slots=True)
+class TenantListed:
+    """A tenant: its name, and `open`, `opening` or `failed` in a daemon. Without one, `directory`."""
+
+    name: str
+    state: str
+    error: str | None = field(default=None, metadata=OPTIONAL)
+
+
+def listed(root: Path) -> Iterator[TenantListed]:
+    """Yield the data directories below `root`, which `seglog serve --tenants` would serve. Raises `NoSuchFile`."""
+    if not root.is_dir():
+        raise NoSuchFile(root)
+    for name in sorted(data_directories(root)):
+        yield TenantListed(name, "directory")

@@ -44,6 +44,7 @@ from offload.daemon.tenant_id import tenant_id
 from offload.errors import OtherTenant, SharedRemote
 from offload.settings import ServeSettings
 from offload.settings_file import Settings, read_settings
+from offload.tenants.directories import data_directories
 from seglog import SETTINGS_FILE
 
 __all__ = ["ServeUnix", "Tenant", "Tenants"]
@@ -51,7 +52,6 @@ __all__ = ["ServeUnix", "Tenant", "Tenants"]
 _log = logging.getLogger("seglog.daemon")
 _AT_ONCE = 8
 _PATIENCE_S = 30
-_META = "meta"
 
 ServeUnix = Callable[[App, Listener, Service], tuple[Callable[[], None], Awaitable[None]]]
 """Serve an application at a Unix socket. Returns a function that begins the end, and the serving itself."""
@@ -188,7 +188,7 @@ class Tenants:
     async def _look(self) -> None:
         """Open the directories that are new or failed, and close those that are gone."""
         async with self._looking:
-            found = await asyncio.to_thread(_directories, self.root)
+            found = await asyncio.to_thread(data_directories, self.root)
             gone = [each for each in self if each.name not in found or each.is_failed]
             await asyncio.gather(*map(self._remove, gone))
             for name, directory in found.items():
@@ -252,9 +252,3 @@ class Tenants:
             except Exception as error:
                 _log.error("tenant %s was not closed well: %s", tenant.name, error)
         tenant.service = tenant.app = None
-
-
-def _directories(root: Path) -> dict[str, Path]:
-    """Return the data directories below the root by their names."""
-    found = (each for each in root.iterdir() if (each / _META).is_dir() or (each / SETTINGS_FILE).is_file())
-    return {each.name: each for each in sorted(found)}

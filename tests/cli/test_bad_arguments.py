@@ -69,6 +69,7 @@ _FIT = {
     "doctor": "",
     "serve": "",
     "token/new": "ci --role read",
+    "tenant/list": "",
     "tenant/policy": "acme --role reader --bucket archive",
     "tenant/bucket-policy": "archive",
     "tenant/delete": "acme",

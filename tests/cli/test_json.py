@@ -37,6 +37,7 @@ OTHERS = (
     "export t exported --verify",
     "doctor",
     "token new ci --role append --topics app-*",
+    "tenant list",
     "tenant policy acme --role writer --bucket archive",
     "tenant bucket-policy archive",
     "--remote {remote}/acme tenant delete acme --dry-run",

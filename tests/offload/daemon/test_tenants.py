@@ -8,6 +8,8 @@ import re
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -252,3 +254,18 @@ def _is_refused(port: int) -> bool:
     except ConnectionRefusedError:
         return True
     return False
+
+
+def test_tenant_list_asks_the_daemon_or_the_directory(root: Path) -> None:
+    def listed(*options: str) -> tuple[int, list[tuple[str, str]]]:
+        words = [sys.executable, "-m", "offload", "--json", *options, "tenant", "list"]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+        return done.returncode, [(each["name"], each["state"]) for each in map(json.loads, done.stdout.splitlines())]
+
+    for name in ("boss", "acme-ci"):
+        (root.parent / name).write_text(f"secret-of-{name}\n")
+    assert listed("-C", str(root)) == (0, [("acme", "directory"), ("globex", "directory")])
+    with served_tenants(root, **settings(root)) as daemon:
+        address = ("--daemon", f"http://127.0.0.1:{daemon.port}", "--token-file")
+        assert listed(*address, str(root.parent / "boss")) == (0, [("acme", "open"), ("globex", "open")])
+        assert listed(*address, str(root.parent / "acme-ci")) == (2, [])
