@@ -105,13 +105,8 @@ class AsyncTopic:
         ack.values, ack.records, ack.size_bytes = check_append(queue.engine, values, kind[1])
         if not ack.records:
             return self.sync.append_once(values, if_head=kind[1].if_head)
-        if queue.for_room or queue.is_closed or queue.waiting.unsettled_bytes + ack.size_bytes > queue.max_bytes:
-            await queue.wait_for_room(ack.size_bytes)
-        try:
-            await ack
-        except RuntimeError:
-            queue.check_loop()
-            raise
+        await queue.wait_for_room(ack.size_bytes)
+        await ack
         outcome = ack.part.outcome
         if isinstance(outcome, int):
             first = outcome + ack.offset
