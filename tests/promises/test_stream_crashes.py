@@ -213,6 +213,8 @@ def test_every_crash_leaves_streams_whole(every: int, tmp_path: Path) -> None:
     settings = tmp_path / seglog.SETTINGS_FILE
     dry: list[State] = []
     live(SimulatedDisk(), settings, dry, look=True)
+    assert dry[6]["d"] == Shown((b"whole",), is_closed=True, seq=None, ttl_s=None)
+    assert dry[7]["a"] == Shown((b"one", b"two", b"three"), is_closed=True, seq="b", ttl_s=None)
     done: list[State] = []
     moments: list[tuple[Moment, int]] = []
 
