@@ -21,6 +21,7 @@ from seglog.segments.rewrite import rewrite_segment
 from seglog.values.layout import Layout
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.files import CrashingFiles, Effects, FailingCalls, SimulatedCrash, UnsyncedFiles
+from tests.faults.stride import every
 from tests.seams.log import engine_of, reclaim_at_once, reclaim_pause_of, use_files_for_segments
 from tests.seglog.clocks import SetClock
 
@@ -380,20 +381,22 @@ def test_a_swap_that_failed_half_way_ends_the_writer() -> None:
     _check(_unlocked(disk.after_kill()))
 
 
-def test_a_crash_in_the_recovery_of_a_crash() -> None:
+@every(4, part=2)
+def test_a_crash_in_the_recovery_of_a_crash(every: int) -> None:
+    """Crash at each operation in the soak. By default, each image gets a fourth of them in turn."""
     moments = _moments_of_a_reclaim()
     renamed = [moment for moment in moments if any("Move" in type(change).__name__ for change in moment.pending)]
     assert renamed
-    for moment in renamed:
-        for image in moment.images(random.Random(2), 2):
-            again: list[Moment] = []
-            second = SimulatedDisk(_unlocked(image))
-            second.note = lambda disk, again=again: again.append(disk.moment())  # type: ignore[misc]
-            _open(DIRECTORY, second).close()
-            second.note = None
-            for left in again:
-                _check(_unlocked(left.image(())), is_settled=True)
-                _check(_unlocked(SimulatedDisk.resume(left).after_kill()), is_settled=True)
+    images = [image for moment in renamed for image in moment.images(random.Random(2), 2)]
+    for number, image in enumerate(images):
+        again: list[Moment] = []
+        second = SimulatedDisk(_unlocked(image))
+        second.note = lambda disk, again=again: again.append(disk.moment())  # type: ignore[misc]
+        _open(DIRECTORY, second).close()
+        second.note = None
+        for left in again[number % every :: every]:
+            _check(_unlocked(left.image(())), is_settled=True)
+            _check(_unlocked(SimulatedDisk.resume(left).after_kill()), is_settled=True)
 
 
 def test_a_crash_in_a_truncation_that_came_before_the_swap() -> None:
