@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import signal
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -141,9 +142,11 @@ def _rank(item: pytest.Item) -> int:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Put the lines that a proof told into its report, so that they reach the end of the run from any process."""
+    """Put the lines and counts of a proof into its report, so that they reach the end of the run from any process."""
     item.user_properties += [(work.LINE, line) for line in work.taken()]
-    return (yield)
+    report = yield
+    report.user_properties += [(work.COUNT, list(each)) for each in work.counted()]
+    return report
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -155,6 +158,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for name, line in report.user_properties
         if name == work.LINE
     ]
+    sums: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, counted in getattr(report, "user_properties", ()):
+                sums.update({counted[0]: counted[1]} if name == work.COUNT else {})
+    lines += [f"{what}: {number:,}" for what, number in sums.items()]
     if lines:
         terminalreporter.section(f"work done, with {work.SEED}={work.run_seed()}")
         for line in sorted(lines):

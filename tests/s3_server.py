@@ -15,13 +15,15 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 import os
 import subprocess
 import sys
 import tempfile
 import threading
+import urllib.request
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,11 +34,16 @@ import pytest
 
 from benchmarks.minio import serving_minio
 from catalog.format.checksum import Checksum, ChecksumKind
+from tests import work
+from tests.s3_recorder import HARNESS, PATH, Recorder
 
 ACCESS_KEY = "seglog-test"
 SECRET_KEY = "seglog-test-secret"
 REGION = "us-east-1"
 MINIO = os.environ.get("TESTS_MINIO", "")
+
+#: The keys of a client for what a test does itself: it may leave the prefix of a store.
+AS_HARNESS = {"aws_access_key_id": ACCESS_KEY if MINIO else HARNESS, "aws_secret_access_key": SECRET_KEY}
 
 #: Keys of other users, encryption by a key service, uploads listed by prefix: a default MinIO has none of these.
 not_of_minio = pytest.mark.skipif(bool(MINIO), reason="MinIO, as it starts, does not have it")
@@ -51,6 +58,7 @@ def s3_endpoint() -> Iterator[str]:
     if not MINIO:
         with _running_moto() as endpoint:
             yield endpoint
+            _report_requests(endpoint, "no test of its own")
         return
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -67,6 +75,38 @@ def moto_endpoint(request: pytest.FixtureRequest) -> Iterator[str]:
         return
     with _running_moto() as endpoint:
         yield endpoint
+
+
+def own_prefixes(endpoint: str, **prefixes: Sequence[str]) -> None:
+    """Name the prefixes of the stores in a bucket, or those of an access key, for the recorder of requests."""
+    _ask_recorder(endpoint, "PUT", json.dumps(prefixes).encode())
+
+
+def taken_requests(endpoint: str) -> tuple[int, list[str]]:
+    """Return the number of requests since the last call, and those that left the prefix of their store."""
+    told = json.loads(_ask_recorder(endpoint, "GET", b""))
+    work.count("requests to S3 recorded", told["requests"])
+    return told["requests"], told["outside"]
+
+
+def _report_requests(endpoint: str, test: str) -> None:
+    """Count the requests since the last report, and name those that left the prefix of their store.
+
+    The end of the run shows them. It does not fail for them, because a test may look at a bucket with the keys of a
+    store, instead of `AS_HARNESS`.
+    """
+    if MINIO:
+        return
+    _, found = taken_requests(endpoint)
+    work.count("requests outside the prefix of their store", len(found))
+    for each in found:
+        work.count(f"outside, in {test}: {each}", 1)
+
+
+def _ask_recorder(endpoint: str, method: str, body: bytes) -> bytes:
+    request = urllib.request.Request(endpoint + PATH, data=body or None, method=method)  # noqa: S310 - our own server
+    with urllib.request.urlopen(request) as answer:  # noqa: S310
+        return answer.read()  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -93,8 +133,13 @@ def _running_moto() -> Iterator[str]:
 
 
 @pytest.fixture
-def s3_environment(s3_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Set AWS settings that lead to the server and nowhere else, and yield the endpoint."""
+def s3_environment(
+    request: pytest.FixtureRequest, s3_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """Set AWS settings that lead to the server and nowhere else, and yield the endpoint.
+
+    After the test, the fixture reports the requests that the server recorded.
+    """
     for name in list(os.environ):
         if name.startswith(("AWS_", "SEGLOG_")):
             monkeypatch.delenv(name)
@@ -110,13 +155,17 @@ def s3_environment(s3_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     }
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    return s3_endpoint
+    yield s3_endpoint
+    _report_requests(s3_endpoint, request.node.nodeid)
 
 
 @pytest.fixture(scope="session")
 def s3_client(s3_endpoint: str) -> Iterator[Any]:
-    """A client of boto3 that all tests share, because making one costs more than a request."""
-    session = boto3.Session(ACCESS_KEY, SECRET_KEY, region_name=REGION)
+    """A client of boto3 that all tests share, because making one costs more than a request.
+
+    It is for what a test does itself: the recorder lets it leave the prefix of a store.
+    """
+    session = boto3.Session(**AS_HARNESS, region_name=REGION)
     with closing(session.client("s3", endpoint_url=s3_endpoint)) as client:
         yield client
 
@@ -238,7 +287,7 @@ def _serve() -> None:
 
     _name_uploads_that_are_gone()
     _compute_every_checksum()
-    app = _Checksummed(_WritesTakeTurns(DomainDispatcherApplication(create_backend_app)))
+    app = Recorder(_Checksummed(_WritesTakeTurns(DomainDispatcherApplication(create_backend_app))))
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_port, flush=True)

@@ -6,7 +6,8 @@ Bounds are numbers of images, faults, schedules and histories, never seconds. So
     soak           `make soak PART=n`; a test says its part by `@pytest.mark.soak(part=n)`
     seeds          `seed_of` derives a proof's seed from SEGLOG_TEST_SEED. `make test` sets 30, so that only a change of
                    the code makes a test fail. Without a value, as in `make soak`, each run draws a new one
-    counts         `tell` takes one line; the end of the run shows the lines of all proofs
+    lines          `tell` takes one line; the end of the run shows the lines of all proofs
+    counts         `count` adds to a number of the whole run, which the end of the run shows
 """
 
 from __future__ import annotations
@@ -14,13 +15,28 @@ from __future__ import annotations
 import os
 import random
 import zlib
+from collections import Counter
 
 import pytest
 
-__all__ = ["LINE", "PARTS", "SEED", "amounts", "run_seed", "seed_of", "shares", "taken", "tell"]
+__all__ = [
+    "COUNT",
+    "LINE",
+    "PARTS",
+    "SEED",
+    "amounts",
+    "count",
+    "counted",
+    "run_seed",
+    "seed_of",
+    "shares",
+    "taken",
+    "tell",
+]
 
 SEED = "SEGLOG_TEST_SEED"
 LINE = "work"  # The name of the report property that has the line.
+COUNT = "count"  # That of the property that has a name and a number.
 
 PARTS = {
     1: "crash images: one directory, a warm store, shards",
@@ -35,6 +51,7 @@ PARTS = {
 }
 
 _told: list[str] = []
+_counted: Counter[str] = Counter()
 
 
 def amounts(default: int, *, soak: int, part: int) -> pytest.MarkDecorator:
@@ -68,6 +85,18 @@ def taken() -> list[str]:
     """Return the lines since the last call."""
     lines, _told[:] = _told.copy(), []
     return lines
+
+
+def count(what: str, number: int) -> None:
+    """Add to a number of the whole run. The end of the run shows its sum over all processes."""
+    _counted[what] += number
+
+
+def counted() -> list[tuple[str, int]]:
+    """Return the numbers since the last call."""
+    numbers = list(_counted.items())
+    _counted.clear()
+    return numbers
 
 
 if __name__ == "__main__":

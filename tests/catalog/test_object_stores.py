@@ -17,7 +17,7 @@ from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore
 from catalog.objects.conformance import CHECKS
 from catalog.objects.promise import Check, NotKept, Place
 from catalog.objects.s3 import S3Store
-from tests.s3_server import MINIO
+from tests.s3_server import AS_HARNESS, MINIO, own_prefixes
 
 A, B = Key("vol/log/A"), Key("vol/log/B")
 
@@ -88,7 +88,9 @@ def test_a_listing_cannot_leave_the_prefix(store: ObjectStore) -> None:
             list(store.list_uploads(prefix))
 
 
-def test_a_neighbour_whose_prefix_begins_alike_is_not_seen(tmp_path: Path, s3_remote: str) -> None:
+def test_a_neighbour_whose_prefix_begins_alike_is_not_seen(tmp_path: Path, s3_endpoint: str, s3_remote: str) -> None:
+    if not MINIO:
+        own_prefixes(s3_endpoint, **{s3_remote.split("/")[2]: ["acme/", "acme2/"]})
     for ours, theirs in (
         (S3Store(s3_remote), S3Store(s3_remote + "2")),
         (LocalStore(tmp_path / "acme"), LocalStore(tmp_path / "acme2")),
@@ -108,7 +110,7 @@ def test_objects_lie_where_the_url_says(s3_remote: str, tmp_path: Path) -> None:
     remote.put_new(A, b"one")
     local.put_new(A, b"one")
     bucket, _, prefix = s3_remote.removeprefix("s3://").partition("/")
-    client = boto3.client("s3")
+    client = boto3.client("s3", **AS_HARNESS)
     assert [found["Key"] for found in client.list_objects_v2(Bucket=bucket)["Contents"]] == [f"{prefix}/{A}"]
     client.close()
     remote.close()

@@ -17,7 +17,7 @@ from catalog.objects.store_time import ahead_ms
 from tests.catalog.test_conformance import CASES, Broken, Writer
 from tests.cli.conftest import Run
 from tests.faults.store import CountingStore
-from tests.s3_server import not_of_minio
+from tests.s3_server import AS_HARNESS, not_of_minio
 from tests.seams.limits import Limit, set_limit
 
 LOCAL = ["versions", "disk", "fsync", "files", "permissions", "tls", "daemon"]
@@ -73,7 +73,7 @@ def test_s3_keeps_every_promise_tells_its_time_and_is_left_as_it_was(run: Run, s
     assert (done.code, done.err) == (0, "")
     assert [(value["check"], value["outcome"]) for value in checks] == [(name, "ok") for name in NAMES]
     assert clock == {"schema": 1, "kind": "clock_ahead", "clock_ahead_ms": 0}
-    client = boto3.client("s3")
+    client = boto3.client("s3", **AS_HARNESS)
     bucket = s3_remote.split("/")[2]
     assert client.list_objects_v2(Bucket=bucket)["KeyCount"] == 0
     assert "Uploads" not in client.list_multipart_uploads(Bucket=bucket)

@@ -26,6 +26,7 @@ from offload.wiring import open_store
 from tests.faults.busy_way import TOPIC, value
 from tests.faults.front import Front
 from tests.faults.offloads import SMALL_BLOCKS, SMALL_LOG
+from tests.s3_server import AS_HARNESS
 from tests.work import tell
 
 KILLS, SOAK_KILLS = 3, 150
@@ -56,7 +57,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     request.getfixturevalue("s3_environment")
     monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
     bucket = f"busy-{uuid.uuid4().hex[:12]}"
-    client = boto3.client("s3")
+    client = boto3.client("s3", **AS_HARNESS)
     client.create_bucket(Bucket=bucket)
     client.close()
     with Front(endpoint) as front:

@@ -22,6 +22,7 @@ from catalog.objects.s3 import ReadSettings, S3Store
 from tests.faults.front import Front, HttpFault, ways_of
 from tests.faults.offloads import Figures, Life
 from tests.faults.stride import spread
+from tests.s3_server import AS_HARNESS
 from tests.seams.limits import Limit, set_limit
 from tests.work import seed_of, shares, tell
 
@@ -42,7 +43,7 @@ class Bench:
         self._front = front
         self._open_at = open_at
         self._direct = open_at(endpoint, 4)
-        self._client = boto3.client("s3", endpoint_url=endpoint)
+        self._client = boto3.client("s3", endpoint_url=endpoint, **AS_HARNESS)
         self._client.create_bucket(Bucket=bucket)
 
     def close(self) -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "give_name",
     "list_mark",
     "lock_of_local",
+    "misplace",
     "prefix_of",
     "reads_config_of",
     "reads_of",
@@ -110,3 +111,8 @@ def reads_config_of(store: S3Store) -> Any:
 def prefix_of(store: S3Store) -> str:
     """Return what the store puts before each key. A test checks it without a request."""
     return store._base
+
+
+def misplace(store: S3Store, prefix: str) -> None:
+    """Give the store another prefix, as a defect of its keys would. A test looks whether its recorder notices."""
+    store._base = prefix

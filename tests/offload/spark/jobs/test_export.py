@@ -16,6 +16,7 @@ from offload.spark.jobs.manifest import ExportedFile, ExportTarget
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
 from tests.offload.spark.jobs.remotes import MIDNIGHT_MS, kill_after, records_of
+from tests.s3_server import AS_HARNESS
 
 DAYS = ("2023-11-14", "2023-11-15")
 
@@ -86,7 +87,7 @@ class Bucket:
     def __init__(self, url: str) -> None:
         self._name, _, prefix = url.removeprefix("s3://").partition("/")
         self._prefix = f"{prefix}/"
-        self._client = boto3.client("s3")
+        self._client = boto3.client("s3", **AS_HARNESS)
 
     def put(self, name: str, body: bytes) -> None:
         self._client.put_object(Bucket=self._name, Key=self._prefix + name, Body=body)
