@@ -336,8 +336,6 @@ class TenantSettings:
             raise InvalidSetting("tenant.name", str(error)) from error
         if self.role_arn and not ROLE_ARN.fullmatch(self.role_arn):
             raise InvalidSetting("tenant.role_arn", f"{self.role_arn!r} is not of the form {ROLE_ARN_FORM}")
-        if self.role_arn and not self.name:
-            raise InvalidSetting("tenant.role_arn", "needs tenant.name: the session policy is for that tenant")
 
 
 @dataclass(frozen=True, slots=True)

@@ -653,6 +653,39 @@ COMMANDS = {
             ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
     ),
+    'tenant/check': ListedCommand(
+        'tenant/check',
+        'Check that a tenant lists its own prefix and no other, with its own credentials.\n'
+        '\n'
+        "Two requests: a LIST of the tenant's prefix has to work, and a LIST of the bucket without a prefix has to be denied.\n"
+        'If one of them does not, the exit code is 1. A daemon makes this check at its start and once an hour.\n'
+        'The remote is that of the data directory, or --remote before the command.\n'
+        'Example: seglog -C /srv/acme tenant check acme',
+        (
+            ListedParameter('name', 'str', 'The tenant.', (), is_required=True),
+        ),
+    ),
+    'tenant/credentials': ListedCommand(
+        'tenant/credentials',
+        'Print credentials of a tenant from STS, in the form that `credential_process` of an AWS profile takes.\n'
+        '\n'
+        'STS gives the IAM role and, as a session policy, the policy that `seglog tenant policy` prints. So the credentials\n'
+        'do what both allow. Every AWS tool and Spark can use them by a profile, and ask again before they end. The command\n'
+        'needs no data directory. In one, its section [tenant] and its remote give the rest.\n'
+        'Example: seglog tenant credentials acme --role reader --bucket archive --role-arn\n'
+        'arn:aws:iam::111122223333:role/tenants',
+        (
+            ListedParameter('name', 'str', 'The tenant.', (), is_required=True),
+            ListedParameter('role', 'choice', 'What the credentials may do at most.', ('--role',), is_required=True, choices=('reader', 'writer', 'maintainer', 'admin')),
+            ListedParameter('lasts', 'str', 'How long they live: 15m to 12h.', ('--for',), default='1h', metavar='DURATION'),
+            ListedParameter('bucket', 'str', 'The bucket. By default, the remote names it.', ('--bucket',)),
+            ListedParameter('base', 'str', 'With --bucket: the prefix that all tenants have in common.', ('--base',), default='', metavar='PREFIX'),
+            ListedParameter('kms_key', 'str', "The ARN of the tenant's KMS key, which they may then use.", ('--kms-key',)),
+            ListedParameter('role_arn', 'str', 'The IAM role to take. By default tenant.role_arn.', ('--role-arn',), metavar='ARN'),
+            ListedParameter('external_id', 'str', 'The external id that the role asks for.', ('--external-id',)),
+            ListedParameter('profile', 'str', 'The AWS profile that may take the role.', ('--profile',)),
+        ),
+    ),
     'branch/create': ListedCommand(
         'branch/create',
         'Make a branch. It costs a few small objects, whatever the size of the topic.\n'

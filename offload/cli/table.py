@@ -76,6 +76,8 @@ _FUNCTIONS: Mapping[str, str] = {
     "tenant/policy": "tenant.policy",
     "tenant/bucket-policy": "tenant.bucket_policy",
     "tenant/delete": "tenant_delete.delete",
+    "tenant/check": "tenant_credentials.check",
+    "tenant/credentials": "tenant_credentials.credentials",
     "branch/create": "names.print_branch_made",
     "branch/list": "names.print_branch",
     "branch/delete": "names.print_branch_deleted",

@@ -19,7 +19,7 @@ GROUPS = {
     "branch": "Branches of a topic.",
     "pin": "Leases on points in a topic's history, which GC keeps until they expire.",
     "tag": "Names for points in a topic's history, which GC keeps.",
-    "tenant": "Tenants of a bucket: IAM policies.",
+    "tenant": "Tenants of a bucket: IAM policies, credentials, checks.",
     "token": "Tokens of the daemon's clients.",
     "topic": "Topics and their configuration.",
 }

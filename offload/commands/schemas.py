@@ -51,6 +51,8 @@ _UNLISTED = (
     "tenant.listed",
     "tenant.policy",
     "tenant.policy_of_bucket",
+    "tenant_credentials.check",
+    "tenant_credentials.credentials",
 )
 """The use cases that are not in the registry, because they need no open data directory."""
 

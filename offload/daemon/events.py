@@ -5,6 +5,7 @@
     diverged    topic, error                 another writer committed to the topic's volume: its offload stopped
     disk        state, free_bytes            the disk is fine, alarm or full
     gc          outcome, deleted, deleted_bytes
+    bucket      own_prefix, whole_bucket     another answer to a LIST: allowed, denied, unknown
 
 EVENT-1  Publishing never blocks and never fails. A listener holds at most 256 events. If a slow one has as many, it
     loses the new event, and its next event comes with the number of those that it lost.

@@ -40,6 +40,10 @@
     seglog_gc_deleted_objects_total             counter     by kind; a segment counts once
     seglog_gc_deleted_bytes_total               counter     bytes of segments, as far as known
     seglog_background_failures_total            counter     by task
+    seglog_tenant_credential_renewals_total     counter     by outcome: ok, failed
+    seglog_tenant_credentials_expiry_timestamp_seconds  gauge  when the tenant's credentials expire; 0 without any
+    seglog_tenant_bucket_check                  gauge       by kind: own_prefix, 1 if the tenant can list it;
+                                                            whole_bucket, 1 if a LIST without a prefix is denied
 
 METRIC-1  Labels have few values: topics, fixed words and status codes. A label never holds a seq, a key or a message.
 METRIC-2  A client sees only the topics of its token (offload.rights).
@@ -147,6 +151,18 @@ class Metrics:
         self.gc_bytes = Counter(
             "seglog_gc_deleted_bytes", "Bytes of segments that GC deleted, as far as known.", registry=on
         )
+        self.tenant_renewals = Counter(
+            "seglog_tenant_credential_renewals", "Renewals of the tenant's credentials from STS.", ["outcome"],
+            registry=on,
+        )  # fmt: skip
+        self.tenant_credentials_end_s = Gauge(
+            "seglog_tenant_credentials_expiry_timestamp_seconds", "Unix time when the tenant's credentials expire.",
+            registry=on,
+        )  # fmt: skip
+        self.tenant_bucket = Gauge(
+            "seglog_tenant_bucket_check", "Result of the last check that the bucket keeps the tenant apart: 1 is good.",
+            ["kind"], registry=on,
+        )  # fmt: skip
         self.lost_events = Counter(
             "seglog_events_lost", "Events that a slow client of /daemon/events did not get.", registry=on
         )

@@ -24,11 +24,11 @@ import logging
 import os
 import random
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import offload
 from catalog.errors import Diverged
@@ -46,6 +46,7 @@ from offload.daemon.rests import Rest, Rests
 from offload.daemon.runs import Runs
 from offload.daemon.seals import Seals
 from offload.daemon.stopping import StopEvent
+from offload.daemon.tenant_aws import TenantAws, open_aws
 from offload.daemon.tenant_id import tenant_id
 from offload.daemon.triggers import Backlog, Due, due, is_over, next_due_ms, policy_of
 from offload.errors import OtherRemote, Stopping
@@ -56,6 +57,9 @@ from offload.worker.pool import WorkerPool
 from seglog import SETTINGS_FILE, InvalidTopicName, Log, NoSuchTopic, Retention, SeglogError, aio
 from seglog.files.clock import Clock, SystemClock
 from seglog.files.port import Files
+
+if TYPE_CHECKING:
+    from offload.tenants.credentials import Refresher
 
 __all__ = ["Service", "TopicWork", "open_service"]
 
@@ -115,10 +119,12 @@ class Service:
         clock: Clock,
         rates: _Rates,
         workers: WorkerPool | None = None,
+        aws: TenantAws | None = None,
     ) -> None:
         self.log = log
         self.archive = archive
         self.tenant = metrics.tenant  # empty for a directory without one
+        self.aws = aws
         self.settings = loaded.serve
         self.metrics = metrics
         self.quota = Quota(loaded.tenant, lambda reason: metrics.rejected.labels(reason).inc())
@@ -187,6 +193,8 @@ class Service:
             ("erase", self._look_at_deleted),
         ):
             self._tasks.append(asyncio.create_task(self._repeat(name, look), name=f"seglog-{name}"))
+        if self.aws is not None:
+            self.aws.start(self.events)
 
     async def opened(self) -> None:
         """Return: the log is open."""
@@ -214,6 +222,8 @@ class Service:
             pool.shutdown(wait=False, cancel_futures=True)
         if self.archive is not None:
             await asyncio.to_thread(self.archive.close)
+        if self.aws is not None:
+            await self.aws.close()
         await self.log.close()
 
     def reload(self, variables: Mapping[str, str]) -> None:
@@ -579,11 +589,13 @@ async def open_service(
     clock: Clock | None = None,
     is_alone: bool = True,
     files: Files | None = None,
+    refresher: Callable[[], Refresher] | None = None,
 ) -> Service:
     """Open the data directory, and attach its remote if it has one. The background tasks do not run yet.
 
     `is_alone` says that the process has no other service (`Metrics`). `files` is the file system of the log, instead of
-    the operating system's with its metrics.
+    the operating system's with its metrics. All services of a process may share what `refresher` returns: it renews the
+    credentials of their tenants.
 
     Raises the errors of `seglog.open` and `offload.attach`, and then leaves nothing open.
     """
@@ -592,6 +604,7 @@ async def open_service(
     clock = clock or SystemClock()
     log = aio.open(directory, create=False, settings=settings.log, files=files or MeteredFiles(metrics), clock=clock)
     await log.__aenter__()
+    aws: TenantAws | None = None
     try:
         stopping = StopEvent()
         rates = _Rates(
@@ -604,11 +617,13 @@ async def open_service(
             cold = settings.cold
             if store is None:
                 check_remote_apart(url or "", log.sync.path)
-            inner = store or open_store(url or "", cold, loaded.offload)
+                aws = open_aws(settings, url, metrics, refresher)
+            credentials = None if aws is None else aws.credentials
+            inner = store or open_store(url or "", cold, loaded.offload, credentials)
             gate = Gate(metrics, rates.requests, rates.uploads)
             # Worker processes open a store by its URL. Uploads to a store that the caller gives stay in this process.
             pool = (
-                WorkerPool(inner.url, cold, loaded.offload, gate)
+                WorkerPool(inner.url, cold, loaded.offload, gate, credentials=credentials)
                 if loaded.offload.worker == PROCESS and store is None
                 else None
             )
@@ -620,8 +635,10 @@ async def open_service(
                 clock=clock,
                 uploader=pool,
             )
-        return Service(log, archive, loaded, metrics, clock, rates, pool)
+        return Service(log, archive, loaded, metrics, clock, rates, pool, aws)
     except BaseException:
+        if aws is not None:
+            await aws.close()
         await log.close()
         raise
 

@@ -13,7 +13,7 @@ The daemon D, an operator O, and a client C of the tenant T:
     4  D gets SIGTERM. Every service stops at its next step, and every Unix socket ends as the listener of TCP does.
 
 TENANTS-1  A tenant shares no service, pool of threads, upload process, client of a store or cache with another one. It
-    shares the event loop, the listener of TCP and the process.
+    shares the event loop, the listener of TCP, the process, and the client of STS (REFRESH-3).
 TENANTS-2  A tenant that does not open, whose log failed or whose remote is dead, stops no other.
 TENANTS-3  A directory's name is the name of its tenant. If its seglog.toml has another one, the directory stays closed.
 TENANTS-4  Two tenants have no remote in common. The second one does not open.
@@ -27,6 +27,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -46,6 +47,9 @@ from offload.settings import ServeSettings
 from offload.settings_file import Settings, read_settings
 from offload.tenants.directories import data_directories
 from seglog import SETTINGS_FILE
+
+if TYPE_CHECKING:
+    from offload.tenants.credentials import Refresher
 
 __all__ = ["ServeUnix", "Tenant", "Tenants"]
 
@@ -106,6 +110,7 @@ class Tenants:
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._looking = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._refresher: Refresher | None = None
         self.stopping.listen(self._stop_all)
 
     def __iter__(self) -> Iterator[Tenant]:
@@ -162,6 +167,8 @@ class Tenants:
         self.stopping.set()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(self._close(each) for each in self))
+        if self._refresher is not None:
+            await self._refresher.close()
 
     def text(self, shows: Callable[[str], bool] | None) -> bytes:
         """Return the metrics of the process and of all open tenants. May be called in any thread."""
@@ -222,7 +229,7 @@ class Tenants:
 
     async def _open_parts(self, tenant: Tenant) -> None:
         settings = self._settings_of(tenant)
-        service = await open_service(tenant.directory, settings, is_alone=False)
+        service = await open_service(tenant.directory, settings, is_alone=False, refresher=self._shared_refresher)
         tenant.parts.push_async_callback(service.close)
         service.is_leaving = self._is_leaving
         guard = Guard(direct(make_app(service)), lambda: service.settings, lambda: None, service.metrics, service.quota)
@@ -230,6 +237,12 @@ class Tenants:
         service.start()
         tenant.end, tenant.serving = self._serve_unix(entrance(guard.over_unix, service), listener, service)
         tenant.service, tenant.app = service, guard.known
+
+    def _shared_refresher(self) -> Refresher:
+        from offload.tenants.credentials import Refresher  # only if a tenant has a role: it imports boto3
+
+        self._refresher = self._refresher or Refresher()
+        return self._refresher
 
     def _settings_of(self, tenant: Tenant) -> Settings:
         """Return the settings of a tenant. Raises `InvalidTenant`, `OtherTenant`, `SharedRemote`, `InvalidSetting`."""

@@ -56,6 +56,8 @@ def access_of(settings: Settings, url: str | None) -> TenantAccess | None:
     parts = urlsplit(url or "")
     if not tenant.role_arn or parts.scheme != "s3":
         return None
+    if not tenant.name:
+        raise InvalidSetting("tenant.role_arn", "needs tenant.name: the session policy is for that tenant")
     base, _, last = parts.path.strip("/").rpartition("/")
     if last != check_tenant(tenant.name):
         reason = f"{tenant.name!r} is not the last segment of the remote {url}, so its policy would not fit"

@@ -27,6 +27,7 @@ from botocore.exceptions import ConnectionError as NotConnected
 from catalog.errors import AccessDenied, CatalogError, StoreUnreachable
 from catalog.objects.s3_credentials import FoundCredentials
 from offload.tenants.access import GrantedCredentials, TenantAccess, granted_in, request_of
+from offload.tenants.aio_clients import open_aio_client, warm
 from offload.tenants.keeping import Kept
 from seglog.errors import NotInstalled
 
@@ -194,11 +195,8 @@ class _StsClients:
     async def _client(self, profile: str) -> Any:
         async with self._opening:
             if profile not in self._clients:
-                from aiobotocore.config import AioConfig
-                from aiobotocore.session import AioSession
-
-                session = AioSession(profile=profile or None)
-                opened = session.create_client("sts", config=AioConfig(**_TIMEOUTS, max_pool_connections=_AT_ONCE))
+                await warm("sts")
+                opened = open_aio_client("sts", {**_TIMEOUTS, "max_pool_connections": _AT_ONCE}, profile)
                 self._clients[profile] = await self._open.enter_async_context(opened)
             return self._clients[profile]
 

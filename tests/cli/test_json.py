@@ -48,8 +48,8 @@ OTHERS = (
     "follow {remote} standby --once",
     "-C third init --from {remote}",
 )
-SILENT = {"append", "bisect", "init", "serve", "completion"}
-"""Commands of the list that the test runs in another way, or that print no results."""
+SILENT = {"append", "bisect", "init", "serve", "completion", "tenant/check", "tenant/credentials"}
+"""Commands of the list that tests run in another way, or that print no results."""
 
 
 def _check(done: Done, words: str) -> set[str]:

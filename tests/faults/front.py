@@ -28,7 +28,7 @@ import struct
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -170,7 +170,8 @@ class Front:
 
     `ranges` has the Range header of each request, or an empty text. `seen` gets kind, target and headers of each. The
     test may change `plan` between requests.
-    `access_keys` counts requests by the access key of their signature. Each request with one of `expired_keys` gets
+    `access_keys` counts requests by the access key of their signature. `keys_of_prefixes` has those keys by the first
+    segment of the key or of the prefix that a request names. Each request with one of `expired_keys` gets
     ExpiredToken; a HEAD gets the code in a header if `names_the_code_of_a_head`, and nowhere otherwise.
     `restart` forgets the counts and the late requests.
     """
@@ -186,6 +187,7 @@ class Front:
         self.kinds: Counter[str] = Counter()
         self.ranges: list[str] = []
         self.access_keys: Counter[str] = Counter()
+        self.keys_of_prefixes: defaultdict[str, set[str]] = defaultdict(set)
         self.expired_keys: set[str] = set()
         self.names_the_code_of_a_head = False
         self.struck: list[HttpFault] = []
@@ -251,6 +253,7 @@ class Front:
             self.kinds.clear()
             self.ranges.clear()
             self.access_keys.clear()
+            self.keys_of_prefixes.clear()
             self.struck.clear()
             self.struck_kinds.clear()
             self._late.clear()
@@ -306,6 +309,7 @@ class Front:
             self._seen(kind, request.target, request.headers)
             self.kinds[kind] += 1
             self.access_keys[_access_key_of(request)] += 1
+            self.keys_of_prefixes[_prefix_of(request)].add(_access_key_of(request))
             self.ranges.append(next((text for name, text in request.headers.items() if name.lower() == "range"), ""))
             number = self.kinds.total()
             fault = next((each for each in self.plan if each.hits(kind, self.kinds[kind], number)), None)
@@ -378,6 +382,13 @@ def _access_key_of(request: _Request) -> str:
     signatures = (text for name, text in request.headers.items() if name.lower() == "authorization")
     found = _ACCESS_KEY.search(next(signatures, ""))
     return found[1] if found else ""
+
+
+def _prefix_of(request: _Request) -> str:
+    """Return the first segment of the key, or of the prefix of a listing. An empty text names the whole bucket."""
+    parts = urlsplit(request.target)
+    _, _, key = parts.path.lstrip("/").partition("/")
+    return (key or parse_qs(parts.query).get("prefix", [""])[0]).partition("/")[0]
 
 
 def _error(status: int, code: str) -> _Answer:

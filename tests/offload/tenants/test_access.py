@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from catalog.errors import InvalidTenant
 from catalog.tenants.policies import SESSION_POLICY_MAX, tenant_policy
 from catalog.tenants.roles import TenantRole
 from offload.settings_file import Settings
@@ -74,7 +73,7 @@ def test_settings_that_do_not_fit_are_refused(given: Settings, url: str, reason:
 
 
 def test_a_reserved_name_is_refused() -> None:
-    with pytest.raises(InvalidTenant):
+    with pytest.raises(InvalidSetting, match="reserved"):
         access_of(settings(name="refs"), "s3://archive/refs")
 
 
