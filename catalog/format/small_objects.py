@@ -117,7 +117,8 @@ def encode_tag(tag: Tag) -> bytes:
 def decode_tag(body: bytes, place: str) -> Tag:
     message = parse(pb.Tag(), MessageType.TAG, body, place)
     with fields_of(place):
-        check_name("branch", message.branch)
+        if message.branch:  # a tag of a point has none
+            check_name("branch", message.branch)
         return Tag(
             fork_point(message.point),
             message.branch,

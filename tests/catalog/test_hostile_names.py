@@ -162,7 +162,8 @@ def hostile_objects(text: str) -> Iterator[tuple[Any, MessageType, Callable[[byt
     if refused(keys.check_name, "topic", name):
         controls += [pb.Control(vid=vid(1).raw, topic=name, branch="b")]
         controls += [pb.Control(vid=vid(1).raw, topic="t", branch=name)]
-        yield pb.Tag(point=pb.VolumeRef(vid=vid(1).raw), branch=name), MessageType.TAG, small_objects.decode_tag
+        if name:
+            yield pb.Tag(point=pb.VolumeRef(vid=vid(1).raw), branch=name), MessageType.TAG, small_objects.decode_tag
         for subject in (name, f"refs/t/{name}", f"refs/{name}/main", f"{vid(1)}/{name}"):
             entry = pb.OplogEntry(subject=subject, nonce=bytes(16))
             yield entry, MessageType.OPLOG_ENTRY, small_objects.decode_oplog_entry
