@@ -76,7 +76,7 @@
         ├── OtherTenant          a directory belongs to another tenant than its name says
         ├── Refused              the daemon's rules forbid it: host, origin, token, size, pace
         │   └── NotAllowed           the token lacks the role for it
-        ├── SharedRemote         two tenants have the same remote
+        ├── SharedRemote         a tenant's remote is another one's, or lies in it
         ├── UnknownObject        no file or object that `inspect` knows
         └── UnsupportedOption
 
@@ -787,9 +787,9 @@ class OtherTenant(Misuse):
 
 
 class SharedRemote(Misuse):
-    def __init__(self, url: str, tenant: str, other: str) -> None:
+    def __init__(self, url: str, tenant: str, other_url: str, other: str) -> None:
         super().__init__(
-            f"the tenants {tenant} and {other} have the same remote {url}",
+            f"the remotes of {tenant} and {other} are not apart: {url} and {other_url}",
             hint="give each tenant a prefix of its own, and an IAM policy on it",
         )
         self.url = url

@@ -119,8 +119,11 @@ class _Line:
 async def _refuse(receive: Receive, send: Send, limit_s: float) -> None:
     """Answer 503 after the body was read (STOP-1). A client that sends no byte for `limit_s` gets it before."""
     try:
-        while (await asyncio.wait_for(receive(), limit_s)).get("more_body", False):
-            pass
+        while True:
+            async with asyncio.timeout(limit_s):
+                message = await receive()
+            if not message.get("more_body", False):
+                break
     except TimeoutError:
         _log.info("a request that came at the end of the daemon sent no byte of its body in %s s", limit_s)
     status, headers, body = error_answer(Stopping())

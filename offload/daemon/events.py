@@ -69,7 +69,8 @@ class Listener:
     async def take(self, timeout_s: float) -> tuple[list[Event], int]:
         """Return the events that came, and how many were lost after them. Without any, wait `timeout_s` at most."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._news.wait()
         self._news.clear()
         with self._lock:
             held, lost = list(self._held), self._lost

@@ -16,7 +16,7 @@ TENANTS-1  A tenant shares no service, pool of threads, upload process, client o
     shares the event loop, the listener of TCP, the process, and the client of STS (REFRESH-3).
 TENANTS-2  A tenant that does not open, whose log failed or whose remote is dead, stops no other.
 TENANTS-3  A directory's name is the name of its tenant. If its seglog.toml has another one, the directory stays closed.
-TENANTS-4  Two tenants have no remote in common. The second one does not open.
+TENANTS-4  No tenant's remote is another one's, or lies in it. Otherwise the second tenant does not open.
 """
 
 from __future__ import annotations
@@ -252,8 +252,8 @@ class Tenants:
             raise OtherTenant(tenant.directory, settings.tenant.name)
         tenant.remote = (settings.url or "").rstrip("/")
         for other in self:
-            if other is not tenant and tenant.remote and other.state != "failed" and other.remote == tenant.remote:
-                raise SharedRemote(tenant.remote, tenant.name, other.name)
+            if other is not tenant and other.state != "failed" and not _are_apart(tenant.remote, other.remote):
+                raise SharedRemote(tenant.remote, tenant.name, other.remote, other.name)
         return settings
 
     async def _close(self, tenant: Tenant) -> None:
@@ -265,3 +265,10 @@ class Tenants:
             except Exception as error:
                 _log.error("tenant %s was not closed well: %s", tenant.name, error)
         tenant.service = tenant.app = None
+
+
+def _are_apart(one: str, other: str) -> bool:
+    """Return whether neither remote lies in the other. The text is empty without a remote."""
+    if not one or not other:
+        return True
+    return not f"{one}/".startswith(f"{other}/") and not f"{other}/".startswith(f"{one}/")

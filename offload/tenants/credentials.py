@@ -169,7 +169,8 @@ class Refresher:
                     _log.exception("tenant %s: cannot renew its credentials", source.access.tenant)
                     source.failed(StoreUnreachable("STS", type(error).__name__))
             with suppress(TimeoutError):
-                await asyncio.wait_for(source.wanted.wait(), max(0.0, source.due_s - time.monotonic()))
+                async with asyncio.timeout(max(0.0, source.due_s - time.monotonic())):
+                    await source.wanted.wait()
 
 
 class _StsClients:

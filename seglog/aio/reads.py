@@ -45,7 +45,8 @@ async def wait_for_news(follower: Follower, timeout_s: float | None) -> bool:
     try:
         while not follower.poll(waiter):
             try:
-                await asyncio.wait_for(news.wait(), timeout_s)
+                async with asyncio.timeout(timeout_s):
+                    await news.wait()
             except TimeoutError:
                 return False
             news.clear()

@@ -117,5 +117,6 @@ async def _is_set(service: Service, news: asyncio.Event, end: float) -> bool:
     if left_s <= 0 or service.stopping.is_set():
         return False
     with suppress(TimeoutError):
-        await asyncio.wait_for(news.wait(), left_s)
+        async with asyncio.timeout(left_s):
+            await news.wait()
     return news.is_set() and not service.stopping.is_set()

@@ -149,5 +149,6 @@ class AsyncRemoteProducer:
             if batch is not None:
                 return batch
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), self._outbox.wait_s(now_s))
+                async with asyncio.timeout(self._outbox.wait_s(now_s)):
+                    await self._news.wait()
         return None

@@ -208,6 +208,20 @@ def test_a_tenant_that_does_not_open_stops_no_other_and_sighup_opens_and_closes(
     assert values(root / "globex") == [b"g", b"g"]
 
 
+def test_a_remote_within_another_tenants_remote_does_not_open(root: Path) -> None:
+    make(root, "inner")
+    own = (root / "acme" / "seglog.toml").read_text()
+    (root / "inner" / "seglog.toml").write_text(own.replace("/acme", "/acme/inner"))
+    make(root, "acme2")  # begins with the same letters, and is apart
+    with served_tenants(root, **settings(root)) as daemon:
+        states = {each["name"]: each for each in ask(daemon, "boss", "GET", "/tenants")[1]["tenants"]}
+        assert sorted(states[name]["state"] for name in ("acme", "inner")) == ["failed", "open"]
+        assert "are not apart" in states["acme"].get("error", "") + states["inner"].get("error", "")
+        assert (states["acme2"]["state"], states["globex"]["state"]) == ("open", "open")
+        daemon.terminate()
+        assert daemon.process.wait(120) == 0
+
+
 def test_acked_records_of_both_tenants_survive_a_kill(root: Path) -> None:
     for turn in range(2):
         with served_tenants(root, **settings(root)) as daemon:
