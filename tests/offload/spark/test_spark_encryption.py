@@ -28,6 +28,7 @@ from tests.cli.test_encryption import KEY
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import NOW_MS, TopicArchive
 from tests.s3_server import SECRET_KEY, not_of_minio
+from tests.seams.spark import query_execution
 
 pytestmark = not_of_minio
 
@@ -76,7 +77,7 @@ def test_no_plan_task_or_message_of_spark_has_a_secret(spark_session: SparkSessi
     places = {}
     for reader in ("jvm", "python"):
         df = spark_session.read.format("seglog").options(**options, reader=reader).load()
-        plan = df._jdf.queryExecution()
+        plan = query_execution(df)
         places[f"plan of {reader}"] = f"{plan.toString()}{plan.debug()}{df.schema.json()}".encode()
     writer = SeglogWriter(options, rows.schema, overwrite=False)
     read = SeglogDataSource(options).reader(schema_of(parse_options(options)))
