@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
@@ -88,6 +89,10 @@ class AsyncLog(Owned):
 
     async def delete_topic(self, name: str) -> None:
         await asyncio.to_thread(self.sync.delete_topic, name)
+
+    @checked
+    async def seal(self, names: Iterable[str]) -> None:
+        await asyncio.to_thread(self.sync.seal, names)
 
     async def checkpoint(self) -> None:
         await asyncio.to_thread(self.sync.checkpoint)

@@ -610,7 +610,11 @@ def test_what_a_log_does_it_does_with_await(tmp_path: Path) -> None:
 
 def test_every_method_that_waits_has_a_twin() -> None:
     for face, twin, without in (
-        (seglog.Log, AsyncLog, {"attach_cold", "check_writable", "detach_cold", "has_topic", "hold_appends"}),
+        (
+            seglog.Log,
+            AsyncLog,
+            {"attach_cold", "check_writable", "detach_cold", "has_topic", "hold_appends", "versions"},
+        ),
         (
             seglog.Topic,
             aio.AsyncTopic,

@@ -254,6 +254,7 @@ ASYNC_LOG = {
     "create_topic": (LOG["Log.create_topic"].takes, "config", {"name": "other"}),
     "configure": ({"name": "text", "config": "instance"}, "", {"name": "orders", "config": TopicConfig()}),
     "delete_topic": ({"name": "text"}, "", {"name": "orders"}),
+    "seal": ({"names": "texts"}, "", {"names": ["orders"]}),
 }
 
 
