@@ -40,6 +40,7 @@ NAMES = (
     "http-follow",
     "http-body",
     "small-streams",
+    "tenant-credentials",
 )
 
 

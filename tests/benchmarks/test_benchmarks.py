@@ -37,6 +37,7 @@ from benchmarks import (
     spark_scan,
     spark_session,
     spark_write,
+    tenant_credentials,
     topics,
 )
 from benchmarks.__main__ import NAMES, main
@@ -216,6 +217,12 @@ def test_append_while_offloading_runs(options: Options) -> None:
     report = append_while_offloading.run(options)
     check(report, options.directory)
     assert {row.what.rpartition(" ")[2] for row in report.rows} == {"p50", "p99", "offloaded"}
+
+
+@pytest.mark.soak(part=9)
+def test_tenant_credentials_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tenant_credentials, "TENANTS", 3)
+    check(tenant_credentials.run(options), options.directory)
 
 
 @pytest.mark.soak(part=9)
