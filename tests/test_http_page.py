@@ -8,8 +8,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
+
+import pytest
 
 import seglog
 from offload.daemon.http.roles import ROUTE_ROLES
@@ -20,6 +23,7 @@ _PART = re.compile(r"^```(sh|json|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ADDRESS = "http://127.0.0.1:7373"
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_each_call_of_the_page_has_the_answer_that_it_shows(tmp_path: Path) -> None:
     seglog.open(tmp_path / "data").close()
     of_one, _, of_many = PAGE.read_text().partition("## Many tenants")

@@ -4,28 +4,39 @@
 ```text    the output of the block before, on standard output. `…` stands for anything within a line, and a line
            with nothing else for any lines
 A line may end in `|| echo "exit code $?"`: it then fails, with this code. `ssh.log` is a log of OpenSSH.
+```python  a program, in a process of its own
 <!-- clock: yesterday 14:00 -->    the time of the commands below, in the local zone; `now` ends that
+<!-- daemon -->    from here on a daemon serves the data directory. The address of the page becomes its own
+<!-- killed -->    the daemon gets SIGKILL, and another one starts
 """
 
 from __future__ import annotations
 
 import re
 import shlex
+import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+import seglog
 from seglog import SystemClock
 from tests.cli.conftest import Run
+from tests.daemons import ServedDirectory, served
 from tests.texts import text as text_of
 
 STORIES = sorted(
     path for path in (Path(__file__).resolve().parents[2] / "docs" / "stories").glob("*.md") if path.stem != "README"
 )
-_PART = re.compile(r"^```(sh|text)\n(.*?)^```$|^<!-- (clock): (.*?) -->$", re.MULTILINE | re.DOTALL)
+_PART = re.compile(
+    r"^```(sh|text|python)\n(.*?)^```$|^<!-- (clock): (.*?) -->$|^<!-- (daemon|killed)() -->$", re.MULTILINE | re.DOTALL
+)
+_ADDRESS = "http://127.0.0.1:7373"
 _FAILS = ' || echo "exit code $?"'
 
 
@@ -34,20 +45,26 @@ def test_a_story_happens_as_it_is_written(
     story: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "ssh.log").write_bytes(text_of("OpenSSH"))
-    said = b""
-    with monkeypatch.context() as patch:
+    if " curl " in story.read_text() and shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    said, address = b"", _ADDRESS
+    with monkeypatch.context() as patch, ExitStack() as daemons:
         for kind, text in _parts(story.read_text()):
+            shown = text.replace(_ADDRESS, address).replace("$PWD", str(tmp_path))
             if kind == "sh":
-                said = b"".join(
-                    _output(line.replace("$PWD", str(tmp_path)), run, tmp_path) for line in text.splitlines()
-                )
+                said = b"".join(_output(line, run, tmp_path) for line in shown.splitlines())
+            elif kind == "python":
+                said = subprocess.run([sys.executable, "-c", shown], capture_output=True, check=True).stdout
             elif kind == "text":
                 assert re.fullmatch(_pattern(text), said.decode()), f"{text}\n---\n{said.decode()}"
-            else:
+            elif kind == "clock":
                 patch.undo()
                 if text != "now":
                     time_ms = _time_ms(text)
                     patch.setattr(SystemClock, "now_ms", lambda _, time_ms=time_ms: time_ms)
+            else:
+                daemons.close()
+                address = f"http://127.0.0.1:{daemons.enter_context(_daemon(tmp_path)).port}"
 
 
 def test_the_index_names_every_story() -> None:
@@ -60,7 +77,13 @@ def test_the_index_names_every_story() -> None:
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
     for found in _PART.finditer(text):
-        yield found[1] or found[3], found[2] or found[4]
+        yield found[1] or found[3] or found[5], found[2] or found[4] or ""
+
+
+def _daemon(directory: Path) -> AbstractContextManager[ServedDirectory]:
+    """Run a daemon on the data directory of the story. Its end is a SIGKILL."""
+    seglog.open(directory / "data").close()
+    return served(directory / "data", (directory / "bucket").as_uri(), OFFLOAD_OFFLOAD_AFTER_S="never")
 
 
 def _output(line: str, run: Run, directory: Path) -> bytes:
@@ -82,7 +105,7 @@ def _output(line: str, run: Run, directory: Path) -> bytes:
 
 def _pattern(text: str) -> str:
     lines = ("(.*\n)*" if line == "…" else re.escape(line).replace("…", ".*") + "\n" for line in text.splitlines())
-    return "".join(lines)
+    return "".join(lines) + "?"  # curl ends its output as the body ends
 
 
 def _time_ms(text: str) -> int:
