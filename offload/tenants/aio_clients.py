@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -41,7 +42,9 @@ async def warm(service: str) -> None:
         async with open_aio_client(service, {}, "", _WARM):
             pass
 
-    await asyncio.to_thread(lambda: asyncio.run(open_and_close()))
+    # A thread of its own: callers that wait for these very credentials may fill the default ones of the loop.
+    with ThreadPoolExecutor(1, "seglog-warm") as pool:
+        await asyncio.get_running_loop().run_in_executor(pool, lambda: asyncio.run(open_and_close()))
     _warmed.add(service)
 
 
