@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
@@ -101,8 +102,11 @@ def test_one_loop_gets_the_credentials_of_many_tenants(s3_environment: str, s3_r
     async def run() -> set[str]:
         refresher = Refresher()
         sources = [refresher.add(dataclasses.replace(ACME, tenant=f"t{number}")) for number in range(20)]
+        loop = asyncio.get_running_loop()
         try:
-            found = await asyncio.gather(*(asyncio.to_thread(first_of, source) for source in sources))
+            # Threads of their own: aiobotocore needs the default ones of the loop.
+            with ThreadPoolExecutor(len(sources)) as pool:
+                found = await asyncio.gather(*(loop.run_in_executor(pool, first_of, source) for source in sources))
         finally:
             await refresher.close()
         return {each.access_key for each in found}
