@@ -11,7 +11,7 @@ from catalog.errors import InvalidObject
 from catalog.format.control import Boundary, Control, Fork, NameChange, OplogEntry, Pin, Ref, Tag
 from catalog.format.envelope import MessageType, wrap
 from catalog.format.gid import Vid
-from catalog.format.keys import boundary_key, check_name, control_key, named_by
+from catalog.format.keys import boundary_key, check_key, check_name, control_key
 from catalog.format.wire import fields_of, fork_point, fork_point_message, parse, serialized, timestamp
 
 __all__ = [
@@ -181,10 +181,9 @@ def decode_oplog_entry(body: bytes, place: str) -> OplogEntry:
     message = parse(pb.OplogEntry(), MessageType.OPLOG_ENTRY, body, place)
     if len(message.nonce) != _NONCE_SIZE:
         raise InvalidObject(place, f"a nonce of {len(message.nonce)} bytes")
-    for subject in (message.subject, *(each.subject for each in message.others)):
-        if named_by(subject) is None:  # an undo writes there
-            raise InvalidObject(place, f"its subject is no branch and no tag: {subject[:80]!r}")
     with fields_of(place):
+        for subject in (message.subject, *(each.subject for each in message.others)):
+            check_key(subject)
         return OplogEntry(
             at_ms=message.at.ToMilliseconds(),
             writer_id=message.writer_id,

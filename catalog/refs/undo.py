@@ -85,7 +85,8 @@ def branches_taken_away(entry: OplogEntry) -> list[tuple[str, str, Vid]]:
 
 
 def _is_of_a_name(entry: OplogEntry) -> bool:
-    return named_by(entry.subject) is not None
+    """Return whether every change is of a branch or a tag. An undo writes to no other key."""
+    return all(named_by(each.subject) is not None for each in entry.changes)
 
 
 def _is_last(found: NumberedEntry, bodies: dict[str, bytes | None], taken_back: set[int]) -> bool:

@@ -85,7 +85,7 @@ def test_a_command_for_files_here_is_refused_by_its_name(run: Run, tmp_path: Pat
 
 def test_each_command_is_served_or_refused_or_needs_no_directory() -> None:
     through_others = {"append", "bisect", "export"}
-    of_tenants = {"tenant/policy", "tenant/bucket-policy", "tenant/check", "tenant/credentials"}
+    of_tenants = {"tenant/policy", "tenant/bucket-policy", "tenant/check", "tenant/credentials", "tenant/list"}
     assert {*SERVED_COMMANDS, *through_others, *LOCAL, "completion", "token/new", *of_tenants} == {*COMMANDS}
 
 

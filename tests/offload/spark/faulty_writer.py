@@ -83,7 +83,7 @@ class FaultyWriter(SeglogWriter):
     def commit(self, messages: list[Any]) -> None:
         with pytest.MonkeyPatch.context() as patch:
             before = wiring.open_store
-            patch.setattr(wiring, "open_store", lambda url: _CommitFault(before(url), self._fault))
+            patch.setattr(wiring, "open_store", lambda url, **given: _CommitFault(before(url, **given), self._fault))
             super().commit(messages)
 
     def _broken(self, batches: Iterator[Any]) -> Iterator[Any]:

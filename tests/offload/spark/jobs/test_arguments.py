@@ -27,11 +27,19 @@ def _job(job: Callable[..., object], takes: dict[str, str], **fit: object) -> Ro
 
 CALLS = {
     "compact": _job(
-        compact, {**TOPICS, "below_bytes": "positive", "least": "several", "idle_s": "whole", "state": "path"}
+        compact,
+        {
+            **TOPICS,
+            "below_bytes": "positive",
+            "least": "several",
+            "idle_s": "whole",
+            "state": "path",
+            "kms_key_id": "text",
+        },
     ),
     "export": _job(
         export,
-        {**VERSIONS, "target": "text", "skip_lost": "bool", "task_bytes": "positive"},
+        {**VERSIONS, "target": "text", "skip_lost": "bool", "task_bytes": "positive", "kms_key_id": "text"},
         target="file:///nowhere/at/all",
     ),
     "plan_gc": _job(
@@ -44,10 +52,11 @@ CALLS = {
             "state": "path",
             "volumes_of_a_task": "positive",
             "dry_run": "bool",
+            "kms_key_id": "text",
         },
     ),
-    "statistics": _job(statistics, {**VERSIONS, "state": "path", "topics_at_a_time": "positive"}),
-    "verify": _job(verify, {**VERSIONS, "state": "path", "task_bytes": "positive"}),
+    "statistics": _job(statistics, {**VERSIONS, "state": "path", "topics_at_a_time": "positive", "kms_key_id": "text"}),
+    "verify": _job(verify, {**VERSIONS, "state": "path", "task_bytes": "positive", "kms_key_id": "text"}),
 }
 
 
