@@ -65,7 +65,7 @@ def _idle(options: Options, followers: int) -> Row:
     idle_s = 0.2 if options.quick else IDLE_S
     place = options.directory / "follow-idle"
     with daemon.running(place) as served, asyncio.Runner() as runner:
-        runner.run(_make_topic(served.port))
+        runner.run(_end(runner.run(_make_topic(served.port))))
         crowd = runner.run(_begin(served.port, _FOLLOW, followers))
         before = _cpu_s(served.process.pid)
         time.sleep(idle_s)
@@ -180,12 +180,17 @@ async def _make_topic(port: int) -> asyncio.StreamWriter:
     return writer
 
 
+async def _end(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    await writer.wait_closed()
+
+
 @asynccontextmanager
 async def _daemon(directory: Path) -> AsyncIterator[tuple[int, Publish]]:
     with daemon.running(directory / "data") as served:
         writer = await _make_topic(served.port)
         yield served.port, lambda value: writer.write(post("/topics/bench/records", value, _TYPE))
-        writer.close()
+        await _end(writer)
 
 
 @asynccontextmanager
