@@ -95,6 +95,7 @@ def test_every_command_suffices_with_its_least_role(station: Station) -> None:
         check(station, role, requests)
 
 
+@pytest.mark.soak(part=9)
 @pytest.mark.parametrize("station", ["kms"], indirect=True)
 def test_spark_reads_as_a_reader(station: Station) -> None:
     station.did(WRITER, "append", "orders", stdin=b"a\nb\nc\n")
