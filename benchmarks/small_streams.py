@@ -30,7 +30,7 @@ from benchmarks.report import Report, Row, alone, compare
 from benchmarks.runner import Figures, Rounds, settle_disk
 from benchmarks.slices import Unavailable
 from benchmarks.small_streams_http import daemon_figures, reference_figures
-from offload.daemon.service import open_service
+from offload.daemon.opening import open_service
 from offload.settings_file import read_settings
 from offload.wiring import open_store
 from seglog import aio
@@ -136,7 +136,7 @@ async def _idle_daemon(idle_s: float, data: Path, remote: Path) -> list[Row]:
     settings = read_settings(data / seglog.SETTINGS_FILE, {})
     service = await open_service(data, settings, remote=remote.absolute().as_uri())
     try:
-        last = service.work(service.sync.topics()[-1])
+        last = service.works.of(service.sync.topics()[-1])
         begin = time.process_time()
         service.start()
         while last.unsealed_since_ms is None:  # the first look at each topic is not over

@@ -93,9 +93,9 @@ _News: TypeAlias = "asyncio.Future[Page | None]"
 
 
 class Feeds:
-    """The feeds of one daemon, by topic and epoch. `pool` gives the threads that read."""
+    """The feeds of one daemon, by topic and epoch. The threads of `pool` read."""
 
-    def __init__(self, pool: Callable[[], ThreadPoolExecutor], stopping: StopEvent) -> None:
+    def __init__(self, pool: ThreadPoolExecutor, stopping: StopEvent) -> None:
         self._pool = pool
         self._stopping = stopping
         self._feeds: dict[tuple[str, int], _Feed] = {}
@@ -112,7 +112,7 @@ class Feeds:
             raise Stopping
         feed = self._feeds.get((topic.name, epoch))
         if feed is None:
-            feed = self._feeds[topic.name, epoch] = _Feed(topic, epoch, seq, self._pool())
+            feed = self._feeds[topic.name, epoch] = _Feed(topic, epoch, seq, self._pool)
             feed.task.add_done_callback(lambda _: self._drop(feed))
         elif seq < feed.seq:
             return None

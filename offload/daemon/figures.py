@@ -1,4 +1,4 @@
-"""The metrics whose values are read at a scrape: those of topics, replicas, workers and caches."""
+"""The metrics whose values are read at a scrape: those of the log, topics, replicas, workers and caches."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class ReplicaFigures:
 
 
 class FigureSource(Protocol):
-    def figures(self) -> Iterable[TopicFigures]: ...
-    def replica_figures(self) -> Iterable[ReplicaFigures]: ...
+    def wal_bytes(self) -> int: ...
+    def topics(self) -> Iterable[TopicFigures]: ...
+    def replicas(self) -> Iterable[ReplicaFigures]: ...
     def live_workers(self) -> int: ...
     def cache_counts(self) -> Iterable[tuple[str, int, int]]:
         """Return the name, the hits and the misses of each cache."""
@@ -95,16 +96,16 @@ class FigureCollector:
         self._source = source
 
     def collect(self) -> Iterator[Metric]:
-        topics = list(self._source.figures())
+        yield _plain("seglog_wal_bytes", "Bytes of the write-ahead log on the local disk.", self._source.wal_bytes())
+        topics = list(self._source.topics())
         for name, meaning, value_of in _TOPICS:
             yield _gauge(name, meaning, ((each.topic, value_of(each)) for each in topics))
-        lags = ((each.topic, each.lag_s) for each in self._source.replica_figures())
+        lags = ((each.topic, each.lag_s) for each in self._source.replicas())
         yield _gauge("seglog_replica_lag_seconds", "Time since the last sync of a replica that succeeded.", lags)
-        workers = GaugeMetricFamily(
-            "seglog_worker_processes", "Worker processes for uploads that are up; 0 before the first upload."
+        workers = self._source.live_workers()
+        yield _plain(
+            "seglog_worker_processes", "Worker processes for uploads that are up; 0 before the first upload.", workers
         )
-        workers.add_metric([], self._source.live_workers())
-        yield workers
         forgotten = CounterMetricFamily(
             "seglog_topic_forgotten_producers",
             "Producers that a topic knew and knows no longer: silent for long, or followed by too many.",
@@ -125,6 +126,13 @@ class FigureCollector:
             family.add_metric([name, "hit"], hits)
             family.add_metric([name, "miss"], misses)
         return family
+
+
+def _plain(name: str, meaning: str, value: int) -> Metric:
+    """Return a gauge without a label."""
+    family = GaugeMetricFamily(name, meaning)
+    family.add_metric([], value)
+    return family
 
 
 def _gauge(name: str, meaning: str, values: Iterable[tuple[str, Any]]) -> Metric:

@@ -14,6 +14,7 @@ from catalog.objects.base import ObjectStore
 from offload.daemon.metrics import Metrics
 from offload.errors import Stopping
 from offload.measured import OK, MeasuredStore
+from offload.settings import OffloadSettings
 
 __all__ = ["Gate", "GatedStore", "Rate"]
 
@@ -52,6 +53,18 @@ class Gate:
         self._requests = requests
         self._uploads = uploads
 
+    @classmethod
+    def of(cls, metrics: Metrics, settings: OffloadSettings, stopping: threading.Event) -> Gate:
+        """Return the gate with the limits of the settings."""
+        gate = cls(metrics, Rate(None, stopping), Rate(None, stopping))
+        gate.change(settings)
+        return gate
+
+    def change(self, settings: OffloadSettings) -> None:
+        """Take new limits, for the requests that come from now on."""
+        self._requests.change(_per_s(settings.requests_per_s))
+        self._uploads.change(_per_s(settings.upload_bytes_per_s))
+
     def take(self, sent_bytes: int) -> None:
         """Wait until the limits admit a request that sends `sent_bytes`. Raises `Stopping`."""
         self._uploads.take(sent_bytes)
@@ -77,3 +90,7 @@ class GatedStore(MeasuredStore):
 
     def _end(self, method: str, outcome: str, elapsed_s: float, sent_bytes: int, received_bytes: int) -> None:
         self._gate.answered(method, outcome, elapsed_s, sent_bytes, received_bytes)
+
+
+def _per_s(limit: int | str) -> float | None:
+    return float(limit) if isinstance(limit, int) else None

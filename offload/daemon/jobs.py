@@ -143,10 +143,10 @@ class _Daemon:
         return self.service.metrics.last_day.seen()
 
     def retry(self, name: str, /) -> None:
-        self.service.retry(name)
+        self.service.works.retry(name)
 
     def work(self, name: str, /) -> Work | None:
-        work, now_ms = self.service.work(name), self.service.now_ms()
+        work, now_ms = self.service.works.of(name), self.service.now_ms()
         retry_in_s = work.wait_ms(now_ms) / 1000 if work.failures else None
         return Work(work.is_running, work.failures, work.last_error, retry_in_s)
 

@@ -33,10 +33,11 @@ from starlette.routing import Route
 
 from offload.daemon.http.answers import OURS, answer_error
 from offload.daemon.http.appends import prepare_append
-from offload.daemon.http.topics import in_threads, pool_of, readable, truncated
+from offload.daemon.http.topics import readable, truncated
 from offload.daemon.metrics import timed
 from offload.daemon.problems import error_answer
 from offload.daemon.service import Service
+from offload.daemon.threads import in_threads
 from offload.daemon.waits import CLIENT_GONE
 from offload.errors import Busy, Refused
 from offload.replica_topic import ReplicaTopic
@@ -104,7 +105,7 @@ class _Routes:
         lowest, highest = _bounds(topic)
         if topic is None or not lowest < seq <= highest:
             return _refusal(_OUT_OF_BOUNDS)
-        found = await in_threads(pool_of(self._service, topic, seq), lambda: next(topic.read(seq, seq), None))
+        found = await in_threads(self._service.read_threads(topic, seq), lambda: next(topic.read(seq, seq), None))
         if found is None or found.seq != seq:
             return _refusal(_GAP)
         return Response(found.value, media_type="application/octet-stream")

@@ -138,7 +138,6 @@ class Metrics:
         self.disk_state = Gauge(
             "seglog_disk_state", "State of the disk: 0 fine, 1 alarm, 2 full, so that appends are refused.", registry=on
         )
-        self.wal_bytes = Gauge("seglog_wal_bytes", "Bytes of the write-ahead log on the local disk.", registry=on)
         self.failures = Counter(
             "seglog_background_failures", "Failures of the daemon's background tasks.", ["task"], registry=on
         )

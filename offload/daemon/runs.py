@@ -10,6 +10,7 @@ from offload.commands.offload import Offloaded, TopicFailed
 from offload.commands.registry import Command
 from offload.daemon.events import Events
 from offload.daemon.metrics import Metrics
+from offload.daemon.stopping import StopEvent
 from offload.errors import Stopping
 
 __all__ = ["Runs"]
@@ -20,15 +21,22 @@ _MISTAKES = (2, 3)  # exit codes: a wrong call, and a name of nothing
 class Runs:
     """Counts each offload, keeps the time of a topic's last one that succeeded, and publishes the events."""
 
-    def __init__(self, metrics: Metrics, events: Events, now_ms: Callable[[], int]) -> None:
+    def __init__(self, metrics: Metrics, events: Events, stopping: StopEvent, now_ms: Callable[[], int]) -> None:
         self._runs = metrics.runs
         self._bytes = metrics.offloaded_bytes
         self._events = events
+        self._stopping = stopping
         self._now_ms = now_ms
         self._succeeded_at_ms: dict[str, int] = {}
 
     def succeeded_at_ms(self, topic: str) -> int | None:
         return self._succeeded_at_ms.get(topic)
+
+    def count_bytes(self, count: int) -> None:
+        """Count bytes of frames that an offload of the background reads. If the daemon stops, raise `Stopping`."""
+        if self._stopping.is_set():
+            raise Stopping
+        self._bytes.inc(count)
 
     def done(self, topic: str, offloaded_seq: int, *, is_published: bool) -> None:
         self._runs.labels("published" if is_published else "nothing").inc()

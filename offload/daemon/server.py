@@ -46,7 +46,8 @@ from offload.daemon.http.tenants import make_root_probe_app, router
 from offload.daemon.laminarmq import make_laminarmq_app
 from offload.daemon.listeners import BACKLOG, Kind, Listener, listening, listening_over_tcp
 from offload.daemon.notify import Notifier
-from offload.daemon.service import Service, open_service
+from offload.daemon.opening import open_service
+from offload.daemon.service import Service
 from offload.daemon.stopping import StopEvent
 from offload.daemon.tenants import Tenants
 from offload.settings import ServeSettings

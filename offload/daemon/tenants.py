@@ -39,7 +39,8 @@ from offload.daemon.http import make_app
 from offload.daemon.http.direct import direct
 from offload.daemon.listeners import Listener, listening_over_unix
 from offload.daemon.metrics import watch_process
-from offload.daemon.service import Service, open_service
+from offload.daemon.opening import open_service
+from offload.daemon.service import Service
 from offload.daemon.stopping import StopEvent
 from offload.daemon.tenant_id import tenant_id
 from offload.errors import OtherTenant, SharedRemote

@@ -1,4 +1,4 @@
-"""Blocking work of the event loop, in the threads of the service."""
+"""Threads for blocking work of the event loop."""
 
 from __future__ import annotations
 
@@ -7,16 +7,28 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from offload.daemon.service import Service
-from offload.replica_topic import ReplicaTopic
-from seglog import Topic
+from offload.daemon.tenant_id import tenant_id
 
-__all__ = ["in_threads", "pool_of"]
+__all__ = ["Threads", "in_threads"]
 
 
-def pool_of(service: Service, topic: Topic | ReplicaTopic, first: int) -> ThreadPoolExecutor:
-    """Return the threads for a read from seq `first` on: cold ones below the hot floor, else hot ones (HTTP-2)."""
-    return service.cold_reads if first < topic.hot_floor else service.hot_reads
+class Threads:
+    """The pools of threads of one service, each for one kind of work. Their log lines name the tenant."""
+
+    def __init__(self, tenant: str) -> None:
+        self._tenant = tenant
+        self._pools: list[ThreadPoolExecutor] = []
+
+    def pool(self, most: int, name: str) -> ThreadPoolExecutor:
+        """Return a pool of at most `most` threads. It makes them one by one as they are needed."""
+        pool = ThreadPoolExecutor(most, name, tenant_id.set, (self._tenant,))
+        self._pools.append(pool)
+        return pool
+
+    def close(self) -> None:
+        """Drop the work that waits. Each thread ends after the work that it has begun."""
+        for pool in self._pools:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 async def in_threads(pool: ThreadPoolExecutor, work: Callable[..., Any], *arguments: Any) -> Any:

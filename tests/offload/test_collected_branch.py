@@ -175,7 +175,7 @@ def test_a_daemon_tells_it_once_and_asks_no_more(world: World, caplog: pytest.Lo
                 await asyncio.sleep(0.1)
                 assert not store.counts
                 if name == "writer":
-                    assert "was deleted in the remote" in str(service.work(BRANCH).last_error)
+                    assert "was deleted in the remote" in str(service.works.of(BRANCH).last_error)
                     assert 'seglog_topic_diverged{topic="t@br"} 1.0' in service.metrics.text().decode()
         assert len(told_in(caplog)) == 2
 
@@ -196,7 +196,7 @@ def test_a_daemon_tells_it_once_if_upkeep_meets_it_first(world: World, caplog: p
             await until(lambda: bool(told_in(caplog)), "warning")
             clock.now += 600_000
             await asyncio.sleep(0.2)
-            assert "was deleted in the remote" in str(service.work(BRANCH).last_error)
+            assert "was deleted in the remote" in str(service.works.of(BRANCH).last_error)
         assert len(told_in(caplog)) == 1
 
     asyncio.run(run())

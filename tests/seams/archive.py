@@ -16,7 +16,6 @@ from offload import Archive
 from offload.cli import status
 from offload.context import ArchiveContext
 from offload.daemon.http import bodies
-from offload.daemon.service import Service
 from offload.format.block import ChunkRef
 from offload.read import chunk_records
 from offload.read.cache import ChunkCache
@@ -53,7 +52,6 @@ __all__ = [
     "many_records",
     "note_threads_of_bodies",
     "offloader_of",
-    "on_bytes_of",
     "records_one_by_one",
     "reported_by_child",
     "rescue_of",
@@ -164,11 +162,6 @@ def drop_last_entry(ledgers: OffloadedLedgers) -> int:
 
 
 # ---------------------------------------------------------------- the daemon and the command
-
-
-def on_bytes_of(service: Service) -> Callable[[int], None]:
-    """Return what the daemon's offloads call with each number of bytes. It stops an offload of a test, too."""
-    return service._on_bytes
 
 
 def note_threads_of_bodies(patch: pytest.MonkeyPatch) -> list[threading.Thread]:

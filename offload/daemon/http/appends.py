@@ -31,11 +31,11 @@ from offload.daemon.http.bodies import PART_BYTES, BodyForm, Part, PartReader, b
 from offload.daemon.http.conditions import Conditions, conditions_of
 from offload.daemon.http.parameters import query_of, yes
 from offload.daemon.http.request_body import RequestBody
-from offload.daemon.http.topics import in_threads
 from offload.daemon.places import Place
 from offload.daemon.problems import answer_of
 from offload.daemon.service import Service
 from offload.daemon.streams.registry import TOPIC as STREAMS_TOPIC
+from offload.daemon.threads import in_threads
 from offload.errors import OffloadError
 from offload.rights import Role, rights_of
 from seglog import OtherIncarnation, SeglogError

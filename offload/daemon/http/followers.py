@@ -25,8 +25,8 @@ from offload.daemon.http.follower_bodies import EventId, Truncation
 from offload.daemon.http.forms import Form
 from offload.daemon.http.range_query import RangeQuery
 from offload.daemon.http.sse import KEEP_ALIVE
-from offload.daemon.http.topics import in_threads, pool_of
 from offload.daemon.service import Service
+from offload.daemon.threads import in_threads
 from offload.errors import Stopping
 from seglog import LogClosed, SeqOutOfRange, Topic, Truncated
 from seglog.reading.follow import Follower
@@ -110,7 +110,7 @@ async def _found(
         if service.stopping.is_set():
             raise Stopping
         seq = follower.seq
-        page = await in_threads(pool_of(service, topic, seq), _own_page, topic, follower)
+        page = await in_threads(service.read_threads(topic, seq), _own_page, topic, follower)
         if page is None:
             follower, cut = await in_threads(service.hot_reads, _continued, topic, follower.epoch, seq, query)
             if cut is not None:

@@ -14,8 +14,8 @@ from starlette.routing import Route
 from offload.commands.registry import COMMANDS
 from offload.daemon.http.answers import answer_error, answer_no_route
 from offload.daemon.http.openapi import openapi
-from offload.daemon.http.topics import in_threads
 from offload.daemon.service import Service
+from offload.daemon.threads import in_threads
 from offload.rights import Role, rights_of
 
 __all__ = ["document", "make_probe_app", "probe_routes"]

@@ -35,9 +35,10 @@ from offload.daemon.http.forms import Form, form_of
 from offload.daemon.http.parameters import whole
 from offload.daemon.http.range_query import RangeQuery
 from offload.daemon.http.ranges import STEP_BYTES, open_range
-from offload.daemon.http.topics import in_threads, pool_of, readable
+from offload.daemon.http.topics import readable
 from offload.daemon.places import become_follower
 from offload.daemon.service import Service
+from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption, Stopping
 from offload.replica_topic import ReplicaTopic
 from seglog import Gap, NoSuchTopic, SeglogError, Topic, Truncated
@@ -63,7 +64,7 @@ class _Reads:
     async def record(self, request: Request) -> Response:
         topic, seq = await readable(self._service, request.path_params["topic"]), whole(request.path_params, "seq")
         assert seq is not None  # noqa: S101 - the route has it
-        found = await in_threads(pool_of(self._service, topic, seq), lambda: next(topic.read(seq, seq), None))
+        found = await in_threads(self._service.read_threads(topic, seq), lambda: next(topic.read(seq, seq), None))
         if found is None:
             return await answer_error(request, RecordDeleted(topic.name, seq))
         headers = {"seglog-seq": str(found.seq), "seglog-ts-ms": str(found.ts_ms)}
@@ -130,7 +131,7 @@ class _Answer:
         if query.wait_s and isinstance(self.topic, Topic):
             query = await self._waited(request, self.topic)
         first = query.begin(self.topic.earliest_seq, self.topic.head_seq)
-        pool = pool_of(self.service, self.topic, first)
+        pool = self.service.read_threads(self.topic, first)
         read = await in_threads(pool, open_range, self.topic, query, self.form)
         body, is_end = await in_threads(pool, read.step)
         while query.is_cut and not is_end and len(body) < STEP_BYTES:  # the answer may soon know its next seq

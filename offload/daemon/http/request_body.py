@@ -9,9 +9,9 @@ from starlette.requests import Request
 
 from offload.daemon.guard import headers_of, too_large
 from offload.daemon.http.encodings import decoder_of
-from offload.daemon.http.topics import in_threads
 from offload.daemon.places import Place
 from offload.daemon.service import Service
+from offload.daemon.threads import in_threads
 from offload.errors import BodyBroken, Refused
 
 __all__ = ["RequestBody"]

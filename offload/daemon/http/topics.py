@@ -10,14 +10,14 @@ from catalog.acting import acting_for
 from offload.archive import Archive
 from offload.daemon.http.parameters import json_of
 from offload.daemon.service import Service
-from offload.daemon.threads import in_threads, pool_of
+from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption
 from offload.replica_topic import ReplicaTopic
 from offload.rights import Rights, rights_of
 from offload.services.results import Removed
 from seglog import Topic
 
-__all__ = ["in_threads", "pool_of", "readable", "topic_routes", "truncated"]
+__all__ = ["readable", "topic_routes", "truncated"]
 
 
 def topic_routes(service: Service) -> list[Route]:

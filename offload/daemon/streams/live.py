@@ -15,7 +15,7 @@ from offload.daemon.streams.errors import InvalidStreamRequest, NoSuchStream, Of
 from offload.daemon.streams.marks import NO_MARK, Mark, mark_of
 from offload.daemon.streams.offsets import BEGINNING, NOW, offset_text, parsed_offset
 from offload.daemon.streams.turns import Turns
-from offload.daemon.threads import in_threads, pool_of
+from offload.daemon.threads import in_threads
 from seglog import NoSuchTopic, Topic, TopicExists
 
 __all__ = ["WHOLE_BATCH", "Live"]
@@ -112,7 +112,7 @@ class Live:
         self._epoch, head = self.topic.epoch, self.topic.head_seq
         self.mark, self.has_end = NO_MARK, False
         if head > max(self.entry.base, self.entry.own):
-            pool = pool_of(self._service, self.topic, head)
+            pool = self._service.read_threads(self.topic, head)
             last = await in_threads(pool, lambda: next(self.topic.read(head, head), None))
             if last is not None:
                 self.mark = mark_of(last.tag)

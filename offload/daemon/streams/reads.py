@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from offload.daemon.service import Service
 from offload.daemon.streams.live import Live
 from offload.daemon.streams.marks import NO_MARK, mark_of
-from offload.daemon.threads import in_threads, pool_of
+from offload.daemon.threads import in_threads
 from seglog import LogClosed, NoSuchTopic, SeqOutOfRange, Topic, Truncated
 
 __all__ = ["Piece", "is_news", "next_piece", "read_piece"]
@@ -40,7 +40,7 @@ async def read_piece(service: Service, live: Live, after: int) -> Piece:
     if first > end - live.has_end:
         return Piece((), max(after, live.entry.base), is_tail=True, is_closed=live.mark.is_closed)
     own = max(live.entry.base, live.entry.own)
-    pool = pool_of(service, live.topic, first)
+    pool = service.read_threads(live.topic, first)
     found: Piece = await in_threads(pool, _read, live.topic, first, end, own)
     if found.is_tail and end == live.topic.head_seq and live.mark.is_closed:
         return Piece(found.values, found.last, is_tail=True, is_closed=True)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import seglog
 from catalog.objects import ObjectStore
-from offload.daemon.service import Service, open_service
+from offload.daemon.opening import open_service
+from offload.daemon.service import Service
 from offload.settings_file import read_settings
 
 __all__ = ["HandClock", "serving", "until"]

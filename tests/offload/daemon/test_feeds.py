@@ -45,7 +45,7 @@ class World:
         self.topic = log.create_topic("t")
         self.pool = CountingPool(2)
         self.stopping = StopEvent()
-        self.feeds = Feeds(lambda: self.pool, self.stopping)
+        self.feeds = Feeds(self.pool, self.stopping)
         self.selector = CountingSelector()
 
     def run(self, work: Callable[[], Awaitable[None]]) -> None:

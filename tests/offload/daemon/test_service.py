@@ -20,7 +20,6 @@ from seglog import AppendsHeld, TopicConfig
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
 from tests.offload.daemon.conftest import HandClock, serving, until
 from tests.offload.replicas import opened, ship, values
-from tests.seams.archive import on_bytes_of
 
 
 class TopicFails(WrappedStore):
@@ -69,7 +68,7 @@ def test_a_sealed_segment_goes_when_it_is_old_enough_and_its_hot_copy_after_the_
             await until(lambda: service.sync.topic("t").hot_floor == 3, "the release")
             assert [record.value for record in service.sync.topic("t").read()] == [b"one", b"two"]
             assert [record.value for record in service.sync.topic("t").read()] == [b"one", b"two"]
-            counts = {name: (hits, misses) for name, hits, misses in service.cache_counts()}
+            counts = {name: (hits, misses) for name, hits, misses in service.archive.cache_counts()}
             assert set(counts) == {"index", "chunk"}
             assert counts["index"][0] > 0 < counts["index"][1]
             assert sum(counts["chunk"]) == 2
@@ -89,7 +88,7 @@ def test_the_unsealed_tail_goes_in_its_interval(tmp_path: Path) -> None:
         async with serving(tmp_path / "d", MemoryStore(), clock, OFFLOAD_TAIL_INTERVAL_S="30") as service:
             assert service.archive is not None
             await service.log.topic("t").append([b"one"])
-            await until(lambda: service.work("t").unsealed_since_ms is not None, "the first look")
+            await until(lambda: service.works.of("t").unsealed_since_ms is not None, "the first look")
             clock.now += 29_999
             await asyncio.sleep(0.1)
             assert service.archive.status.offloaded_seq("t") == 0
@@ -104,7 +103,7 @@ def test_the_daemon_looks_at_a_topic_only_after_a_change(tmp_path: Path) -> None
         async with serving(tmp_path / "d", MemoryStore(), HandClock()) as service:
             assert service.archive is not None
             await service.log.topic("t").append([b"one"])
-            work = service.work("t")
+            work = service.works.of("t")
             await until(lambda: work.unsealed_since_ms is not None, "the first look")
             work.unsealed_since_ms = None  # the next look sets it again
             await asyncio.sleep(0.1)
@@ -136,7 +135,7 @@ def test_tails_that_are_due_together_are_sealed_together(tmp_path: Path) -> None
             for name in names:
                 await service.log.topic(name).append([b"one"])
             for name in names:
-                await until(lambda: service.work(name).unsealed_since_ms is not None, "the first look")  # noqa: B023
+                await until(lambda: service.works.of(name).unsealed_since_ms is not None, "the first look")  # noqa: B023
             before = manifest_number(tmp_path / "d")
             clock.now += 30_000
             await until(lambda: all(archive.status.offloaded_seq(name) == 1 for name in names), "the tails")
@@ -159,14 +158,14 @@ def test_a_topic_that_fails_waits_and_holds_no_other_up(tmp_path: Path) -> None:
                 await service.log.topic(name).append([b"x"])
                 service.sync.topic(name).seal()
             await until(lambda: service.archive.status.offloaded_seq("good") == 1, "the good topic")
-            await until(lambda: service.work("bad").failures == 1, "the first failure")
+            await until(lambda: service.works.of("bad").failures == 1, "the first failure")
             await asyncio.sleep(0.1)
-            assert service.work("bad").failures == 1, "it was tried again before its time"
-            assert "a fault" in str(service.work("bad").last_error)
+            assert service.works.of("bad").failures == 1, "it was tried again before its time"
+            assert "a fault" in str(service.works.of("bad").last_error)
             clock.now += 1_000
-            await until(lambda: service.work("bad").failures == 2, "the second try")
-            service.retry("bad")
-            await until(lambda: service.work("bad").failures == 1, "the try that was asked for")
+            await until(lambda: service.works.of("bad").failures == 2, "the second try")
+            service.works.retry("bad")
+            await until(lambda: service.works.of("bad").failures == 1, "the try that was asked for")
             text = service.metrics.text().decode()
             assert 'seglog_offload_runs_total{outcome="failed"} 3.0' in text
             assert 'seglog_offload_runs_total{outcome="published"} 1.0' in text
@@ -222,7 +221,7 @@ def test_an_offload_ends_at_its_next_step_when_the_daemon_stops_and_goes_on_at_t
             service.sync.topic("t").seal()
             service.stopping.set()
             with pytest.raises(offload.errors.Stopping):
-                await asyncio.to_thread(service.archive.offload, "t", on_bytes=on_bytes_of(service))
+                await asyncio.to_thread(service.archive.offload, "t", on_bytes=service.runs.count_bytes)
 
     async def second() -> None:
         async with serving(tmp_path / "d", store, OFFLOAD_OFFLOAD_AFTER_S="0") as service:
@@ -292,6 +291,15 @@ def test_every_request_is_counted_by_operation_and_outcome(tmp_path: Path) -> No
     asyncio.run(run())
 
 
+def test_the_first_scrape_shows_the_bytes_of_the_wal_as_they_are(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with serving(tmp_path / "d", MemoryStore()) as service:
+            await service.log.topic("t").append([b"x"])
+            assert _sample(service.metrics, "seglog_wal_bytes") == service.sync.wal_bytes > 0
+
+    asyncio.run(run())
+
+
 def test_what_is_appended_between_the_look_and_the_seal_of_a_tail_goes_with_it(tmp_path: Path) -> None:
     async def run() -> None:
         clock = HandClock()
@@ -308,7 +316,7 @@ def test_what_is_appended_between_the_look_and_the_seal_of_a_tail_goes_with_it(t
                 return looked(name)
 
             service.archive.status.is_unfinished = late  # type: ignore[method-assign]
-            await until(lambda: service.work("t").unsealed_since_ms is not None, "the first look")
+            await until(lambda: service.works.of("t").unsealed_since_ms is not None, "the first look")
             clock.now += 1_000
             await until(lambda: service.archive.status.offloaded_seq("t") > 0, "the offload")
             assert service.archive.status.offloaded_seq("t") == 2
@@ -324,8 +332,8 @@ def test_a_topic_that_cannot_be_looked_at_holds_up_no_other(tmp_path: Path) -> N
             await service.log.topic("b").append([b"x"])
             service.sync.topic("b").seal()
             await until(lambda: service.archive.status.offloaded_seq("b") == 1, "the offload")
-            await until(lambda: service.work("a").failures > 0, "the failure")
-            assert "tail_interval_s" in str(service.work("a").last_error)
+            await until(lambda: service.works.of("a").failures > 0, "the failure")
+            assert "tail_interval_s" in str(service.works.of("a").last_error)
 
     asyncio.run(run())
 
@@ -400,14 +408,14 @@ def test_a_clock_that_goes_back_by_a_month_holds_up_no_task_and_no_retry(tmp_pat
             await service.log.topic("bad").append([b"x"])
             service.sync.topic("bad").seal()
             clock.now += 3_600_000
-            await until(lambda: len(calls) == 4 and service.work("bad").failures > 0, "every task")
+            await until(lambda: len(calls) == 4 and service.works.of("bad").failures > 0, "every task")
             for step_ms in (-30 * 24 * 3_600_000, 3_600_000):
-                before, failures = Counter(calls), service.work("bad").failures
+                before, failures = Counter(calls), service.works.of("bad").failures
                 clock.now += step_ms
                 for task in before:
                     await until(lambda task=task, before=before: calls[task] > before[task], task)
-                await until(lambda failures=failures: service.work("bad").failures > failures, "the next try")
-                assert 0 < service.work("bad").wait_ms(clock.now) <= service.work("bad").delay_ms
+                await until(lambda failures=failures: service.works.of("bad").failures > failures, "the next try")
+                assert 0 < service.works.of("bad").wait_ms(clock.now) <= service.works.of("bad").delay_ms
 
     asyncio.run(run())
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from offload.backoff import Backoff
-from offload.daemon.triggers import Backlog, Due, Policy, due, is_over, next_due_ms, policy_of
+from offload.daemon.background.triggers import Backlog, Due, Policy, due, is_over, next_due_ms, policy_of
 from offload.settings import OffloadSettings
 from seglog import InvalidSetting, SegmentInfo
 

@@ -78,10 +78,10 @@ def test_a_process_that_is_killed_is_a_failed_try_and_the_next_one_completes(tmp
             await until(lambda: bool(set(children()) - before), "the process")
             for pid in set(children()) - before:
                 os.kill(pid, 9)
-            await until(lambda: service.work("t").failures == 1, "the failure")
-            assert "killed by signal 9" in str(service.work("t").last_error)
+            await until(lambda: service.works.of("t").failures == 1, "the failure")
+            assert "killed by signal 9" in str(service.works.of("t").last_error)
             await until_offloaded(service, 1)
-            await until(lambda: service.work("t").failures == 0, "the end of that try")
+            await until(lambda: service.works.of("t").failures == 0, "the end of that try")
 
     asyncio.run(run())
 
@@ -94,7 +94,7 @@ def test_a_daemon_that_stops_leaves_no_process_and_the_next_one_goes_on(tmp_path
             await append_and_seal(service, b"one")
             await until(lambda: bool(set(children()) - before), "the process")
         assert set(children()) == before
-        assert service.work("t").failures == 0
+        assert service.works.of("t").failures == 0
         async with serving(tmp_path / "d", remote, **_NOW) as service:
             await until_offloaded(service, 1)
             assert service.archive is not None

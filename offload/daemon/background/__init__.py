@@ -1,0 +1,89 @@
+"""The tasks that run in the background on an open data directory.
+
+    task         every            does
+    disk         check_interval   raises an alarm, and holds appends before the disk is full (offload.daemon.disk)
+    upkeep       check_interval   seals by age, enforces retention, releases hot copies whose lag is over
+    offload      check_interval   asks the triggers of each topic, and offloads the topics that are due, some at a time
+    sync         sync_interval    looks for new commits of the topics that this directory follows and does not write
+    gc           gc_interval      runs GC over the whole remote, in a thread of its own
+    erase        erase_interval   rewrites objects that hold deleted records, topic by topic, in the thread of GC
+
+Without a remote, only the first two run.
+
+DAEMON-1  No task waits for another. Each kind of work has its own threads. Slow work on one topic delays neither other
+    topics nor appends.
+DAEMON-2  The daemon logs and counts a failure, and tries again. A topic's offload waits longer after each failure in a
+    row (offload.backoff). No failure of one topic ends a task.
+DAEMON-3  `close` stops running work at its next step. Attempts stay on record, and the next start continues them.
+DAEMON-4  If the clock goes back, by whatever amount, no task and no retry stalls: each comes within its interval
+    (TRIGGER-4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+
+from offload.archive import Archive
+from offload.daemon.background.context import TaskContext
+from offload.daemon.background.disk_watch import DiskWatch
+from offload.daemon.background.garbage import Garbage
+from offload.daemon.background.offloads import Offloads
+from offload.daemon.background.replicas import Replicas
+from offload.daemon.background.upkeep import Upkeep
+from offload.daemon.figures import ReplicaFigures
+from offload.daemon.quota import Quota
+
+__all__ = ["Background"]
+
+_log = logging.getLogger("seglog.daemon")
+
+
+class Background:
+    """The background tasks of one service, in its event loop."""
+
+    def __init__(self, context: TaskContext, archive: Archive | None, quota: Quota) -> None:
+        self.disk = DiskWatch(context, quota)
+        self._context = context
+        self._offloads: Offloads | None = None
+        self._replicas: Replicas | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._looks = {"disk": self.disk.look, "upkeep": Upkeep(context, archive, self.disk).look}
+        if archive is not None:
+            self._offloads = Offloads(context, archive, self.disk)
+            self._replicas = Replicas(context, archive)
+            garbage = Garbage(context, archive)
+            self._looks |= {
+                "offload": self._offloads.look,
+                "sync": self._replicas.look,
+                "gc": garbage.collect,
+                "erase": garbage.erase,
+            }
+
+    def start(self) -> None:
+        """Start the tasks in the running event loop."""
+        self._tasks = [
+            asyncio.create_task(self._repeat(name, look), name=f"seglog-{name}") for name, look in self._looks.items()
+        ]
+
+    async def close(self) -> None:
+        """End the tasks, and return when no offload runs. The caller sets `stopping` before (DAEMON-3). Idempotent."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._offloads is not None:
+            await self._offloads.ended()
+        self._tasks.clear()
+
+    def replica_figures(self) -> Iterator[ReplicaFigures]:
+        return iter(()) if self._replicas is None else self._replicas.figures()
+
+    async def _repeat(self, name: str, look: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await look()
+            except Exception as error:
+                self._context.metrics.failures.labels(name).inc()
+                _log.exception("%s failed, and is tried again: %s", name, error)
+            await asyncio.sleep(self._context.settings().serve.check_interval_ms / 1000)

@@ -1,0 +1,56 @@
+"""The task `disk`: it holds appends before the disk is full, and counts the hot bytes for the quota of a tenant."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from offload.daemon.background.context import TaskContext
+from offload.daemon.disk import DiskState, disk_state
+from offload.daemon.quota import Quota
+from offload.daemon.threads import in_threads
+
+__all__ = ["DiskWatch"]
+
+_log = logging.getLogger("seglog.daemon")
+
+
+class DiskWatch:
+    """The watch over the disk of one data directory. `state` is the result of the last look."""
+
+    def __init__(self, context: TaskContext, quota: Quota) -> None:
+        self.state = DiskState.FINE
+        self._context = context
+        self._quota = quota
+        self._threads = context.threads.pool(1, "seglog-disk")
+
+    async def look(self) -> None:
+        await self._count_hot_bytes()
+        context, settings = self._context, self._context.settings().serve
+        found = await in_threads(self._threads, os.statvfs, context.log.path)
+        free_bytes = found.f_bavail * found.f_frsize
+        state = disk_state(free_bytes, self.state, settings.disk_alarm_bytes, settings.disk_reject_bytes)
+        context.metrics.disk_free_bytes.set(free_bytes)
+        context.metrics.disk_state.set(state.value)
+        if state is not self.state:
+            self._change(state, free_bytes, settings.disk_reject_bytes)
+
+    async def _count_hot_bytes(self) -> None:
+        if self._quota.most_bytes is not None:
+            since_bytes = self._quota.since_bytes
+            self._quota.looked(await in_threads(self._threads, self._hot_bytes), since_bytes)
+
+    def _hot_bytes(self) -> int:
+        log = self._context.log
+        return sum(log.topic(name).bytes_hot for name in log.topics())
+
+    def _change(self, state: DiskState, free_bytes: int, reject_bytes: int) -> None:
+        log = self._context.log
+        _log.log(
+            logging.INFO if state is DiskState.FINE else logging.WARNING,
+            "the disk of %s is %s: %d bytes free", log.path, state.name.lower(), free_bytes,
+        )  # fmt: skip
+        self.state = state
+        self._context.events.publish("disk", state=state.name.lower(), free_bytes=free_bytes)
+        full = f"the disk has only {free_bytes} bytes left, and serve.disk_reject_bytes is {reject_bytes}"
+        log.hold_appends(full if state is DiskState.FULL else None)

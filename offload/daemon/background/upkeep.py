@@ -1,0 +1,61 @@
+"""The task `upkeep`: it seals segments by age, enforces retention, and releases hot copies whose lag is over."""
+
+from __future__ import annotations
+
+from offload.archive import Archive
+from offload.daemon.background.context import TaskContext
+from offload.daemon.background.disk_watch import DiskWatch
+from offload.daemon.background.triggers import is_over
+from offload.daemon.disk import DiskState
+from offload.daemon.threads import in_threads
+from seglog import Retention
+
+__all__ = ["Upkeep"]
+
+_LOCAL_GC_INTERVAL_MS = 600_000
+
+
+class Upkeep:
+    """The upkeep of one data directory, with its archive or without one."""
+
+    def __init__(self, context: TaskContext, archive: Archive | None, disk: DiskWatch) -> None:
+        self._context = context
+        self._archive = archive
+        self._disk = disk
+        self._threads = context.threads.pool(1, "seglog-release")
+        self._collected_at_ms = 0
+
+    async def look(self) -> None:
+        found = await in_threads(self._threads, self._context.log.enforce_retention)
+        if self._archive is not None:
+            await self._drop_copies(self._archive)
+            await self._release_due(self._archive, found)
+
+    async def _drop_copies(self, archive: Archive) -> None:
+        """Delete the local copies of commits that no name needs, every ten minutes."""
+        now_ms = self._context.now_ms()
+        if is_over(self._collected_at_ms, _LOCAL_GC_INTERVAL_MS, now_ms):
+            self._collected_at_ms = now_ms
+            await in_threads(self._threads, archive.upkeep.drop_copies)
+
+    async def _release_due(self, archive: Archive, found: list[Retention]) -> None:
+        context = self._context
+        for name in await in_threads(self._threads, self._releasable, archive, found):
+            is_busy = context.works.of(name).is_running
+            if is_busy or context.stopping.is_set() or archive.status.is_diverged(name):
+                continue
+            try:
+                await in_threads(self._threads, self._release, archive, name)
+            except Exception as error:
+                context.metrics.failures.labels("release").inc()
+                context.works.warn(name, "hot copies stay for now", error)
+
+    def _releasable(self, archive: Archive, found: list[Retention]) -> list[str]:
+        """Return the topics with hot copies that may go: by the lag, by retention, or as the disk is full."""
+        lag_s = self._context.settings().offload.deletion_lag_s if self._disk.state is DiskState.FINE else 0
+        waiting = {each.topic for each in found if each.waiting_seq}
+        hot = archive.status.with_hot_copies() if waiting else set()
+        return sorted(archive.status.with_hot_copies(lag_s) | (waiting & hot))
+
+    def _release(self, archive: Archive, name: str) -> None:
+        archive.release(name, at_once=self._disk.state is not DiskState.FINE)
