@@ -1,26 +1,62 @@
 """The checks of a client over TCP, which are the same for each tenant: its host, its origin and its token.
 
-The guard calls them in a daemon of one directory, and the router of tenants in one of many.
+    check                  answer   why
+    Host is on the list    421      a web page cannot choose its Host (DNS rebinding)
+    Origin is on the list  403      browsers send one for a web page, which cannot change it
+    bearer token           401      if there is a token file; /healthz needs no token
+
+A preflight of a page on the list gets 204 and needs no token (offload.daemon.origins). The checks come before the guard
+of a directory, and before the router of many tenants.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
 
-from offload.daemon.origins import is_allowed, is_preflight
+from offload.daemon.asgi import App, Headers, Receive, Scope, Send, headers_of
+from offload.daemon.origins import answer_preflight, is_allowed, is_preflight, with_origin
+from offload.daemon.problems import refuse
 from offload.errors import Refused
-from offload.rights import RIGHTS_KEY, Tokens
+from offload.rights import EVERYTHING, RIGHTS_KEY, Tokens
 from offload.settings import ServeSettings
 
-__all__ = ["check_client"]
+__all__ = ["for_checked_clients"]
 
 
-def check_client(
-    scope: MutableMapping[str, Any], headers: Mapping[bytes, bytes], settings: ServeSettings, tokens: Tokens | None
-) -> None:
-    """Put the rights of the client's token into the scope of its request. Raises `Refused` with 421, 403 or 401."""
+def for_checked_clients(
+    app: App,
+    settings: Callable[[], ServeSettings],
+    tokens: Callable[[], Tokens | None],
+    count_rejected: Callable[[str], object],
+) -> App:
+    """Return `app` behind the checks of its clients. The scope of a request that passes has the client's rights.
+
+    Each request asks for `settings` and `tokens`, so that a reload takes effect. `count_rejected` counts a refusal by
+    its reason.
+    """
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        serve, headers = settings(), headers_of(scope)
+        if b"origin" in headers and is_allowed(headers, serve.allowed_origins):
+            send = with_origin(send, headers)
+        try:
+            _check_web_page(headers, serve)
+            if is_preflight(scope["method"], headers):
+                await answer_preflight(headers, send)
+                return
+            _set_rights(scope, headers, tokens())
+        except Refused as refusal:
+            count_rejected(refusal.reason)
+            await refuse(refusal, send)
+            return
+        await app(scope, receive, send)
+
+    return answer
+
+
+def _check_web_page(headers: Headers, settings: ServeSettings) -> None:
+    """Raise `Refused` with 421 or 403 if a web page asks that is not on a list."""
     host = headers.get(b"host", b"").decode("latin-1")
     if not _is_on_list(host, settings.allowed_hosts):
         hint = "add it to serve.allowed_hosts"
@@ -28,7 +64,12 @@ def check_client(
     if b"origin" in headers and not is_allowed(headers, settings.allowed_origins):
         hint = "add its origin to serve.allowed_origins"
         raise Refused(403, "origin", "the daemon refuses requests from this web page", hint=hint)
-    if tokens is not None and scope["path"] != "/healthz" and not is_preflight(scope["method"], headers):
+
+
+def _set_rights(scope: Scope, headers: Headers, tokens: Tokens | None) -> None:
+    """Put the rights of the client's token into the scope. Raises `Refused` with 401."""
+    scope[RIGHTS_KEY] = EVERYTHING
+    if tokens is not None and scope["path"] != "/healthz":
         scope[RIGHTS_KEY] = tokens.rights_of(headers.get(b"authorization", b""))
 
 

@@ -35,8 +35,8 @@ from urllib.parse import unquote
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from offload.daemon.asgi import BROKEN, EXCHANGE
 from offload.daemon.exchange import Exchange
-from offload.daemon.guard import BROKEN, EXCHANGE
 
 __all__ = ["Connection"]
 

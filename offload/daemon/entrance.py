@@ -21,7 +21,8 @@ import time
 from collections.abc import Callable, MutableMapping
 from typing import Any, Protocol
 
-from offload.daemon.guard import PROBES, App, Receive, Scope, Send, headers_of
+from offload.daemon.asgi import App, Receive, Scope, Send, headers_of
+from offload.daemon.guard import PROBES
 from offload.daemon.problems import error_answer
 from offload.daemon.request_id import request_id
 from offload.daemon.stopping import StopEvent

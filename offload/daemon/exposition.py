@@ -5,8 +5,7 @@ It has no `_created` series: they double the number of series, and an alert need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import chain
+from collections.abc import Callable, Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import Metric
@@ -30,7 +29,7 @@ class _Shown(Collector):
         self._registries = registries
         self._shows = shows
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterable[Metric]:
         families: dict[str, Metric] = {}
         for tenant, registry in self._registries.items():
             for family in registry.collect():
@@ -38,7 +37,7 @@ class _Shown(Collector):
                     family.name, Metric(family.name, family.documentation, family.type, family.unit)
                 )
                 shown.samples += [_labelled(each, tenant) for each in family.samples if self._is_shown(family, each)]
-        return chain(families.values())
+        return families.values()
 
     def _is_shown(self, family: Metric, sample: Sample) -> bool:
         if sample.name == f"{family.name}_created":

@@ -1,10 +1,8 @@
-"""The guard checks each request before the API sees it: the client's rights, the number, the size and the pace.
+"""The guard checks each request to a data directory before the API sees it: the number, the size and the pace.
 
     check                  answer            applies to requests over
-    Host is on the list    421               TCP: a web page cannot choose its Host (DNS rebinding)
-    Origin is on the list  403               TCP: browsers send one for a web page, which cannot change it
-    bearer token           401               TCP, if there is a token file; /healthz needs no token
-    role of the token      403               TCP, if there is a token file (offload.daemon.http.roles)
+    client                 421, 403, 401     TCP, before the guard (offload.daemon.clients)
+    role of the token      403               TCP, behind the guard, if there is a token file (offload.daemon.http.roles)
     requests under way     429, Retry-After  TCP and Unix; probes and metrics pass even above the limit
     followers              429, Retry-After  TCP and Unix; a route says that its request waits (`become_follower`)
     bytes of all bodies    429, Retry-After  TCP and Unix (offload.daemon.places)
@@ -23,55 +21,22 @@ GUARD-1  The API does no work for a request that the guard refuses. A slow clien
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, TypeAlias
+from collections.abc import Callable
 
 from offload.commands.registry import COMMANDS
-from offload.daemon.clients import check_client
+from offload.daemon.asgi import STREAM_KEY, App, Headers, Receive, Scope, Send, headers_of
 from offload.daemon.metrics import Metrics
-from offload.daemon.origins import is_allowed, is_preflight, preflight_headers, with_origin
+from offload.daemon.pacing import PacedRequest, too_large
 from offload.daemon.places import Place, Places
-from offload.daemon.problems import error_answer
+from offload.daemon.problems import refuse
 from offload.daemon.quota import Quota
 from offload.errors import BodyBroken, Busy, OverRate, Refused
-from offload.rights import EVERYTHING, RIGHTS_KEY, Tokens
+from offload.rights import EVERYTHING, RIGHTS_KEY
 from offload.settings import ServeSettings
 
-__all__ = [
-    "BROKEN",
-    "EXCHANGE",
-    "PREFIX_KEY",
-    "PROBES",
-    "STREAM_KEY",
-    "Guard",
-    "answer_preflight",
-    "headers_of",
-    "refuse",
-    "too_large",
-]
-
-Scope: TypeAlias = MutableMapping[str, Any]
-Headers: TypeAlias = Mapping[bytes, bytes]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-BROKEN = "seglog.broken"
-"""The key in the scope of a request whose body broke off, while the client may still read an answer."""
-
-EXCHANGE = "seglog.exchange"
-"""The key of the exchange in a scope (offload.daemon.exchange), which says what needs no time limit."""
-
-_HEADERS = "seglog.headers"
-
-PREFIX_KEY = "seglog.prefix"
-"""The key in a scope of what its client put before the path: `/tenants/acme`, or nothing."""
-
-STREAM_KEY = "seglog.stream"
-"""A true value in a scope says that the answer ends when the client likes, so its time says nothing."""
+__all__ = ["PROBES", "Guard"]
 
 _log = logging.getLogger("seglog.daemon")
 PROBES = ("/healthz", "/readyz", "/metrics")
@@ -79,203 +44,95 @@ PROBES = ("/healthz", "/readyz", "/metrics")
 
 
 class Guard:
-    """Two ASGI applications, `over_tcp` and `over_unix`, in front of one.
+    """Two ASGI applications in front of one: `over_unix`, and `known` for a client over TCP that was checked before.
 
-    The guard calls `settings` and `tokens` at each request, so that a reload takes effect. The scope of a request that
-    passes has the rights of the client.
+    The guard calls `settings` at each request, so that a reload takes effect.
     """
 
     def __init__(
-        self,
-        app: App,
-        settings: Callable[[], ServeSettings],
-        tokens: Callable[[], Tokens | None],
-        metrics: Metrics,
-        quota: Quota | None = None,
+        self, app: App, settings: Callable[[], ServeSettings], metrics: Metrics, quota: Quota | None = None
     ) -> None:
         self._app = app
         self._settings = settings
-        self._tokens = tokens
         self._metrics = metrics
         self._quota = quota
-        self._places = Places(metrics.rejected.labels("busy").inc)
+        self._places = Places(lambda: metrics.count_rejected("busy"))
         metrics.http_running.set_function(lambda: self._places.taken)
         metrics.http_followers.set_function(lambda: self._places.followers)
 
-    async def over_tcp(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._answer(scope, receive, send, is_tcp=True)
+    async def known(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request over TCP. The checks of clients have put the client's rights into the scope."""
+        is_limited = scope["path"] not in PROBES
+        await self._admit(self._app, scope, receive, send, self._quota, is_limited=is_limited)
 
     async def over_unix(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._answer(scope, receive, send, is_tcp=False)
+        scope[RIGHTS_KEY] = EVERYTHING
+        await self._admit(self._app, scope, receive, send, None, is_limited=scope["path"] not in PROBES)
 
     def before(self, app: App) -> App:
-        """Return `app` behind the checks of TCP. The application itself bounds the requests at work."""
+        """Return `app` behind the checks of `known`. The application itself bounds the requests at work."""
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-            await self._answer(scope, receive, send, is_tcp=True, app=app)
+            await self._admit(app, scope, receive, send, self._quota, is_limited=False)
 
         return answer
 
-    async def _answer(
-        self, scope: Scope, receive: Receive, send: Send, *, is_tcp: bool, app: App | None = None
+    async def _admit(
+        self, app: App, scope: Scope, receive: Receive, send: Send, quota: Quota | None, *, is_limited: bool
     ) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        settings, headers = self._settings(), headers_of(scope)
-        if is_tcp and b"origin" in headers and is_allowed(headers, settings.allowed_origins):
-            send = with_origin(send, headers)
-        scope[RIGHTS_KEY] = EVERYTHING
-        try:
-            if is_tcp:
-                check_client(scope, headers, settings, self._tokens())
-        except Refused as refusal:
-            await refuse(self._counted(refusal), send)
-            return
-        await self._admit(app, scope, receive, send, is_tcp=is_tcp)
-
-    async def known(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request whose client was checked before: its rights are in the scope."""
-        await self._admit(None, scope, receive, send, is_tcp=True)
-
-    async def _admit(self, app: App | None, scope: Scope, receive: Receive, send: Send, *, is_tcp: bool) -> None:
         """Check the room for a request, and pass it to the application."""
-        settings, headers = self._settings(), headers_of(scope)
-        is_limited = app is None and scope["path"] not in PROBES
+        settings = self._settings()
         try:
-            self._check_room(scope, headers, settings, is_limited=is_limited, is_tcp=is_tcp)
-        except OverRate as refusal:
-            await refuse(refusal, send)
-            return
+            if is_limited:
+                self._places.check(settings)
+            _check_length(scope, settings)
+            if quota is not None and scope["path"] not in PROBES:
+                quota.take_request()
         except (Busy, Refused) as refusal:
-            await refuse(self._counted(refusal), send)
-            return
-        if is_tcp and is_preflight(scope["method"], headers):
-            await answer_preflight(headers, send)
+            if not isinstance(refusal, OverRate):  # the quota counts it
+                self._metrics.count_rejected("busy" if isinstance(refusal, Busy) else refusal.reason)
+            await refuse(refusal, send)
             return
         with Place(self._places, settings, limited=is_limited) as place:
             place.enter(scope)
-            has_body = _has_body(scope["method"], headers)
+            has_body = _has_body(scope["method"], headers_of(scope))
             if not has_body:
                 place.take()
-            await self._pass(app or self._app, scope, receive, send, settings, place, has_body=has_body)
+            count = self._metrics.count_rejected
+            request = PacedRequest(scope, receive, send, settings, place, count, has_body=has_body)
+            await self._pass(app, scope, request, place)
 
-    def _check_room(
-        self, scope: Scope, headers: Headers, settings: ServeSettings, *, is_limited: bool, is_tcp: bool
-    ) -> None:
-        if is_limited:
-            self._places.check(settings)
-        length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or (int(length) > settings.max_body_bytes and not _is_append(scope)):
-            raise too_large(settings)
-        if is_tcp and self._quota is not None and scope["path"] not in PROBES:
-            self._quota.take_request()
-
-    async def _pass(
-        self,
-        app: App,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        settings: ServeSettings,
-        place: Place,
-        *,
-        has_body: bool,
-    ) -> None:
-        taken = 0
-        status = 0
-        is_whole = False
-        exchange: Any = scope.get(EXCHANGE)
+    async def _pass(self, app: App, scope: Scope, request: PacedRequest, place: Place) -> None:
         start = time.perf_counter()
-
-        async def paced_receive() -> MutableMapping[str, Any]:
-            nonlocal taken, is_whole
-            if status or is_whole:  # from now on the application waits only for a disconnect
-                return await receive()
-            if exchange is not None and exchange.has_news:  # most bodies came with their head
-                message = await receive()
-            else:
-                message = await self._soon(receive, settings.body_timeout_s)
-            is_whole = not message.get("more_body", False)
-            size_bytes = len(message.get("body", b""))
-            taken += size_bytes
-            if BROKEN in scope or (has_body and message["type"] == "http.disconnect"):
-                raise BodyBroken(taken)
-            if taken > settings.max_body_bytes and not place.is_by_parts:
-                raise self._counted(too_large(settings))
-            try:
-                await place.came(size_bytes, is_whole=is_whole)
-            except Busy as busy:
-                raise self._counted(busy) from None
-            return message
-
-        async def paced_send(message: MutableMapping[str, Any]) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            if exchange is not None and exchange.is_writable:
-                await send(message)
-                return
-            async with asyncio.timeout(settings.body_timeout_s):
-                await send(message)
-
         try:
-            await app(scope, paced_receive, paced_send)
+            await app(scope, request.receive, request.send)
         except TimeoutError:
             # The answer stays without its end, so the server closes the connection.
-            self._metrics.rejected.labels("slow").inc()
-            _log.info("%s: a client took no byte of its answer in %d s", scope["path"], settings.body_timeout_s)
+            self._metrics.count_rejected("slow")
+            limit_s = self._settings().body_timeout_s
+            _log.info("%s: a client took no byte of its answer in %d s", scope["path"], limit_s)
         except (BodyBroken, Busy, Refused) as refusal:
-            if status:
+            if request.status:
                 raise
-            await refuse(refusal, paced_send)
+            await refuse(refusal, request.send)
         finally:
-            route = scope.get("route")
-            label, command = getattr(route, "path", "none"), _command_of(scope)
-            self._metrics.http_requests_of(label, command, status).inc()
+            label, command = getattr(scope.get("route"), "path", "none"), _command_of(scope)
+            self._metrics.http_requests_of(label, command, request.status).inc()
             if not place.is_follower and not scope.get(STREAM_KEY):
                 self._metrics.http_s_of(label, command).observe(time.perf_counter() - start)
 
-    async def _soon(self, receive: Receive, limit_s: float) -> MutableMapping[str, Any]:
-        """Return the next message of a body. Raise `Refused` if it does not come in time."""
-        try:
-            # `wait_for` would make a task, and can swallow a cancellation of its caller.
-            async with asyncio.timeout(limit_s):
-                return await receive()
-        except TimeoutError:
-            slow = Refused(408, "slow", f"no byte of the body came in {limit_s} s")
-            raise self._counted(slow) from None
 
-    def _counted(self, refusal: Busy | Refused) -> Busy | Refused:
-        self._metrics.rejected.labels("busy" if isinstance(refusal, Busy) else refusal.reason).inc()
-        return refusal
-
-
-def headers_of(scope: Scope) -> Headers:
-    """Return the headers of a request, the last of each name. The first call makes the mapping."""
-    found: Headers | None = scope.get(_HEADERS)
-    if found is None:
-        found = scope[_HEADERS] = dict(scope["headers"])
-    return found
+def _check_length(scope: Scope, settings: ServeSettings) -> None:
+    """Raise `Refused` if the declared length of the body is no number, or too large for a route that wants it whole."""
+    length = headers_of(scope).get(b"content-length", b"0")
+    if not length.isdigit() or (int(length) > settings.max_body_bytes and not _is_append(scope)):
+        raise too_large(settings)
 
 
 def _command_of(scope: Scope) -> str:
     """Return the command of a request, or "" without one. A client cannot make up a label (METRIC-1)."""
     command = scope.get("path_params", {}).get("command", "")
     return command if command in COMMANDS else ""
-
-
-async def answer_preflight(headers: Headers, send: Send) -> None:
-    await send({"type": "http.response.start", "status": 204, "headers": preflight_headers(headers)})
-    await send({"type": "http.response.body", "body": b""})
-
-
-async def refuse(refusal: Exception, send: Send) -> None:
-    """Answer with an error, and close the connection."""
-    status, headers, body = error_answer(refusal)
-    # The guard does not read the rest of the body, so it closes the connection.
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})
-    await send({"type": "http.response.body", "body": body})
 
 
 def _has_body(method: str, headers: Headers) -> bool:
@@ -288,11 +145,3 @@ def _is_append(scope: Scope) -> bool:
     """Return True if the route bounds the body itself, because it takes bodies part by part."""
     path: str = scope["path"]
     return scope["method"] == "POST" and path.startswith("/topics/") and path.endswith("/records")
-
-
-def too_large(settings: ServeSettings) -> Refused:
-    """Return the refusal of a body that is taken as a whole, and too large for that."""
-    hint = "send less at once, or raise serve.max_body_bytes"
-    return Refused(
-        413, "too_large", f"a body that is taken as a whole has at most {settings.max_body_bytes} bytes", hint=hint
-    )

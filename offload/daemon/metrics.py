@@ -181,6 +181,9 @@ class Metrics:
             found = self._s_of[route, command] = self.http_s.labels(route, command)
         return found
 
+    def count_rejected(self, reason: str) -> None:
+        self.rejected.labels(reason).inc()
+
     def collected(self, objects: Mapping[str, int], size_bytes: int) -> None:
         """Count the objects that a run of GC deleted, by kind, and their bytes."""
         for kind, count in objects.items():

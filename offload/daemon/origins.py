@@ -1,7 +1,7 @@
 """Web pages that may call the daemon: the Origin of a request, and the headers of its answer (CORS).
 
     1. The browser asks with OPTIONS whether the page may send its request (preflight). It sends no token.
-    2. The guard answers 204 with the methods and headers that it takes, if the Origin is on the list.
+    2. The daemon answers 204 with the methods and headers that it takes, if the Origin is on the list.
     3. The browser sends the request with the page's token. Each answer names the Origin, an error too.
 
 A page needs a token as every other client. The daemon takes no cookies, so a page never acts for its reader.
@@ -9,13 +9,9 @@ A page needs a token as every other client. The daemon takes no cookies, so a pa
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, TypeAlias
+from offload.daemon.asgi import Headers, Message, Send
 
-__all__ = ["is_allowed", "is_preflight", "preflight_headers", "with_origin"]
-
-Headers: TypeAlias = Mapping[bytes, bytes]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+__all__ = ["answer_preflight", "is_allowed", "is_preflight", "with_origin"]
 
 _METHODS = b"GET, HEAD, POST, PUT, DELETE"
 _KEPT_S = b"600"
@@ -31,15 +27,17 @@ def is_preflight(method: str, headers: Headers) -> bool:
     return method == "OPTIONS" and b"origin" in headers and b"access-control-request-method" in headers
 
 
-def preflight_headers(headers: Headers) -> list[tuple[bytes, bytes]]:
-    """Return the headers of the answer to a preflight, beside those of `with_origin`."""
+async def answer_preflight(headers: Headers, send: Send) -> None:
+    """Answer 204, with the headers beside those of `with_origin`."""
     # "*" would not cover Authorization, so the answer repeats the names.
     wanted = headers.get(b"access-control-request-headers", b"")
-    return [
+    more = [
         (b"access-control-allow-methods", _METHODS),
         (b"access-control-allow-headers", wanted),
         (b"access-control-max-age", _KEPT_S),
     ]
+    await send({"type": "http.response.start", "status": 204, "headers": more})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def with_origin(send: Send, headers: Headers) -> Send:
@@ -50,7 +48,7 @@ def with_origin(send: Send, headers: Headers) -> Send:
         (b"vary", b"Origin"),
     ]
 
-    async def sending(message: MutableMapping[str, Any]) -> None:
+    async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": [*message.get("headers", ()), *more]}
         await send(message)

@@ -24,11 +24,12 @@ from typing import Any, Final, TypeAlias
 
 from starlette.responses import Response
 
+from offload.daemon.asgi import Send
 from offload.daemon.request_id import request_id
 from offload.errors import Busy, Refused
 from seglog import BatchForgotten, HeadMoved, OtherIncarnation, ProducerFenced, ProducerGap, TooManyKeys
 
-__all__ = ["RETRY_AFTER_S", "ErrorAnswer", "answer_of", "error_answer"]
+__all__ = ["RETRY_AFTER_S", "ErrorAnswer", "answer_of", "error_answer", "refuse"]
 
 RETRY_AFTER_S = 1
 """The time to wait where the daemon does not know better."""
@@ -97,6 +98,13 @@ def answer_of(error: Exception, members: Mapping[str, Any] = _NO_MEMBERS) -> Res
     response = Response(body, status)
     response.raw_headers = headers
     return response
+
+
+async def refuse(refusal: Exception, send: Send) -> None:
+    """Answer with an error, and close the connection, because nothing reads the rest of the body."""
+    status, headers, body = error_answer(refusal)
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})
+    await send({"type": "http.response.body", "body": body})
 
 
 def _retry_after_s(error: Exception) -> int:

@@ -34,11 +34,13 @@ from typing import Any, Protocol
 import uvicorn
 
 from offload.daemon.access import Access
+from offload.daemon.asgi import App
+from offload.daemon.clients import for_checked_clients
 from offload.daemon.connection import Connection
 from offload.daemon.ending import Server
 from offload.daemon.entrance import Host, entrance
 from offload.daemon.event_loop import event_loop
-from offload.daemon.guard import App, Guard
+from offload.daemon.guard import Guard
 from offload.daemon.http import make_app
 from offload.daemon.http.direct import direct
 from offload.daemon.http.probes import make_probe_app
@@ -114,12 +116,10 @@ async def _run(
     notifier = Notifier(variables)
     service = await open_service(directory, settings, remote=remote)
     watching = asyncio.create_task(notifier.watch(lambda: not service.sync.is_poisoned))
-    guard = Guard(
-        direct(make_app(service)), lambda: service.settings, lambda: access.tokens, service.metrics, service.quota
-    )
+    guard = Guard(direct(make_app(service)), lambda: service.settings, service.metrics, service.quota)
     try:
         with listening(directory, serve) as listeners:
-            places = [(each, _app_of(each, guard, service)) for each in listeners]
+            places = [(each, _app_of(each, guard, service, access)) for each in listeners]
             await _serve(
                 service, places, access, variables, lambda: _say_ready(listeners, on_ready, notifier), notifier
             )
@@ -256,13 +256,16 @@ def _serve_unix(
     return server.end, asyncio.create_task(serve())
 
 
-def _app_of(listener: Listener, guard: Guard, service: Service) -> App:
-    """Return the application of a listener: the entrance, the guard, and the routes."""
+def _app_of(listener: Listener, guard: Guard, service: Service, access: Access) -> App:
+    """Return the application of a listener: the entrance, the checks of clients, the guard, and the routes."""
     if listener.kind is Kind.PROBES:
         return make_probe_app(service, with_metrics=service.settings.probe_metrics)
-    if listener.kind is Kind.LAMINARMQ:
-        return entrance(guard.before(make_laminarmq_app(service, listener.topic)), service)
-    return entrance(guard.over_unix if listener.kind is Kind.UNIX else guard.over_tcp, service)
+    if listener.kind is Kind.UNIX:
+        return entrance(guard.over_unix, service)
+    is_laminarmq = listener.kind is Kind.LAMINARMQ
+    app = guard.before(make_laminarmq_app(service, listener.topic)) if is_laminarmq else guard.known
+    settings, tokens = lambda: service.settings, lambda: access.tokens
+    return entrance(for_checked_clients(app, settings, tokens, service.metrics.count_rejected), service)
 
 
 def _close(server: uvicorn.Server) -> None:

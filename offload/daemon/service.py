@@ -64,7 +64,7 @@ class Service:
         self.aws = aws
         self.metrics = metrics
         self.now_ms = clock.now_ms
-        self.quota = Quota(loaded.tenant, lambda reason: metrics.rejected.labels(reason).inc())
+        self.quota = Quota(loaded.tenant, metrics.count_rejected)
         self.stopping = stopping
         self.is_leaving = False  # the daemon stops soon: it is not ready, and still takes requests
         self.events = Events(clock.now_ms, metrics.lost_events.inc)

@@ -32,9 +32,10 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from catalog.tenants.names import check_tenant
+from offload.daemon.asgi import App
 from offload.daemon.entrance import entrance
 from offload.daemon.exposition import text_of
-from offload.daemon.guard import App, Guard
+from offload.daemon.guard import Guard
 from offload.daemon.http import make_app
 from offload.daemon.http.direct import direct
 from offload.daemon.listeners import Listener, listening_over_unix
@@ -96,7 +97,7 @@ class Tenants:
         self.stopping = StopEvent()
         self.registry = CollectorRegistry()
         watch_process(self.registry)
-        self.rejected = Counter(
+        self._rejected = Counter(
             "seglog_http_rejected", "HTTP requests refused before any work was done.", ["reason"],
             registry=self.registry,
         )  # fmt: skip
@@ -130,6 +131,10 @@ class Tenants:
         self._is_leaving = value
         for each in self._services():
             each.is_leaving = value
+
+    def count_rejected(self, reason: str) -> None:
+        """Count a request that was refused before it reached a tenant."""
+        self._rejected.labels(reason).inc()
 
     def start(self) -> None:
         """Open the directories below the root, in the background (TENANTS-2)."""
@@ -233,7 +238,7 @@ class Tenants:
         service = await open_service(tenant.directory, settings, is_alone=False, refresher=self._shared_refresher)
         tenant.parts.push_async_callback(service.close)
         service.is_leaving = self._is_leaving
-        guard = Guard(direct(make_app(service)), lambda: service.settings, lambda: None, service.metrics, service.quota)
+        guard = Guard(direct(make_app(service)), lambda: service.settings, service.metrics, service.quota)
         listener = tenant.parts.enter_context(listening_over_unix(tenant.directory))
         service.start()
         tenant.end, tenant.serving = self._serve_unix(entrance(guard.over_unix, service), listener, service)

@@ -25,7 +25,7 @@ from starlette.routing import Route
 
 from catalog.errors import CatalogError
 from offload.commands.lines import Batch
-from offload.daemon.guard import headers_of
+from offload.daemon.asgi import headers_of
 from offload.daemon.http.answers import ShortAnswer
 from offload.daemon.http.bodies import PART_BYTES, BodyForm, Part, PartReader, batches_of, form_of, joined, whole_part
 from offload.daemon.http.conditions import Conditions, conditions_of

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from offload.commands.registry import COMMANDS, Command
 from offload.commands.results import problem
-from offload.daemon.guard import STREAM_KEY
+from offload.daemon.asgi import STREAM_KEY
 from offload.daemon.http.answers import begun
 from offload.daemon.http.parameters import json_of
 from offload.daemon.http.roles import check_command, shown_to

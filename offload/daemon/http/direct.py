@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from catalog.errors import CatalogError
-from offload.daemon.guard import App, Receive, Scope, Send
+from offload.daemon.asgi import App, Receive, Scope, Send
 from offload.daemon.http.roles import ROUTE_ROLES
 from offload.daemon.problems import answer_of
 from offload.errors import OffloadError

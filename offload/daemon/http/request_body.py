@@ -7,8 +7,9 @@ from typing import Any
 
 from starlette.requests import Request
 
-from offload.daemon.guard import headers_of, too_large
+from offload.daemon.asgi import headers_of
 from offload.daemon.http.encodings import decoder_of
+from offload.daemon.pacing import too_large
 from offload.daemon.places import Place
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
@@ -100,5 +101,5 @@ class RequestBody:
         return piece
 
     def _counted(self, refusal: Refused) -> Refused:
-        self._service.metrics.rejected.labels(refusal.reason).inc()
+        self._service.metrics.count_rejected(refusal.reason)
         return refusal

@@ -30,16 +30,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from offload.daemon.clients import check_client
-from offload.daemon.guard import PREFIX_KEY, App, Receive, Scope, Send, answer_preflight, refuse
+from offload.daemon.asgi import PREFIX_KEY, App, Receive, Scope, Send
+from offload.daemon.clients import for_checked_clients
 from offload.daemon.http.answers import OURS, answer_error
 from offload.daemon.http.probes import document
 from offload.daemon.http.roles import guarded
-from offload.daemon.origins import is_allowed, is_preflight, with_origin
+from offload.daemon.problems import refuse
 from offload.daemon.tenant_id import tenant_id
 from offload.daemon.tenants import Tenants
 from offload.errors import NoSuchTenant, Refused, TenantClosed
-from offload.rights import EVERYTHING, RIGHTS_KEY, Role, Tokens, rights_of
+from offload.rights import Role, Tokens, rights_of
 
 __all__ = ["make_root_app", "make_root_probe_app", "router"]
 
@@ -50,27 +50,16 @@ def router(tenants: Tenants, tokens: Callable[[], Tokens | None]) -> App:
     """Return the ASGI application over TCP: it checks the client, and passes the request to the tenant."""
     root = make_root_app(tenants)
 
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await root(scope, receive, send)
-            return
-        settings, headers = tenants.settings, dict(scope["headers"])
-        if is_allowed(headers, settings.allowed_origins):
-            send = with_origin(send, headers)
-        scope[RIGHTS_KEY] = EVERYTHING
+    async def pass_on(scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            check_client(scope, headers, settings, tokens())
-            if is_preflight(scope["method"], headers):
-                await answer_preflight(headers, send)
-                return
             app = _app_of(tenants, scope) or root
-        except (Refused, NoSuchTenant, TenantClosed) as refusal:
-            tenants.rejected.labels(refusal.reason if isinstance(refusal, Refused) else "tenant").inc()
+        except (NoSuchTenant, TenantClosed) as refusal:
+            tenants.count_rejected("tenant")
             await refuse(refusal, send)
             return
         await app(scope, receive, send)
 
-    return answer
+    return for_checked_clients(pass_on, lambda: tenants.settings, tokens, tenants.count_rejected)
 
 
 def _app_of(tenants: Tenants, scope: Scope) -> App | None:

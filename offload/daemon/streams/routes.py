@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from catalog.errors import CatalogError
-from offload.daemon.guard import PREFIX_KEY
+from offload.daemon.asgi import PREFIX_KEY
 from offload.daemon.places import become_follower
 from offload.daemon.service import Service
 from offload.daemon.streams.answers import ALWAYS, described, error_response, piece_headers, piece_response

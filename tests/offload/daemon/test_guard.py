@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from offload.daemon.clients import for_checked_clients
 from offload.daemon.guard import Guard
 from offload.daemon.metrics import Metrics
 from offload.daemon.places import become_follower
@@ -32,7 +33,9 @@ class Asked:
         self.inside = asyncio.Event()
         self.waiting = asyncio.Event()
         tokens = parse_tokens(token, "tokens") if token else None
-        self.guard = Guard(self._app, lambda: settings or ServeSettings(), lambda: tokens, Metrics())
+        given, metrics = settings or ServeSettings(), Metrics()
+        self.guard = Guard(self._app, lambda: given, metrics)
+        self.over_tcp = for_checked_clients(self.guard.known, lambda: given, lambda: tokens, metrics.count_rejected)
         self.follows = False
 
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
@@ -82,7 +85,7 @@ class Asked:
         async def send(message: MutableMapping[str, Any]) -> None:
             sent.append(message)
 
-        await (self.guard.over_tcp if tcp else self.guard.over_unix)(scope, receive, send)
+        await (self.over_tcp if tcp else self.guard.over_unix)(scope, receive, send)
         body = b"".join(message.get("body", b"") for message in sent[1:])
         return sent[0]["status"], json.loads(body) if body else {}
 

@@ -1,0 +1,49 @@
+"""The types of ASGI, and the keys that the daemon puts into the scope of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, TypeAlias
+
+__all__ = [
+    "BROKEN",
+    "EXCHANGE",
+    "PREFIX_KEY",
+    "STREAM_KEY",
+    "App",
+    "Headers",
+    "Message",
+    "Receive",
+    "Scope",
+    "Send",
+    "headers_of",
+]
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Headers: TypeAlias = Mapping[bytes, bytes]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+BROKEN = "seglog.broken"
+"""The key in the scope of a request whose body broke off, while the client may still read an answer."""
+
+EXCHANGE = "seglog.exchange"
+"""The key of the exchange in a scope (offload.daemon.exchange), which says what needs no time limit."""
+
+PREFIX_KEY = "seglog.prefix"
+"""The key in a scope of what its client put before the path: `/tenants/acme`, or nothing."""
+
+STREAM_KEY = "seglog.stream"
+"""A true value in a scope says that the answer ends when the client likes, so its time says nothing."""
+
+_HEADERS = "seglog.headers"
+
+
+def headers_of(scope: Scope) -> Headers:
+    """Return the headers of a request, the last of each name. The first call makes the mapping."""
+    found: Headers | None = scope.get(_HEADERS)
+    if found is None:
+        found = scope[_HEADERS] = dict(scope["headers"])
+    return found
