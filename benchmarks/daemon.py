@@ -17,7 +17,7 @@ _COMMAND = (sys.executable, "-c", "from offload.main import main; main()", "-C")
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """`port` is that of HTTP on loopback."""
+    """A daemon that runs. It takes HTTP at `port` on loopback."""
 
     port: int
     process: subprocess.Popen[str]

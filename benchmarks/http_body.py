@@ -115,7 +115,7 @@ def _stop(place: Path, load_s: float) -> list[Row]:
 def _load(client: _Client, port: int) -> None:
     """Append until the daemon takes no more connections. Count the requests with and without an answer.
 
-    The client is that of the standard library. It opens a new connection after an answer with `Connection: close`.
+    The standard library has the client. It opens a new connection after an answer with `Connection: close`.
     """
     connection = http.client.HTTPConnection("127.0.0.1", port)
     with closing(connection):

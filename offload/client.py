@@ -75,8 +75,8 @@ class DaemonClient:
     ) -> Iterator[Any]:
         """Run a command in the daemon, and yield its results. Raises `DaemonError` for its error, and `DaemonGone`.
 
-        `on_progress` gets the title of an operation or of a phase, the total or None, the part done so far, and the
-        unit: `bytes`, or a noun. With `takes_lines`, records may come as lines alone.
+        `on_progress` gets the title of an operation or of a phase, the total or None, and the part done so far. It also
+        gets the unit: `bytes`, or a noun. With `takes_lines`, records may come as lines alone.
         """
         headers = {"Accept": STREAM_TYPE, "Content-Type": "application/json"}
         if remote is not None:

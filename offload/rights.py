@@ -89,7 +89,7 @@ class Grant:
 class Rights:
     """The rights of one client. `name` is the token's, or empty for a client that needs no token.
 
-    `tenant` is the one that the token is bound to, or empty.
+    `tenant` is the tenant to which the token is bound, or empty.
     """
 
     name: str
@@ -133,7 +133,7 @@ class Tokens:
     known: tuple[tuple[bytes, Rights], ...]
 
     def for_tenant(self, tenant: str) -> Tokens:
-        """Return the tokens that count in a daemon of this tenant alone: its own, and those that are not bound."""
+        """Return the tokens that count in a daemon of this tenant alone: its own, and tokens without a tenant."""
         return Tokens(tuple(each for each in self.known if each[1].tenant in ("", tenant)))
 
     def rights_of(self, authorization: bytes) -> Rights:

@@ -83,14 +83,14 @@ def own_prefixes(endpoint: str, **prefixes: Sequence[str]) -> None:
 
 
 def taken_requests(endpoint: str) -> tuple[int, list[str]]:
-    """Return the number of requests since the last call, and those that left the prefix of their store."""
+    """Return the number of requests since the last call, and the requests that left the prefix of their store."""
     told = json.loads(_ask_recorder(endpoint, "GET", b""))
     work.count("requests to S3 recorded", told["requests"])
     return told["requests"], told["outside"]
 
 
 def _report_requests(endpoint: str, test: str) -> None:
-    """Count the requests since the last report, and name those that left the prefix of their store.
+    """Count the requests since the last report, and name each that left the prefix of its store.
 
     The end of the run shows them. It does not fail for them, because a test may look at a bucket with the keys of a
     store, instead of `AS_HARNESS`.

@@ -36,7 +36,7 @@ __all__ = [
 
 SEED = "SEGLOG_TEST_SEED"
 LINE = "work"  # The name of the report property that has the line.
-COUNT = "count"  # That of the property that has a name and a number.
+COUNT = "count"  # The name of the property that has a name and a number.
 
 PARTS = {
     1: "crash images: one directory, a warm store, shards",

@@ -33,7 +33,7 @@ class TenantRole(StrEnum):
 class Target(StrEnum):
     """The resource of an action."""
 
-    BUCKET = "bucket"  # only for requests whose prefix lies in that of the tenant
+    BUCKET = "bucket"  # only for requests whose prefix lies in the tenant's prefix
     OBJECTS = "objects"  # only those under the tenant's prefix
     KEY = "key"  # the tenant's KMS key, if it has one
 

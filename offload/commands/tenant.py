@@ -42,7 +42,7 @@ def policy(
     condition: str = "",
     session_tags: bool = False,
 ) -> TenantPolicy:
-    """Return the policy of a tenant's role, or with `session_tags` the one that all tenants share.
+    """Return the policy of a tenant's role, or with `session_tags` the policy that all tenants share.
 
     Raises `InvalidParameters`, `InvalidTenant` and `InvalidArgument`.
     """

@@ -17,9 +17,10 @@ __all__ = ["TenantDeleted", "WouldDelete", "check_remote_of", "delete", "preview
 
 @dataclass(frozen=True, slots=True)
 class WouldDelete:
-    """What a deletion would take. `foreign` counts objects that seglog did not make; `examples` has some keys.
+    """The objects that a deletion would take. `foreign` counts objects that seglog did not make.
 
-    `uploads_on_record` are those of the data directory. `uploads` counts all, None without the owner's profile.
+    `examples` has some of their keys. The data directory knows `uploads_on_record`. `uploads`
+    counts all, and is None without the owner's profile.
     """
 
     tenant: str
@@ -53,7 +54,7 @@ class TenantDeleted:
 
 
 def check_remote_of(name: str, url: str) -> None:
-    """Raise `NotTheTenant` unless the remote is that of the tenant: its last segment is the name.
+    """Raise `NotTheTenant` unless the remote belongs to the tenant: its last segment is the name.
 
     Raises `InvalidTenant`.
     """

@@ -33,7 +33,7 @@ class Access:
     def __init__(self, settings: ServeSettings, tenant: str | None = None) -> None:
         """Read the token file. Raises `InvalidAddress`, `InvalidTokens`.
 
-        `tenant` is that of the daemon, empty for a directory without one. With None, the tokens of all tenants count.
+        `tenant` is the name of the tenant, empty for a directory without one. With None, all tokens count.
         """
         self._tenant = tenant
         self.tokens = self._tokens(settings)

@@ -1,4 +1,4 @@
-"""What holds for each request before the guard sees it: an id, an answer at the end of the daemon, a line in the log.
+"""The first layer of each request: an id, an answer at the end of the daemon, a line in the log.
 
 The id is the client's header `seglog-request-id` if it is 1 to 64 of A-Z, a-z, 0-9, `.`, `_`, `-`, else a random one.
 The answer has it as a header of the same name, and a problem has it as `request_id`.
@@ -7,8 +7,8 @@ With `access_log`, the log gets a line for each request at its end: method, path
 A request of a tenant names it.
 The path has no query, and stays percent-encoded. So a line shows no tags, and a client cannot break the line.
 
-Once the daemon stops, a new request gets 503 after its body was read, and each answer says `Connection: close` (STOP-1:
-a request that the daemon reads gets an answer). The probes still answer.
+Once the daemon stops, a new request gets 503 after its body was read. Each answer then says `Connection: close`. So a
+request that the daemon reads gets an answer (STOP-1). The probes still answer.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Line:
 
     def __init__(self, scope: Scope, send: Send, is_leaving: Callable[[], bool]) -> None:
         self._scope = scope
-        self._raw_path: bytes = scope.get("raw_path", b"")  # a router may change that of the scope
+        self._raw_path: bytes = scope.get("raw_path", b"")  # a router may change the path of the scope
         self._send = send
         self._is_leaving = is_leaving
         self._start = time.perf_counter()

@@ -41,7 +41,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A listening socket, and its address as text. `topic` is that of laminarmq's routes."""
+    """A listening socket, and its address as text. The routes of laminarmq serve `topic`."""
 
     kind: Kind
     socket: socket.socket
@@ -66,7 +66,7 @@ def listening_over_unix(directory: Path) -> Iterator[Listener]:
 
 @contextmanager
 def listening_over_tcp(settings: ServeSettings) -> Iterator[list[Listener]]:
-    """Yield the listeners of TCP, that of the API last. Close their sockets at the end."""
+    """Yield the listeners of TCP, with the API as the last one. Close their sockets at the end."""
     with contextlib.ExitStack() as stack:
         found: list[Listener] = []
 
@@ -99,7 +99,7 @@ def _unix_socket(directory: Path) -> Iterator[socket.socket]:
         with opened:
             with address_in(directory) as address:
                 opened.bind(address)
-            path.chmod(0o600)  # nobody connects before `listen`. A umask would reach files of other tenants
+            path.chmod(0o600)  # no client connects before `listen`. A umask would reach files of other tenants
             opened.listen(BACKLOG)
             opened.setblocking(False)
             yield opened

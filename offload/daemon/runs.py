@@ -1,4 +1,4 @@
-"""The outcomes of offloads: those of the background, and those that a client asked for. Both count alike."""
+"""The outcomes of offloads, which the background began or a client asked for. Both count alike."""
 
 from __future__ import annotations
 

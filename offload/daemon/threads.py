@@ -20,7 +20,7 @@ class Threads:
         self._pools: list[ThreadPoolExecutor] = []
 
     def pool(self, most: int, name: str) -> ThreadPoolExecutor:
-        """Return a pool of at most `most` threads. It makes them one by one as they are needed."""
+        """Return a pool of at most `most` threads. It makes a thread only when it needs one more."""
         pool = ThreadPoolExecutor(most, name, tenant_id.set, (self._tenant,))
         self._pools.append(pool)
         return pool

@@ -5,8 +5,8 @@
     LIST without a prefix     a warning    fine                        unknown
 
 APART-1  The check never sends a HeadBucket. S3 decides on that as on a LIST without a prefix.
-APART-2  A LIST without a prefix that is allowed is a warning. The tenant's own work goes on, but it can see the keys
-    of others: the operator has to mend the policy.
+APART-2  A LIST without a prefix that is allowed is a warning. The tenant's own work continues, but it can see the
+    keys of others: the operator has to mend the policy.
 APART-3  No answer proves nothing. It is neither an allow nor a denial.
 """
 

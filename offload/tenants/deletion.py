@@ -37,9 +37,9 @@ _OWN = frozenset({"cold", "doctor", "gc", "oplog", "pins", "refs", "tags"})
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a prefix holds. `foreign` counts the objects that seglog did not make, and `examples` has some of them.
+    """The contents of a prefix. `foreign` counts the objects that seglog did not make, and `examples` has some of them.
 
-    `uploads` is None if nobody may list them.
+    `uploads` is None if no client at hand may list them.
     """
 
     objects: int

@@ -60,8 +60,8 @@ Outcome: TypeAlias = "Answer | Lost"
 class Receipt:
     """The answer to an append of so many records. The seqs are None if there was none.
 
-    `duplicate`: an earlier try had appended them, and this one appended nothing. `next_seq` is that of the topic
-    after the append.
+    `duplicate`: an earlier try had appended them, and this one appended nothing. The topic has
+    `next_seq` after the append.
     """
 
     first_seq: int | None

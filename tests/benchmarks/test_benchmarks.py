@@ -102,7 +102,7 @@ def test_a_yardstick_that_is_not_there_is_named_with_the_reason(
 
 
 def test_catalog_runs_and_meets_its_aims(options: Options) -> None:
-    """Those that are counts of requests, which are the same for any size."""
+    """Check the counts of requests, which are the same for any size."""
     report = catalog.run(options)
     check(report, options.directory)
     counted = [row for row in report.rows if row.yardstick is None and row.met is not None]

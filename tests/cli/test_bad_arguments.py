@@ -106,7 +106,7 @@ _NAMED: dict[str, tuple[Case, ...]] = {
 }
 _SPAN: tuple[Case, ...] = (("soon", 2), ("-1d", 2))
 _NEW_BRANCH: tuple[Case, ...] = (("a/b", 2), ("b", 4))
-#: The values of arguments that no rule covers, and of those that a rule does not fit.
+#: The values of arguments that no rule covers, or that a rule does not fit.
 _OWN: dict[tuple[str, str], tuple[Case, ...]] = {
     ("init", "remote"): (("gs://bucket", 2),),
     ("init", "source"): (("gs://bucket", 2), ("nonsense", 2)),

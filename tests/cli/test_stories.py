@@ -1,4 +1,4 @@
-"""The stories of docs/stories happen as they are written: each block of commands, and the output below it.
+"""The stories of docs/stories happen as they read: each block of commands, and the output below it.
 
 ```sh      the commands. `seglog` runs in this process, the other stages of a pipe in a shell
 ```text    the output of the block before, on standard output. `…` stands for anything within a line, and a line

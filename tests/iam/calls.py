@@ -1,6 +1,6 @@
 """The calls of S3 that the matrix makes, and the actions of IAM that AWS asks for each.
 
-The calls are those of seglog, and those that an attacker tries. The actions are those of the "Service Authorization
+seglog makes some of the calls, and an attacker tries the others. The actions come from the "Service Authorization
 Reference" of Amazon S3 and of the pages of the calls.
 """
 

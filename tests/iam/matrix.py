@@ -1,7 +1,7 @@
-"""The matrix: each call, at each place, by each role of each tenant. What AWS should answer, and what a server did.
+"""The matrix: each call, at each place, by each role of each tenant, with the answer of AWS and that of a server.
 
-A cell is allowed if the role has every action that the call needs, and all keys and prefixes of the call lie in the
-tenant's own prefix. The table of roles in `catalog/tenants/roles.py` says the actions.
+A cell is allowed if the role has every action of the call, and all its keys and prefixes lie in the prefix of the
+tenant. The table of roles in `catalog/tenants/roles.py` says the actions.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Scene:
     """The objects and uploads at all places, so that a call fails for no other reason than its rights."""
 
     def __init__(self, site: Site, identity: Callable[[str, TenantRole], User]) -> None:
-        """Make an empty scene. `identity` returns who has a role of a tenant."""
+        """Make an empty scene. `identity` returns the user with a role of a tenant."""
         self._site = site
         self._identity = identity
         self._owner = site.client()

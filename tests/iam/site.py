@@ -96,7 +96,7 @@ class Site:
         return "/".join((f"s3://{self.bucket}/{tenant}", *path))
 
     def mc(self, user: User, *words: str) -> str:
-        """Run a command of MinIO's client as the user, who is its alias `seglog`. Return what it prints."""
+        """Run a command of MinIO's client as the user, with the alias `seglog`. Return what it prints."""
         host = self.endpoint.replace("://", f"://{user.name}:{user.secret}@")
         with tempfile.TemporaryDirectory() as directory:
             environment = {"MC_HOST_seglog": host, "HOME": directory}
@@ -105,7 +105,7 @@ class Site:
         return done.stdout + done.stderr
 
     def environment(self, user: User) -> dict[str, str]:
-        """Return the variables of AWS with which a process asks this server as the user, and nobody else."""
+        """Return the variables of AWS with which a process asks this server as the user alone."""
         return user.environment | {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_REGION": REGION,

@@ -1,4 +1,4 @@
-"""What the other tenant has in the bucket: objects, an old version, a delete marker, an open upload."""
+"""The keys of the other tenant in the bucket: objects, an old version, a delete marker, an open upload."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_an_escaped_blank_is_a_blank(tmp_path: Path) -> None:
     "url", ["s3://bucket/te\nnant", "s3://bucket/acme\t", " s3://bucket/acme\n", "s3://bucket/acme?", "s3://[/acme"]
 )
 def test_a_url_that_a_parser_would_read_as_another_is_refused(url: str) -> None:
-    """`urlsplit` drops tabs, line feeds and an empty query, so the store would be that of another tenant."""
+    """`urlsplit` drops tabs, line feeds and an empty query, so the store would belong to another tenant."""
     with pytest.raises(InvalidRemote):
         open_store(url)
 

@@ -2,7 +2,7 @@
 
 A life makes, appends to, closes and deletes streams, and one of them expires. The test recovers legal images after
 effects on the disk. Each stream must be as before or after the request in progress. Then requests about it must find
-that state: a closed stream refuses, a `Stream-Seq` that was taken is refused, and a stream that is gone is made empty.
+that state. A closed stream refuses, and a `Stream-Seq` that was taken is refused. A stream that is gone is made empty.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class DueTopics:
         self._rests = Rests()
 
     def find(self) -> list[tuple[str, Due]]:
-        """Return each topic that is due now, with its offload. Skip those that rest, that run, or that wait."""
+        """Return each topic that is due now, with its offload. Skip a topic that rests, runs or waits."""
         context, works = self._context, self._context.works
         found = []
         versions, offload_versions = context.log.versions(), self._archive.status.versions()

@@ -85,7 +85,7 @@ def ref(schema: str) -> dict[str, str]:
 
 
 def lines_of(schema: Mapping[str, Any], example: str) -> dict[str, Any]:
-    """Return the content of an answer with one JSON object a line. The schema is that of a line."""
+    """Return the content of an answer with one JSON object a line. `schema` describes a line."""
     return {_NDJSON: {"schema": schema, "example": example}}
 
 

@@ -33,7 +33,7 @@ class TargetFiles(Protocol):
     """Names are relative to the target, with slashes."""
 
     def names(self, folder: str = "") -> list[str]:
-        """Return the names of all files below a folder, with those that are not whole."""
+        """Return the names of all files below a folder, also of files that are not whole."""
         ...
 
     def read(self, name: str) -> bytes: ...

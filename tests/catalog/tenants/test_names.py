@@ -1,4 +1,4 @@
-"""A tenant's name is one path segment, and no tenant's prefix begins that of another."""
+"""A tenant's name is one path segment, and no tenant's prefix begins another one's."""
 
 from __future__ import annotations
 
