@@ -26,7 +26,7 @@ class LocalPrefix:
         return self._root.as_uri()
 
     def held(self, prefix: str = "") -> Iterator[Held]:
-        for folder, folders, names in os.walk(self._root):
+        for folder, folders, names in os.walk(self._root, onerror=self._refuse):
             if folder == str(self._root):
                 folders[:] = [name for name in folders if not name.startswith(".")]  # the store's own
             links = [name for name in folders if Path(folder, name).is_symlink()]
@@ -40,10 +40,8 @@ class LocalPrefix:
         for each in found:
             try:
                 (self._root / each.key).unlink(missing_ok=True)
-            except PermissionError as error:
-                raise AccessDenied(self.url, str(error)) from error
             except OSError as error:
-                raise StoreUnreachable(self.url, str(error)) from error
+                self._refuse(error)
         return Freed(sum(each.size for each in found), 0)
 
     def old_versions(self) -> OldVersions:
@@ -62,7 +60,14 @@ class LocalPrefix:
             if self._root.is_dir():
                 shutil.rmtree(self._root)
         except OSError as error:
-            raise StoreUnreachable(self.url, str(error)) from error
+            self._refuse(error)
 
     def close(self) -> None:
         self._store.close()
+
+    def _refuse(self, error: OSError) -> None:
+        """Raise the error of the port. A file or folder that is gone is no error."""
+        if isinstance(error, FileNotFoundError):
+            return
+        kind = AccessDenied if isinstance(error, PermissionError) else StoreUnreachable
+        raise kind(self.url, str(error)) from error

@@ -14,9 +14,12 @@ import re
 
 from catalog.errors import InvalidArgument, InvalidTenant
 
-__all__ = ["RESERVED", "check_base", "check_tenant", "prefix_of"]
+__all__ = ["KEY_FOLDERS", "RESERVED", "check_base", "check_tenant", "prefix_of"]
 
-RESERVED = frozenset({"cold", "doctor", "gc", "oplog", "pins", "refs", "tags", "tenants", "tmp"})
+KEY_FOLDERS = frozenset({"cold", "doctor", "gc", "oplog", "pins", "refs", "tags"})
+"""The first segments of the keys that seglog makes, except the ids of volumes."""
+
+RESERVED = KEY_FOLDERS | {"tenants", "tmp"}
 
 _TENANT = re.compile(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?")
 # No character has a meaning in an IAM policy or in a URL, unlike in the prefixes that a remote may have.

@@ -50,12 +50,15 @@ def open_aws(
 
         access = access_of(settings, url)
         if access is not None:
-            aws.renew(access, (refresher or Refresher)(), is_shared=refresher is not None)
+            aws.take_role(access, (refresher or Refresher)(), is_shared=refresher is not None)
     return aws
 
 
 class TenantAws:
-    """`credentials` is None if they come from the AWS environment."""
+    """The work of one tenant. `credentials` is None if they come from the AWS environment.
+
+    `checked` is the result of the last check of the bucket.
+    """
 
     def __init__(self, tenant: str, url: str, metrics: Metrics) -> None:
         self.tenant = tenant
@@ -68,12 +71,12 @@ class TenantAws:
         self._task: asyncio.Task[None] | None = None
         self._was: tuple[str, str] = ("", "")
 
-    def renew(self, access: TenantAccess, refresher: Refresher, *, is_shared: bool) -> None:
+    def take_role(self, access: TenantAccess, refresher: Refresher, *, is_shared: bool) -> None:
+        """Let the refresher keep the credentials of the tenant's role. `is_shared`: other services use it too."""
         self._refresher, self._is_shared = refresher, is_shared
-        self.credentials = refresher.add(access, self.renewed)
+        self.credentials = refresher.add(access, self._count_renewal)
 
-    def renewed(self, error: CatalogError | None) -> None:
-        """Count a renewal of the credentials."""
+    def _count_renewal(self, error: CatalogError | None) -> None:
         self._metrics.tenant_renewals.labels("ok" if error is None else "failed").inc()
         if error is None and self.credentials is not None:
             left_s = self.credentials.expires_s - time.monotonic()

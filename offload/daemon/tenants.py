@@ -201,7 +201,11 @@ class Tenants:
     async def _look(self) -> None:
         """Open the directories that are new or failed, and close those that are gone."""
         async with self._looking:
-            found = await asyncio.to_thread(data_directories, self.root)
+            try:
+                found = await asyncio.to_thread(data_directories, self.root)
+            except OSError as error:
+                _log.error("all tenants stay as they are: cannot list their directories: %s", error)
+                return
             gone = [each for each in self if each.name not in found or each.is_failed]
             await asyncio.gather(*map(self._remove, gone))
             for name, directory in found.items():
@@ -228,7 +232,7 @@ class Tenants:
             except Exception as error:
                 tenant.state, tenant.error = "failed", str(error)
                 _log.error("tenant %s does not open: %s", tenant.name, error)
-                await tenant.parts.aclose()
+                await self._close_parts(tenant)
         self._up.labels(tenant.name).set(tenant.state == "open")
         if self.stopping.is_set():
             self._stop(tenant)
@@ -266,11 +270,14 @@ class Tenants:
         if tenant.serving is not None:
             await asyncio.gather(tenant.serving, return_exceptions=True)
         async with self._at_once:
-            try:
-                await tenant.parts.aclose()
-            except Exception as error:
-                _log.error("tenant %s was not closed well: %s", tenant.name, error)
+            await self._close_parts(tenant)
         tenant.service = tenant.app = None
+
+    async def _close_parts(self, tenant: Tenant) -> None:
+        try:
+            await tenant.parts.aclose()
+        except Exception as error:
+            _log.error("tenant %s was not closed well: %s", tenant.name, error)
 
 
 def _are_apart(one: str, other: str) -> bool:

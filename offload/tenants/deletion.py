@@ -25,6 +25,7 @@ from typing import Any
 from catalog.errors import AccessDenied, NotOffered
 from catalog.format import keys
 from catalog.objects.prefix import Freed, Held, OldVersions, Upload, WholePrefix
+from catalog.tenants.names import KEY_FOLDERS
 from offload.errors import TenantWritten
 
 __all__ = ["Contents", "Deletion", "contents_of", "delete_all", "lifecycle_rule"]
@@ -32,7 +33,6 @@ __all__ = ["Contents", "Deletion", "contents_of", "delete_all", "lifecycle_rule"
 _BATCH = 1000
 _SHOWN = 3
 _NAMES = (keys.refs_prefix(), keys.tags_prefix(), keys.pins_prefix())
-_OWN = frozenset({"cold", "doctor", "gc", "oplog", "pins", "refs", "tags"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def _is_of_segment(key: str) -> bool:
 
 
 def _is_ours(key: str) -> bool:
-    return key.partition("/")[0] in _OWN or keys.volume_of(key) is not None
+    return key.partition("/")[0] in KEY_FOLDERS or keys.volume_of(key) is not None
 
 
 def _abort(place: WholePrefix, uploads: Iterable[Upload]) -> int:

@@ -57,18 +57,18 @@ class Kept:
     def is_refused(self, refused: str, now_s: float) -> bool:
         """Return whether a renewal has to come before a caller whose access key `refused` failed gets an answer."""
         newest = self.credentials
-        return bool(refused) and newest is not None and newest.access_key == refused and self.may_renew(now_s)
+        return bool(refused) and newest is not None and newest.access_key == refused and self._may_renew(now_s)
 
-    def may_renew(self, now_s: float) -> bool:
-        return now_s >= self.obtained_s + RENEW_AGAIN_S and (
-            self.failures == 0 or now_s >= self.due_s
-        )  # no storm at STS (NEWEST-3)
+    def _may_renew(self, now_s: float) -> bool:
+        """Return whether a renewal that is brought forward makes no storm at STS (NEWEST-3)."""
+        return now_s >= self.obtained_s + RENEW_AGAIN_S and (self.failures == 0 or now_s >= self.due_s)
 
     def for_caller(self, now_s: float) -> FoundCredentials:
         """Return the credentials. Raises the last error if there are none, and `AccessDenied` after their end."""
         if self.credentials is not None and now_s < self.expires_s:
             return self.credentials
         if self.error is not None:
-            raise self.error
+            # Each raise adds a frame to the error's traceback, and a frame holds the caller's data.
+            raise self.error.with_traceback(None)
         gone = "have expired" if self.credentials else "have not come yet"
         raise AccessDenied("STS", f"the credentials of the tenant {self.tenant} {gone}", "look at the daemon's log")

@@ -201,11 +201,15 @@ def test_a_tenant_that_does_not_open_stops_no_other_and_sighup_opens_and_closes(
         shutil.move(root / "acme", root.parent / "gone")
         daemon.process.send_signal(signal.SIGHUP)
         wait_until(lambda: ask(daemon, "acme-ci", "GET", "/topics")[0] == 404)
+        root.rename(root.parent / "away")
+        daemon.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: any("cannot list their directories" in line for line in daemon.lines))
+        (root.parent / "away").rename(root)
         assert append(daemon, "globex-ci", b"g")[0] == 201
         daemon.terminate()
         assert daemon.process.wait(120) == 0
     assert values(root.parent / "gone") == [b"a"]
-    assert values(root / "globex") == [b"g", b"g"]
+    assert values(root / "globex") == [b"g"] * 3
 
 
 def test_a_remote_within_another_tenants_remote_does_not_open(root: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
 from catalog.errors import AccessDenied, StoreUnreachable
@@ -44,6 +46,16 @@ def test_without_any_credentials_a_caller_gets_the_reason() -> None:
         Kept("acme").for_caller(0)
     with pytest.raises(StoreUnreachable, match="no answer"):
         Kept("acme").failed(DOWN, 0, 0).for_caller(0)
+
+
+def test_an_error_that_many_callers_get_holds_none_of_their_frames() -> None:
+    error = StoreUnreachable("STS", "no answer")
+    kept = Kept("acme").failed(error, 0, 0)
+    for _ in range(3):
+        with pytest.raises(StoreUnreachable):
+            kept.for_caller(0)
+    frames = list(traceback.walk_tb(error.__traceback__))
+    assert len(frames) == 2
 
 
 def test_a_refused_key_brings_the_renewal_forward_but_makes_no_storm() -> None:
