@@ -32,7 +32,7 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals to `_serve`, where one signal ends all servers and the service."""
+        """Leave the signals to `Serving`, where one signal ends all servers and the service."""
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

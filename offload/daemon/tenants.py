@@ -38,10 +38,11 @@ from offload.daemon.exposition import text_of
 from offload.daemon.guard import Guard
 from offload.daemon.http import make_app
 from offload.daemon.http.direct import direct
-from offload.daemon.listeners import Listener, listening_over_unix
+from offload.daemon.listeners import listening_over_unix
 from offload.daemon.metrics import watch_process
 from offload.daemon.opening import open_service
 from offload.daemon.service import Service
+from offload.daemon.serving import serve_unix
 from offload.daemon.stopping import StopEvent
 from offload.daemon.tenant_id import tenant_id
 from offload.errors import OtherTenant, SharedRemote
@@ -53,14 +54,11 @@ from seglog import SETTINGS_FILE
 if TYPE_CHECKING:
     from offload.tenants.credentials import Refresher
 
-__all__ = ["ServeUnix", "Tenant", "Tenants"]
+__all__ = ["Tenant", "Tenants"]
 
 _log = logging.getLogger("seglog.daemon")
 _AT_ONCE = 8
 _PATIENCE_S = 30
-
-ServeUnix = Callable[[App, Listener, Service], tuple[Callable[[], None], Awaitable[None]]]
-"""Serve an application at a Unix socket. Returns a function that begins the end, and the serving itself."""
 
 
 @dataclass(slots=True, eq=False)
@@ -89,9 +87,7 @@ class Tenants:
 
     tenant = ""
 
-    def __init__(
-        self, root: Path, settings: ServeSettings, variables: Mapping[str, str], serve_unix: ServeUnix
-    ) -> None:
+    def __init__(self, root: Path, settings: ServeSettings, variables: Mapping[str, str]) -> None:
         self.root = root
         self.settings = settings
         self.stopping = StopEvent()
@@ -106,7 +102,6 @@ class Tenants:
         )
         self._first_look = asyncio.Event()
         self._variables = variables
-        self._serve_unix = serve_unix
         self._known: dict[str, Tenant] = {}
         self._is_leaving = False
         self._at_once = asyncio.Semaphore(_AT_ONCE)
@@ -245,7 +240,8 @@ class Tenants:
         guard = Guard(direct(make_app(service)), lambda: service.settings, service.metrics, service.quota)
         listener = tenant.parts.enter_context(listening_over_unix(tenant.directory))
         service.start()
-        tenant.end, tenant.serving = self._serve_unix(entrance(guard.over_unix, service), listener, service)
+        app = entrance(guard.over_unix, service)
+        tenant.end, tenant.serving = serve_unix(app, listener, self.settings, service.stopping)
         tenant.service, tenant.app = service, guard.known
 
     def _shared_refresher(self) -> Refresher:

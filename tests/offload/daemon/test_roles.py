@@ -28,7 +28,7 @@ WEB_ADMIN = Rights("admin", (Grant(Role.ADMIN, ("web",)), Grant(Role.READ, ("app
 def test_each_route_has_a_role_and_no_role_is_left_over(tmp_path: Path) -> None:
     async def run() -> None:
         async with serving(tmp_path / "d", MemoryStore()) as service:
-            tenants = Tenants(tmp_path, service.settings, {}, lambda *_: (lambda: None, asyncio.sleep(0)))
+            tenants = Tenants(tmp_path, service.settings, {})
             found = (*http.make_app(service).routes, *make_root_app(tenants).routes)
             routes = [route for route in found if isinstance(route, Route)]
             assert {(method, route.path) for route in routes for method in (route.methods or set()) - {"HEAD"}} == set(
