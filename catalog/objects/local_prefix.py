@@ -26,6 +26,12 @@ class LocalPrefix:
         return self._root.as_uri()
 
     def held(self, prefix: str = "") -> Iterator[Held]:
+        try:
+            yield from self._found(prefix)
+        except OSError as error:
+            self._refuse(error)
+
+    def _found(self, prefix: str) -> Iterator[Held]:
         for folder, folders, names in os.walk(self._root, onerror=self._refuse):
             if folder == str(self._root):
                 folders[:] = [name for name in folders if not name.startswith(".")]  # the store's own
