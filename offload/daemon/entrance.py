@@ -4,7 +4,7 @@ The id is the client's header `seglog-request-id` if it is 1 to 64 of A-Z, a-z, 
 The answer has it as a header of the same name, and a problem has it as `request_id`.
 
 With `access_log`, the log gets a line for each request at its end: method, path, status, seconds, bytes, client, id.
-A request of a tenant names it.
+A request of a tenant names it. A request with a token has the token's name, and never the token.
 The path has no query, and stays percent-encoded. So a line shows no tags, and a client cannot break the line.
 
 Once the daemon stops, a new request gets 503 after its body was read. Each answer then says `Connection: close`. So a
@@ -28,6 +28,7 @@ from offload.daemon.request_id import request_id
 from offload.daemon.stopping import StopEvent
 from offload.daemon.tenant_id import tenant_id
 from offload.errors import Stopping
+from offload.rights import rights_of
 from offload.settings import ServeSettings
 
 __all__ = ["Host", "entrance"]
@@ -102,19 +103,17 @@ class _Line:
         await self._send(message)
 
     def write(self) -> None:
-        client = self._scope.get("client")
-        _log.info(
-            "request",
-            extra={
-                "method": self._scope["method"],
-                "path": self._raw_path.decode("ascii", "replace"),
-                "status": self._status,
-                "seconds": round(time.perf_counter() - self._start, 6),
-                "sent_bytes": self._size_bytes,
-                "client": f"{client[0]}:{client[1]}" if client else "unix",
-                "request_id": self.request_id,
-            },
-        )
+        client, token = self._scope.get("client"), rights_of(self._scope).name
+        fields = {
+            "method": self._scope["method"],
+            "path": self._raw_path.decode("ascii", "replace"),
+            "status": self._status,
+            "seconds": round(time.perf_counter() - self._start, 6),
+            "sent_bytes": self._size_bytes,
+            "client": f"{client[0]}:{client[1]}" if client else "unix",
+            "request_id": self.request_id,
+        }
+        _log.info("request", extra={**fields, "token": token} if token else fields)
 
 
 async def _refuse(receive: Receive, send: Send, limit_s: float) -> None:

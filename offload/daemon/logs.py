@@ -17,7 +17,7 @@ from offload.daemon.tenant_id import tenant_id
 
 __all__ = ["ACCESS_FIELDS", "set_up_logs"]
 
-ACCESS_FIELDS = ("method", "path", "status", "seconds", "sent_bytes", "client", "request_id")
+ACCESS_FIELDS = ("method", "path", "status", "seconds", "sent_bytes", "client", "request_id", "token")
 """The fields of a line of the access log (offload.daemon.entrance)."""
 
 

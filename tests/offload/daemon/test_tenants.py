@@ -158,16 +158,25 @@ def test_metrics_have_the_tenant_and_a_bound_token_sees_its_own_only(root: Path)
         assert tenants(series("scraper", "/tenants/globex/metrics")) == {"globex"}
 
 
-def test_the_log_and_the_access_log_name_the_tenant(root: Path) -> None:
+def test_the_log_and_the_access_log_name_the_tenant_and_the_token_but_never_the_token_itself(root: Path) -> None:
     with served_tenants(root, **settings(root), SERVE_ACCESS_LOG="true", SERVE_LOG_FORMAT="json") as daemon:
         append(daemon, "acme-ci", b"a")
         ask(daemon, "boss", "GET", "/tenants/globex/topics")
         ask(daemon, "boss", "GET", "/tenants")
+        ask(daemon, "scraper", "GET", "/tenants/acme/topics")
+        ask(daemon, "nobody", "GET", "/topics")
         ask(daemon, "acme-ci", "POST", "/topics/t/rpc/seal", b"")
-        wait_until(lambda: sum('"request"' in line for line in daemon.lines) >= 4)
+        wait_until(lambda: sum('"request"' in line for line in daemon.lines) >= 6)
         found = [json.loads(line) for line in daemon.lines if line.startswith("{")]
-    told = [(each["path"], each.get("tenant")) for each in found if each["event"] == "request"]
-    assert told[:3] == [("/topics/t/records", "acme"), ("/tenants/globex/topics", "globex"), ("/tenants", None)]
+        assert "secret-of" not in "".join(daemon.lines)
+    told = [(each["path"], each["status"], each.get("tenant"), each.get("token")) for each in found if "path" in each]
+    assert told[:5] == [
+        ("/topics/t/records", 201, "acme", "acme-ci"),
+        ("/tenants/globex/topics", 200, "globex", "boss"),
+        ("/tenants", 200, None, "boss"),
+        ("/tenants/acme/topics", 403, "acme", "scraper"),
+        ("/topics", 401, None, None),
+    ]
 
 
 def test_a_tenant_that_does_not_open_stops_no_other_and_sighup_opens_and_closes(root: Path) -> None:
