@@ -19,6 +19,7 @@ CONNECTION-2  Answers keep the order of their requests. If bytes are not HTTP, e
 CONNECTION-3  The daemon and a proxy in front never differ about where a request ends. Of `Transfer-Encoding`, the
     daemon takes `chunked` alone, and only of HTTP/1.1. It ignores trailers and `Upgrade`. It wants one `Host`. The
     parser refuses the other doubtful forms (tests/offload/daemon/test_connection.py).
+CONNECTION-4  A client that still sends gets its answer before the end (offload.daemon.lingering).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from offload.daemon.asgi import BROKEN, EXCHANGE
 from offload.daemon.exchange import Exchange
+from offload.daemon.lingering import Lingering
 
 __all__ = ["Connection"]
 
@@ -45,6 +47,11 @@ _QUIET_S = 0.5
 _LOOK_AGAIN_S = 0.01
 _HEAD_BYTES = 64 * 1024
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
+_NOT_HTTP = b"Invalid HTTP request received."
+_ANSWER_400 = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
+    b"connection: close\r\n\r\n%b" % (len(_NOT_HTTP), _NOT_HTTP)
+)
 _log = logging.getLogger("seglog.daemon")
 
 
@@ -57,12 +64,15 @@ class Connection(HttpToolsProtocol):
     _exchange: Exchange | None = None  # the one whose answer is next, or the last one
     _reader_timer: asyncio.TimerHandle | None = None
     _header_timer: asyncio.TimerHandle | None = None
+    _lingering: Lingering | None = None
+    _linger_timer: asyncio.TimerHandle | None = None
     _waits_since: float | None = 0.0  # None while a request is at work
     _came_at: float = 0.0
     _unparsed_bytes = 0  # since the parser got further
     _is_in_head = False
     _is_in_message = False
     _is_bad = False
+    _is_half_closed = False  # by the client
     _is_ending = False
 
     # ------------------------------------------------------------ the transport
@@ -80,13 +90,17 @@ class Connection(HttpToolsProtocol):
                 exchange.disconnected = True
                 exchange.message_event.set()
         self.pipeline.clear()
-        if self._header_timer is not None:
-            self._header_timer.cancel()
+        for timer in (self._header_timer, self._linger_timer):
+            if timer is not None:
+                timer.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         self._came_at = self.loop.time()
-        if self._is_bad:
+        if self._lingering is not None:
+            self._lingering.drop(len(data), self._came_at)
+            self._close_if_lingered()
+        if self._lingering is not None or self._is_bad:
             return
         self._unparsed_bytes += len(data)
         try:
@@ -100,6 +114,7 @@ class Connection(HttpToolsProtocol):
 
     def eof_received(self) -> bool:  # type: ignore[override]  # as asyncio has it
         """Keep the connection open for the answer to a body that broke off."""
+        self._is_half_closed = True
         return self._breaks_off()
 
     def pause_writing(self) -> None:
@@ -220,7 +235,8 @@ class Connection(HttpToolsProtocol):
             self.flow.pause_reading()
 
     def _answer_400(self) -> None:
-        super().send_400_response("Invalid HTTP request received.")
+        self.transport.write(_ANSWER_400)
+        self._end()
 
     def _breaks_off(self) -> bool:
         """Return whether a request waits for the rest of its body. If so, its body ends here."""
@@ -247,6 +263,9 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
         if self.transport.is_closing():
+            return
+        if self._exchange is not None and not self._exchange.keep_alive:
+            self._end()
             return
         if self.pipeline:
             exchange, _ = self.pipeline.pop()
@@ -275,6 +294,36 @@ class Connection(HttpToolsProtocol):
             return
         self.transport.close()
         self._abort_later()
+
+    def _end(self) -> None:
+        """Close the connection after its last answer. If the client may still send, linger before that."""
+        exchange = self._exchange
+        is_sending = self._is_bad or bool(self.pipeline) or (exchange is not None and exchange.more_body)
+        if self._is_half_closed or not (is_sending or _waiting_bytes(self.transport)):
+            self.transport.close()
+            return
+        self.pipeline.clear()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        now_s = self.loop.time()
+        self._lingering = Lingering(now_s, now_s)
+        self._close_if_lingered()
+        self.flow.resume_reading()
+
+    def _close_if_lingered(self) -> None:
+        assert self._lingering is not None  # noqa: S101 - the caller has seen to it
+        if self.transport.is_closing():
+            return
+        left_s = self._lingering.left_s(self.loop.time())
+        if left_s <= 0:
+            self.transport.close()
+            self._abort_later()
+        elif self._linger_timer is None:
+            self._linger_timer = self.loop.call_later(left_s, self._look_at_lingering)
+
+    def _look_at_lingering(self) -> None:
+        self._linger_timer = None
+        self._close_if_lingered()
 
     # ------------------------------------------------------------ time limits
 

@@ -88,9 +88,7 @@ class Exchange(RequestResponseCycle):
             raise RuntimeError("the body of an answer has another length than its head says")
         self.response_complete = True
         self.message_event.set()
-        if not self.keep_alive:
-            self.transport.close()
-        self.on_response()
+        self.on_response()  # the connection knows how it ends
 
     def _write(self, body: bytes) -> None:
         head, self._head = self._head, b""

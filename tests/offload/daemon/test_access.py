@@ -90,6 +90,7 @@ def test_each_token_does_what_its_role_says_and_no_more(tmp_path: Path) -> None:
         assert ask("scraper", "GET", "/metrics")[0] == 200
         assert ask("scraper", "GET", "/topics")[0] == 403
         assert ask("nobody", "GET", "/metrics")[0] == 401
+        assert ask("nobody", "POST", "/topics/web/records", b"x" * 16_777_216)[0] == 401  # the answer outruns the body
         assert ask("nobody", "GET", "/healthz")[0] == 200
         delete = {"before": 2, "yes": True}
         assert ask("console", "POST", "/topics/web/rpc/delete", delete)[0] == 403

@@ -6,13 +6,15 @@ import json
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import seglog
+from offload.daemon.lingering import Lingering
 from tests.daemons import ServedDirectory, served
+from tests.waiting import wait_until
 
 TIMEOUT_S = 120
 HOST = b"Host: localhost\r\n"
@@ -147,16 +149,7 @@ def test_an_endless_head_is_refused_before_its_end(daemon: ServedDirectory) -> N
 
 def _told_without_end(daemon: ServedDirectory, begin: bytes) -> bytes:
     """Send a line that is longer than the daemon takes, even if one read has the first 256 KiB of it."""
-    with closing(connected(daemon)) as connection:
-        connection.sendall(begin)
-        with suppress(ConnectionError):  # the daemon may close before it has read all
-            for _ in range(24):
-                connection.sendall(b"x" * 16_384)
-        answer = b""
-        with suppress(ConnectionError):
-            while data := connection.recv(65_536):
-                answer += data
-        return answer
+    return told(daemon, begin, *[b"x" * 16_384] * 24)
 
 
 def test_chunks_with_extensions_and_trailers_are_taken_and_a_trailer_is_no_header(daemon: ServedDirectory) -> None:
@@ -240,3 +233,74 @@ def test_an_answer_with_a_length_comes_in_one_piece(daemon: ServedDirectory) -> 
         for _ in range(20):
             connection.sendall(PROBE)
             assert connection.recv(65_536).endswith(b"}")
+
+
+LARGE = b"x" * (16 * 1024 * 1024)
+LENGTH = b"Content-Length: %d\r\n\r\n" % len(LARGE)
+TOKEN = b"Authorization: Bearer correct-horse-battery\r\n"
+COMMAND = b"POST /rpc/status HTTP/1.1\r\n"
+
+EARLY = {
+    "a body that is too large": (413, COMMAND + HOST + TOKEN + LENGTH),
+    "no token": (401, POST + LENGTH),
+    "another host": (421, POST.replace(b"localhost", b"evil.example") + TOKEN + LENGTH),
+    "bytes that are not HTTP": (400, b"no HTTP\r\n\r\n"),
+}
+
+
+@pytest.fixture(scope="module")
+def strict_daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDirectory]:
+    directory = tmp_path_factory.mktemp("strict")
+    seglog.open(directory / "data").close()
+    (directory / "token").write_text("correct-horse-battery")
+    given = {"SERVE_TOKEN_FILE": str(directory / "token"), "SERVE_MAX_BODY_BYTES": "1024"}
+    with served(directory / "data", "", **given) as daemon:
+        yield daemon
+
+
+@pytest.mark.parametrize("name", EARLY)
+def test_a_client_that_sends_a_large_body_reads_the_refusal_that_came_before_its_end(
+    strict_daemon: ServedDirectory, name: str
+) -> None:
+    status, head = EARLY[name]
+    answer = told(strict_daemon, head, LARGE)
+    assert statuses(answer) == [status]
+    assert b"connection: close" in answer
+
+
+def test_a_refusal_arrives_though_its_client_has_sent_further_requests(strict_daemon: ServedDirectory) -> None:
+    refused = POST + b"Content-Length: 1\r\n\r\nx"
+    assert statuses(told(strict_daemon, refused + PROBE * 100_000)) == [401]
+
+
+def test_a_connection_lingers_until_its_client_is_silent_or_slow_or_sends_too_much() -> None:
+    lingering = Lingering(100, 100)
+    assert lingering.left_s(100) == 5
+    lingering.drop(1, 103)
+    assert lingering.left_s(104) == 4
+    assert lingering.left_s(108) == 0
+    for now_s in range(104, 130, 2):
+        lingering.drop(1_000_000, now_s)
+        assert lingering.left_s(now_s) == min(5, 130 - now_s)
+    lingering.drop(0, 130)
+    assert lingering.left_s(130) == 0
+    lingering = Lingering(100, 100)
+    lingering.drop(256 * 1024 * 1024, 100)
+    assert lingering.left_s(100) == 0
+
+
+@pytest.mark.soak(part=2)
+def test_a_connection_whose_client_never_closes_it_ends(strict_daemon: ServedDirectory) -> None:
+    """Send bytes after the refusal: the daemon ends the connection after 30 s, and a reset says so."""
+    with closing(connected(strict_daemon)) as connection:
+        connection.sendall(EARLY["no token"][1])
+        assert statuses(received(connection)) == [401]
+
+        def is_reset() -> bool:
+            try:
+                connection.sendall(b"x")
+            except ConnectionError:
+                return True
+            return False
+
+        wait_until(is_reset, pause_s=0.01)
