@@ -22,7 +22,6 @@ from seglog.reading.read import continue_records, read_frame_batches
 from seglog.reading.sealed import SealedFiles
 from seglog.reading.search import first_seq_at
 from seglog.segments.segment import SegmentInfo
-from seglog.tiers.warm_directory import log_id
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
 from seglog.values.producer import Appended, Producer, ProducerBatch
@@ -31,6 +30,7 @@ from seglog.values.truncate_op import TruncateOp
 from seglog.view import explained, guarded
 from seglog.writing import write
 from seglog.writing.append import PLAIN, AppendOptions, append
+from seglog.writing.conditions import incarnation_of, know_log_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -174,6 +174,7 @@ class Topic:
         producer: ProducerBatch | None = None,
         if_head: int | None = None,
         key: str | None = None,
+        if_incarnation: str | None = None,
     ) -> range:
         """Append records, all or none, and return their seqs when they are as safe as `durability` says.
 
@@ -185,6 +186,7 @@ class Topic:
         `BatchForgotten`. `key`, a text of 1 to 256 bytes in UTF-8, does the same for `idempotency_keep_s`, for a caller
         that has no producer. The same key with other values raises `KeyReused`. A topic with 10,000 keys raises
         `TooManyKeys`. With `if_head`, raise `HeadMoved` unless that seq is the topic's last one; 0 means no record.
+        With `if_incarnation`, raise `OtherIncarnation` unless the topic has it (`incarnation`).
         If the topic does not exist, it is made with the log's `topic_defaults`. A branch is not made: only its maker
         knows where it starts. In that case, raise `NoSuchTopic`.
         Raise `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`, `DiskFull` or `LogClosed` with nothing appended. After
@@ -192,9 +194,9 @@ class Topic:
         """
         options = PLAIN
         if tag is not None or node is not None or unterminated is not False or durability is not None:
-            options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key)
-        elif producer is not None or if_head is not None or key is not None:
-            options = AppendOptions(producer=producer, if_head=if_head, key=key)
+            options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key, if_incarnation)
+        elif producer is not None or if_head is not None or key is not None or if_incarnation is not None:
+            options = AppendOptions(producer=producer, if_head=if_head, key=key, if_incarnation=if_incarnation)
         return append(self._engine, self.name, values, options)[0]
 
     def append_once(
@@ -208,13 +210,14 @@ class Topic:
         producer: ProducerBatch | None = None,
         if_head: int | None = None,
         key: str | None = None,
+        if_incarnation: str | None = None,
     ) -> Appended:
         """Append records as `append` does, and say whether the topic had them already.
 
         The log decides that under the lock that assigns seqs, so of several equal calls one is no duplicate. Without
         `producer` and `key` no append is a duplicate. Raise the errors of `append`.
         """
-        options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key)
+        options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key, if_incarnation)
         return Appended(*append(self._engine, self.name, values, options))
 
     @checked
@@ -248,9 +251,8 @@ class Topic:
         """
         state = self._engine.state(self.name)
         self._engine.check_writable()
-        if self._engine.log_id is None:
-            self._engine.log_id = log_id(self._engine.files, self._engine.layout)
-        return f"{self._engine.log_id}-{state.topic_id:08x}"
+        know_log_id(self._engine)
+        return incarnation_of(self._engine, state)
 
     @overload
     def read(

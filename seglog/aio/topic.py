@@ -53,13 +53,16 @@ class AsyncTopic:
         producer: ProducerBatch | None = None,
         if_head: int | None = None,
         key: str | None = None,
+        if_incarnation: str | None = None,
     ) -> range:
         """Append records as `Topic.append` does. Order, cancellation and bound follow AIO-1 to AIO-3."""
         kind = self._plain
         if tag is not None or node is not None or unterminated is not False or durability is not None:
-            kind = (self.sync.name, AppendOptions(tag, node, unterminated, durability, producer, if_head, key))
-        elif producer is not None or if_head is not None or key is not None:
-            kind = (self.sync.name, AppendOptions(producer=producer, if_head=if_head, key=key))
+            options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key, if_incarnation)
+            kind = (self.sync.name, options)
+        elif producer is not None or if_head is not None or key is not None or if_incarnation is not None:
+            options = AppendOptions(producer=producer, if_head=if_head, key=key, if_incarnation=if_incarnation)
+            kind = (self.sync.name, options)
         # The body of `_append`, inlined, because each append of a task spends its time here.
         queue = self._queue
         ack = Ack()
@@ -67,7 +70,7 @@ class AsyncTopic:
         ack.values, records, size_bytes = check_append(queue.engine, values, kind[1])
         ack.records, ack.size_bytes = records, size_bytes
         if not records:
-            return self.sync.append(values, if_head=if_head)
+            return self.sync.append(values, if_head=if_head, if_incarnation=if_incarnation)
         if queue.for_room or queue.is_closed or queue.waiting.unsettled_bytes + size_bytes > queue.max_bytes:
             await queue.wait_for_room(size_bytes)
         try:
@@ -93,9 +96,10 @@ class AsyncTopic:
         producer: ProducerBatch | None = None,
         if_head: int | None = None,
         key: str | None = None,
+        if_incarnation: str | None = None,
     ) -> Appended:
         """Append records as `append` does, and say whether the topic had the batch already (`Topic.append_once`)."""
-        options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key)
+        options = AppendOptions(tag, node, unterminated, durability, producer, if_head, key, if_incarnation)
         return await self._append(values, (self.sync.name, options))
 
     async def _append(self, values: Sequence[bytes], kind: Kind) -> Appended:
@@ -104,7 +108,7 @@ class AsyncTopic:
         ack.waiting, ack.kind, ack.is_cancelled = queue.waiting, kind, False
         ack.values, ack.records, ack.size_bytes = check_append(queue.engine, values, kind[1])
         if not ack.records:
-            return self.sync.append_once(values, if_head=kind[1].if_head)
+            return self.sync.append_once(values, if_head=kind[1].if_head, if_incarnation=kind[1].if_incarnation)
         await queue.wait_for_room(ack.size_bytes)
         await ack
         outcome = ack.part.outcome

@@ -24,7 +24,6 @@ from seglog.engine.entries import AppendEntry, CreateEntry, EphemeralEntry
 from seglog.engine.state import TopicState
 from seglog.errors import (
     AppendsHeld,
-    HeadMoved,
     InvalidArgument,
     InvalidLabel,
     NoSuchTopic,
@@ -51,7 +50,14 @@ from seglog.values.names import BRANCH_MARK
 from seglog.values.producer import AppendedBatch, Batch, ProducerBatch
 from seglog.wal.group_commit import Barrier, Entry, GroupCommit
 from seglog.wal.wal import SYNC_MARK_BYTES
-from seglog.writing.conditions import check_conditions, check_given, plain_key
+from seglog.writing.conditions import (
+    check_conditions,
+    check_given,
+    check_head,
+    check_incarnation,
+    know_log_id,
+    plain_key,
+)
 
 __all__ = [
     "PLAIN",
@@ -77,7 +83,7 @@ _LOST_IN_TAIL_MAX = 100_000
 class AppendOptions(NamedTuple):
     """The arguments of an append beside its values. They are the same for all of its records.
 
-    With `producer`, `key` or `if_head`, the append is one of its own: it is never merged with another one.
+    With a condition, the append is one of its own: it is never merged with another one.
     """
 
     tag: str | None = None
@@ -87,11 +93,13 @@ class AppendOptions(NamedTuple):
     producer: ProducerBatch | None = None
     if_head: int | None = None
     key: str | None = None
+    if_incarnation: str | None = None
 
     @property
     def has_conditions(self) -> bool:
         """Return whether the log decides about the append before it takes a seq (seglog.writing.conditions)."""
-        return self.producer is not None or self.if_head is not None or self.key is not None
+        is_expecting = self.if_head is not None or self.if_incarnation is not None
+        return is_expecting or self.producer is not None or self.key is not None
 
 
 PLAIN = AppendOptions()
@@ -110,8 +118,10 @@ def append(engine: Engine, name: str, values: Sequence[bytes], options: AppendOp
     if not records:
         known = engine.find(name)
         head = 0 if known is None else known.head_seq
-        if options.if_head is not None and options.if_head != head:
-            raise HeadMoved(name, options.if_head, head)
+        if options.if_incarnation is not None:
+            check_incarnation(engine, name, known, options.if_incarnation)
+        if options.if_head is not None:
+            check_head(name, head, options.if_head)
         return range(head + 1, head + 1), False
     for wal in engine.wals.each:
         if wal.older:
@@ -132,7 +142,7 @@ def check_append(engine: Engine, values: Sequence[bytes], options: AppendOptions
     """Return the values as the log keeps them (seglog.values.byte_strings), their number, and their size in bytes.
 
     Raises `ReadOnly` and `AppendsHeld`. For wrong arguments, raises `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`
-    and `InvalidArgument`.
+    and `InvalidArgument`. With `if_incarnation`, raises what `know_log_id` does.
     """
     if engine.is_read_only:
         raise ReadOnly(engine.layout.root)
@@ -152,6 +162,8 @@ def check_append(engine: Engine, values: Sequence[bytes], options: AppendOptions
         _check_options(options)
         if not records and (options.producer is not None or options.key is not None):
             raise InvalidArgument("values", values, "one value at least, because there is nothing to repeat")
+        if options.if_incarnation is not None:
+            know_log_id(engine)  # not under the lock, because this asks the disk
     return own, records, size_bytes
 
 
@@ -165,15 +177,17 @@ def begin_append(
     If a topic of that name is being deleted, return None. The caller calls `flush` and tries again, because a durable
     deletion frees the name (SHARD-1).
     """
-    tag, node, unterminated, durability, producer, if_head, key = options
+    tag, node, unterminated, durability, producer, if_head, key, if_incarnation = options
     given = None if key is None else GivenKey(key if type(key) is str else plain_key(key), records, digest_of(values))
     with engine.committer.raw_lock:
         create: CreateEntry | None = None
         state = engine.topics.get(name)
-        if producer is not None or if_head is not None or given is not None:
+        if producer is not None or if_head is not None or given is not None or if_incarnation is not None:
             if state is None and engine.is_being_deleted(name):
                 return None  # the deletion may still fail
-            repeated = check_conditions(engine, name, state, records, durability, producer, given, if_head)
+            repeated = check_conditions(
+                engine, name, state, records, durability, producer, given, if_head, if_incarnation
+            )
             if repeated is not None:
                 return _wait_for(engine, *repeated)
         if state is None:
@@ -311,7 +325,7 @@ def _check_options(options: AppendOptions) -> None:
         raise InvalidArgument("unterminated", options.unterminated, "True or False")
     if options.durability is not None:
         check_durability(options.durability)
-    check_given(options.producer, options.key, options.if_head)
+    check_given(options.producer, options.key, options.if_head, options.if_incarnation)
 
 
 def _check_sizes(values: Sequence[bytes], limit: int) -> int:

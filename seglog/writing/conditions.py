@@ -1,11 +1,22 @@
-"""The conditions of an append: its identity, and the head that its caller expects.
+"""The conditions of an append: its identity, and the head and the topic that its caller expects.
 
-    producer   the batch is appended once, however often its append is repeated (seglog.values.producer)
-    key        the values are appended once, however often their append is repeated (seglog.values.append_key)
-    if_head    the records come right after this seq, or the append is refused
+    producer         the batch is appended once, however often its append is repeated (seglog.values.producer)
+    key              the values are appended once, however often their append is repeated (seglog.values.append_key)
+    if_head          the records come right after this seq, or the append is refused
+    if_incarnation   the topic still has this incarnation (`Topic.incarnation`), or the append is refused
+
+The log compares the incarnation under the lock that assigns seqs. An earlier comparison may be outdated, as here:
+
+    1  Producer P appends batch 0 to a topic of incarnation A. The topic has it, but the answer is lost.
+    2  P repeats the batch, and names A. A caller of the log, such as the daemon, finds that the topic has A.
+    3  An operator resets the topic, and the archive deletes it here. The next append opens it again with the records
+       of the remote, batch 0 among them. The topic now has incarnation B, and knows no producer.
+    4  The append of step 2 takes the lock, after it may have waited for the deletion. Without a comparison here, the
+       log appends batch 0 a second time.
 
 APPENDIF-1  A repetition returns its seqs whatever `if_head` says. The first append has moved the head.
 APPENDIF-2  The head includes appends in flight. If one of them fails, an append behind it fails with it.
+APPENDIF-3  The topic that gets the records has the incarnation `if_incarnation`. No topic is made for them.
 """
 
 from __future__ import annotations
@@ -15,17 +26,26 @@ from typing import Any
 from seglog.arguments import kind_of, taken
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
-from seglog.errors import HeadMoved, InvalidArgument, InvalidSetting
+from seglog.errors import HeadMoved, InvalidArgument, InvalidSetting, OtherIncarnation
+from seglog.tiers.warm_directory import log_id
 from seglog.values.append_key import GivenKey, check_key, repeated_key
 from seglog.values.producer import ProducerBatch, repeated
 
-__all__ = ["check_conditions", "check_given", "plain_key"]
+__all__ = [
+    "check_conditions",
+    "check_given",
+    "check_head",
+    "check_incarnation",
+    "incarnation_of",
+    "know_log_id",
+    "plain_key",
+]
 
 _SEQ: Any = kind_of(int)
 _TEXT: Any = kind_of(str)
 
 
-def check_given(producer: object, key: object, if_head: object) -> None:
+def check_given(producer: object, key: object, if_head: object, if_incarnation: object) -> None:
     """Raise `InvalidArgument` for a value that is no condition, and for a producer together with a key."""
     if producer is not None and type(producer) is not ProducerBatch and not isinstance(producer, ProducerBatch):
         raise InvalidArgument("producer", producer, "a ProducerBatch or None")
@@ -35,6 +55,8 @@ def check_given(producer: object, key: object, if_head: object) -> None:
             raise InvalidArgument("key", key, "None, because the batch of a producer has an identity already")
     if if_head is not None:
         taken("if_head", if_head, _SEQ)
+    if if_incarnation is not None:
+        taken("if_incarnation", if_incarnation, _TEXT)
 
 
 def plain_key(key: object) -> str:
@@ -55,14 +77,17 @@ def check_conditions(
     producer: ProducerBatch | None,
     key: GivenKey | None,
     if_head: int | None,
+    if_incarnation: str | None,
 ) -> tuple[TopicState, range] | None:
     """Return None if the append may begin. If the topic has its records already, return its state and their seqs.
 
     `state` is None if there is no topic. The caller holds the lock, and no seq is assigned yet.
-    Raises `ProducerFenced`, `ProducerGap`, `BatchForgotten`, `KeyReused`, `TooManyKeys`, `HeadMoved`, and
-    `InvalidSetting` for a producer or a key of ephemeral records.
+    Raises `OtherIncarnation`, `ProducerFenced`, `ProducerGap`, `BatchForgotten`, `KeyReused`, `TooManyKeys`,
+    `HeadMoved`, and `InvalidSetting` for a producer or a key of ephemeral records.
     """
     engine.committer.check_open()
+    if if_incarnation is not None:
+        check_incarnation(engine, name, state, if_incarnation)
     if producer is not None or key is not None:
         config = engine.topic_defaults if state is None else state.config
         if (durability or config.durability) == "ephemeral":
@@ -76,10 +101,36 @@ def check_conditions(
         seqs = _seqs_of_key(engine, name, state, key)
     if state is not None and seqs is not None:
         return state, seqs
-    head = 0 if state is None else state.assigned_seq
-    if if_head is not None and if_head != head:
-        raise HeadMoved(name, if_head, head)
+    if if_head is not None:
+        check_head(name, 0 if state is None else state.assigned_seq, if_head)
     return None
+
+
+def check_head(name: str, head: int, if_head: int) -> None:
+    """Raise `HeadMoved` if the caller expects another head."""
+    if if_head != head:
+        raise HeadMoved(name, if_head, head)
+
+
+def check_incarnation(engine: Engine, name: str, state: TopicState | None, wanted: str) -> None:
+    """Raise `OtherIncarnation` if the caller expects another incarnation of the topic. `know_log_id` was called."""
+    found = None if state is None else incarnation_of(engine, state)
+    if found != wanted:
+        raise OtherIncarnation(name, wanted, found)
+
+
+def incarnation_of(engine: Engine, state: TopicState) -> str:
+    """Return the incarnation of a topic. `know_log_id` was called."""
+    return f"{engine.log_id}-{state.topic_id:08x}"
+
+
+def know_log_id(engine: Engine) -> None:
+    """Read the log's own id, unless the engine knows it. If there is none, make one, durably.
+
+    Raises `FileCorrupt`, and errors of the disk.
+    """
+    if engine.log_id is None:
+        engine.log_id = log_id(engine.files, engine.layout)
 
 
 def _seqs_of_key(engine: Engine, name: str, state: TopicState, key: GivenKey) -> range | None:

@@ -103,7 +103,9 @@ APPEND = {
     "producer": "instance",
     "if_head": "whole",
     "key": "text",
+    "if_incarnation": "text",
 }
+_OPTIONAL = "tag node durability producer if_head key if_incarnation"
 OPEN = {
     "path": "path",
     "create": "bool",
@@ -158,8 +160,8 @@ LOG = {
     "Log.seal": _of_log("seal", {"names": "texts"}),
     "Log.attach_cold": _of_log("attach_cold", {"tier": "instance"}),
     "Log.hold_appends": _of_log("hold_appends", {"reason": "text"}, "reason"),
-    "Topic.append": _of_topic("append", APPEND, "tag node durability producer if_head key", values=[b"x"]),
-    "Topic.append_once": _of_topic("append_once", APPEND, "tag node durability producer if_head key", values=[b"x"]),
+    "Topic.append": _of_topic("append", APPEND, _OPTIONAL, values=[b"x"]),
+    "Topic.append_once": _of_topic("append_once", APPEND, _OPTIONAL, values=[b"x"]),
     "Topic.producer": _of_topic("producer", {"producer": "text"}),
     "Topic.read": _of_topic(
         "read", {**READ, "since_ms": "whole", "until_ms": "whole", "gaps": "bool"}, "start end since_ms until_ms"
@@ -239,8 +241,8 @@ def test_a_wrong_argument_is_refused_by_its_name_and_nothing_changes(world: Worl
 
 
 ASYNC = {
-    "append": (APPEND, "tag node durability producer if_head key", {"values": [b"x"]}),
-    "append_once": (APPEND, "tag node durability producer if_head key", {"values": [b"x"]}),
+    "append": (APPEND, _OPTIONAL, {"values": [b"x"]}),
+    "append_once": (APPEND, _OPTIONAL, {"values": [b"x"]}),
     "read": ({**READ, "since_ms": "whole", "until_ms": "whole", "gaps": "bool"}, "start end since_ms until_ms", {}),
     "follow": (FOLLOW, "start timeout_s", {"timeout_s": 0}),
     "delete": ({"before": "whole", "tag": "text"}, "before tag", {"tag": "eu"}),

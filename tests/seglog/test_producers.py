@@ -335,13 +335,20 @@ def _batch(log: Log) -> range:
 
 
 def while_in_flight(
-    fails: bool, *then: Callable[[Log], object], first: Callable[[Log], object] = _batch
+    fails: bool,
+    *then: Callable[[Log], object],
+    first: Callable[[Log], object] = _batch,
+    before: Callable[[Log], object] = lambda _: None,
 ) -> tuple[list[object], list[bytes], SimulatedDisk]:
-    """Call `first` and hold its write. Meanwhile other threads make the calls of `then`. Return all results."""
+    """Call `first` and hold its write. Meanwhile other threads make the calls of `then`. Return all results.
+
+    `before` is called when there is one record, and no write is held.
+    """
     disk = SimulatedDisk(Image({"/parent": None}))
     files = Gate(disk)
     log = seglog.open("/parent/log", files=files, settings=SETTINGS, clock=SetClock(), upkeep=InCaller)
     log.topic("t").append([b"first"])
+    before(log)
     results: list[object] = [None, *([None] * len(then))]
 
     def run(index: int, call: Callable[[Log], object]) -> None:
@@ -363,7 +370,7 @@ def while_in_flight(
     files.gate.set()
     for thread in threads:
         thread.join(60)
-    values = values_in(log)
+    values = values_in(log) if log.has_topic("t") else []
     image = disk.after_power_cut()
     log.close()
     return results, values, SimulatedDisk(image)

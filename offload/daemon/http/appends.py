@@ -38,7 +38,7 @@ from offload.daemon.streams.registry import TOPIC as STREAMS_TOPIC
 from offload.daemon.threads import in_threads
 from offload.errors import OffloadError
 from offload.rights import Role, rights_of
-from seglog import OtherIncarnation, SeglogError
+from seglog import SeglogError
 from seglog.format.lines import total_bytes
 
 __all__ = ["append_routes", "prepare_append"]
@@ -89,6 +89,8 @@ class _Appends:
         is_whole = conditions.is_any or yes(query, "whole") or not form.has_parts
         asked = _Append(request.path_params["topic"], form, conditions, query.get("durability"), is_whole)
         body = RequestBody(self._service, request, is_whole=is_whole)
+        if conditions.if_incarnation is not None:
+            await self._service.incarnation(asked.topic)  # a thread reads the log's id, which `_check_log` needs
         self._check_log(asked, body)
         try:
             await (self._take_whole(asked, body) if is_whole else self._take_parts(asked, body))
@@ -96,7 +98,7 @@ class _Appends:
             answer = answer_of(error, {} if is_whole else asked.told())
             incarnation = await self._service.incarnation(asked.topic)
         else:
-            incarnation = await self._service.incarnation(asked.topic)
+            incarnation = conditions.if_incarnation or await self._service.incarnation(asked.topic)
             answer = ShortAnswer(self._told(asked, incarnation), 200 if asked.is_duplicate else 201)
         if incarnation is not None:
             answer.raw_headers.append((b"seglog-incarnation", incarnation.encode()))
@@ -111,11 +113,15 @@ class _Appends:
         return told
 
     def _check_log(self, asked: _Append, body: RequestBody) -> None:
-        """Refuse before a long body what the log would refuse after it. An append without values changes nothing."""
-        topic = self._service.sync.topic(asked.topic)
+        """Refuse before a long body what the log would refuse after it. An append without values changes nothing.
+
+        Another incarnation is refused before `prepare_append`, which may take the topic over.
+        """
+        topic, form, conditions = self._service.sync.topic(asked.topic), asked.form, asked.conditions
+        if conditions.if_incarnation is not None:
+            topic.append([], if_incarnation=conditions.if_incarnation)
         if body.declared_bytes is not None and body.declared_bytes <= _SMALL_BYTES:
             return
-        form, conditions = asked.form, asked.conditions
         is_here = self._service.sync.has_topic(asked.topic)
         if_head = conditions.if_head if is_here and not conditions.is_repeatable else None
         topic.append([], tag=form.tag, node=form.node, durability=asked.durability, if_head=if_head)
@@ -159,8 +165,6 @@ class _Appends:
         await self._service.quota.take_append(size_bytes, is_first=asked.first_seq is None)
         await place.begin_part()
         try:
-            if asked.conditions.incarnation is not None:
-                await self._check_incarnation(asked, asked.conditions.incarnation)
             if part.batches and self._service.archive is not None:
                 await prepare_append(self._service, asked.topic)
             for batch in part.batches:
@@ -171,12 +175,6 @@ class _Appends:
                     self._service.metrics.append_s.observe(time.perf_counter() - begin)
         finally:
             place.end_part(part.size_bytes)
-
-    async def _check_incarnation(self, asked: _Append, known: str) -> None:
-        """Raise `OtherIncarnation` if the topic has another one. It then knows no producer of before."""
-        found = await self._service.incarnation(asked.topic)
-        if found != known:
-            raise OtherIncarnation(asked.topic, known, found)
 
     async def _append_batch(self, asked: _Append, batch: Batch) -> None:
         topic, conditions = self._service.log.topic(asked.topic), asked.conditions
@@ -193,6 +191,7 @@ class _Appends:
                 producer=conditions.producer,
                 key=conditions.key,
                 if_head=conditions.if_head,
+                if_incarnation=conditions.if_incarnation,
             )
             seqs, asked.is_duplicate = done.seqs, done.duplicate
         else:

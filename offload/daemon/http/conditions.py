@@ -36,11 +36,11 @@ class Conditions:
     producer: ProducerBatch | None = None
     key: str | None = None
     if_head: int | None = None
-    incarnation: str | None = None
+    if_incarnation: str | None = None
 
     @property
     def is_any(self) -> bool:
-        return self.is_repeatable or self.if_head is not None or self.incarnation is not None
+        return self.is_repeatable or self.if_head is not None or self.if_incarnation is not None
 
     @property
     def is_repeatable(self) -> bool:

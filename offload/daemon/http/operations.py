@@ -172,6 +172,7 @@ _APPEND_HEADERS = (
     _header("Producer-Seq", "integer", "The number of the batch.", minimum=0, maximum=2**63 - 1),
     _header("Idempotency-Key", "string", "For a caller without a producer.", minLength=1, maxLength=256),
     _header("seglog-if-head", "integer", "Append only if the head is this seq.", minimum=0, maximum=2**63 - 1),
+    _header("seglog-if-incarnation", "string", "Append only if the topic has this seglog-incarnation."),
     _header("Content-Encoding", "string", "The coding of the body.", enum=["identity", "gzip", "zstd"]),
 )
 _TRUNCATE_BODY = {
