@@ -33,9 +33,9 @@ from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
 from seglog.files.settings_file import load_settings
 from seglog.files.volatile import in_memory_kind
 from seglog.format.arrays import import_now
-from seglog.maintenance import housekeeping
+from seglog.maintenance import eviction
 from seglog.maintenance.checkpoint import checkpoint, checkpoint_locked, relieve
-from seglog.maintenance.plan import CheckpointRequest
+from seglog.maintenance.draft import CheckpointRequest
 from seglog.maintenance.reclaim import Reclaimer
 from seglog.maintenance.relocator import relocate_due
 from seglog.maintenance.retention import Retention
@@ -309,7 +309,7 @@ class Log(Owned):
         archive. The caller repeats this call now and then. Appends enforce the caps on their own.
         """
         self._engine.check_open()
-        return housekeeping.enforce_all(self._engine)
+        return eviction.enforce_all(self._engine)
 
     def reclaim(self) -> None:
         """Give the bytes of deleted records back at once, in every sealed segment that is due for reclaiming.

@@ -11,9 +11,9 @@ from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import ReadOnly, SeqOutOfRange
 from seglog.format.frames import Frames
-from seglog.maintenance import housekeeping
+from seglog.maintenance import eviction
 from seglog.maintenance.checkpoint import checkpoint
-from seglog.maintenance.plan import CheckpointRequest
+from seglog.maintenance.draft import CheckpointRequest
 from seglog.maintenance.retention import Retention
 from seglog.reading.batches import read_batches
 from seglog.reading.expiry import expired_seq, known_floors
@@ -554,13 +554,13 @@ class Topic:
         With `keep_history` nothing is evicted. The result names the last record that waits for the archive. Raise
         `NoSuchTopic`.
         """
-        done = housekeeping.enforce(self._engine, [self._engine.state(self.name)])
+        done = eviction.enforce(self._engine, [self._engine.state(self.name)])
         return done[0] if done else Retention(self.name)
 
     @property
     def due_seq(self) -> int:
         """Return the last sealed seq that ttl and caps no longer keep on this disk; 0 if none. Raise `NoSuchTopic`."""
-        return housekeeping.due(self._engine, self._engine.state(self.name))
+        return eviction.due(self._engine, self._engine.state(self.name))
 
     @checked
     def release(self, last_seq: int, *, epoch: int | None = None) -> None:

@@ -41,7 +41,7 @@ from seglog.errors import FileCorrupt, ViewOutdated
 from seglog.files.clock import Clock
 from seglog.files.port import Files
 from seglog.files.read_only import ReadOnlyFiles
-from seglog.maintenance.housekeeping import log_unknown_front
+from seglog.maintenance.front import log_unknown_front
 from seglog.segments.segment import SegmentFiles, SegmentInfo
 from seglog.startup.opening import engine_of
 from seglog.startup.recovery import recover

@@ -10,7 +10,7 @@ from itertools import groupby
 
 from seglog.engine.engine import Engine
 from seglog.engine.upkeep import Background
-from seglog.maintenance.plan import Draft
+from seglog.maintenance.draft import Draft
 from seglog.maintenance.syncs import Syncs
 from seglog.reading.read import BATCH_MAX_RECORDS, lost_times, tail_batch
 from seglog.segments.batch import FRAME_BATCH_MAX_RECORDS, lost_batch

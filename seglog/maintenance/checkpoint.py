@@ -45,7 +45,8 @@ from seglog.engine.state import reclaimable
 from seglog.errors import DiskFull, SeglogError, TooManyOpenFiles, WriterPoisoned
 from seglog.files.port import NO_DESCRIPTOR
 from seglog.maintenance.absorb import write_segments
-from seglog.maintenance.plan import CheckpointRequest, Draft, Plan, plan_checkpoint, schedule
+from seglog.maintenance.draft import CheckpointRequest, Draft, Plan
+from seglog.maintenance.plan import plan_checkpoint, schedule
 from seglog.maintenance.removal import remove_topics
 from seglog.maintenance.truncation import finish_truncations
 from seglog.values.delete_list import DeleteList

@@ -32,8 +32,8 @@ from seglog.engine.state import TopicState
 from seglog.errors import LogClosed, SameFile, WriterPoisoned
 from seglog.format.index import ENTRY
 from seglog.maintenance.checkpoint import checkpoint_locked
-from seglog.maintenance.housekeeping import advance_front
-from seglog.maintenance.plan import CheckpointRequest
+from seglog.maintenance.draft import CheckpointRequest
+from seglog.maintenance.front import advance_front
 from seglog.maintenance.relocation import HotRetention, relocate, to_relocate
 from seglog.segments.segment import SegmentInfo
 from seglog.tiers.local_store import LocalSegmentStore

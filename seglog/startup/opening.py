@@ -8,12 +8,13 @@ from seglog.engine.engine import Engine
 from seglog.engine.state import check_all_hot
 from seglog.files.clock import Clock
 from seglog.files.port import Files
-from seglog.maintenance.housekeeping import expect_flags, find_fronts, log_unknown_front
+from seglog.maintenance.front import find_fronts, log_unknown_front
 from seglog.segments.cache import SegmentCache
 from seglog.startup.recovery import Recovered
 from seglog.tiers.warm_stores import WarmStores
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout
+from seglog.values.merged_deletes import MergedDeletes
 from seglog.wal.shards import open_wals
 
 __all__ = ["engine_of"]
@@ -65,6 +66,13 @@ def engine_of(
         if state.keys is not None:
             state.keys.keep_ms = settings.idempotency_keep_s * 1000
             state.keys.forget_until(clock.now_ms())
-    expect_flags(engine)
+    _expect_flags(engine)
     find_fronts(engine, on_unknown)
     return engine
+
+
+def _expect_flags(engine: Engine) -> None:
+    """Tell the segment cache, after recovery, which deletes may have set more flags than the manifest counts."""
+    for state in engine.topics.values():
+        if state.pending:
+            engine.segments.expect_flags(state.topic_id, MergedDeletes(state.pending))

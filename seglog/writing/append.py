@@ -40,7 +40,7 @@ from seglog.format.index import OFFSET_END
 from seglog.format.lines import Lines, longest_bytes, total_bytes
 from seglog.maintenance.checkpoint import wait_for_room
 from seglog.maintenance.ephemeral import make_room, trim
-from seglog.maintenance.housekeeping import enforce_limits
+from seglog.maintenance.eviction import enforce_limits
 from seglog.maintenance.retention import Retained, passed_cap
 from seglog.process.interrupts import uninterrupted
 from seglog.values.append_key import GivenKey, KeyedAppend, Unit, digest_of

@@ -30,7 +30,7 @@ from seglog.errors import (
     TopicExists,
 )
 from seglog.maintenance.checkpoint import checkpoint_locked
-from seglog.maintenance.housekeeping import advance_front
+from seglog.maintenance.front import advance_front
 from seglog.maintenance.relocator import make_hot
 from seglog.maintenance.truncation import kept_part, lowest_truncation
 from seglog.segments.segment import SegmentInfo
