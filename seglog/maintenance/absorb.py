@@ -6,6 +6,7 @@ The rules CKPT-1 to CKPT-9 are those of seglog.maintenance.checkpoint.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from itertools import groupby
 
 from seglog.engine.engine import Engine
@@ -13,7 +14,7 @@ from seglog.engine.upkeep import Background
 from seglog.maintenance.draft import Draft
 from seglog.maintenance.syncs import Syncs
 from seglog.reading.read import BATCH_MAX_RECORDS, lost_times, tail_batch
-from seglog.segments.batch import FRAME_BATCH_MAX_RECORDS, lost_batch
+from seglog.segments.batch import FRAME_BATCH_MAX_RECORDS, FrameBatch, lost_batch
 from seglog.segments.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
 from seglog.segments.tags import reached_seqs, write_tags
 from seglog.values.config import LogSettings
@@ -49,16 +50,7 @@ def _absorb(engine: Engine, draft: Draft, pause_s: float, syncs: Syncs) -> bool:
     had_segments = bool(draft.sealed or draft.released or draft.active)
     writer: SegmentWriter | None = None
     created = False
-    seq = draft.lost_seq
-    # After an opening nothing is known of pieces, and no append waits: then large batches cost less a record.
-    is_recovered = not pause_s and engine.wals.sums(draft.state.topic_id).is_empty
-    max_records = BATCH_MAX_RECORDS if is_recovered else FRAME_BATCH_MAX_RECORDS
-    while draft.first_seq <= draft.kept_seq and seq <= draft.kept_seq:
-        if seq < draft.first_seq:
-            upto = min(draft.first_seq - 1, seq + FRAME_BATCH_MAX_RECORDS - 1)
-            batch = lost_batch(draft.state.topic_id, seq, lost_times(engine, draft.state, seq, upto))
-        else:
-            batch = tail_batch(engine, draft.state, seq, draft.kept_seq, max_records)
+    for batch in _batches(engine, draft, is_upkeep=pause_s > 0):
         headers = batch.verified()
         start = 0
         while start < len(batch):
@@ -73,7 +65,6 @@ def _absorb(engine: Engine, draft: Draft, pause_s: float, syncs: Syncs) -> bool:
                 _finish(engine, draft, writer, syncs, seal=True)
                 writer = None
             start = stop
-        seq = batch.last_seq + 1
         if pause_s:
             time.sleep(pause_s)
     if writer is not None:
@@ -83,6 +74,22 @@ def _absorb(engine: Engine, draft: Draft, pause_s: float, syncs: Syncs) -> bool:
     if created or draft.has_new_tags:
         engine.files.sync_dir(engine.layout.topic(draft.state.topic_id))
     return created and not had_segments
+
+
+def _batches(engine: Engine, draft: Draft, *, is_upkeep: bool) -> Iterator[FrameBatch]:
+    """Yield the records to absorb, ascending: lost ones in the place of ephemeral ones (CKPT-8), then the tail."""
+    state, seq = draft.state, draft.lost_seq
+    # After an opening nothing is known of pieces, and no append waits: then large batches cost less a record.
+    is_recovered = not is_upkeep and engine.wals.sums(state.topic_id).is_empty
+    max_records = BATCH_MAX_RECORDS if is_recovered else FRAME_BATCH_MAX_RECORDS
+    while draft.first_seq <= draft.kept_seq and seq <= draft.kept_seq:
+        if seq < draft.first_seq:
+            upto = min(draft.first_seq - 1, seq + FRAME_BATCH_MAX_RECORDS - 1)
+            batch = lost_batch(state.topic_id, seq, lost_times(engine, state, seq, upto))
+        else:
+            batch = tail_batch(engine, state, seq, draft.kept_seq, max_records)
+        yield batch
+        seq = batch.last_seq + 1
 
 
 def _writer(engine: Engine, draft: Draft, seq: int, frame_bytes: int) -> SegmentWriter:
