@@ -35,7 +35,7 @@ import pytest
 from benchmarks.minio import serving_minio
 from catalog.format.checksum import Checksum, ChecksumKind
 from tests import work
-from tests.s3_recorder import HARNESS, PATH, Recorder
+from tests.s3_recorder import HARNESS, PATH, Recorder, Taken
 
 ACCESS_KEY = "seglog-test"
 SECRET_KEY = "seglog-test-secret"
@@ -44,6 +44,9 @@ MINIO = os.environ.get("TESTS_MINIO", "")
 
 #: The keys of a client for what a test does itself: it may leave the prefix of a store.
 AS_HARNESS = {"aws_access_key_id": ACCESS_KEY if MINIO else HARNESS, "aws_secret_access_key": SECRET_KEY}
+
+#: The count at the end of a run. It is 0, because otherwise the run fails.
+OUTSIDE_PREFIX = "requests to S3: outside the prefix of their store"
 
 #: Keys of other users, encryption by a key service, uploads listed by prefix: a default MinIO has none of these.
 not_of_minio = pytest.mark.skipif(bool(MINIO), reason="MinIO, as it starts, does not have it")
@@ -58,7 +61,7 @@ def s3_endpoint() -> Iterator[str]:
     if not MINIO:
         with _running_moto() as endpoint:
             yield endpoint
-            _report_requests(endpoint, "no test of its own")
+            report_requests(endpoint, "no test of its own")
         return
     with (
         tempfile.TemporaryDirectory() as directory,
@@ -78,29 +81,48 @@ def moto_endpoint(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def own_prefixes(endpoint: str, **prefixes: Sequence[str]) -> None:
-    """Name the prefixes of the stores in a bucket, or those of an access key, for the recorder of requests."""
-    _ask_recorder(endpoint, "PUT", json.dumps(prefixes).encode())
+    """Name the prefixes of the stores in a bucket, or those of an access key, until the end of the test."""
+    _tell_recorder(endpoint, of=prefixes)
 
 
-def taken_requests(endpoint: str) -> tuple[int, list[str]]:
-    """Return the number of requests since the last call, and the requests that left the prefix of their store."""
-    told = json.loads(_ask_recorder(endpoint, "GET", b""))
-    work.count("requests to S3 recorded", told["requests"])
-    return told["requests"], told["outside"]
+def of_several_tenants(endpoint: str, bucket: str) -> None:
+    """Say that each request on the bucket needs the access key of the tenant whose prefix it names.
+
+    The recorder knows the keys of STS, and those that `own_prefixes` names.
+    """
+    _tell_recorder(endpoint, shared=[bucket])
 
 
-def _report_requests(endpoint: str, test: str) -> None:
-    """Count the requests since the last report, and name each that left the prefix of its store.
+def may_be_checked(endpoint: str, bucket: str) -> None:
+    """Say that the test makes checks of the bucket, which send a LIST without a prefix on purpose."""
+    _tell_recorder(endpoint, checked=[bucket])
 
-    The end of the run shows them. It does not fail for them, because a test may look at a bucket with the keys of a
-    store, instead of `AS_HARNESS`.
+
+def taken_requests(endpoint: str, *, is_last: bool = False) -> Taken:
+    """Return what the recorder saw since the last call. With `is_last`, it forgets all that the test said."""
+    taken = Taken(**json.loads(_ask_recorder(endpoint, "DELETE" if is_last else "GET", b"")))
+    work.count("requests to S3: recorded", taken.requests)
+    work.count("requests to S3: access key compared with its tenant", taken.keys)
+    return taken
+
+
+def report_requests(endpoint: str, test: str) -> None:
+    """Count the requests since the last report. If one left the prefix of its store, the run of the tests fails.
+
+    What a test does itself, it does with the keys `AS_HARNESS`.
     """
     if MINIO:
         return
-    _, found = taken_requests(endpoint)
-    work.count("requests outside the prefix of their store", len(found))
-    for each in found:
-        work.count(f"outside, in {test}: {each}", 1)
+    taken = taken_requests(endpoint, is_last=True)
+    work.count(OUTSIDE_PREFIX, taken.outside)
+    if taken.outside:
+        shown = "\n".join([f"{taken.outside} requests left the prefix of their store, in {test}", *taken.examples])
+        pytest.fail(shown, pytrace=False)
+
+
+def _tell_recorder(endpoint: str, **said: object) -> None:
+    if not MINIO:
+        _ask_recorder(endpoint, "PUT", json.dumps(said).encode())
 
 
 def _ask_recorder(endpoint: str, method: str, body: bytes) -> bytes:
@@ -156,7 +178,7 @@ def s3_environment(
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
     yield s3_endpoint
-    _report_requests(s3_endpoint, request.node.nodeid)
+    report_requests(s3_endpoint, request.node.nodeid)
 
 
 @pytest.fixture(scope="session")

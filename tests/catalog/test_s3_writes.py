@@ -17,7 +17,7 @@ from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key
 from catalog.objects.s3 import S3Store
 from tests.catalog.s3_stores import open_store
-from tests.s3_server import not_of_minio
+from tests.s3_server import AS_HARNESS, not_of_minio
 from tests.seams.catalog import client_of, client_that_sends_once
 
 __all__ = ["open_store"]
@@ -176,7 +176,7 @@ def test_storage_class_and_encryption_are_what_the_store_has(
     store = open_store(storage_class="STANDARD_IA", sse="aws:kms", sse_kms_key_id="arn:aws:kms:us-east-1:1:key/k")
     send_both(store)
     store.put_new(Key("vol/log/1"), b"commit")
-    client = boto3.client("s3")
+    client = boto3.client("s3", **AS_HARNESS)
     bucket = s3_remote.split("/")[2]
     for key, storage_class in ((A, "STANDARD_IA"), (B, "STANDARD_IA"), ("vol/log/1", None)):
         found = client.head_object(Bucket=bucket, Key=f"acme/{key}")
@@ -190,7 +190,7 @@ def test_storage_class_and_encryption_are_what_the_store_has(
 def test_encryption_with_the_stores_own_key_names_none(open_store: Callable[..., S3Store], s3_remote: str) -> None:
     store = open_store(sse="AES256")
     send_both(store)
-    client = boto3.client("s3")
+    client = boto3.client("s3", **AS_HARNESS)
     found = client.head_object(Bucket=s3_remote.split("/")[2], Key=f"acme/{B}")
     assert found["ServerSideEncryption"] == "AES256"
     assert "SSEKMSKeyId" not in found

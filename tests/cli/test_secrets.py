@@ -24,6 +24,7 @@ import pytest
 
 from offload.rights import Role, token_line
 from tests.cli.conftest import Run
+from tests.s3_server import AS_HARNESS
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -162,7 +163,7 @@ def test_commands_show_no_secret_also_when_the_store_fails(
 def test_the_bucket_has_no_secret(run: Run, canary: str, search: Search) -> None:
     look_at_commands(run, search, "commands", f"init --remote {canary}", "append t", "seal t", "offload t")
     bucket = canary.split("/")[2]
-    with closing(boto3.client("s3")) as client:
+    with closing(boto3.client("s3", **AS_HARNESS)) as client:
         for each in client.list_objects_v2(Bucket=bucket)["Contents"]:
             found = client.get_object(Bucket=bucket, Key=each["Key"])
             search.look("objects", found["Body"].read() + repr(found["Metadata"]).encode())

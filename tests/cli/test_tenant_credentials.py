@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.faults.front import Front, HttpFault
-from tests.s3_server import ACCESS_KEY
+from tests.s3_server import ACCESS_KEY, may_be_checked
 from tests.schemas import SCHEMAS, mismatches
 
 ROLE = "arn:aws:iam::111122223333:role/tenants"
@@ -89,6 +89,7 @@ def test_a_check_says_whether_the_bucket_keeps_the_tenant_apart(
     assert run("init", "--remote", s3_remote).code == 0
     path = tmp_path / "data" / "seglog.toml"
     path.write_text(f'[remote]\nurl = "{s3_remote}"\n[tenant]\nname = "acme"\nrole_arn = "{ROLE}"\n')
+    may_be_checked(s3_environment, s3_remote.split("/")[2])
     with Front(s3_environment, plan) as front:  # the first request is AssumeRole
         monkeypatch.setenv("AWS_ENDPOINT_URL", front.url)
         done = run("tenant", "check", "acme")

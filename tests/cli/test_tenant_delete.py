@@ -6,81 +6,25 @@ A front before moto fails requests and counts them. The owner of a bucket is a p
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 import offload
 import seglog
-from catalog import LocalCatalog
 from catalog.errors import AccessDenied
 from offload.commands.tenant_delete import delete
 from offload.tenants.deletion import lifecycle_rule
 from offload.wiring import open_prefix
 from tests.cli.conftest import Done, Run
+from tests.cli.tenant_world import OTHERS, World, world
 from tests.faults.front import Front, HttpFault
-from tests.s3_server import ACCESS_KEY, SECRET_KEY
 
-OTHERS = ("acme2", "acme-x", "acm", "globex")
+__all__ = ["world"]
+
 FOREIGN = ("report.txt", "a b/ü+%2f.txt", "folder/", "5notavolume/x", "tab\tkey")
-
-
-class World:
-    """A bucket with the tenant `acme` below `base/`, and others whose names are like its name."""
-
-    def __init__(self, bucket: str, path: Path) -> None:
-        self.bucket = bucket
-        self.path = path
-        self.client: Any = boto3.client("s3")
-        self.remote = f"s3://{bucket}/base/acme"
-
-    def fill(self, tenant: str, directory: Path | None = None) -> None:
-        """Offload a topic with a branch, a tag and a pin."""
-        with (
-            seglog.open(directory or self.path / tenant) as log,
-            offload.attach(log, f"s3://{self.bucket}/base/{tenant}") as archive,
-        ):
-            topic = log.topic("orders")
-            for number in range(2):
-                topic.append([b"%d of the tenant" % number] * 10)
-                topic.seal()
-                archive.offload("orders")
-            archive.restore("orders", to="lsn:1", name="trial")
-            archive.tags.tag("orders", "v1", to="head")
-
-    def objects(self, prefix: str = "base/acme/") -> dict[str, str]:
-        listed = self.client.list_objects_v2(Bucket=self.bucket, Prefix=prefix).get("Contents", ())
-        return {each["Key"]: each["ETag"] for each in listed}
-
-    def uploads(self) -> list[str]:
-        listed = self.client.list_multipart_uploads(Bucket=self.bucket).get("Uploads", ())
-        return sorted(each["Key"] for each in listed)
-
-    def upload(self, key: str) -> str:
-        return str(self.client.create_multipart_upload(Bucket=self.bucket, Key=key)["UploadId"])
-
-    def others(self) -> dict[str, str]:
-        return {key: etag for key, etag in self.objects("").items() if not key.startswith("base/acme/")}
-
-
-@pytest.fixture
-def world(s3_remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    profile = f"[owner]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n"
-    (tmp_path / "credentials").write_text(profile)
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    made = World(s3_remote.split("/")[2], tmp_path)
-    made.fill("acme", tmp_path / "data")
-    for name in OTHERS:
-        made.client.put_object(Bucket=made.bucket, Key=f"base/{name}/refs/orders/main", Body=b"of another tenant")
-    for key in ("acme/refs/orders/main", "base/acme", "base/acme.bak", "refs/orders/main"):
-        made.client.put_object(Bucket=made.bucket, Key=key, Body=b"not below the prefix")
-    with closing(made.client):
-        yield made
 
 
 def told(done: Done) -> dict[str, Any]:
@@ -118,12 +62,7 @@ def test_a_bucket_takes_the_printed_rule(run: Run, world: World) -> None:
 
 
 def test_uploads_on_record_are_aborted_and_all_others_with_the_profile_of_the_owner(run: Run, world: World) -> None:
-    with LocalCatalog(world.path / "data" / "catalog.db") as local:
-        [attempt, *_] = local.attempts()
-    key = f"base/acme/{attempt.vid}/segments/{attempt.sid}"
-    upload_id = world.upload(key)
-    with LocalCatalog(world.path / "data" / "catalog.db") as local:
-        local.save(attempt=replace(attempt, upload_id=upload_id))
+    world.begin_upload(world.path / "data")
     forgotten = [world.upload(f"base/acme/{name}") for name in ("x/segments/y", "a b")]
     assert len(forgotten) == 2
     foreign = world.upload("base/acme2/x/segments/y")
@@ -170,13 +109,7 @@ def test_after_a_failure_at_any_request_no_reader_finds_half_a_state_and_a_repet
                 stops += 1
             else:
                 break
-            left = set(world.objects())
-            names = {key for key in begun if key.split("/")[2] in {"refs", "tags", "pins"}}
-            segments = {key for key in begun if "/segments/" in key}
-            if left & names:
-                assert left >= begun - names, "a name reaches what is gone"
-            if left - segments:
-                assert left >= segments, "a commit names what is gone"
+            world.check_order(begun)
     assert stops >= 6
     assert world.objects() == {}
     assert world.others() == others

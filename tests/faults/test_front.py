@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.faults.front import Front, HttpFault, When, kind_of, ways_of
+from tests.s3_recorder import HARNESS
 
 # moto refuses an unsigned request and does not check the signature.
-_SIGNED = "AWS4-HMAC-SHA256 Credential=x/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
+_SIGNED = f"AWS4-HMAC-SHA256 Credential={HARNESS}/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0"
 
 
 class Wire:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.interop.maven import run_maven
-from tests.s3_server import ACCESS_KEY, REGION, SECRET_KEY
+from tests.s3_server import AS_HARNESS, REGION
 
 __all__ = ["RELEASES", "Answer", "Judge", "JudgeRefused", "judge"]
 
@@ -87,7 +87,7 @@ def judge(request: pytest.FixtureRequest, s3_endpoint: str) -> Iterator[Judge]:
         log = Path(directory) / "judge.log"
         with log.open("w") as errors:
             process = subprocess.Popen(
-                ["java", "-Xmx1g", "-cp", class_path, "judge.Judge", s3_endpoint, ACCESS_KEY, SECRET_KEY, REGION],
+                ["java", "-Xmx1g", "-cp", class_path, "judge.Judge", s3_endpoint, *AS_HARNESS.values(), REGION],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

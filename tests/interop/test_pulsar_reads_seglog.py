@@ -17,6 +17,7 @@ from offload.format.index import ENTRY, HEADER, MAGIC
 from offload.settings import MIN_BLOCK_SIZE, OffloadSettings
 from seglog import LogSettings
 from tests.interop.judge import Answer, Judge, JudgeRefused
+from tests.s3_server import AS_HARNESS
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(600)]
 
@@ -67,7 +68,7 @@ def read(judge: Judge, made: Offloaded, order: str, *, index_key: str | None = N
 
 def with_block_entries_alone(made: Offloaded, block_size: int) -> str:
     """Put an index object beside ours, with one entry for each block as Pulsar itself writes it. Return its key."""
-    client = boto3.client("s3")
+    client = boto3.client("s3", **AS_HARNESS)
     got = client.get_object(Bucket=made.bucket, Key=made.index_key)
     body = got["Body"].read()
     _, _, data_length, header_length, count, ledger_length = HEADER.unpack_from(body)

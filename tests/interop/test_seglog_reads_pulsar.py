@@ -19,6 +19,7 @@ from offload.settings import MIN_BLOCK_SIZE
 from offload.wiring import open_store
 from tests.interop.judge import Answer, Judge
 from tests.offload.ledgers import Ledger
+from tests.s3_server import AS_HARNESS, own_prefixes
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(600)]
 
@@ -28,9 +29,10 @@ GOLDEN = Path(__file__).parent.parent / "golden"
 @pytest.fixture
 def bucket(s3_environment: str) -> str:
     name = f"test-{uuid.uuid4().hex[:12]}"
-    client = boto3.client("s3")
+    client = boto3.client("s3", **AS_HARNESS)
     client.create_bucket(Bucket=name)
     client.close()
+    own_prefixes(s3_environment, **{name: [""]})
     return name
 
 

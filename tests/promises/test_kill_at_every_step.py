@@ -86,10 +86,11 @@ def test_kill_before_and_after_each_effect_on_the_store(when: str, tmp_path: Pat
     or more, so the test makes half as many. It kills before the first, the fifth and so on, and after the third, the
     seventh and so on.
     """
+    (tmp_path / "remote").mkdir()
     by = every if remote.startswith("s3:") else -(-every // 2)
     first = 1 + (when == "after") * (by // 2)
     for effect in range(first, 50, by):
-        directory, prefix = tmp_path / str(effect), f"{remote}-{effect}"
+        directory, prefix = tmp_path / str(effect), f"{remote}/{effect}"
         code, acked = _run(directory, prefix, f"{when}:{effect}")
         assert acked == RECORDS
         _check_after_kill(directory, prefix)

@@ -51,6 +51,7 @@ class Place:
 @pytest.fixture(params=["file", "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     if request.param == "file":
+        (tmp_path / "remote").mkdir()
         yield Place((tmp_path / "remote").as_uri(), None)
         return
     endpoint = request.getfixturevalue("moto_endpoint")
@@ -113,7 +114,7 @@ def _shoot(tmp_path: Path, place: Place, *, kills: int, seed: int) -> None:
     chance = random.Random(seed)
     shots = total = 0
     while shots < kills:
-        directory, remote = tmp_path / f"{shots}", f"{place.url}-{shots}"
+        directory, remote = tmp_path / f"{shots}", f"{place.url}/{shots}"
         acked = 0
         for _ in range(min(KILLS_A_DIRECTORY, kills - shots)):
             shots += 1

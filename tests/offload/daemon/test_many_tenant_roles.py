@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import boto3
 import pytest
 
 import seglog
 from tests.daemons import served_tenants
 from tests.faults.front import Front
-from tests.s3_server import ACCESS_KEY
+from tests.s3_server import ACCESS_KEY, may_be_checked, of_several_tenants
 from tests.waiting import wait_until
 
 ROLE = "arn:aws:iam::123456789012:role/tenants"
+BUCKET = "archive-of-two"
 
 
 def test_each_tenant_uses_its_own_credentials(
-    tmp_path: Path, s3_environment: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, s3_environment: str, s3_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    boto3.client("s3").create_bucket(Bucket="archive-of-two")
+    s3_client.create_bucket(Bucket=BUCKET)
+    of_several_tenants(s3_environment, BUCKET)
+    may_be_checked(s3_environment, BUCKET)
     root = tmp_path / "root"
     root.mkdir()
     for name in ("acme", "other"):
@@ -28,8 +31,7 @@ def test_each_tenant_uses_its_own_credentials(
             topic.append([b"x"])
             topic.seal()
         (root / name / "seglog.toml").write_text(
-            f'[remote]\nurl = "s3://archive-of-two/{name}"\n[tenant]\nrole_arn = "{ROLE}"\n'
-            "[offload]\noffload_after_s = 0\n"
+            f'[remote]\nurl = "s3://{BUCKET}/{name}"\n[tenant]\nrole_arn = "{ROLE}"\n[offload]\noffload_after_s = 0\n'
         )
     (root / "seglog.toml").write_text("")
     with Front(s3_environment) as front:

@@ -10,7 +10,7 @@ import pytest
 import seglog
 from tests.daemons import served
 from tests.faults.front import Front, HttpFault
-from tests.s3_server import ACCESS_KEY
+from tests.s3_server import ACCESS_KEY, may_be_checked
 from tests.waiting import wait_until
 
 ROLE = "arn:aws:iam::123456789012:role/tenants"
@@ -21,6 +21,7 @@ def test_a_daemon_offloads_with_its_tenants_credentials_and_checks_the_bucket(
     tmp_path: Path, s3_environment: str, s3_remote: str, monkeypatch: pytest.MonkeyPatch, worker: str
 ) -> None:
     seglog.open(tmp_path / "d").close()
+    may_be_checked(s3_environment, s3_remote.split("/")[2])
     with Front(s3_environment) as front:
         monkeypatch.setenv("AWS_ENDPOINT_URL", front.url)
         given = {"TENANT_NAME": "acme", "TENANT_ROLE_ARN": ROLE, "OFFLOAD_WORKER": worker}

@@ -166,7 +166,7 @@ def shifted(summary: SegmentSummary, by: int) -> SegmentSummary:
 
 def test_a_point_in_10_gb_reads_one_chunk(spark_session: SparkSession, counted: Counted, url: str):
     """A read of any other data object fails, because there is none."""
-    url = f"{url}-sparse"
+    url = f"{url}/sparse"
     seq, chunk_bytes = sparse_archive(url, chosen=101)
     found = load(spark_session, url).where(f"seq = {seq}").select("value").collect()
     assert [(len(row.value), row.value[0]) for row in found] == [(512 << 10, 76)]

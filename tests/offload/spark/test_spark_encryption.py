@@ -27,7 +27,7 @@ from offload.wiring import open_store
 from tests.cli.test_encryption import KEY
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import NOW_MS, TopicArchive
-from tests.s3_server import SECRET_KEY, not_of_minio
+from tests.s3_server import AS_HARNESS, SECRET_KEY, not_of_minio, own_prefixes
 from tests.seams.spark import query_execution
 
 pytestmark = not_of_minio
@@ -36,7 +36,7 @@ pytestmark = not_of_minio
 def keys_of(url: str) -> dict[str, str | None]:
     """Return the KMS key of each object below a remote, by the object's key in the bucket."""
     place = urlsplit(url)
-    with closing(boto3.client("s3")) as client:
+    with closing(boto3.client("s3", **AS_HARNESS)) as client:
         listed = client.list_objects_v2(Bucket=place.netloc, Prefix=place.path.lstrip("/"))["Contents"]
         heads = {each["Key"]: client.head_object(Bucket=place.netloc, Key=each["Key"]) for each in listed}
     return {key: head.get("SSEKMSKeyId") for key, head in heads.items()}
@@ -56,12 +56,13 @@ def test_a_load_and_a_lease_carry_the_key(spark_session: SparkSession, s3_remote
         assert any(part in key for key in found), part
 
 
-def test_the_jobs_carry_the_key(spark_session: SparkSession, s3_remote: str) -> None:
+def test_the_jobs_carry_the_key(spark_session: SparkSession, s3_endpoint: str, s3_remote: str) -> None:
     archive = TopicArchive(open_store(s3_remote, offload=encrypted_by(KEY)))
     for number in range(4):
         archive.add([Sample(b"value %d" % number)])
     archive.store.put(keys.data_key(archive.vid, Sid.new(NOW_MS)), b"garbage", {})
     assert compact(spark_session, s3_remote, least=2, idle_s=0, kms_key_id=KEY).commits == 1
+    own_prefixes(s3_endpoint, **{urlsplit(s3_remote).netloc: ["acme/", "acme-exports/"]})
     assert export(spark_session, s3_remote, f"{s3_remote}-exports", kms_key_id=KEY).rows
     plan_gc(spark_session, s3_remote, window_s=0, grace_s=0, kms_key_id=KEY)
     found = keys_of(s3_remote)

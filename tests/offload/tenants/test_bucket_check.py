@@ -9,6 +9,7 @@ import pytest
 from catalog.objects.s3_credentials import FoundCredentials
 from offload.tenants.bucket_check import BucketCheck, Outcome, check_bucket
 from tests.faults.front import Front, HttpFault
+from tests.s3_server import may_be_checked
 
 MINE = FoundCredentials("of-the-tenant", "secret", "token", None)
 
@@ -45,6 +46,7 @@ def test_each_answer_has_its_verdict(
     is_good: bool,
     said: list[str],
 ) -> None:
+    may_be_checked(s3_environment, s3_remote.split("/")[2])
     with Front(s3_environment, plan) as front:
         found = checked(s3_remote, front, monkeypatch)
         assert front.kinds == {"LIST": 2}  # and no HeadBucket
