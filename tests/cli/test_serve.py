@@ -240,6 +240,9 @@ def test_records_over_http(start: Start) -> None:
         "b",
     ]
     assert daemon.ask("POST", "/topics/u/records", b"a\nb", text)[0] == 400
+    preview = daemon.json("POST", "/topics/t/rpc/truncate", {"seq": 3, "dry_run": True})[1]
+    assert (preview["kind"], preview["records"], preview["first_seq"]) == ("would_take", 1, 3)
+    assert daemon.json("GET", "/topics/t/index_bounds")[1]["head_seq"] == 3
     truncated = {"topic": "t", "head_seq": 2, "lsn": None, "waits_for": None}
     assert daemon.json("POST", "/topics/t/rpc/truncate", {"seq": 3}) == (200, truncated)
     assert daemon.json("POST", "/topics/t/rpc/delete", {"before": 2, "yes": True})[1]["deleted"] == 1
@@ -297,7 +300,12 @@ def test_what_others_append_meanwhile_is_not_counted(start: Start) -> None:
         ("GET", "/topics/t/records?gaps=2", None, {}, 400, "InvalidOption"),
         ("POST", "/topics/t/records?unterminated=2", b"x", BYTES, 400, "InvalidOption"),
         ("POST", "/topics/t/rpc/truncate", b'{"seq": true}', {}, 400, "InvalidOption"),
-        ("POST", "/topics/t/rpc/truncate", b'{"seq": -1}', {}, 400, "InvalidArgument"),
+        ("POST", "/topics/t/rpc/truncate", b'{"seq": -1}', {}, 400, "InvalidOption"),
+        ("POST", "/topics/t/rpc/truncate", b'{"seq": 3, "dryrun": true}', {}, 400, "UnsupportedOption"),
+        ("POST", "/topics/t/rpc/truncate", b'{"seq": 3, "dry_run": 1}', {}, 400, "InvalidOption"),
+        ("POST", "/topics/t/rpc/truncate", b'{"seq": 3, "yes": false}', {}, 400, "InvalidParameters"),
+        ("POST", "/topics/t/rpc/truncate", b'{"seq": 3, "start": 1}', {}, 400, "UnsupportedOption"),
+        ("POST", "/topics/t/rpc/seal", b'{"nothing": 1}', {}, 400, "UnsupportedOption"),
         ("POST", "/topics/t/rpc/delete", b'{"tag": "\\ud800", "yes": true}', {}, 400, "InvalidArgument"),
         ("POST", "/topics/t/rpc/delete", b'{"before": -1}', {}, 400, "InvalidOption"),
         ("POST", "/topics/t/rpc/read", b'{"wait": NaN}', {}, 400, "InvalidOption"),

@@ -23,7 +23,7 @@ from offload.errors import Stopping, UnsupportedOption
 from offload.rights import rights_of
 from offload.wire import LINES_HEADER, STREAM_TYPE, encode_message
 
-__all__ = ["command_routes"]
+__all__ = ["command_routes", "run_command"]
 
 _log = logging.getLogger("seglog.daemon")
 _JSON_LINES_TYPE = "application/x-ndjson"
@@ -52,50 +52,56 @@ class _Commands:
         values = command.arguments(given)
         check_command(request, command, values)
         is_stream = request.headers.get("accept") == STREAM_TYPE
-        return await self._run(command, values, request, is_stream=is_stream)
+        return await run_command(self._service, command, values, request, is_stream=is_stream)
 
-    async def _run(self, command: Command, values: dict[str, Any], request: Request, *, is_stream: bool) -> Response:
-        if self._service.stopping.is_set():
-            raise Stopping
-        rights = rights_of(request.scope)
-        if rights.name and not command.reads(values):
-            _log.info("%s runs %s %s", rights.name, command.path, values.get("topic") or "")
-        request.scope[STREAM_KEY] = bool(values.get("follow"))
-        remote = request.headers.get("seglog-remote")
-        takes_lines = is_stream and LINES_HEADER in request.headers
-        stream = start(
-            self._service, command, values,
-            client=rights.name, shows=shown_to(rights, command),
-            is_stream=is_stream, remote=remote, takes_lines=takes_lines,
-        )  # fmt: skip
-        if is_stream:
-            return await begun(request, self._messages(stream), STREAM_TYPE)
-        return await begun(request, self._results(stream), _JSON_LINES_TYPE)
 
-    async def _messages(self, stream: Stream) -> AsyncGenerator[bytes]:
-        try:
-            while True:
-                kind, body = await stream.take()
-                if kind == b"x":
-                    yield encode_end(stream.error)
-                    return
-                yield encode_message(kind, body)
-        finally:
-            stream.abandon()
+async def run_command(
+    service: Service, command: Command, values: dict[str, Any], request: Request, *, is_stream: bool = False
+) -> Response:
+    """Run a command and answer with its results. The caller has checked the client's rights."""
+    if service.stopping.is_set():
+        raise Stopping
+    rights = rights_of(request.scope)
+    if rights.name and not command.reads(values):
+        _log.info("%s runs %s %s", rights.name, command.path, values.get("topic") or "")
+    request.scope[STREAM_KEY] = bool(values.get("follow"))
+    remote = request.headers.get("seglog-remote")
+    takes_lines = is_stream and LINES_HEADER in request.headers
+    stream = start(
+        service, command, values,
+        client=rights.name, shows=shown_to(rights, command),
+        is_stream=is_stream, remote=remote, takes_lines=takes_lines,
+    )  # fmt: skip
+    if is_stream:
+        return await begun(request, _messages(stream), STREAM_TYPE)
+    return await begun(request, _results(stream), _JSON_LINES_TYPE)
 
-    async def _results(self, stream: Stream) -> AsyncGenerator[bytes]:
-        is_begun = False
-        try:
-            while True:
-                kind, body = await stream.take()
-                if kind == b"o" and body:
-                    is_begun = True
-                    yield body
-                if kind == b"x":
-                    if stream.error is not None and not is_begun and isinstance(stream.error, Exception):
-                        raise stream.error
-                    if stream.error is not None:
-                        yield json.dumps({"error": problem(stream.error)}).encode() + b"\n"
-                    return
-        finally:
-            stream.abandon()
+
+async def _messages(stream: Stream) -> AsyncGenerator[bytes]:
+    try:
+        while True:
+            kind, body = await stream.take()
+            if kind == b"x":
+                yield encode_end(stream.error)
+                return
+            yield encode_message(kind, body)
+    finally:
+        stream.abandon()
+
+
+async def _results(stream: Stream) -> AsyncGenerator[bytes]:
+    is_begun = False
+    try:
+        while True:
+            kind, body = await stream.take()
+            if kind == b"o" and body:
+                is_begun = True
+                yield body
+            if kind == b"x":
+                if stream.error is not None and not is_begun and isinstance(stream.error, Exception):
+                    raise stream.error
+                if stream.error is not None:
+                    yield json.dumps({"error": problem(stream.error)}).encode() + b"\n"
+                return
+    finally:
+        stream.abandon()

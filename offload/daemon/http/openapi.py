@@ -122,7 +122,13 @@ def _own_schemas() -> dict[str, Any]:
             first_seq=_SEQ_OR_NULL, last_seq=_SEQ_OR_NULL, appended=whole, next_seq=whole, incarnation=text,
             duplicate=switch,
         ),
-        "truncate": _object(("seq",), seq={"type": "integer", "minimum": 1, "maximum": 2**63 - 1}),
+        "truncate": {
+            **_object(
+                ("seq",), seq={"type": "integer", "minimum": 1, "maximum": 2**63 - 1}, message=text, dry_run=switch,
+                yes={"type": "boolean", "default": True},
+            ),
+            "additionalProperties": False,
+        },
         "truncated": _object(
             ("topic", "head_seq", "lsn", "waits_for"),
             topic=text, head_seq=whole, lsn=_SEQ_OR_NULL, waits_for={"type": ["string", "integer", "null"]},

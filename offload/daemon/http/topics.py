@@ -8,16 +8,21 @@ from starlette.routing import Route
 
 from catalog.acting import acting_for
 from offload.archive import Archive
+from offload.commands.registry import COMMANDS
+from offload.daemon.http.commands import run_command
 from offload.daemon.http.parameters import json_of
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
-from offload.errors import InvalidOption
+from offload.errors import InvalidOption, UnsupportedOption
 from offload.replica_topic import ReplicaTopic
 from offload.rights import Rights, rights_of
 from offload.services.results import Removed
 from seglog import Topic
+from seglog.arguments import WHOLE_MAX
 
 __all__ = ["readable", "topic_routes", "truncated"]
+
+_TRUNCATE_KEYS = frozenset({"seq", "message", "dry_run", "yes"})
 
 
 def topic_routes(service: Service) -> list[Route]:
@@ -46,26 +51,34 @@ class _Topics:
         )
 
     async def truncate(self, request: Request) -> Response:
-        seq = (await json_of(request)).get("seq")
-        if type(seq) is not int:
-            raise InvalidOption("seq", "must be a whole number: the first seq to remove")
-        name = request.path_params["topic"]
-        result = await truncated(self._service, rights_of(request.scope), name, seq)
+        """Remove the records from `seq` on. A program calls this, so the request needs no `yes`."""
+        name, given = request.path_params["topic"], await json_of(request)
+        for key in given:
+            if key not in _TRUNCATE_KEYS:
+                raise UnsupportedOption(key, _TRUNCATE_KEYS)
+        seq = given.pop("seq", None)
+        if type(seq) is not int or not 1 <= seq <= WHOLE_MAX:
+            raise InvalidOption("seq", "must be a whole number from 1 on: the first seq to remove")
+        command = COMMANDS["truncate"]
+        values = command.arguments({"yes": True, **given, "topic": name, "start": seq})
+        if values["dry_run"] or not values["yes"]:  # without `yes`, the command refuses
+            return await run_command(self._service, command, values, request)
+        result = await truncated(self._service, rights_of(request.scope), name, seq, values["message"])
         told = {"lsn": result and result.lsn, "waits_for": result and result.waits_for}
         return JSONResponse({"topic": name, "head_seq": self._service.sync.get_topic(name).head_seq, **told})
 
 
-async def truncated(service: Service, rights: Rights, name: str, seq: int) -> Removed | None:
+async def truncated(service: Service, rights: Rights, name: str, seq: int, message: str = "") -> Removed | None:
     """Remove the records from `seq` on. Return the archive's result, or None without an archive."""
     if service.archive is None:
         await in_threads(service.local, service.sync.get_topic(name).truncate, seq)
         return None
-    return await in_threads(service.cold_reads, _truncate, service.archive, rights.name, name, seq)  # type: ignore[no-any-return]
+    return await in_threads(service.cold_reads, _truncate, service.archive, rights.name, name, seq, message)  # type: ignore[no-any-return]
 
 
-def _truncate(archive: Archive, client: str, name: str, seq: int) -> Removed:
+def _truncate(archive: Archive, client: str, name: str, seq: int, message: str) -> Removed:
     with acting_for(client):
-        return archive.truncate(name, seq)
+        return archive.truncate(name, seq, message=message)
 
 
 async def readable(service: Service, name: str) -> Topic | ReplicaTopic:
