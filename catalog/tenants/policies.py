@@ -5,7 +5,8 @@ IAM-1  The resource of an action on objects ends in `prefix/*`. An action on the
 IAM-2  A session without the tag, with an empty tag or with a tag that is no name gets nothing. The guard is in each
     Allow. In a Deny it would do nothing: a variable without a value makes a statement vanish.
 IAM-3  A condition of the caller only narrows. So it may not be on a key that the policy itself uses, because IAM
-    takes several values of one key as alternatives.
+    takes several values of one key as alternatives. For the same reason, two conditions may not have one operator and
+    one key, in any case of its letters. One condition may have several values.
 IAM-4  A condition of the caller is on the statements about S3. The KMS key is reached through S3 alone, and S3
     does not hand on the address and the other properties of the request.
 IAM-5  A role that deletes also has a Deny of `s3:DeleteObjectVersion`. AWS needs none, because no statement allows it.
@@ -70,11 +71,12 @@ class Condition:
     def __post_init__(self) -> None:
         """Raise `InvalidArgument` for a condition that IAM does not know, or that would widen the policy (IAM-3)."""
         given = str(self)
-        if self.operator.removesuffix("IfExists") not in OPERATORS or not _CONDITION_KEY.fullmatch(self.key):
+        operator = self.operator if self.operator == "NullIfExists" else self.operator.removesuffix("IfExists")
+        if operator not in OPERATORS or not _CONDITION_KEY.fullmatch(self.key):
             raise InvalidArgument("condition", given, "OPERATOR:KEY=VALUE, such as IpAddress:aws:SourceIp=10.0.0.0/8")
         if self.key.lower() in _OWN_KEYS:
             raise InvalidArgument("condition", given, f"on another key than {self.key}, which the policy uses itself")
-        if not self.values or not all(each and each.isprintable() for each in self.values):
+        if not self.values or not all(each.strip() and each.isprintable() for each in self.values):
             raise InvalidArgument("condition", given, "one with a value of printable characters after the =")
 
     def __str__(self) -> str:
@@ -82,10 +84,15 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str) -> Condition:
-        """Return the condition of `OPERATOR:KEY=VALUE`. Raises `InvalidArgument`."""
-        named, _, value = text.partition("=")
+        """Return the condition of `OPERATOR:KEY=VALUE` or `OPERATOR:KEY=VALUE,VALUE`. Raises `InvalidArgument`.
+
+        A space is refused: two conditions in one text would be one value, which no request meets.
+        """
+        if " " in text:
+            raise InvalidArgument("condition", text, "one condition without spaces; give the option once for each")
+        named, _, values = text.partition("=")
         operator, _, key = named.partition(":")
-        return cls(operator, key, (value,))
+        return cls(operator, key, tuple(values.split(",")))
 
 
 def tenant_policy(
@@ -187,10 +194,14 @@ def _deny(sid: str, actions: list[str], resources: list[str], condition: Mapping
 
 
 def _block(conditions: Sequence[Condition]) -> dict[str, dict[str, list[str]]]:
-    """Return the conditions as IAM writes them. Several values of one operator and key are alternatives."""
+    """Return the conditions as IAM writes them. Raises `InvalidArgument` for two of one operator and key (IAM-3)."""
     block: dict[str, dict[str, list[str]]] = {}
     for each in conditions:
-        block.setdefault(each.operator, {}).setdefault(each.key, []).extend(each.values)
+        keys = block.setdefault(each.operator, {})
+        if each.key.lower() in {key.lower() for key in keys}:
+            wanted = f"the only one of {each.operator}:{each.key}; one condition takes several values with commas"
+            raise InvalidArgument("condition", str(each), wanted)
+        keys[each.key] = list(each.values)
     return block
 
 

@@ -11,9 +11,10 @@ __all__ = ["ListedCommand", "ListedParameter"]
 class ListedParameter:
     """An argument or an option. An argument has no `options`.
 
-    `kind` is bool, choice, float, int, list, path or str. A list is the last argument, and takes the rest of the line.
-    `default` is the default as a JSON value. `variable` names the environment variable that stands for the option. If
-    the parameter `is_topic`, its value loses `@main`. `names` are the names that a shell offers, as in `About`.
+    `kind` is bool, choice, float, int, list, path or str. A list is the last argument, which takes the rest of the
+    line, or an option that may be given several times. `default` is the default as a JSON value. `variable` names the
+    environment variable that stands for the option. If the parameter `is_topic`, its value loses `@main`. `names` are
+    the names that a shell offers, as in `About`.
     """
 
     __slots__ = (

@@ -607,7 +607,8 @@ COMMANDS = {
         'Print the IAM policy of a role for one tenant of a bucket. Makes no request.\n'
         '\n'
         "The tenant's remote is s3://BUCKET/PREFIX/NAME. The policy allows the role's actions under that prefix, and nothing\n"
-        'else. No role may delete old versions of objects. Two --condition values of one operator and key are alternatives.\n'
+        'else. No role may delete old versions of objects. Two conditions of one operator and key are refused, because IAM\n'
+        'would take either; `--condition OPERATOR:KEY=A,B` says so.\n'
         'Examples: seglog tenant policy acme --role writer --bucket archive --condition\n'
         'IpAddress:aws:SourceIp=10.0.0.0/8; seglog tenant policy --session-tags --role reader --bucket archive --base prod/',
         (
@@ -616,7 +617,7 @@ COMMANDS = {
             ListedParameter('name', 'str', 'The tenant. Leave it out with --session-tags.', ()),
             ListedParameter('base', 'str', 'The prefix that all tenants have in common, such as prod/.', ('--base',), default='', metavar='PREFIX'),
             ListedParameter('kms_key', 'str', "The ARN of the tenant's KMS key, which the role may then use.", ('--kms-key',)),
-            ListedParameter('condition', 'str', 'Allow only requests that meet OPERATOR:KEY=VALUE. Several with spaces between them.', ('--condition',), default=''),
+            ListedParameter('condition', 'list', 'Allow only requests that meet OPERATOR:KEY=VALUE. May be given several times: all must be met.', ('--condition',), metavar='CONDITION'),
             ListedParameter('session_tags', 'bool', 'One policy for all tenants: the session tag `tenant` names the tenant.', ('--session-tags',), default=False),
         ),
     ),

@@ -20,8 +20,12 @@ def policy(
     base: Annotated[str, About("The prefix that all tenants have in common, such as prod/.", metavar="PREFIX")] = "",
     kms_key: Annotated[str | None, About("The ARN of the tenant's KMS key, which the role may then use.")] = None,
     condition: Annotated[
-        str, About("Allow only requests that meet OPERATOR:KEY=VALUE. Several with spaces between them.")
-    ] = "",
+        list | None,  # type: ignore[type-arg]
+        About(
+            "Allow only requests that meet OPERATOR:KEY=VALUE. May be given several times: all must be met.",
+            metavar="CONDITION",
+        ),
+    ] = None,
     session_tags: Annotated[
         bool, About("One policy for all tenants: the session tag `tenant` names the tenant.")
     ] = False,
@@ -29,13 +33,14 @@ def policy(
     """Print the IAM policy of a role for one tenant of a bucket. Makes no request.
 
     The tenant's remote is s3://BUCKET/PREFIX/NAME. The policy allows the role's actions under that prefix, and nothing
-    else. No role may delete old versions of objects. Two --condition values of one operator and key are alternatives.
+    else. No role may delete old versions of objects. Two conditions of one operator and key are refused, because IAM
+    would take either; `--condition OPERATOR:KEY=A,B` says so.
     Examples: seglog tenant policy acme --role writer --bucket archive --condition
     IpAddress:aws:SourceIp=10.0.0.0/8; seglog tenant policy --session-tags --role reader --bucket archive --base prod/
     """
     from offload.commands import tenant as use
 
-    made = use.policy(name, TenantRole(role), bucket, base, kms_key, condition, session_tags)
+    made = use.policy(name, TenantRole(role), bucket, base, kms_key, condition or (), session_tags)
     session.output.show(made, json.dumps(made.policy, indent=2))
 
 

@@ -7,7 +7,7 @@
 
 The options of the top stand before the command, and `--json` also after it. An option takes its value as `--from 100`,
 `--from=100`, `-m text` or `-mtext`. Flags of one letter may stand together. After `--`, each word is an argument. If an
-option is given twice, the last one counts.
+option is given twice, the last one counts. An option of the kind list collects the values of each time.
 """
 
 from __future__ import annotations
@@ -160,7 +160,10 @@ class _Scan:
         if parameter is HELP:
             self.wants_help = True
         else:
-            self._elsewhere.get(parameter.name, self._values)[parameter.name] = value
+            values = self._elsewhere.get(parameter.name, self._values)
+            values[parameter.name] = (
+                [*(values[parameter.name] or ()), value] if parameter.kind == "list" else value  # type: ignore[misc]
+            )
 
     def _parameter(self, name: str) -> ListedParameter:
         if name in self._named:

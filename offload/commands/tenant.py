@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,24 +39,24 @@ def policy(
     bucket: str,
     base: str = "",
     kms_key: str | None = None,
-    condition: str = "",
+    conditions: Sequence[str] = (),
     session_tags: bool = False,
 ) -> TenantPolicy:
     """Return the policy of a tenant's role, or with `session_tags` the policy that all tenants share.
 
     Raises `InvalidParameters`, `InvalidTenant` and `InvalidArgument`.
     """
-    conditions = [Condition.parse(each) for each in condition.split()]
+    parsed = [Condition.parse(each) for each in conditions]
     if not session_tags:
         if name is None:
             raise InvalidParameters("a policy needs the NAME of a tenant", hint="or give --session-tags")
-        return TenantPolicy(name, role, tenant_policy(name, role, bucket, base, kms_key, conditions))
+        return TenantPolicy(name, role, tenant_policy(name, role, bucket, base, kms_key, parsed))
     if name is not None:
         raise InvalidParameters(f"--session-tags takes no tenant {name!r}", hint="leave one of the two out")
     if kms_key is not None:
         hint = "give each tenant's key a policy of its own, for the session tag"
         raise InvalidParameters("--session-tags takes no --kms-key: a key belongs to one tenant", hint=hint)
-    return TenantPolicy(None, role, session_tag_policy(role, bucket, base, conditions))
+    return TenantPolicy(None, role, session_tag_policy(role, bucket, base, parsed))
 
 
 def policy_of_bucket(bucket: str, put_if_absent: bool = False, tls_only: bool = False) -> BucketPolicy:

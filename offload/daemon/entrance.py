@@ -1,6 +1,7 @@
 """The first layer of each request: an id, an answer at the end of the daemon, a line in the log.
 
 The id is the client's header `seglog-request-id` if it is 1 to 64 of A-Z, a-z, 0-9, `.`, `_`, `-`, else a random one.
+Random ids come from the operating system: a client that sees its own cannot compute those of others.
 The answer has it as a header of the same name, and a problem has it as `request_id`.
 
 With `access_log`, the log gets a line for each request at its end: method, path, status, seconds, bytes, client, id.
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
+import os
 import re
 import time
 from collections.abc import Callable, MutableMapping
@@ -89,7 +90,7 @@ class _Line:
         if given is not None and _ID.fullmatch(given):
             self.request_id = given.decode()
         else:
-            self.request_id = f"{random.getrandbits(64):016x}"
+            self.request_id = os.urandom(8).hex()
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":

@@ -19,14 +19,33 @@ def test_a_policy_is_printed_as_iam_takes_it(run: Run, tmp_path: Path, role: Ten
     plain = run("tenant", "policy", "acme", "--role", role, "--bucket", "archive", directory=None)
     assert (plain.code, plain.err) == (0, "")
     assert json.loads(plain.text) == tenant_policy("acme", role, "archive")
-    words = f"tenant policy acme --role {role} --bucket archive --base prod/ --kms-key {KEY} --condition"
-    conditions = "IpAddress:aws:SourceIp=10.0.0.0/8 Bool:aws:SecureTransport=true"
-    full = run("--json", *words.split(), conditions, directory=None)
-    made = json.loads(full.text)
-    assert (made["kind"], made["tenant"], made["role"]) == ("tenant_policy", "acme", role)
-    parsed = [Condition.parse(each) for each in conditions.split()]
-    assert made["policy"] == tenant_policy("acme", role, "archive", "prod", KEY, parsed)
+    words = f"tenant policy acme --role {role} --bucket archive --base prod/ --kms-key {KEY}".split()
+    network, tls = "IpAddress:aws:SourceIp=10.0.0.0/8,10.9.0.1/32", "Bool:aws:SecureTransport=true"
+    for first, second in ((network, tls), (tls, network)):
+        full = run("--json", *words, "--condition", first, f"--condition={second}", directory=None)
+        made = json.loads(full.text)
+        assert (made["kind"], made["tenant"], made["role"]) == ("tenant_policy", "acme", role)
+        parsed = [Condition.parse(each) for each in (network, tls)]
+        assert made["policy"] == tenant_policy("acme", role, "archive", "prod", KEY, parsed)
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        ("",),
+        ("IpAddress:aws:SourceIp=10.0.0.0/8", ""),
+        ("", "IpAddress:aws:SourceIp=10.0.0.0/8"),
+        ("IpAddress:aws:SourceIp=10.0.0.0/8", "IpAddress:aws:sourceip=0.0.0.0/0"),
+        ("IpAddress:aws:SourceIp=10.0.0.0/8 Bool:aws:SecureTransport=true",),
+        ("NullIfExists:aws:SourceIp=true",),
+    ],
+)
+def test_a_condition_that_would_say_less_than_it_seems_is_refused(run: Run, conditions: tuple[str, ...]) -> None:
+    options = [word for each in conditions for word in ("--condition", each)]
+    done = run("tenant", "policy", "acme", "--role", "reader", "--bucket", "archive", *options)
+    assert (done.code, done.out) == (2, b"")
+    assert "condition" in done.err
 
 
 def test_session_tags_take_the_place_of_the_name(run: Run) -> None:

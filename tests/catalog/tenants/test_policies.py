@@ -78,8 +78,8 @@ def test_each_allow_of_a_session_tag_has_the_guards(role: TenantRole) -> None:
 
 
 def test_conditions_are_in_each_statement_about_s3() -> None:
-    other = Condition.parse("IpAddress:aws:SourceIp=192.168.0.0/16")
-    policy = tenant_policy("acme", TenantRole.WRITER, "archive", kms_key=KEY, conditions=[OFFICE, other])
+    offices = Condition.parse("IpAddress:aws:SourceIp=10.0.0.0/8,192.168.0.0/16")
+    policy = tenant_policy("acme", TenantRole.WRITER, "archive", kms_key=KEY, conditions=[offices])
     on_bucket, on_objects, on_key = policy["Statement"]
     network = {"aws:SourceIp": ["10.0.0.0/8", "192.168.0.0/16"]}
     assert on_bucket["Condition"] == {"StringLike": {"s3:prefix": ["acme/*"]}, "IpAddress": network}
@@ -90,6 +90,9 @@ def test_conditions_are_in_each_statement_about_s3() -> None:
 WRONG = ["", "x", "StringLike", "StringLike:s3:prefix=*", "StringLike:s3:PREFIX=*", "Like:aws:SourceIp=1"]
 WRONG += ["IpAddress:aws:SourceIp=", "IpAddress:aws:SourceIp=a\nb", "IpAddress:SourceIp=1", "IpAddress:aws:Source Ip=1"]
 WRONG += [
+    "NullIfExists:aws:SourceIp=true",
+    "IpAddress:aws:SourceIp=1,",
+    "IpAddress:aws:SourceIp=1 Bool:aws:SecureTransport=true",
     "StringNotEquals:aws:principaltag/tenant=x",
     "Null:aws:PrincipalTag/Tenant=true",
     "IpAddress:aws:SourceIp\n=1",
@@ -101,6 +104,16 @@ def test_a_condition_that_iam_does_not_know_or_that_widens_is_refused(text: str)
     with pytest.raises(InvalidArgument, match="condition") as caught:
         Condition.parse(text)
     assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("key", ["aws:SourceIp", "aws:sourceip"])
+def test_two_conditions_of_one_operator_and_key_are_refused(key: str) -> None:
+    both = [OFFICE, Condition("IpAddress", key, ("0.0.0.0/0",))]
+    for conditions in (both, both[::-1]):
+        with pytest.raises(InvalidArgument, match="the only one of IpAddress"):
+            tenant_policy("acme", TenantRole.READER, "archive", conditions=conditions)
+        with pytest.raises(InvalidArgument, match="the only one of IpAddress"):
+            session_tag_policy(TenantRole.READER, "archive", conditions=conditions)
 
 
 @pytest.mark.parametrize(
