@@ -41,6 +41,7 @@ __all__ = [
     "OffloadSettings",
     "ServeSettings",
     "TenantSettings",
+    "bound_of",
     "codec_named",
     "encrypted_by",
     "trigger_overrides",
@@ -77,6 +78,11 @@ ASK = "ask"
 UNLIMITED = "unlimited"
 
 CODEC_NAMES: Mapping[str, Codec] = {"none": Codec.NONE, "zstd": Codec.ZSTD}
+
+
+def bound_of(setting: int | str) -> int | None:
+    """Return the number of a setting, or None for its word, such as `never` or `unlimited`."""
+    return setting if isinstance(setting, int) else None
 
 
 def codec_named(name: str) -> Codec:

@@ -76,10 +76,10 @@ def delete(
     place: WholePrefix,
     owner: WholePrefix | None,
     on_record: Sequence[Upload],
-    told: Callable[[int], None],
+    on_deleted: Callable[[int], None],
 ) -> TenantDeleted:
     """Delete everything of the tenant, and prove it. Raises `TenantWritten`, and the errors of the store."""
-    done = delete_all(place, owner, on_record, told)
+    done = delete_all(place, owner, on_record, on_deleted)
     is_s3 = place.url.startswith("s3:")
     is_versioned = bool(done.freed.unreferenced_bytes or done.versions)
     needs_rule = is_s3 and (is_versioned or not done.lists_uploads)

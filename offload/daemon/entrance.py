@@ -56,9 +56,6 @@ def entrance(app: App, host: Host) -> App:
     """Return `app` with an id and a log line for each request, and with refusals once the daemon stops."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await app(scope, receive, send)
-            return
         line = _Line(scope, send, lambda: host.is_leaving)
         token, before = request_id.set(line.request_id), tenant_id.set(host.tenant)
         try:

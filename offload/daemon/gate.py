@@ -14,7 +14,7 @@ from catalog.objects.base import ObjectStore
 from offload.daemon.metrics import Metrics
 from offload.errors import Stopping
 from offload.measured import OK, MeasuredStore
-from offload.settings import OffloadSettings
+from offload.settings import OffloadSettings, bound_of
 
 __all__ = ["Gate", "GatedStore", "Rate"]
 
@@ -62,8 +62,8 @@ class Gate:
 
     def change(self, settings: OffloadSettings) -> None:
         """Take new limits, for the requests that come from now on."""
-        self._requests.change(_per_s(settings.requests_per_s))
-        self._uploads.change(_per_s(settings.upload_bytes_per_s))
+        self._requests.change(bound_of(settings.requests_per_s))
+        self._uploads.change(bound_of(settings.upload_bytes_per_s))
 
     def take(self, sent_bytes: int) -> None:
         """Wait until the limits admit a request that sends `sent_bytes`. Raises `Stopping`."""
@@ -90,7 +90,3 @@ class GatedStore(MeasuredStore):
 
     def _end(self, method: str, outcome: str, elapsed_s: float, sent_bytes: int, received_bytes: int) -> None:
         self._gate.answered(method, outcome, elapsed_s, sent_bytes, received_bytes)
-
-
-def _per_s(limit: int | str) -> float | None:
-    return float(limit) if isinstance(limit, int) else None

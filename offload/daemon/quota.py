@@ -8,7 +8,8 @@
 QUOTA-1  The daemon asks a quota before the log gets a record. So a refused append takes no seq.
 QUOTA-2  An account holds the units of a second at most. A request passes while it holds any, and takes all of its own.
     So one large append passes, and later ones wait until the account is paid off.
-QUOTA-3  A body that is taken by parts is refused before its first part. Its later parts wait for the rate.
+QUOTA-3  A body that is taken by parts is refused before its first part. Its later parts wait for the rate. A later part
+    that is over `quota_bytes` is refused, and the answer says which records are in.
 QUOTA-4  Reads, deletes and offloads pass over `quota_bytes`, so a tenant can make room.
 """
 
@@ -21,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from offload.errors import OverQuota, OverRate
-from offload.settings import TenantSettings
+from offload.settings import TenantSettings, bound_of
 
 __all__ = ["Account", "Quota"]
 
@@ -64,9 +65,9 @@ class Quota:
 
     def change(self, settings: TenantSettings) -> None:
         """Take new limits. What an account owes stays."""
-        self._requests.per_s = _limit(settings.requests_per_s)
-        self._appends.per_s = _limit(settings.append_bytes_per_s)
-        self.most_bytes = _limit(settings.quota_bytes)
+        self._requests.per_s = bound_of(settings.requests_per_s)
+        self._appends.per_s = bound_of(settings.append_bytes_per_s)
+        self.most_bytes = bound_of(settings.quota_bytes)
 
     def take_request(self) -> None:
         """Count a request. Raises `OverRate`."""
@@ -84,7 +85,7 @@ class Quota:
             return
         if self.most_bytes is not None and self._hot_bytes + self._since_bytes + size_bytes > self.most_bytes:
             self._count("quota")
-            raise OverQuota(int(self.most_bytes))
+            raise OverQuota(self.most_bytes)
         while wait_s := self._appends.take(size_bytes, self._now_s()):
             if is_first:
                 self._count("rate")
@@ -98,10 +99,6 @@ class Quota:
         return self._since_bytes
 
     def looked(self, hot_bytes: int, since_bytes: int) -> None:
-        """Take the hot bytes of all topics. `since_bytes` are those that were appended before the look began."""
+        """Take the hot bytes of all topics. `since_bytes` were appended before the look began."""
         self._hot_bytes = hot_bytes
         self._since_bytes -= since_bytes
-
-
-def _limit(limit: int | str) -> float | None:
-    return float(limit) if isinstance(limit, int) else None

@@ -73,7 +73,10 @@ def access_of(settings: Settings, url: str | None) -> TenantAccess | None:
 
 
 def policy_text(tenant: str, role: TenantRole, bucket: str, base: str, kms_key: str | None) -> str:
-    """Return the session policy of a tenant's role. Raises `PolicyTooLong` beyond 2,048 characters, and its errors."""
+    """Return the session policy of a tenant's role.
+
+    Raises `PolicyTooLong` beyond 2,048 characters, and the errors of `tenant_policy`.
+    """
     return compact(tenant_policy(tenant, role, bucket, base, kms_key))
 
 
@@ -95,8 +98,8 @@ def granted_in(access: TenantAccess, answer: Mapping[str, Any]) -> GrantedCreden
     """Return the credentials in the answer of AssumeRole (GRANT-2)."""
     found = answer["Credentials"]
     expires: datetime = found["Expiration"]
-    told = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
-    life_s = float(access.duration_s) if told is None else (expires - parsedate_to_datetime(told)).total_seconds()
+    date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+    life_s = float(access.duration_s) if date is None else (expires - parsedate_to_datetime(date)).total_seconds()
     credentials = FoundCredentials(
         found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"], round(expires.timestamp() * 1000)
     )

@@ -81,17 +81,18 @@ def delete_all(
     place: WholePrefix,
     owner: WholePrefix | None,
     on_record: Sequence[Upload] = (),
-    told: Callable[[int], None] = lambda _: None,
+    on_deleted: Callable[[int], None] = lambda _: None,
 ) -> Deletion:
     """Do steps 2 to 6. `owner` is the same prefix with the rights of the bucket's owner, or None.
 
-    `told` gets the number of objects deleted since the last call. Raises `TenantWritten`, and the errors of the store.
+    `on_deleted` gets the number of objects deleted since the last call. Raises `TenantWritten`, and the errors of
+    the store.
     """
     objects, freed = 0, Freed()
     for batch in _in_order(place):
         freed += place.take(batch)
         objects += len(batch)
-        told(len(batch))
+        on_deleted(len(batch))
     aborted = _abort(place, on_record)
     if owner is not None:
         aborted += _abort(owner, [*owner.uploads()])

@@ -216,9 +216,8 @@ def _free(engine: Engine, plan: Plan) -> None:
         engine.wals.remove_below(plan.wal)
         for draft in plan.drafts:
             for segment in draft.released:
-                if not segment.is_hot:
-                    continue
-                engine.segments.remove(draft.state.topic_id, segment.first_seq)
+                if segment.is_hot:
+                    engine.segments.remove(draft.state.topic_id, segment.first_seq)
         if plan.deleted:
             remove_topics(engine.files, engine.layout, plan.deleted)
             with engine.committer.lock:

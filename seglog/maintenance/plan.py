@@ -53,7 +53,7 @@ def _plan(engine: Engine, requests: Sequence[CheckpointRequest]) -> Plan:
         own = asked.get(state.name)
         aged = is_to_be_sealed(engine, state)
         if own is not None or aged or has_news(state):
-            plan.drafts.append(_draft(state, own, seal=aged))
+            plan.drafts.append(_draft(state, own or CheckpointRequest(state.name), seal=aged))
         else:
             plan.others.append((state, state.to_meta()))
     return plan
@@ -134,26 +134,14 @@ def _is_outdated(state: TopicState) -> bool:
     return state.dead_segments > 0 and not state.config.keep_history
 
 
-def _draft(state: TopicState, request: CheckpointRequest | None, *, seal: bool) -> Draft:
-    sealed = list(state.sealed)
-    made_hot = None if request is None else request.made_hot
-    if request is not None and request.relocated is not None:
-        sealed = [_with_check(info, *request.relocated) for info in sealed]
-    if made_hot is not None:
-        sealed = [info._replace(warm_check=None) if info.first_seq == made_hot else info for info in sealed]
-    release_seq = 0 if request is None or request.release_seq is None else request.release_seq
-    if request is not None and request.epoch not in {None, state.epoch}:
-        release_seq = 0
-    if not state.config.keep_history:
-        release_seq = max(release_seq, state.floors.earliest_seq - 1)
-    released = sealed[: bisect_right(sealed, release_seq, key=lambda segment: segment.last_seq)]
-    del sealed[: len(released)]
-    has_moved = released or made_hot is not None or (request is not None and request.relocated is not None)
+def _draft(state: TopicState, request: CheckpointRequest, *, seal: bool) -> Draft:
+    released, sealed = _segments(state, request)
+    has_moved = bool(released) or request.made_hot is not None or request.relocated is not None
     hot_floor = released[-1].last_seq + 1 if released else state.hot_floor
     ops = tuple(state.ops) if _keeps_ops(state, hot_floor) else ()
-    if request is not None and request.settle_op is not None:
+    if request.settle_op is not None:
         ops = tuple(op for op in ops if op.op != request.settle_op)
-    truncate_ops = tuple(op for op in state.truncate_ops if request is None or op != request.settle_truncation)
+    truncate_ops = tuple(op for op in state.truncate_ops if op != request.settle_truncation)
     return Draft(
         state=state,
         meta=replace(state.to_meta(), hot_floor=hot_floor, ops=ops, truncate_ops=truncate_ops),
@@ -163,13 +151,29 @@ def _draft(state: TopicState, request: CheckpointRequest | None, *, seal: bool) 
         last_seq=state.head_seq,
         pending=state.pending,
         pending_count=len(state.pending),
-        seal=seal or (request is not None and request.seal),
+        seal=seal or request.seal,
         sealed=sealed,
         active=state.active,
         released=released,
-        made_hot=made_hot,
+        made_hot=request.made_hot,
         warm=relocated(sealed) if has_moved else state.warm,
     )
+
+
+def _segments(state: TopicState, request: CheckpointRequest) -> tuple[list[SegmentInfo], list[SegmentInfo]]:
+    """Return the sealed segments that leave the disk, and those that stay, as the request wants them."""
+    sealed = list(state.sealed)
+    if request.relocated is not None:
+        sealed = [_with_check(info, *request.relocated) for info in sealed]
+    if request.made_hot is not None:
+        sealed = [info._replace(warm_check=None) if info.first_seq == request.made_hot else info for info in sealed]
+    release_seq = request.release_seq or 0
+    if request.epoch not in {None, state.epoch}:
+        release_seq = 0
+    if not state.config.keep_history:
+        release_seq = max(release_seq, state.floors.earliest_seq - 1)
+    count = bisect_right(sealed, release_seq, key=lambda segment: segment.last_seq)
+    return sealed[:count], sealed[count:]
 
 
 def _with_check(info: SegmentInfo, first_seq: int, check: int) -> SegmentInfo:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from offload.settings import OffloadSettings, trigger_overrides
+from offload.settings import OffloadSettings, bound_of, trigger_overrides
 from seglog import SegmentInfo
 
 __all__ = ["Backlog", "Due", "Policy", "due", "is_over", "next_due_ms", "policy_of"]
@@ -43,7 +43,7 @@ def policy_of(settings: OffloadSettings, attributes: Mapping[str, str]) -> Polic
     after_s, hot_bytes, interval_s = own.offload_after_s, own.offload_hot_bytes, own.tail_interval_s
     return Policy(
         after_ms=after_s * 1000 if isinstance(after_s, int) else None,
-        hot_bytes=hot_bytes if isinstance(hot_bytes, int) else None,
+        hot_bytes=bound_of(hot_bytes),
         tail_interval_ms=interval_s * 1000 if isinstance(interval_s, int) else None,
     )
 

@@ -61,7 +61,7 @@ def _takes_appends(route: Route) -> bool:
 def _topic_of(scope: Scope) -> str | None:
     """Return the topic that a request appends to, or None for another request."""
     path: str = scope["path"]
-    if scope["type"] != "http" or scope["method"] != _METHOD or not path.endswith(_BEHIND):
+    if scope["method"] != _METHOD or not path.endswith(_BEHIND):
         return None
     topic = path[len(_BEFORE) : -len(_BEHIND)]
     return topic if path.startswith(_BEFORE) and topic and "/" not in topic else None

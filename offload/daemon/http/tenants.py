@@ -22,7 +22,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -37,7 +36,7 @@ from offload.daemon.http.probes import document
 from offload.daemon.http.roles import guarded
 from offload.daemon.problems import refuse
 from offload.daemon.tenant_id import tenant_id
-from offload.daemon.tenants import Tenants
+from offload.daemon.tenants import Tenant, Tenants
 from offload.errors import NoSuchTenant, Refused, TenantClosed
 from offload.rights import Role, Tokens, rights_of
 
@@ -137,12 +136,12 @@ class _Routes:
 
     async def names(self, request: Request) -> Response:
         rights_of(request.scope).check_all_tenants(Role.ADMIN)
-        return JSONResponse({"tenants": [_told(each) for each in self._tenants]})
+        return JSONResponse({"tenants": [_shown(each) for each in self._tenants]})
 
 
-def _told(tenant: Any) -> dict[str, str]:
-    told = {"name": tenant.name, "state": tenant.state}
-    return {**told, "error": tenant.error} if tenant.error else told
+def _shown(tenant: Tenant) -> dict[str, str]:
+    shown = {"name": tenant.name, "state": tenant.state}
+    return {**shown, "error": tenant.error} if tenant.error else shown
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
