@@ -14,7 +14,7 @@ RUN := scripts/isolated.sh
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-pulsar test-minio test-iam test-streams soak mutants demo bench bench-cli lock proto jar docs clean
+.PHONY: help setup check format test test-pulsar test-minio test-iam test-streams test-http soak mutants demo bench bench-cli lock proto jar docs clean
 
 export SEGLOG_TEST_SEED
 
@@ -55,6 +55,12 @@ test-iam: setup ## users with the policies of tenants, on MinIO: what each may d
 
 test-streams: setup ## the conformance suite of Durable Streams, which npm installed in SUITE=DIR
 	@$(RUN) env TESTS_STREAMS="$(abspath $(SUITE))" python -m pytest -m soak $(ARGS) tests/offload/daemon/streams
+
+test-http: setup ## thousands of calls that the OpenAPI document describes, right and wrong, to a running daemon
+	@.venv/bin/python -m venv .venv/schemathesis
+	@.venv/schemathesis/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/requirements-http.lock
+	@$(RUN) env SEGLOG_TEST_SEED=$(or $(SEGLOG_TEST_SEED),30) TESTS_SCHEMATHESIS="$(CURDIR)/.venv/schemathesis/bin/st" \
+	    python -m pytest -m soak $(ARGS) tests/offload/daemon/test_described_calls.py
 
 soak: setup ## list the parts of the long tests; PART=n runs one, two processes at a time
 ifdef PART

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Writes requirements.lock, and benchmarks/requirements.lock for what only `make bench` needs: every version with its hashes
-# for every platform and Python that pyproject.toml allows, and no address of where it came from, so that an installation
-# asks whatever index pip is set up for.
+# Writes requirements.lock, benchmarks/requirements.lock for what only `make bench` needs, and tests/requirements-http.lock
+# for `make test-http`: every version with its hashes for every platform and Python that pyproject.toml allows, and no
+# address of where it came from, so that an installation asks whatever index pip is set up for.
 # Uses uv from PATH, else from .venv, where it is put if need be. Arguments go to uv, as in `--upgrade`.
 set -eu
 unset CDPATH
@@ -19,3 +19,5 @@ fi
     --generate-hashes --no-header --quiet --output-file requirements.lock "$@"
 "$uv" pip compile --group bench --constraint requirements.lock --universal --python-version 3.11 \
     --generate-hashes --no-header --quiet --output-file benchmarks/requirements.lock "$@"
+"$uv" pip compile --group http --constraint requirements.lock --universal --python-version 3.11 \
+    --generate-hashes --no-header --quiet --output-file tests/requirements-http.lock "$@"
