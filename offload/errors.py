@@ -35,6 +35,7 @@
     │   ├── TenantWritten        a writer of a tenant was at work during the tenant's deletion
     │   ├── TopicAttached        deleting it would leave its history in the remote
     │   ├── TopicFollowed        this directory follows the topic, and does not write it
+    │   ├── TopicReserved        the topic holds the streams, and only the daemon writes it
     │   └── WrittenByLog         a load may not write where a log writes
     ├── ChecksFailed         the remote breaks promises that seglog needs  exit 1
     ├── ProbeFailed          the command of a bisect gave no verdict       exit 1
@@ -162,6 +163,7 @@ __all__ = [
     "TenantWritten",
     "TopicAttached",
     "TopicFollowed",
+    "TopicReserved",
     "Unavailable",
     "UnknownObject",
     "UnsupportedOption",
@@ -508,6 +510,17 @@ class TopicFollowed(Conflict):
             "It stops another writer",
         )
         self.name = name
+
+
+class TopicReserved(Conflict):
+    """Only the daemon writes the topic, which holds its streams."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"topic {topic} holds the streams of the daemon, and only the daemon writes it",
+            hint="make, write and delete streams with /streams/PATH",
+        )
+        self.topic = topic
 
 
 class RowsChanged(Conflict):

@@ -37,6 +37,7 @@ from offload.daemon.http.topics import readable, truncated
 from offload.daemon.metrics import timed
 from offload.daemon.problems import error_answer
 from offload.daemon.service import Service
+from offload.daemon.streams.reserved import check_open
 from offload.daemon.threads import in_threads
 from offload.daemon.waits import CLIENT_GONE
 from offload.errors import Busy, Refused
@@ -112,6 +113,7 @@ class _Routes:
 
     async def append(self, request: Request) -> Response:
         self._check(request, Role.APPEND)
+        check_open(self._name)
         value, metrics = await request.body(), self._service.metrics
         await self._service.quota.take_append(len(value))
         await prepare_append(self._service, self._name)
@@ -123,6 +125,7 @@ class _Routes:
 
     async def truncate(self, request: Request) -> Response:
         self._check(request, Role.ADMIN)
+        check_open(self._name)
         if not _JSON_TYPE.fullmatch(request.headers.get("content-type", "")):
             return _text(415, "Expected request with `Content-Type: application/json`")
         try:

@@ -9,7 +9,7 @@ APPEND-1  The records of a body keep their order. If a part fails, no later part
 APPEND-2  An append with a condition, or with `whole=1`, is all or none. So is a body of at most 1 MiB and 65,536
     records whose lines have equal labels.
 APPEND-3  A body that is taken by parts holds three parts at most, whatever its length.
-APPEND-4  Only an admin of all topics appends to `_streams`, because its entries say which topics the daemon deletes.
+APPEND-4  No client appends to `_streams`, because its entries say which topics the daemon deletes.
 """
 
 from __future__ import annotations
@@ -34,10 +34,9 @@ from offload.daemon.http.request_body import RequestBody
 from offload.daemon.places import Place
 from offload.daemon.problems import answer_of
 from offload.daemon.service import Service
-from offload.daemon.streams.registry import TOPIC as STREAMS_TOPIC
+from offload.daemon.streams.reserved import check_open
 from offload.daemon.threads import in_threads
 from offload.errors import OffloadError
-from offload.rights import Role, rights_of
 from seglog import SeglogError
 from seglog.format.lines import total_bytes
 
@@ -81,8 +80,7 @@ class _Appends:
         self._service = service
 
     async def append(self, request: Request) -> Response:
-        if request.path_params["topic"] == STREAMS_TOPIC:  # APPEND-4: only an admin of all topics
-            rights_of(request.scope).check_all_topics(Role.ADMIN)
+        check_open(request.path_params["topic"])  # APPEND-4: no client appends to `_streams`
         query = query_of(request, _QUERY)
         form = form_of(headers_of(request.scope).get(b"content-type", b"").decode("latin-1"), query)
         conditions = conditions_of(request.headers)

@@ -19,6 +19,7 @@ from offload.daemon.http.parameters import json_of
 from offload.daemon.http.roles import check_command, shown_to
 from offload.daemon.jobs import Stream, encode_end, start
 from offload.daemon.service import Service
+from offload.daemon.streams.reserved import check_command_on
 from offload.errors import Stopping, UnsupportedOption
 from offload.rights import rights_of
 from offload.wire import LINES_HEADER, STREAM_TYPE, encode_message
@@ -51,6 +52,8 @@ class _Commands:
             given = {**given, "topic": request.path_params["topic"]}
         values = command.arguments(given)
         check_command(request, command, values)
+        if not command.reads(values):
+            check_command_on(path, values)
         is_stream = request.headers.get("accept") == STREAM_TYPE
         return await run_command(self._service, command, values, request, is_stream=is_stream)
 

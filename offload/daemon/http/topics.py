@@ -12,6 +12,7 @@ from offload.commands.registry import COMMANDS
 from offload.daemon.http.commands import run_command
 from offload.daemon.http.parameters import json_of
 from offload.daemon.service import Service
+from offload.daemon.streams.reserved import check_open
 from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption, UnsupportedOption
 from offload.replica_topic import ReplicaTopic
@@ -59,6 +60,7 @@ class _Topics:
         seq = given.pop("seq", None)
         if type(seq) is not int or not 1 <= seq <= WHOLE_MAX:
             raise InvalidOption("seq", "must be a whole number from 1 on: the first seq to remove")
+        check_open(name)
         command = COMMANDS["truncate"]
         values = command.arguments({"yes": True, **given, "topic": name, "start": seq})
         if values["dry_run"] or not values["yes"]:  # without `yes`, the command refuses

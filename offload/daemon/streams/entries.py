@@ -9,21 +9,23 @@
 
 The entry of a path in the newest record holds. So a stream exists from one record on, and ends with one.
 
+DENTRY-1  A record that is no entry changes no stream of another path. If it names its path, the state of that stream is
+    unknown: an earlier entry does not hold again, because the daemon might then delete the topic.
+
 No I/O.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import Enum
-from typing import Any
 
-from offload.daemon.streams.errors import StreamExists
+from offload.daemon.streams.errors import StreamExists, StreamRefused
 from offload.daemon.streams.messages import base_type
 from offload.daemon.streams.requests import Create, Fork, expires_ms
 
-__all__ = ["Entry", "State", "check_same", "decode_entry", "encode_entry"]
+__all__ = ["Entry", "State", "UnreadableEntry", "check_same", "decode_entry", "encode_entry"]
 
 
 class State(Enum):
@@ -32,6 +34,14 @@ class State(Enum):
     SOFT = "soft"
     DYING = "dying"
     GONE = "gone"
+
+
+class UnreadableEntry(ValueError):
+    """A record of `_streams` is no entry. `path` is the stream that it names, or None."""
+
+    def __init__(self, value: bytes, path: str | None) -> None:
+        super().__init__(f"this is no entry of a stream: {value[:100]!r}")
+        self.path = path
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,16 +70,17 @@ class Entry:
 
 
 def encode_entry(entry: Entry) -> bytes:
-    fields = asdict(entry) | {"state": entry.state.value}
-    return json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
+    found = asdict(entry) | {"state": entry.state.value}
+    return json.dumps({name: value for name, value in found.items() if value is not None}).encode()
 
 
 def decode_entry(value: bytes) -> Entry:
-    """Return the entry. Raise `ValueError` for a record that is none."""
+    """Return the entry. Raise `UnreadableEntry` for a record that is none."""
+    given = None
     try:
-        given: dict[str, Any] = json.loads(value)
+        given = json.loads(value)
         fork = given.get("fork")
-        return Entry(
+        entry = Entry(
             given["path"],
             given["topic"],
             given["content_type"],
@@ -80,8 +91,23 @@ def decode_entry(value: bytes) -> Entry:
             None if fork is None else Fork(fork["source"], fork["offset"], fork["skip"]),
             State(given["state"]),
         )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"this is no entry of a stream: {value[:100]!r}") from error
+        _check_types(entry)
+        if entry.expires_at is not None:
+            expires_ms(entry.expires_at)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, StreamRefused) as error:
+        path = given.get("path") if isinstance(given, dict) else None
+        raise UnreadableEntry(value, path if isinstance(path, str) else None) from error
+    return entry
+
+
+def _check_types(part: Entry | Fork) -> None:
+    """Raise `TypeError` if a field has a value of another type than its annotation says."""
+    for field in fields(part):
+        found, names = getattr(part, field.name), str(field.type).split(" | ")
+        if type(found).__name__ not in names and not (found is None and "None" in names):
+            raise TypeError(field.name)
+    if isinstance(part, Entry) and part.fork is not None:
+        _check_types(part.fork)
 
 
 def check_same(entry: Entry, wanted: Create, *, is_closed: bool) -> None:

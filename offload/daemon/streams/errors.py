@@ -12,6 +12,7 @@ Refused
     ├── OffsetGone             410   a truncation took the record before it
     ├── StaleProducer          403   with the current epoch
     ├── SkippedBatch           409   with the expected number
+    ├── StreamUnknown          500   its newest entry is unreadable
     └── NoForks                501   without a remote
 """
 
@@ -34,6 +35,7 @@ __all__ = [
     "StreamExists",
     "StreamGone",
     "StreamRefused",
+    "StreamUnknown",
 ]
 
 
@@ -98,6 +100,15 @@ class SkippedBatch(StreamRefused):
     def __init__(self, expected: int, received: int) -> None:
         headers = {"producer-expected-seq": str(expected), "producer-received-seq": str(received)}
         super().__init__(409, f"the next batch of this producer is {expected}, not {received}", headers=headers)
+
+
+class StreamUnknown(StreamRefused):
+    def __init__(self, path: str, topic: str, seq: int) -> None:
+        super().__init__(
+            500,
+            f"the state of the stream {path} is unknown: record {seq} of {topic} is no entry of this version",
+            hint="serve the directory with the version that wrote the record",
+        )
 
 
 class NoForks(StreamRefused):

@@ -3,21 +3,28 @@
 REGISTRY-1  `put` returns when the entry is durable, and only then does a request see it.
 REGISTRY-2  The registry replays `_streams` once, at the first request about a stream. If most of its records are
     outdated, it appends each entry again and deletes the records before them.
+REGISTRY-3  A record that is no entry is an error in the log of the daemon, with its seq. The replay continues, so other
+    streams work. This is safe: the daemon writes whole entries only, and checksums find damage before this. So such
+    a record holds no state of a stream, or is of a later version. A stream that it names is refused until a PUT by that
+    version, is not swept, and `_streams` is not compacted.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Iterator
 
 from offload.daemon.service import Service
-from offload.daemon.streams.entries import Entry, State, decode_entry, encode_entry
+from offload.daemon.streams.entries import Entry, State, UnreadableEntry, decode_entry, encode_entry
+from offload.daemon.streams.errors import StreamUnknown
+from offload.daemon.streams.reserved import TOPIC
 from offload.daemon.threads import in_threads
 
-__all__ = ["TOPIC", "Registry"]
+__all__ = ["Registry"]
 
-TOPIC = "_streams"
+_log = logging.getLogger("seglog.daemon")
 _OUTDATED_MAX = 10_000
 _AT_ONCE = 1000
 
@@ -29,6 +36,7 @@ class Registry:
         self._service = service
         self._entries: dict[str, Entry] = {}
         self._forks: defaultdict[str, set[str]] = defaultdict(set)
+        self._unreadable: dict[str, int] = {}  # path, and the seq of its newest record
         self._loading = asyncio.Lock()
         self._is_loaded = False
 
@@ -43,7 +51,7 @@ class Registry:
                     records += 1
                     self._take(entry)
             self._entries = {path: each for path, each in self._entries.items() if self._is_needed(each)}
-            if records > 2 * len(self._entries) + _OUTDATED_MAX:
+            if records > 2 * len(self._entries) + _OUTDATED_MAX and not self._unreadable:
                 await self._compact()
             self._is_loaded = True
 
@@ -53,10 +61,14 @@ class Registry:
         return self._service.sync.topic(TOPIC).head_seq
 
     def find(self, path: str) -> Entry | None:
+        """Return the entry of a path. Raise `StreamUnknown` if its newest record is unreadable (REGISTRY-3)."""
+        if path in self._unreadable:
+            raise StreamUnknown(path, TOPIC, self._unreadable[path])
         return self._entries.get(path)
 
     def all(self) -> list[Entry]:
-        return list(self._entries.values())
+        """Return the entries of all streams whose state is known."""
+        return [each for path, each in self._entries.items() if path not in self._unreadable]
 
     def has_forks(self, path: str) -> bool:
         return bool(self._forks.get(path))
@@ -90,7 +102,15 @@ class Registry:
 
     def _records(self) -> Iterator[Entry]:
         for record in self._service.sync.topic(TOPIC).read():
-            yield decode_entry(record.value)
+            try:
+                entry = decode_entry(record.value)
+            except UnreadableEntry as error:
+                _log.error("record %d of %s: %s", record.seq, TOPIC, error)
+                if error.path is not None:
+                    self._unreadable[error.path] = record.seq
+            else:
+                self._unreadable.pop(entry.path, None)
+                yield entry
 
     async def _compact(self) -> None:
         topic = self._service.log.topic(TOPIC)

@@ -515,10 +515,59 @@ def test_a_token_that_appends_to_all_topics_writes_no_entry_of_a_stream(tmp_path
     # A sweep would delete the topic of this entry.
     entry = {"path": "x", "topic": "victim", "content_type": "text/plain", "base": 0, "own": 0, "state": "dying"}
     with served(tmp_path / "d", "", SERVE_TOKEN_FILE=str(tmp_path / "tokens")) as daemon:
-        for topic, expected in (("_streams", 403), ("%5fstreams", 403), ("victim", 201)):
+        for topic, expected in (("_streams", 409), ("%5fstreams", 409), ("_streams@main", 409), ("victim", 201)):
             headers = {"Content-Type": "application/octet-stream", "Authorization": "Bearer writer"}
             path = f"/topics/{topic}/records"
             assert daemon.ask("POST", path, json.dumps(entry).encode(), headers)[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/topics/_streams/records", None),
+        ("/topics/_streams/rpc/truncate", {"seq": 1}),
+        ("/rpc/truncate", {"topic": "_streams", "from": 1, "yes": True}),
+        ("/rpc/delete", {"topic": "_streams@main", "before": 2, "yes": True}),
+        ("/rpc/evict", {"topic": "_streams", "before": 2, "yes": True}),
+        ("/rpc/topic/delete", {"topic": "_streams", "yes": True}),
+        ("/rpc/topic/set", {"topic": "_streams", "ttl": "1h"}),
+    ],
+)
+def test_no_client_writes_the_topic_of_streams(
+    daemon: ServedDirectory, path: str, body: dict[str, object] | None
+) -> None:
+    """STREAMS-1: an entry that a client wrote or removed would break or delete the streams of others."""
+    put(daemon, "/streams/kept", b"x")
+    given = b"z" if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/octet-stream"} if body is None else {}
+    status, answer, _ = daemon.ask("POST", path, given, headers)
+    assert (status, json.loads(answer)["title"]) == (409, "TopicReserved")
+    assert value(daemon, "/streams/kept") == b"x"
+
+
+def test_a_record_that_is_no_entry_costs_no_other_stream(tmp_path: Path) -> None:
+    """The last of them names its path. The earlier entry of that stream does not hold again (DENTRY-1)."""
+    entry = {"path": "old", "topic": "old", "content_type": "text/plain", "base": 0, "own": 0, "state": "dying"}
+    wrong = (b"z", b"\xff", b"[" * 100_000, b"7", b'{"path": ["x"]}', json.dumps({**entry, "path": "x", "base": "0"}))
+    with seglog.open(tmp_path / "d") as log:
+        log.topic("old").append([b"needed"])
+        entries = [json.dumps(entry), *wrong, json.dumps({**entry, "state": "of a later version"})]
+        log.topic("_streams").append([each if isinstance(each, bytes) else each.encode() for each in entries])
+        log.topic("live").append([b"value"])
+        live = {**entry, "path": "live", "topic": "live", "content_type": "text/plain", "state": "live"}
+        log.topic("_streams").append([json.dumps(live).encode()])
+    with served(tmp_path / "d", "") as daemon:
+        assert value(daemon, "/streams/live") == b"value"
+        assert put(daemon, "/streams/new", b"new")[0] == 201
+        for method in ("GET", "PUT", "DELETE"):
+            status, answer, _ = daemon.ask(method, "/streams/old", b"" if method == "PUT" else None, TEXT)
+            assert (status, json.loads(answer)["title"]) == (500, "StreamUnknown")
+            assert "record 8 of _streams" in json.loads(answer)["detail"]
+        assert daemon.ask("GET", "/streams/x")[0] == 500
+        assert daemon.get("/topics/old/index_bounds")[0]["head_seq"] == 1
+    told = [line for line in daemon.lines if "is no entry" in line]
+    assert len(told) == len(wrong) + 1
+    assert all(f"record {seq} of _streams" in line for seq, line in enumerate(told, 2))
 
 
 def test_a_long_poll_ends_when_its_client_leaves(daemon: ServedDirectory, path: str) -> None:

@@ -16,8 +16,8 @@ from offload.daemon.streams.marks import Mark, mark_of
 from offload.daemon.streams.messages import control_event, data_event, joined, messages
 from offload.daemon.streams.names import path_of, source_path, topic_name
 from offload.daemon.streams.offsets import cursor, offset_text, parsed_offset
-from offload.daemon.streams.registry import TOPIC
 from offload.daemon.streams.requests import Fork, append_of, create_of, read_of
+from offload.daemon.streams.reserved import TOPIC
 from offload.errors import Refused
 from seglog.values.names import check_topic_name
 
