@@ -8,8 +8,6 @@ import os
 import re
 import socket
 import ssl
-import subprocess
-import sys
 import threading
 import urllib.error
 import urllib.request
@@ -18,11 +16,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.forge import forged
 from tests.waiting import wait_until
 
 __all__ = ["ServedDirectory", "served", "served_tenants"]
 
-_ROOT = Path(__file__).parent.parent
 _TIMEOUT_S = 120
 
 
@@ -31,10 +29,7 @@ class ServedDirectory:
 
     def __init__(self, directory: Path, variables: dict[str, str], *options: str) -> None:
         given = {"SEGLOG_SERVE_PORT": "0", "SEGLOG_SERVE_CHECK_INTERVAL_MS": "50", **variables}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "offload", "-C", str(directory), "serve", *options],
-            env={**os.environ, **given}, cwd=_ROOT, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        self.process = forged(["-C", str(directory), "serve", *options], {**os.environ, **given})
         self._directory = directory
         self.lines: list[str] = []
         self._port = ""
@@ -119,7 +114,6 @@ class ServedDirectory:
             self.process.kill()
         self.process.wait(_TIMEOUT_S)
         self._listener.join(_TIMEOUT_S)
-        assert self.process.stderr is not None
         self.process.stderr.close()
 
     def _ask(self, path: str, body: bytes | None, headers: dict[str, str]) -> list[dict[str, Any]]:
@@ -132,7 +126,6 @@ class ServedDirectory:
                 return [json.loads(error.read())]
 
     def _listen(self) -> None:
-        assert self.process.stderr is not None
         for line in self.process.stderr:
             self.lines.append(line)
             if line.startswith("seglog: serving ") and "http" in line:

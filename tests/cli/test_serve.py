@@ -11,8 +11,6 @@ import signal
 import socket
 import ssl
 import struct
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,10 +26,10 @@ from offload.client import DaemonClient
 from offload.commands.registry import COMMANDS
 from tests.certificates import certificate
 from tests.cli.conftest import Run
+from tests.forge import Forged, forged
 from tests.seams.limits import Limit, set_limit
 from tests.waiting import wait_until
 
-ROOT = Path(__file__).parent.parent.parent
 TOKEN = "correct-horse-battery-staple"
 
 
@@ -39,7 +37,7 @@ TOKEN = "correct-horse-battery-staple"
 class Daemon:
     """A running daemon. `lines` are its lines on standard error."""
 
-    process: subprocess.Popen[str]
+    process: Forged
     directory: Path
     lines: list[str] = field(default_factory=list)
     port: int = 0
@@ -87,19 +85,12 @@ def _starting(place: Path) -> Iterator[Start]:
             "SEGLOG_REMOTE": (place / "remote").as_uri(),
             **{f"SEGLOG_{name}": text for name, text in variables.items()},
         }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "offload", "-C", str(directory), "serve"],
-            env={**os.environ, **given},
-            cwd=ROOT,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process = forged(["-C", str(directory), "serve"], {**os.environ, **given})
         daemon = Daemon(process, directory)
         running.append(daemon)
         ready = threading.Event()
 
         def listen() -> None:
-            assert process.stderr is not None
             for line in process.stderr:
                 daemon.lines.append(line)
                 if line.startswith("seglog: serving "):
@@ -119,7 +110,6 @@ def _starting(place: Path) -> Iterator[Start]:
             daemon.process.kill()
         daemon.process.wait(60)
         daemon.listener.join(60)
-        assert daemon.process.stderr is not None
         daemon.process.stderr.close()
 
 
