@@ -65,7 +65,7 @@ async def open_service(
                 stack.push_async_callback(aws.close)
             credentials = None if aws is None else aws.credentials
             store = open_store(url, settings.cold, loaded.offload, credentials)
-            workers = _workers(store, settings, gate, credentials)
+            workers = _workers(store, settings, gate, credentials, None if is_alone else 1)
         if store is not None:
             gated = GatedStore(store, gate)
             archive = offload.attach(log.sync, url, store=gated, settings=settings, clock=clock, uploader=workers)
@@ -75,7 +75,7 @@ async def open_service(
 
 
 def _workers(
-    store: ObjectStore, settings: Settings, gate: Gate, credentials: CredentialSource | None
+    store: ObjectStore, settings: Settings, gate: Gate, credentials: CredentialSource | None, most: int | None
 ) -> WorkerPool | None:
     """Return the worker processes for uploads; None if the settings want uploads in this process.
 
@@ -83,4 +83,4 @@ def _workers(
     """
     if settings.offload.worker != PROCESS:
         return None
-    return WorkerPool(store.url, settings.cold, settings.offload, gate, credentials=credentials)
+    return WorkerPool(store.url, settings.cold, settings.offload, gate, credentials=credentials, most=most)

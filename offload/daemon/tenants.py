@@ -17,6 +17,7 @@ TENANTS-1  A tenant shares no service, pool of threads, upload process, client o
 TENANTS-2  A tenant that does not open, whose log failed or whose remote is dead, stops no other.
 TENANTS-3  A directory's name is the name of its tenant. If its seglog.toml has another one, the directory stays closed.
 TENANTS-4  No tenant's remote is another one's, or lies in it. Otherwise the second tenant does not open.
+TENANTS-5  A tenant has one upload process at most (POOL-4).
 """
 
 from __future__ import annotations

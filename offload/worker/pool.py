@@ -11,6 +11,8 @@ POOL-2  If the parent raises an error while a child works, also in order to stop
     next run aborts it and starts over.
 POOL-3  If a child ends by itself, the parent raises `WorkerDied`. An error that a child reports is raised here
     unchanged.
+POOL-4  A pool with a limit never has more children than that. An upload beyond it waits for an idle child, and learns
+    meanwhile that it is time to stop.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ class WorkerPool(Owned):
 
     If `credentials` is a source, each request of a child has its newest credentials, and the environment of the child
     has none (CHILD-4). Otherwise the child has the environment of this process.
-    `module` names the module with the `main` of the child.
+    `module` names the module with the `main` of the child. `most` limits the children; None: one for each upload.
     """
 
     def __init__(
@@ -74,12 +76,14 @@ class WorkerPool(Owned):
         limiter: RequestLimiter,
         module: str = _MODULE,
         credentials: CredentialSource | None = None,
+        most: int | None = None,
     ) -> None:
         self._module = module
+        self._most = most
         self._begin = Begin(url, cold, offload, _NICE, credentials is not None)
         self._credentials = credentials
         self._limiter = limiter
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
         self._is_closed = False
@@ -92,18 +96,20 @@ class WorkerPool(Owned):
         on_upload_id: Callable[[str], None],
         on_bytes: Callable[[int], None],
     ) -> SegmentRef:
-        worker = self._take()
+        worker = self._take(lambda: on_bytes(0))
         try:
             answered = worker.work(job, topic, self._limiter, on_upload_id, on_bytes)
         except BaseException:
             worker.end()
             with self._lock:
                 self._all.discard(worker)
+                self._lock.notify()
             raise
         with self._lock:
             is_kept = not self._is_closed
             if is_kept:
                 self._idle.append(worker)
+                self._lock.notify()
         if not is_kept:
             worker.end()
         if isinstance(answered, Failed):
@@ -131,24 +137,37 @@ class WorkerPool(Owned):
             idle, workers = self._idle, list(self._all)
             self._idle = []
             self._all.clear()
+            self._lock.notify_all()
         for worker in workers:
             worker.kill()  # its channel stays open: a thread may be working with it
         for worker in idle:
             worker.end()
 
-    def _take(self) -> _Worker:
-        with self._lock:
-            while self._idle:
-                worker = self._idle.pop()
-                if worker.is_alive:
+    def _take(self, look: Callable[[], None]) -> _Worker:
+        """Return an idle child or a new one. While there is none, call `look`, which raises when it is time to stop."""
+        while True:
+            with self._lock:
+                worker = self._free()
+                if worker is not None:
                     return worker
-                self._all.discard(worker)
-                worker.end()
-            if self._is_closed:
-                raise WorkerDied(None)
-            worker = _Worker(self._begin, self._module, self._credentials)
-            self._all.add(worker)
-            return worker
+                self._lock.wait(_LOOK_S)
+            look()
+
+    def _free(self) -> _Worker | None:
+        """Return an idle child, or a new one within the limit (POOL-4). The caller has the lock."""
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.is_alive:
+                return worker
+            self._all.discard(worker)
+            worker.end()
+        if self._is_closed:
+            raise WorkerDied(None)
+        if self._most is not None and len(self._all) >= self._most:
+            return None
+        worker = _Worker(self._begin, self._module, self._credentials)
+        self._all.add(worker)
+        return worker
 
 
 class _Worker:

@@ -179,7 +179,7 @@ def note_threads_of_bodies(patch: pytest.MonkeyPatch) -> list[threading.Thread]:
 
 def start_worker(pool: WorkerPool) -> Any:
     """Start a worker process, as an upload does. A test forks while the worker runs."""
-    return pool._take()
+    return pool._take(lambda: None)
 
 
 def reported_by_child(tell: Callable[[FramesRead], None], source: Iterator[Frames]) -> Iterator[Frames]:

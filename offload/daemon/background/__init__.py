@@ -11,7 +11,7 @@
 Without a remote, only the first two run.
 
 DAEMON-1  No task waits for another. Each kind of work has its own threads. Slow work on one topic delays neither other
-    topics nor appends.
+    topics nor appends. But beside other tenants, the uploads of one tenant take turns in its only upload process.
 DAEMON-2  The daemon logs and counts a failure, and tries again. A topic's offload waits longer after each failure in a
     row (offload.backoff). No failure of one topic ends a task.
 DAEMON-3  `close` stops running work at its next step. Attempts stay on record, and the next start continues them.

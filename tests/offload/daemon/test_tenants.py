@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +156,56 @@ def test_metrics_have_the_tenant_and_a_bound_token_sees_its_own_only(root: Path)
         assert {'seglog_tenant_up{tenant="acme"} 1.0', 'seglog_tenant_up{tenant="globex"} 1.0'} <= everything
         assert any(line.startswith("process_cpu_seconds_total ") for line in everything)
         assert tenants(series("scraper", "/tenants/globex/metrics")) == {"globex"}
+
+
+def test_the_events_of_a_bound_token_are_those_of_its_tenant(root: Path) -> None:
+    def offload(token: str, topic: str) -> None:
+        for path, body in (("seal", {"topic": topic}), ("offload", {"topic": topic})):
+            headers = {"Authorization": f"Bearer secret-of-{token}", "Content-Type": "application/json"}
+            status, told, _ = daemon.ask("POST", f"/rpc/{path}", json.dumps(body).encode(), headers)
+            assert status == 200, told
+
+    with served_tenants(root, **settings(root), OFFLOAD_OFFLOAD_AFTER_S="never") as daemon, ExitStack() as stack:
+        streams = {}
+        for name, path in (("acme", "/daemon/events"), ("globex", "/tenants/globex/daemon/events")):
+            connection = stack.enter_context(closing(http.client.HTTPConnection("127.0.0.1", daemon.port, timeout=60)))
+            connection.request("GET", path, None, {"Authorization": f"Bearer secret-of-{name}-ci"})
+            streams[name] = connection.getresponse()
+            assert streams[name].readline().startswith(b":"), "the stream is open"
+        for name in ("globex", "acme", "globex"):
+            append(daemon, f"{name}-ci", b"x", topic=f"of-{name}")
+            offload(f"{name}-ci", f"of-{name}")
+        daemon.terminate()
+        told = {name: stream.read().decode() for name, stream in streams.items()}
+        assert daemon.process.wait(120) == 0
+    topics = {name: re.findall(r'"topic": "([^"]*)"', text) for name, text in told.items()}
+    assert topics == {"acme": ["of-acme"], "globex": ["of-globex", "of-globex"]}
+    assert "globex" not in told["acme"]
+    assert "acme" not in told["globex"]
+
+
+def test_a_tenant_under_load_has_one_upload_process(root: Path) -> None:
+    topics = [f"t{number}" for number in range(4)]
+    names = ("acme", "globex")
+    for name in names:
+        with seglog.open(root / name) as log:
+            for topic in topics:
+                log.topic(topic).append([b"x" * 100_000])
+                log.topic(topic).seal()
+    seen: set[str] = set()
+
+    def are_offloaded() -> bool:
+        tasks = Path(f"/proc/{daemon.process.pid}/task").glob("*/children")
+        seen.update(pid for path in tasks for pid in path.read_text().split())
+        return all(len([*(root.parent / "bucket" / name).glob("*/log/*")]) == len(topics) for name in names)
+
+    given = {"OFFLOAD_OFFLOAD_AFTER_S": "0", "OFFLOAD_TOPICS_AT_ONCE": "4"}
+    with served_tenants(root, **settings(root), **given) as daemon:
+        wait_until(are_offloaded)
+        text = ask(daemon, "scraper", "GET", "/metrics")[1].decode()
+    found = dict(re.findall(r'^seglog_worker_processes{.*tenant="(\w+)".*} (\S+)$', text, re.MULTILINE))
+    assert found == {"acme": "1.0", "globex": "1.0"}
+    assert len(seen) == 2, "the daemon has started more than one process for a tenant"
 
 
 def test_the_log_and_the_access_log_name_the_tenant_and_the_token_but_never_the_token_itself(root: Path) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,6 +37,7 @@ from seglog import FileCorrupt, Log, LogSettings, NoSuchTopic, Topic, TopicConfi
 from tests.faults.offloads import SMALL_BLOCKS, SMALL_LOG
 from tests.faults.store import Fault, FaultyStore
 from tests.offload.worker.children import ERRORS, MODULE, PLAN
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
 _EFFECTS = 7  # the begin of the upload, four parts, the completion, the index object
@@ -307,6 +309,72 @@ def test_stopping_ends_a_worker_wherever_it_is(
     assert len(pids) == 1
     assert not is_there(pids[0])
     assert pool.pids == []
+
+
+class Gate(RequestLimiter):
+    """Holds each request until `opened`. `waits` says that one has come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits, self.opened = threading.Event(), threading.Event()
+
+    def take(self, sent_bytes: int) -> None:
+        self.waits.set()
+        assert self.opened.wait(60)
+
+
+def test_uploads_beyond_the_limit_of_a_pool_take_turns_and_can_be_stopped(log: Log, url: str) -> None:
+    topic, gate = filled(log), Gate()
+    jobs = [replace(job(topic), sid=Sid.new(number)) for number in (3, 4)]
+    with (
+        closing(WorkerPool(url, ColdSettings(), SMALL_BLOCKS, gate, MODULE, most=1)) as pool,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        first = threads.submit(send, pool, jobs[0], topic)
+        assert gate.waits.wait(60)
+        looks: list[int] = []
+        second = threads.submit(send, pool, jobs[1], topic, on_bytes=looks.append)
+
+        def stop(_: int) -> None:
+            raise Stopping
+
+        wait_until(lambda: looks)  # it waits for the child
+        with pytest.raises(Stopping):
+            send(pool, replace(jobs[1], sid=Sid.new(5)), topic, on_bytes=stop)
+        assert len(pool.pids) == 1
+        assert not first.done()
+        gate.opened.set()
+        assert first.result(60).sid == jobs[0].sid
+        assert second.result(60).sid == jobs[1].sid
+        assert len(pool.pids) == 1
+
+
+def test_a_limited_pool_replaces_a_child_that_failed_and_wakes_who_waits_when_it_closes(log: Log, url: str) -> None:
+    topic, gate = filled(log), Gate()
+    pool = WorkerPool(url, ColdSettings(), SMALL_BLOCKS, gate, MODULE, most=1)
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(send, pool, job(topic), topic)
+        assert gate.waits.wait(60)
+        [pid] = pool.pids
+        os.kill(pid, signal.SIGKILL)
+        gate.opened.set()
+        with pytest.raises(WorkerDied):
+            first.result(60)
+        send(pool, job(topic), topic)
+        assert len(pool.pids) == 1
+        gate.opened.clear()
+        gate.waits.clear()
+        running = threads.submit(send, pool, job(topic), topic)
+        assert gate.waits.wait(60)
+        looks: list[int] = []
+        waiting = threads.submit(send, pool, job(topic), topic, on_bytes=looks.append)
+        wait_until(lambda: looks)
+        pool.close()
+        with pytest.raises(WorkerDied):
+            waiting.result(60)
+        gate.opened.set()
+        with pytest.raises(WorkerDied):
+            running.result(60)
 
 
 def test_closing_ends_a_worker_that_works_and_one_that_waits(
