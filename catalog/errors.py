@@ -538,8 +538,11 @@ class InvalidKey(Misuse):
 
 class InvalidRemote(Misuse):
     def __init__(self, url: str, reason: str) -> None:
-        super().__init__(f"{url!r} is not a remote: {reason}", hint="use s3://bucket/prefix or file:///path")
+        super().__init__(
+            f"{url!r} is not a remote: {reason}", hint="use s3://bucket/prefix or file:///an/absolute/path"
+        )
         self.url = url
+        self.reason = reason
 
 
 class InvalidTenant(Misuse):

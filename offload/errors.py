@@ -66,7 +66,6 @@
         ├── InvalidEncoding      a body is not of its Content-Encoding
         ├── InvalidOption
         ├── InvalidParameters    parameters of a command that do not go together, or a text that is no value
-        ├── InvalidRemote
         ├── InvalidRow           a row that a load cannot write
         ├── InvalidTokens        a line of the token file is wrong
         ├── LocalCommand         a command that no daemon runs, and a daemon of another machine
@@ -119,7 +118,6 @@ __all__ = [
     "InvalidOffset",
     "InvalidOption",
     "InvalidParameters",
-    "InvalidRemote",
     "InvalidRow",
     "InvalidTokens",
     "JavaNotStarted",
@@ -870,15 +868,6 @@ class InvalidOption(Misuse):
 
 class InvalidParameters(Misuse):
     """A command refuses its parameters before it does anything."""
-
-
-class InvalidRemote(Misuse):
-    def __init__(self, url: str, reason: str) -> None:
-        super().__init__(
-            f"{url!r} is not a remote: {reason}", hint="use s3://bucket/prefix or file:///an/absolute/path"
-        )
-        self.url = url
-        self.reason = reason
 
 
 class InvalidRow(Misuse):

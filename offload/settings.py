@@ -17,6 +17,7 @@ from catalog.errors import InvalidTenant
 from catalog.format.checksum import ChecksumKind
 from catalog.format.commit import Codec
 from catalog.tenants.names import check_tenant
+from catalog.tenants.policies import Partition
 from catalog.tenants.roles import TenantRole
 from seglog.errors import InvalidSetting, InvalidTopicName
 from seglog.values.names import check_topic_name
@@ -70,7 +71,7 @@ PROCESS = "process"
 WORKERS = (PROCESS, "thread")
 
 TENANT_ROLES = tuple(role.value for role in TenantRole)
-ROLE_ARN = re.compile(r"arn:aws[a-z0-9-]*:iam::[0-9]{12}:role/[A-Za-z0-9_+=,.@/-]{1,576}")
+ROLE_ARN = re.compile(rf"arn:(?:{'|'.join(Partition)}):iam::[0-9]{{12}}:role/[A-Za-z0-9_+=,.@/-]{{1,576}}")
 ROLE_ARN_FORM = "arn:aws:iam::ACCOUNT:role/NAME"
 
 NEVER = "never"

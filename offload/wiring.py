@@ -8,11 +8,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import unquote_to_bytes
 
+from catalog.errors import InvalidRemote
+from catalog.format.remotes import split_remote
 from catalog.objects.base import ObjectStore
 from catalog.objects.prefix import WholePrefix
-from offload.errors import InvalidRemote
 from offload.settings import DEFAULT, ColdSettings, OffloadSettings
 
 if TYPE_CHECKING:
@@ -44,13 +45,7 @@ def open_store(
     `credentials`, the store asks that source instead, and never the environment. A `file:` store needs none.
     Raises `InvalidRemote`.
     """
-    _check_text(url)
-    parts = urlsplit(url)
-    if "@" in parts.netloc:
-        # The URL appears in logs and errors, and the part before the @ may be a secret.
-        raise InvalidRemote(f"{parts.scheme}://…@{parts.netloc.rpartition('@')[2]}", "credentials do not belong in it")
-    if "?" in url or "#" in url:
-        raise InvalidRemote(url, "nothing may follow the path")
+    parts = split_remote(url)
     if parts.scheme == "file":
         return _local(url, parts.netloc, path_of(parts.path))
     if parts.scheme == "s3":
@@ -66,7 +61,7 @@ def open_prefix(url: str, profile: str | None = None, credentials: CredentialSou
     """
     store = open_store(url)  # checks the URL
     store.close()
-    parts = urlsplit(url)
+    parts = split_remote(url)
     if parts.scheme == "file":
         from catalog.objects.local_prefix import LocalPrefix
 
@@ -103,7 +98,7 @@ def check_remote_apart(url: str, directory: Path) -> None:
     A remote within the data directory is lost together with it. If the data directory lies within the remote, the store
     lists its files as objects. The check compares device and inode, so it sees through links and bind mounts.
     """
-    parts = urlsplit(url)
+    parts = split_remote(url)
     if parts.scheme != "file":
         return
     remote = path_of(parts.path)
@@ -116,21 +111,6 @@ def check_remote_apart(url: str, directory: Path) -> None:
 def path_of(quoted: str) -> Path:
     """Return the path that a URL quotes. `%FF` is that byte, though no UTF-8 has it."""
     return Path(os.fsdecode(unquote_to_bytes(quoted)))
-
-
-def _check_text(url: str) -> None:
-    """Raise `InvalidRemote` for a URL that `urlsplit` would read as another one, or that no settings could have."""
-    if any(char < " " for char in url):
-        raise InvalidRemote(url, "it has a control character")
-    try:
-        urlsplit(url)
-    except ValueError as cause:
-        raise InvalidRemote(url, str(cause)) from None
-    try:
-        url.encode()
-    except UnicodeEncodeError as error:
-        byte = ord(url[error.start]) & 0xFF
-        raise InvalidRemote(url, f"it is not UTF-8: write its byte {byte:#x} as %{byte:02X}") from None
 
 
 def _local(url: str, host: str, path: Path) -> ObjectStore:

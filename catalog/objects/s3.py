@@ -32,7 +32,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 import boto3
 from botocore.exceptions import (
@@ -63,6 +62,7 @@ from catalog.errors import (
 )
 from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key, check_key, check_prefix
+from catalog.format.remotes import split_remote
 from catalog.objects.base import ObjectInfo, PartTag, WithETag, checksum_of_parts
 from catalog.objects.s3_client import is_aws, leave_bodies_unsigned, new_session, open_client
 from catalog.objects.s3_credentials import CredentialSource, resend_with_newer, session_of
@@ -442,13 +442,8 @@ class _RangeBeyondEnd(InvalidObject):
 
 def _parse_url(url: str) -> tuple[str, str]:
     """Return the bucket, and the prefix with its slash."""
-    if not (url.isascii() and url.isprintable()):  # urlsplit drops a line feed, which would give another prefix
-        raise InvalidRemote(url, "it has a character that no prefix has")
-    try:
-        parts = urlsplit(url)
-    except ValueError as cause:
-        raise InvalidRemote(url, str(cause)) from None
-    if parts.scheme != "s3" or "?" in url or "#" in url:  # also an empty query
+    parts = split_remote(url)
+    if parts.scheme != "s3":
         raise InvalidRemote(url, "it is not of the form s3://bucket/prefix")
     if not _BUCKET.fullmatch(parts.netloc):
         raise InvalidRemote(url, f"{parts.netloc!r} is not a bucket name")

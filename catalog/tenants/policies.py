@@ -21,6 +21,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, TypeAlias
 
 from catalog.errors import InvalidArgument, PolicyTooLong
@@ -31,6 +32,7 @@ __all__ = [
     "OPERATORS",
     "SESSION_POLICY_MAX",
     "Condition",
+    "Partition",
     "Policy",
     "bucket_policy",
     "check_bucket",
@@ -53,11 +55,27 @@ OPERATORS = frozenset(
 )
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_KMS_KEY = re.compile(r"arn:aws:kms:[a-z0-9-]{1,32}:[0-9]{12}:key/[A-Za-z0-9-]{1,64}")
+_KMS_KEY = re.compile(r"arn:[a-z0-9-]+:kms:[a-z0-9-]{1,32}:[0-9]{12}:key/[A-Za-z0-9-]{1,64}")
 _CONDITION_KEY = re.compile(r"[a-z0-9-]+:[A-Za-z0-9_./:@=+-]+")
 _OWN_KEYS = frozenset({"s3:prefix", TAG.lower()})
 # Hex digits of an LSN. So the pattern does not hit a topic or a warm store with the name `log`.
 _COMMITS = "*5*/log/" + "?" * 16
+
+
+class Partition(StrEnum):
+    """The partitions of AWS. The ARNs in a policy name that of the bucket."""
+
+    AWS = "aws"
+    CHINA = "aws-cn"
+    GOV_CLOUD = "aws-us-gov"
+
+    @classmethod
+    def of(cls, arn: str) -> Partition:
+        """Return the partition that an ARN names. Raises `InvalidArgument`."""
+        named = arn.split(":")[1:2]
+        if named and named[0] in set(cls):
+            return cls(named[0])
+        raise InvalidArgument("arn", arn, f"an ARN of one of {', '.join(cls)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +120,24 @@ def tenant_policy(
     base: str = "",
     kms_key: str | None = None,
     conditions: Sequence[Condition] = (),
+    partition: Partition = Partition.AWS,
 ) -> Policy:
     """Return the policy of a tenant's role. It serves as a policy of an IAM role or user, and as a session policy.
 
     `base` is the prefix that all tenants have in common. `kms_key` is the ARN of the tenant's own key.
     Raises `InvalidTenant` and `InvalidArgument`.
     """
-    key = None if kms_key is None else check_kms_key(kms_key)
-    return _policy(check_bucket(bucket), prefix_of(tenant, base), role, key, _block(conditions))
+    key = None if kms_key is None else check_kms_key(kms_key, partition)
+    return _policy(_arn(bucket, partition), prefix_of(tenant, base), role, key, _block(conditions))
 
 
-def session_tag_policy(role: TenantRole, bucket: str, base: str = "", conditions: Sequence[Condition] = ()) -> Policy:
+def session_tag_policy(
+    role: TenantRole,
+    bucket: str,
+    base: str = "",
+    conditions: Sequence[Condition] = (),
+    partition: Partition = Partition.AWS,
+) -> Policy:
     """Return the policy of a role that all tenants share. The session tag `tenant` names the tenant (IAM-2).
 
     Raises `InvalidArgument`.
@@ -123,10 +148,12 @@ def session_tag_policy(role: TenantRole, bucket: str, base: str = "", conditions
         "StringNotLike": {TAG: ["*/*", "_*"]},
     }
     prefix = f"{check_base(base)}${{{TAG}}}/"
-    return _policy(check_bucket(bucket), prefix, role, None, _merged(guard, _block(conditions)))
+    return _policy(_arn(bucket, partition), prefix, role, None, _merged(guard, _block(conditions)))
 
 
-def bucket_policy(bucket: str, is_put_if_absent: bool = True, is_tls_only: bool = True) -> Policy:
+def bucket_policy(
+    bucket: str, is_put_if_absent: bool = True, is_tls_only: bool = True, partition: Partition = Partition.AWS
+) -> Policy:
     """Return the policy of a bucket, which denies some requests of everybody.
 
     `is_put_if_absent` refuses a PUT of a commit without `If-None-Match` or `If-Match`. `is_tls_only` refuses requests
@@ -134,7 +161,7 @@ def bucket_policy(bucket: str, is_put_if_absent: bool = True, is_tls_only: bool 
     """
     if not (is_put_if_absent or is_tls_only):
         raise InvalidArgument("is_tls_only", is_tls_only, "True, or is_put_if_absent: a policy needs a statement")
-    arn = f"arn:aws:s3:::{check_bucket(bucket)}"
+    arn = _arn(bucket, partition)
     statements = []
     if is_put_if_absent:
         conditional = {"Null": {"s3:if-none-match": "true", "s3:if-match": "true"}}
@@ -161,23 +188,27 @@ def check_bucket(bucket: str) -> str:
     return bucket
 
 
-def check_kms_key(arn: str) -> str:
-    if not _KMS_KEY.fullmatch(arn):
-        wanted = "the ARN of a key, arn:aws:kms:REGION:ACCOUNT:key/ID: IAM takes no alias for a key"
+def check_kms_key(arn: str, partition: Partition = Partition.AWS) -> str:
+    if not (_KMS_KEY.fullmatch(arn) and arn.startswith(f"arn:{partition}:")):
+        wanted = f"the ARN of a key, arn:{partition}:kms:REGION:ACCOUNT:key/ID: IAM takes no alias for a key"
         raise InvalidArgument("kms_key", arn, wanted)
     return arn
 
 
-def _policy(bucket: str, prefix: str, role: TenantRole, kms_key: str | None, block: Mapping[str, Any]) -> Policy:
+def _arn(bucket: str, partition: Partition) -> str:
+    return f"arn:{partition}:s3:::{check_bucket(bucket)}"
+
+
+def _policy(arn: str, prefix: str, role: TenantRole, kms_key: str | None, block: Mapping[str, Any]) -> Policy:
     """Return the policy of a role on a prefix, which may have a variable."""
     listing = _merged({"StringLike": {"s3:prefix": [f"{prefix}*"]}}, block)
     statements = [
-        _allow("ListOwnPrefix", actions_of(role, Target.BUCKET), f"arn:aws:s3:::{bucket}", listing),
-        _allow("OwnObjects", actions_of(role, Target.OBJECTS), f"arn:aws:s3:::{bucket}/{prefix}*", block),
+        _allow("ListOwnPrefix", actions_of(role, Target.BUCKET), arn, listing),
+        _allow("OwnObjects", actions_of(role, Target.OBJECTS), f"{arn}/{prefix}*", block),
     ]
     if "s3:DeleteObject" in actions_of(role, Target.OBJECTS):
         keep = {"Sid": "OldVersionsStay", "Effect": "Deny", "Action": ["s3:DeleteObjectVersion"]}
-        statements.append({**keep, "Resource": [f"arn:aws:s3:::{bucket}/*"]})
+        statements.append({**keep, "Resource": [f"{arn}/*"]})
     if kms_key is not None:
         statements.append(_allow("OwnKey", actions_of(role, Target.KEY), kms_key, {}))
     return {"Version": "2012-10-17", "Statement": statements}

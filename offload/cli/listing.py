@@ -619,6 +619,7 @@ COMMANDS = {
             ListedParameter('kms_key', 'str', "The ARN of the tenant's KMS key, which the role may then use.", ('--kms-key',)),
             ListedParameter('condition', 'list', 'Allow only requests that meet OPERATOR:KEY=VALUE. May be given several times: all must be met.', ('--condition',), metavar='CONDITION'),
             ListedParameter('session_tags', 'bool', 'One policy for all tenants: the session tag `tenant` names the tenant.', ('--session-tags',), default=False),
+            ListedParameter('partition', 'choice', 'The partition of AWS that has the bucket.', ('--partition',), default='aws', choices=('aws', 'aws-cn', 'aws-us-gov')),
         ),
     ),
     'tenant/bucket-policy': ListedCommand(
@@ -631,6 +632,7 @@ COMMANDS = {
             ListedParameter('bucket', 'str', 'The bucket.', (), is_required=True),
             ListedParameter('put_if_absent', 'bool', 'Refuse a PUT of a commit without If-None-Match or If-Match.', ('--put-if-absent',), default=False),
             ListedParameter('tls_only', 'bool', 'Refuse requests over plain HTTP.', ('--tls-only',), default=False),
+            ListedParameter('partition', 'choice', 'The partition of AWS that has the bucket.', ('--partition',), default='aws', choices=('aws', 'aws-cn', 'aws-us-gov')),
         ),
     ),
     'tenant/delete': ListedCommand(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
+from catalog.tenants.policies import Partition
 from catalog.tenants.roles import TenantRole
 from offload.cli.session import Session
 from offload.commands.parameters import About
 
 __all__ = ["bucket_policy", "list_tenants", "policy"]
+
+OfBucket = Annotated[Partition, About("The partition of AWS that has the bucket.", "--partition")]
 
 
 def policy(
@@ -29,6 +32,7 @@ def policy(
     session_tags: Annotated[
         bool, About("One policy for all tenants: the session tag `tenant` names the tenant.")
     ] = False,
+    partition: OfBucket = Partition.AWS,
 ) -> None:
     """Print the IAM policy of a role for one tenant of a bucket. Makes no request.
 
@@ -40,7 +44,9 @@ def policy(
     """
     from offload.commands import tenant as use
 
-    made = use.policy(name, TenantRole(role), bucket, base, kms_key, condition or (), session_tags)
+    made = use.policy(
+        name, TenantRole(role), bucket, base, kms_key, condition or (), session_tags, Partition(partition)
+    )
     session.output.show(made, json.dumps(made.policy, indent=2))
 
 
@@ -49,6 +55,7 @@ def bucket_policy(
     bucket: Annotated[str, About("The bucket.")],
     put_if_absent: Annotated[bool, About("Refuse a PUT of a commit without If-None-Match or If-Match.")] = False,
     tls_only: Annotated[bool, About("Refuse requests over plain HTTP.")] = False,
+    partition: OfBucket = Partition.AWS,
 ) -> None:
     """Print a policy for the bucket of the tenants, which denies some requests of everybody. Makes no request.
 
@@ -57,7 +64,7 @@ def bucket_policy(
     """
     from offload.commands import tenant as use
 
-    made = use.policy_of_bucket(bucket, put_if_absent, tls_only)
+    made = use.policy_of_bucket(bucket, put_if_absent, tls_only, Partition(partition))
     session.output.show(made, json.dumps(made.policy, indent=2))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from catalog.tenants.policies import Condition, bucket_policy, session_tag_policy, tenant_policy
+from catalog.tenants.policies import Condition, Partition, bucket_policy, session_tag_policy, tenant_policy
 from catalog.tenants.roles import TenantRole
 from offload.commands.results import OPTIONAL
 from offload.errors import InvalidParameters, NoSuchFile
@@ -41,6 +41,7 @@ def policy(
     kms_key: str | None = None,
     conditions: Sequence[str] = (),
     session_tags: bool = False,
+    partition: Partition = Partition.AWS,
 ) -> TenantPolicy:
     """Return the policy of a tenant's role, or with `session_tags` the policy that all tenants share.
 
@@ -50,19 +51,23 @@ def policy(
     if not session_tags:
         if name is None:
             raise InvalidParameters("a policy needs the NAME of a tenant", hint="or give --session-tags")
-        return TenantPolicy(name, role, tenant_policy(name, role, bucket, base, kms_key, parsed))
+        made = tenant_policy(name, role, bucket, base, kms_key, parsed, partition)
+        return TenantPolicy(name, role, made)
     if name is not None:
         raise InvalidParameters(f"--session-tags takes no tenant {name!r}", hint="leave one of the two out")
     if kms_key is not None:
         hint = "give each tenant's key a policy of its own, for the session tag"
         raise InvalidParameters("--session-tags takes no --kms-key: a key belongs to one tenant", hint=hint)
-    return TenantPolicy(None, role, session_tag_policy(role, bucket, base, parsed))
+    return TenantPolicy(None, role, session_tag_policy(role, bucket, base, parsed, partition))
 
 
-def policy_of_bucket(bucket: str, put_if_absent: bool = False, tls_only: bool = False) -> BucketPolicy:
+def policy_of_bucket(
+    bucket: str, put_if_absent: bool = False, tls_only: bool = False, partition: Partition = Partition.AWS
+) -> BucketPolicy:
     """Return the bucket's policy with the statements that are asked for, or with all. Raises `InvalidArgument`."""
     is_all = not (put_if_absent or tls_only)
-    return BucketPolicy(bucket, bucket_policy(bucket, put_if_absent or is_all, tls_only or is_all))
+    made = bucket_policy(bucket, put_if_absent or is_all, tls_only or is_all, partition)
+    return BucketPolicy(bucket, made)
 
 
 @dataclass(frozen=True, slots=True)

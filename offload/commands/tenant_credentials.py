@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import Any
-from urllib.parse import urlsplit
 
+from catalog.format.remotes import split_remote
 from catalog.tenants.names import check_tenant
-from catalog.tenants.policies import check_bucket
+from catalog.tenants.policies import Partition, check_bucket
 from catalog.tenants.roles import TenantRole
 from offload.errors import InvalidParameters
 from offload.settings import ROLE_ARN, ROLE_ARN_FORM
@@ -95,7 +95,8 @@ def credentials(asked: Asked, settings: Settings, url: str | None) -> TenantGran
     if not _SHORTEST_S <= asked.lasts_s <= _LONGEST_S:
         raise InvalidParameters("--for takes 15m to 12h", hint="the role has a maximum of its own, 1h by default")
     bucket, base = _place_of(asked.tenant, url)
-    policy = policy_text(asked.tenant, asked.role, bucket, base, asked.kms_key or _key_of(settings))
+    key = asked.kms_key or _key_of(settings)
+    policy = policy_text(asked.tenant, asked.role, bucket, base, key, Partition.of(arn))
     external_id = of_file.external_id if asked.external_id is None else asked.external_id
     profile = of_file.profile if asked.profile is None else asked.profile
     access = TenantAccess(asked.tenant, arn, asked.lasts_s, policy, external_id, profile)
@@ -122,7 +123,7 @@ def check(name: str, settings: Settings, url: str | None) -> TenantCheck:
 
 def _place_of(name: str, url: str | None) -> tuple[str, str]:
     """Return the bucket and the base of the tenant's remote. Raises `InvalidParameters`."""
-    parts = urlsplit(url or "")
+    parts = split_remote(url or "")
     base, _, last = parts.path.strip("/").rpartition("/")
     if parts.scheme != "s3" or not parts.netloc or last != name:
         given = f"{url} is not the remote of {name}" if url else f"the remote of {name} is not known"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 
+from catalog.format.remotes import split_remote
 from catalog.objects.prefix import Upload, WholePrefix
 from catalog.tenants.names import check_tenant
 from offload.errors import NotTheTenant
@@ -58,7 +58,7 @@ def check_remote_of(name: str, url: str) -> None:
 
     Raises `InvalidTenant`.
     """
-    path = urlsplit(url).path.strip("/")
+    path = split_remote(url).path.strip("/")
     if path.rpartition("/")[2] != check_tenant(name):
         raise NotTheTenant(name, url)
 
@@ -93,5 +93,5 @@ def delete(
         old_version_bytes=done.versions.bytes if done.versions else None,
         aborted_uploads=done.aborted,
         proves_uploads=done.lists_uploads or not is_s3,
-        lifecycle=lifecycle_rule(name, f"{urlsplit(place.url).path.strip('/')}/") if needs_rule else None,
+        lifecycle=lifecycle_rule(name, f"{split_remote(place.url).path.strip('/')}/") if needs_rule else None,
     )

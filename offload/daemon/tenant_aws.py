@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from catalog.errors import CatalogError
+from catalog.format.remotes import split_remote
 from offload.daemon.events import Events
 from offload.daemon.metrics import Metrics
 from offload.settings_file import Settings
@@ -41,7 +41,7 @@ def open_aws(
     Raises `NotInstalled` and the errors of `offload.tenants.access.access_of`.
     """
     tenant = settings.tenant
-    if not tenant.name or urlsplit(url or "").scheme != "s3":
+    if not tenant.name or split_remote(url or "").scheme != "s3":
         return None
     aws = TenantAws(tenant.name, url or "", metrics)
     if tenant.role_arn:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import urlsplit
 
+from catalog.format.remotes import split_remote
 from catalog.objects.s3_credentials import FoundCredentials
 from catalog.tenants.names import check_tenant
-from catalog.tenants.policies import compact, tenant_policy
+from catalog.tenants.policies import Partition, compact, tenant_policy
 from catalog.tenants.roles import TenantRole
 from offload.settings_file import Settings
 from seglog.errors import InvalidSetting
@@ -53,7 +53,7 @@ def access_of(settings: Settings, url: str | None) -> TenantAccess | None:
     Raises `InvalidSetting`, `InvalidTenant`, `InvalidArgument` and `PolicyTooLong`.
     """
     tenant = settings.tenant
-    parts = urlsplit(url or "")
+    parts = split_remote(url or "")
     if not tenant.role_arn or parts.scheme != "s3":
         return None
     if not tenant.name:
@@ -68,16 +68,24 @@ def access_of(settings: Settings, url: str | None) -> TenantAccess | None:
         if offload.sse == "aws:kms" and not offload.sse_kms_key_id.startswith("arn:"):
             raise InvalidSetting("offload.sse_kms_key_id", "is not the ARN of a key, which tenant.session_policy needs")
         key = offload.sse_kms_key_id or None
-        policy = policy_text(tenant.name, TenantRole(tenant.role), parts.netloc, base, key)
+        partition = Partition.of(tenant.role_arn)
+        policy = policy_text(tenant.name, TenantRole(tenant.role), parts.netloc, base, key, partition)
     return TenantAccess(tenant.name, tenant.role_arn, tenant.credential_s, policy, tenant.external_id, tenant.profile)
 
 
-def policy_text(tenant: str, role: TenantRole, bucket: str, base: str, kms_key: str | None) -> str:
+def policy_text(
+    tenant: str,
+    role: TenantRole,
+    bucket: str,
+    base: str,
+    kms_key: str | None,
+    partition: Partition = Partition.AWS,
+) -> str:
     """Return the session policy of a tenant's role.
 
     Raises `PolicyTooLong` beyond 2,048 characters, and the errors of `tenant_policy`.
     """
-    return compact(tenant_policy(tenant, role, bucket, base, kms_key))
+    return compact(tenant_policy(tenant, role, bucket, base, kms_key, partition=partition))
 
 
 def request_of(access: TenantAccess) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
-from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from catalog.format.remotes import split_remote
 from catalog.objects.s3_client import is_aws
 from catalog.objects.s3_credentials import FoundCredentials
 from offload.tenants.aio_clients import open_aio_client, warm
@@ -77,7 +77,7 @@ class BucketCheck:
 
 async def check_bucket(url: str, credentials: FoundCredentials | None, profile: str = "") -> BucketCheck:
     """Check the bucket behind `s3://bucket/prefix`. Without credentials, the AWS environment gives them."""
-    parts = urlsplit(url)
+    parts = split_remote(url)
     bucket, prefix = parts.netloc, f"{parts.path.strip('/')}/"
     given = None
     if credentials is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.tenants.policies import Condition, bucket_policy, session_tag_policy, tenant_policy
+from catalog.tenants.policies import Condition, Partition, bucket_policy, session_tag_policy, tenant_policy
 from catalog.tenants.roles import TenantRole
 from tests.cli.conftest import Run
 
@@ -64,6 +64,16 @@ def test_a_bucket_policy_has_the_statements_that_are_asked_for(run: Run) -> None
         assert json.loads(run("tenant", "bucket-policy", "archive", *words.split()).text) == expected
 
 
+def test_the_partition_of_the_bucket_is_an_option(run: Run) -> None:
+    china, role = Partition.CHINA, TenantRole.READER
+    for words, expected in (
+        ("policy acme --role reader --bucket archive", tenant_policy("acme", role, "archive", partition=china)),
+        ("policy --session-tags --role reader --bucket archive", session_tag_policy(role, "archive", partition=china)),
+        ("bucket-policy archive", bucket_policy("archive", partition=china)),
+    ):
+        assert json.loads(run("tenant", *words.split(), "--partition", "aws-cn").text) == expected
+
+
 @pytest.mark.parametrize(
     ("words", "part"),
     [
@@ -74,6 +84,8 @@ def test_a_bucket_policy_has_the_statements_that_are_asked_for(run: Run) -> None
         ("policy acme --role owner --bucket archive", "reader, writer, maintainer or admin"),
         ("policy acme --role reader --bucket archive --base a*", "such as prod/eu/"),
         ("policy acme --role reader --bucket archive --condition StringLike:s3:prefix=*", "uses itself"),
+        ("policy acme --role reader --bucket archive --partition aws-iso", "aws, aws-cn or aws-us-gov"),
+        (f"policy acme --role reader --bucket archive --partition aws-cn --kms-key {KEY}", "arn:aws-cn:kms:"),
         ("policy acme --bucket archive", "needs --role"),
         ("policy acme --role reader", "needs --bucket"),
         ("bucket-policy B", "the name of a bucket"),

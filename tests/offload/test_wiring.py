@@ -9,10 +9,9 @@ import pytest
 
 import offload
 import seglog
-from catalog.errors import AccessDenied
+from catalog.errors import AccessDenied, InvalidRemote
 from catalog.format.keys import Key
 from catalog.objects.s3_credentials import FoundCredentials
-from offload.errors import InvalidRemote
 from offload.wiring import check_remote_apart, open_store
 
 

@@ -17,7 +17,7 @@ from catalog.errors import Misuse
 from catalog.format.keys import check_key
 from catalog.objects.base import ObjectStore
 from catalog.objects.put_once import put_once
-from offload.errors import InvalidOption, InvalidRemote
+from offload.errors import InvalidOption
 from offload.settings import encrypted_by
 from offload.wiring import open_store
 
@@ -60,7 +60,7 @@ def open_target(url: str, kms_key_id: str = "") -> TargetFiles:
         if url.startswith("s3://"):
             return _BucketFiles(open_store(url, offload=encrypted_by(kms_key_id)))
         return _ArrowFiles(*FileSystem.from_uri(url))
-    except (pa.ArrowInvalid, OSError, InvalidRemote, Misuse) as error:
+    except (pa.ArrowInvalid, OSError, Misuse) as error:
         hint = "use file:///an/absolute/path or s3://bucket/prefix"
         raise InvalidOption("target", f"{url!r} cannot be opened: {error}", hint=hint) from error
 

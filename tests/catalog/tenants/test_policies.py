@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from catalog.errors import CatalogError, InvalidArgument, InvalidTenant, PolicyTooLong
-from catalog.tenants.policies import Condition, bucket_policy, compact, session_tag_policy, tenant_policy
+from catalog.tenants.policies import Condition, Partition, bucket_policy, compact, session_tag_policy, tenant_policy
 from catalog.tenants.roles import RIGHTS, Target, TenantRole, actions_of
 
 KEY = "arn:aws:kms:eu-west-1:111122223333:key/0a1b2c3d-0000-4444-8888-0123456789ab"
@@ -64,6 +64,25 @@ def test_a_key_is_allowed_alone_and_only_with_what_the_role_needs(role: TenantRo
     needed = {"kms:Decrypt"} if role is TenantRole.READER else {"kms:Decrypt", "kms:GenerateDataKey"}
     assert on_key == {"Sid": "OwnKey", "Effect": "Allow", "Action": sorted(needed), "Resource": [KEY]}
     assert not [each for each in tenant_policy("acme", role, "archive")["Statement"] if "kms" in str(each)]
+
+
+@pytest.mark.parametrize("partition", Partition)
+def test_every_arn_names_the_partition_of_the_bucket(partition: Partition) -> None:
+    key = KEY.replace("arn:aws:", f"arn:{partition}:")
+    for policy in (
+        tenant_policy("acme", TenantRole.ADMIN, "archive", kms_key=key, partition=partition),
+        session_tag_policy(TenantRole.ADMIN, "archive", partition=partition),
+        bucket_policy("archive", partition=partition),
+    ):
+        arns = [arn for statement in policy["Statement"] for arn in statement["Resource"]]
+        assert {Partition.of(arn) for arn in arns} == {partition}
+    others = [other for other in Partition if other is not partition]
+    for other in others:
+        with pytest.raises(InvalidArgument, match=f"arn:{other}:kms"):
+            tenant_policy("acme", TenantRole.ADMIN, "archive", kms_key=key, partition=other)
+    for arn in ("", "arn", "arn:aws-iso:iam::1:role/r", "aws"):
+        with pytest.raises(InvalidArgument, match="an ARN of one of aws, aws-cn, aws-us-gov"):
+            Partition.of(arn)
 
 
 @pytest.mark.parametrize("role", TenantRole)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from catalog.errors import InvalidArgument
 from catalog.tenants.policies import SESSION_POLICY_MAX, tenant_policy
 from catalog.tenants.roles import TenantRole
 from offload.settings_file import Settings
@@ -36,6 +37,16 @@ def test_the_session_policy_is_that_of_the_tenant() -> None:
     }
 
 
+def test_the_session_policy_is_for_the_partition_of_the_role() -> None:
+    role_arn, key = (arn.replace("arn:aws:", "arn:aws-cn:") for arn in (ROLE, KMS))
+    access = access_of(settings({"sse": "aws:kms", "sse_kms_key_id": key}, role_arn=role_arn), URL)
+    assert access is not None
+    assert "arn:aws-cn:s3:::archive/prod/acme/*" in access.policy
+    assert "arn:aws:" not in access.policy
+    with pytest.raises(InvalidArgument, match="arn:aws-cn:kms:"):
+        access_of(settings({"sse": "aws:kms", "sse_kms_key_id": KMS}, role_arn=role_arn), URL)
+
+
 def test_settings_reach_the_request() -> None:
     given = settings(session_policy=False, external_id="x-1", profile="caller", credential_s=900)
     access = access_of(given, URL)
@@ -61,6 +72,7 @@ def test_without_a_role_the_environment_gives_the_credentials() -> None:
         (settings(name=""), URL, "needs tenant.name"),
         (settings(role_arn="acme"), URL, "not of the form"),
         (settings(role_arn=f"{ROLE}\n"), URL, "not of the form"),
+        (settings(role_arn=ROLE.replace("aws", "aws-iso")), URL, "not of the form"),
         (settings(role="owner"), URL, "is not reader, writer, maintainer or admin"),
         (settings(credential_s=899), URL, "900 to 43200"),
         (settings({"sse": "aws:kms", "sse_kms_key_id": "alias/acme"}), URL, "not the ARN of a key"),
