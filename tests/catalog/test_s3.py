@@ -6,10 +6,8 @@ import base64
 import contextlib
 import gc
 import hashlib
-import http.server
 import socket
 import ssl
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -38,6 +36,7 @@ from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key
 from catalog.objects import PartTag, s3, s3_reads
 from catalog.objects.s3 import ReadSettings, S3Store
+from tests.answering import Answer, AnsweringServer, Asked
 from tests.s3_server import not_of_minio
 from tests.seams.catalog import client_of, prefix_of, reads_config_of, reads_of
 
@@ -46,8 +45,8 @@ Reader = Literal["obstore", "boto3"]
 BREAKS_OFF = (206, "breaks off")
 
 
-class ScriptedS3:
-    """An HTTP server that gives scripted answers, and records the requests with their headers and credentials.
+class ScriptedS3(AnsweringServer):
+    """A server that gives scripted answers, and records the requests with their headers and credentials.
 
     An answer is a status and a code. None resets the connection. `BREAKS_OFF` sends half of the announced bytes.
     """
@@ -58,55 +57,22 @@ class ScriptedS3:
         self.authorizations: list[str] = []
         self.headers: list[Mapping[str, str]] = []
         self.bodies: list[bytes] = []
-        script = self
+        super().__init__(self._decide, tls)
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def answer(self) -> None:
-                script.bodies.append(self.rfile.read(int(self.headers.get("Content-Length", 0))))
-                script.headers.append(self.headers)
-                script.asked.append(f"{self.command} {self.path}")
-                script.authorizations.append(self.headers.get("Authorization", ""))
-                answer = script.answers.pop(0) if len(script.answers) > 1 else script.answers[0]
-                if answer is None:  # a reset
-                    self.close_connection = True
-                    self.connection.shutdown(socket.SHUT_RDWR)
-                    return
-                if answer == BREAKS_OFF:
-                    self.send_response(206)
-                    self.send_header("Content-Range", "bytes 0-3/8")
-                    self.send_header("Content-Length", "4")
-                    self.send_header("ETag", '"one"')
-                    self.send_header("Last-Modified", "Wed, 21 Oct 2015 07:28:00 GMT")
-                    self.end_headers()
-                    self.wfile.write(b"01")
-                    self.close_connection = True
-                    return
-                status, code = answer
-                body = f"<Error><Code>{code}</Code><Message>scripted</Message></Error>".encode() if code else b""
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                if self.command != "HEAD":
-                    self.wfile.write(body)
-
-            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = answer  # noqa: N815 - names of the base class
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        if tls:
-            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
-        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self._thread.start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    def _decide(self, asked: Asked) -> Answer | None:
+        self.bodies.append(asked.body)
+        self.headers.append(asked.headers)
+        self.asked.append(f"{asked.method} {asked.target}")
+        self.authorizations.append(asked.headers.get("Authorization", ""))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if answer is None:
+            return None
+        if answer == BREAKS_OFF:
+            stamps = {"ETag": '"one"', "Last-Modified": "Wed, 21 Oct 2015 07:28:00 GMT"}
+            return Answer(206, b"01", {"Content-Range": "bytes 0-3/8", **stamps}, length=4)
+        status, code = answer
+        body = f"<Error><Code>{code}</Code><Message>scripted</Message></Error>".encode() if code else b""
+        return Answer(status, body)
 
 
 @pytest.fixture

@@ -8,23 +8,25 @@ finds the canary in the debug logs of the AWS library, if nothing filters them.
 from __future__ import annotations
 
 import http.client
-import http.server
 import logging
 import os
 import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Collection
+from contextlib import closing, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import boto3
 import pytest
 
 from offload.rights import Role, token_line
+from tests.answering import Answer, AnsweringServer, Asked
 from tests.cli.conftest import Run
-from tests.s3_server import AS_HARNESS
+from tests.faults.front import Front
+from tests.s3_server import AS_HARNESS, may_be_checked
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +34,9 @@ SECRET = "CanarySecretKey0123456789abcdefCanary"
 SESSION = "CanarySessionToken//0123456789+abcdef=="
 TOKEN = "CanaryTokenOfTheDaemon0123456789"
 WRONG = "CanaryWrongTokenOfAClient0123456789"
-CANARIES = (SECRET, SESSION, TOKEN, WRONG)
+GRANTED = ("CanaryGrantedSecret0123456789abcdef", "CanaryGrantedToken//0123456789+abc==")  # that STS gives a tenant
+CANARIES = (SECRET, SESSION, TOKEN, WRONG, *GRANTED)
+ROLE = "arn:aws:iam::111122223333:role/tenants"
 SIGNATURES = re.compile(rb"X-Amz-Signature=|X-Amz-Security-Token=|Signature=[0-9a-f]{16}|AWS4-HMAC-SHA256\W")
 DEAD = "http://127.0.0.1:9"
 
@@ -44,11 +48,11 @@ class Search:
         self.places: dict[str, int] = {}
         self.hits: list[str] = []
 
-    def look(self, place: str, text: str | bytes, allowed: str = "") -> None:
-        """Search a text. `allowed` is a canary that the place must have."""
+    def look(self, place: str, text: str | bytes, allowed: Collection[str] = ()) -> None:
+        """Search a text. `allowed` are canaries that the place must have."""
         body = text.encode(errors="surrogateescape") if isinstance(text, str) else text
         self.places[place] = self.places.get(place, 0) + len(body)
-        self.hits += [f"{place}: {each}" for each in CANARIES if each != allowed and each.encode() in body]
+        self.hits += [f"{place}: {each}" for each in CANARIES if (each.encode() in body) != (each in allowed)]
         self.hits += [f"{place}: a signature"] * bool(SIGNATURES.search(body))
 
     def report(self) -> None:
@@ -57,45 +61,46 @@ class Search:
         print(f"places {len(self.places)}, hits {len(self.hits)}")
 
 
-class _Echo(http.server.BaseHTTPRequestHandler):
-    """Answers each request with an error that has the request's headers, as S3 does with a wrong signature or token."""
+def echoing(*, is_signature: bool = True, is_plain: bool = False) -> AnsweringServer:
+    """Run a server whose errors have the headers of the request, as those of S3 with a wrong signature or token.
 
-    protocol_version = "HTTP/1.1"
+    With `is_plain`, it is as a proxy between that is no S3.
+    """
+    code, status = ("SignatureDoesNotMatch", 403) if is_signature else ("InvalidToken", 400)
 
-    def answer(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        told = "".join(f"{name}:{text}\n" for name, text in self.headers.items())
-        code, status = ("SignatureDoesNotMatch", 403) if self.server.is_signature else ("InvalidToken", 400)  # type: ignore[attr-defined]
+    def decide(asked: Asked) -> Answer:
+        told = "".join(f"{name}:{text}\n" for name, text in asked.headers.items())
         body = (
             f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>it does not match</Message>"
-            f"<Token-0>{self.headers.get('x-amz-security-token')}</Token-0><CanonicalRequest>{told}</CanonicalRequest></Error>"
-        ).encode()
-        if self.server.is_plain:  # type: ignore[attr-defined]  # as a proxy between that is no S3
-            body = told.encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+            f"<Token-0>{asked.headers.get('x-amz-security-token')}</Token-0>"
+            f"<CanonicalRequest>{told}</CanonicalRequest></Error>"
+        )
+        return Answer(status, (told if is_plain else body).encode())
 
-    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = answer  # noqa: N815 - names of the base class
-
-    def log_message(self, *_: object) -> None:
-        pass
+    return AnsweringServer(decide)
 
 
-@contextmanager
-def echoing(*, is_signature: bool = True, is_plain: bool = False) -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Echo)
-    server.is_signature, server.is_plain = is_signature, is_plain  # type: ignore[attr-defined]
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+def granting(search: Search) -> AnsweringServer:
+    """Run an STS that gives the canaries. At each request, it searches the list of processes."""
+
+    def decide(_: Asked) -> Answer:
+        look_at_processes(search)
+        ends = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        found = f"<AccessKeyId>ASIACANARY</AccessKeyId><SecretAccessKey>{GRANTED[0]}</SecretAccessKey>"
+        found += f"<SessionToken>{GRANTED[1]}</SessionToken><Expiration>{ends}</Expiration>"
+        body = (
+            '<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><AssumeRoleResult>'
+            f"<Credentials>{found}</Credentials></AssumeRoleResult></AssumeRoleResponse>"
+        )
+        return Answer(200, body.encode(), {"Content-Type": "text/xml"})
+
+    return AnsweringServer(decide)
+
+
+def look_at_processes(search: Search) -> None:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            search.look("command lines of all processes", path.read_bytes())
 
 
 @pytest.fixture
@@ -149,8 +154,8 @@ def test_commands_show_no_secret_also_when_the_store_fails(
         echoing(is_signature=False) as token,
         echoing(is_plain=True) as plain,
     ):
-        endpoints |= {"a store that refuses the signature": signature, "a store that refuses the token": token}
-        endpoints |= {"a proxy that echoes headers": plain}
+        endpoints |= {"a store that refuses the signature": signature.url, "a store that refuses the token": token.url}
+        endpoints |= {"a proxy that echoes headers": plain.url}
         for place, endpoint in endpoints.items():
             monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
             codes = look_at_commands(run, search, place, *fails, is_plain=endpoint == DEAD)
@@ -177,7 +182,7 @@ def test_the_daemon_shows_no_secret(canary: str, run: Run, search: Search, tmp_p
     (tmp_path / "tokens").touch(0o600)
     (tmp_path / "tokens").write_text(token_line("ci", Role.ADMIN, "*", TOKEN) + "\n")
     with echoing() as refusing:
-        for endpoint in (os.environ["AWS_ENDPOINT_URL"], refusing):
+        for endpoint in (os.environ["AWS_ENDPOINT_URL"], refusing.url):
             lines = _life_of_a_daemon(tmp_path, endpoint, search)
             search.look("log of the daemon", "".join(lines))
             assert any("request" in line for line in lines)
@@ -186,8 +191,64 @@ def test_the_daemon_shows_no_secret(canary: str, run: Run, search: Search, tmp_p
     assert search.hits == []
 
 
-def _life_of_a_daemon(tmp_path: Path, endpoint: str, search: Search) -> list[str]:
-    """Run a daemon with debug logs, ask it, and search its answers. Return the lines of its log."""
+def test_credentials_of_a_tenant_are_on_standard_output_and_nowhere_else(
+    run: Run, canary: str, s3_endpoint: str, search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_tenant(run, canary, tmp_path)
+    may_be_checked(s3_endpoint, canary.split("/")[2])
+    words = ("tenant", "credentials", "acme", "--role", "reader")
+    with granting(search) as sts, Front(s3_endpoint, seen=lambda *_: look_at_processes(search)) as front:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", front.url)
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", sts.url)
+        for options in ((), ("--debug",), ("--debug", "--json")):
+            command = [sys.executable, "-m", "offload", "-C", str(tmp_path / "data"), *options, *words]
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+            search.look("tenant credentials, standard output", done.stdout, allowed=GRANTED)
+            search.look("tenant credentials, standard error", done.stderr)
+        codes = look_at_commands(run, search, "tenant check", "tenant check acme")
+        assert codes == [1, 1], "moto lists the whole bucket"
+        assert front.access_keys == {"ASIACANARY": 4}
+    for place, is_signature in (("an STS that refuses the signature", True), ("an STS that refuses the token", False)):
+        with echoing(is_signature=is_signature) as refusing:
+            monkeypatch.setenv("AWS_ENDPOINT_URL_STS", refusing.url)
+            assert 0 not in look_at_commands(run, search, place, " ".join(words), "tenant check acme")
+    look_at_files(search, tmp_path / "data")
+    search.report()
+    assert search.hits == []
+
+
+def own_tenant(run: Run, remote: str, tmp_path: Path) -> None:
+    """Make the data directory of a tenant with a role."""
+    assert run("init", "--remote", remote).code == 0
+    text = f'[remote]\nurl = "{remote}"\n[tenant]\nname = "acme"\nrole_arn = "{ROLE}"\n'
+    (tmp_path / "data" / "seglog.toml").write_text(text)
+
+
+def test_the_daemon_of_a_tenant_shows_no_secret(
+    run: Run, canary: str, s3_endpoint: str, search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_tenant(run, canary, tmp_path)
+    may_be_checked(s3_endpoint, canary.split("/")[2])
+    (tmp_path / "tokens").touch(0o600)
+    (tmp_path / "tokens").write_text(token_line("ci", Role.ADMIN, "*", TOKEN) + "\n")
+    with granting(search) as sts, Front(s3_endpoint, seen=lambda *_: look_at_processes(search)) as front:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", sts.url)
+        lines = _life_of_a_daemon(tmp_path, front.url, search, searches_environment=True)
+        assert front.access_keys["ASIACANARY"] == front.access_keys.total() > 5
+    search.look("log of the daemon", "".join(lines))
+    assert search.places["environment of the upload process"] > 100
+    look_at_files(search, tmp_path / "data")
+    search.report()
+    assert search.hits == []
+
+
+def _life_of_a_daemon(
+    tmp_path: Path, endpoint: str, search: Search, *, searches_environment: bool = False
+) -> list[str]:
+    """Run a daemon with debug logs, ask it, and search its answers. Return the lines of its log.
+
+    With `searches_environment`, search the environment of its child too.
+    """
     variables = {
         "SEGLOG_SERVE_PORT": "0", "SEGLOG_SERVE_TOKEN_FILE": str(tmp_path / "tokens"),
         "SEGLOG_SERVE_ACCESS_LOG": "true",
@@ -206,8 +267,10 @@ def _life_of_a_daemon(tmp_path: Path, endpoint: str, search: Search) -> list[str
         [port] = re.findall(r"http://127\.0\.0\.1:(\d+)", "".join(lines))
         for token in (TOKEN, WRONG):
             _ask(search, int(port), token)
-        for path in _processes_of(process.pid):
+        for number, path in enumerate(_processes_of(process.pid)):
             search.look("/proc/PID/cmdline", path.read_bytes())
+            if searches_environment and number:
+                search.look("environment of the upload process", path.with_name("environ").read_bytes())
     finally:
         process.terminate()
         process.wait(60)
