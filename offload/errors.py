@@ -77,6 +77,7 @@
         ├── Refused              the daemon's rules forbid it: host, origin, token, size, pace
         │   └── NotAllowed           the token lacks the role for it
         ├── SharedRemote         a tenant's remote is another one's, or lies in it
+        ├── UnsafeDirectory      others could exchange the data of tenants
         ├── UnknownObject        no file or object that `inspect` knows
         └── UnsupportedOption
 
@@ -164,6 +165,7 @@ __all__ = [
     "TopicReserved",
     "Unavailable",
     "UnknownObject",
+    "UnsafeDirectory",
     "UnsupportedOption",
     "VolumesBlocked",
     "WorkerDied",
@@ -788,22 +790,30 @@ class InvalidTokens(Misuse):
 
 
 class OtherTenant(Misuse):
-    def __init__(self, directory: Path, name: str) -> None:
+    def __init__(self, directory: Path, name: str, *, hint: str = "") -> None:
         super().__init__(
             f"{directory} belongs to the tenant {name}",
-            hint="a directory below the root of `seglog serve --tenants` has the name of its tenant",
+            hint=hint or "a directory below the root of `seglog serve --tenants` has the name of its tenant",
         )
         self.directory = directory
         self.name = name
 
 
 class SharedRemote(Misuse):
-    def __init__(self, url: str, tenant: str, other_url: str, other: str) -> None:
+    """The message does not name the other tenant: the log line of this one has it."""
+
+    def __init__(self, url: str, tenant: str) -> None:
         super().__init__(
-            f"the remotes of {tenant} and {other} are not apart: {url} and {other_url}",
+            f"the remote of {tenant} is not apart from another tenant's: {url}",
             hint="give each tenant a prefix of its own, and an IAM policy on it",
         )
         self.url = url
+
+
+class UnsafeDirectory(Misuse):
+    def __init__(self, path: Path, reason: str, *, hint: str) -> None:
+        super().__init__(f"{path} {reason}", hint=hint)
+        self.path = path
 
 
 class EntryTooLarge(Misuse):

@@ -279,6 +279,9 @@ class ServeSettings:
     probe_host: str = text("", "address of the probe port; empty: serve.host, or 127.0.0.1 without one")
     probe_metrics: bool = switch(False, "the probe port also serves /metrics")
     laminarmq: str = text("", "topics with laminarmq's routes, each as topic:port, separated by commas")
+    shared_credentials: bool = switch(
+        False, "with --tenants: remotes in S3 without tenant.role_arn may use the daemon's own AWS credentials"
+    )
     access_log: bool = switch(False, "log a line for each request")
     check_interval_ms: int = number(
         1000, "ms", 10, 3_600_000, "time between checks of triggers, retention and the disk"

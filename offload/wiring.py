@@ -28,6 +28,7 @@ __all__ = [
     "variables_without_credentials",
 ]
 
+_UNSAFE = "the prefix has an empty or unsafe path segment"
 _SEGMENT = re.compile(r"[A-Za-z0-9!_.*'()-]+")
 
 
@@ -49,6 +50,8 @@ def open_store(
     if parts.scheme == "file":
         return _local(url, parts.netloc, path_of(parts.path))
     if parts.scheme == "s3":
+        if "//" in parts.path:
+            raise InvalidRemote(url, _UNSAFE)
         prefix = parts.path.strip("/")
         return _s3(url, parts.netloc, prefix, settings or ColdSettings(), offload or OffloadSettings(), credentials)
     raise InvalidRemote(url, "the scheme is neither s3 nor file")
@@ -138,7 +141,7 @@ def _s3(
     if not bucket:
         raise InvalidRemote(url, "the bucket is missing")
     if prefix and not all(_SEGMENT.fullmatch(part) and part not in {".", ".."} for part in prefix.split("/")):
-        raise InvalidRemote(url, "the prefix has an empty or unsafe path segment")
+        raise InvalidRemote(url, _UNSAFE)
     reads = ReadSettings(timeout_s=settings.get_timeout_s, attempts=settings.get_attempts)
     storage_class = "" if offload.storage_class == DEFAULT else offload.storage_class
     writes = WriteSettings(offload.checksum, storage_class, offload.sse, offload.sse_kms_key_id)

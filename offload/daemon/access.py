@@ -6,6 +6,7 @@
 ACCESS-1  An address that is not loopback needs a token file and TLS, at the start and after each reload. With
     `insecure_behind_proxy`, it needs the token file only.
 ACCESS-2  A new certificate is loaded into a context of its own. So a wrong one never reaches a connection.
+ACCESS-3  Only its owner may write the token file. Another writer could give itself any right.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ def _tokens(settings: ServeSettings) -> Tokens | None:
         mode = path.stat().st_mode
     except OSError as error:
         raise InvalidAddress(settings.host, f"the token file cannot be read: {error}") from error
-    if mode & (stat.S_IROTH | stat.S_IWOTH):
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise InvalidAddress(settings.host, f"others may write the token file {path}", hint=f"chmod 600 {path}")
+    if mode & stat.S_IROTH:
         _log.warning("any user of this machine may use the token file %s: chmod 600 it", path)
     return parse_tokens(text, str(path))
 

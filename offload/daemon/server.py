@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from offload.daemon.access import Access
+from offload.daemon.apart import check_variables
 from offload.daemon.asgi import App
 from offload.daemon.clients import for_checked_clients
 from offload.daemon.entrance import entrance
@@ -27,6 +28,7 @@ from offload.daemon.service import Service
 from offload.daemon.serving import Serving
 from offload.daemon.tenants import Tenants
 from offload.settings_file import Settings
+from offload.tenants.directories import check_root
 from seglog import InvalidSetting
 
 __all__ = ["announce", "run", "run_tenants"]
@@ -53,8 +55,8 @@ def run_tenants(
 ) -> None:
     """Serve every data directory below `root`, each as a tenant, until a signal stops the daemon.
 
-    `settings` are those of the root, with the section [serve] for the whole daemon. Raises `InvalidAddress` and
-    `InvalidSetting`. A tenant that does not open raises nothing: the log and the metrics tell it.
+    `settings` are those of the root, with the section [serve] for the whole daemon. Raises `InvalidAddress`,
+    `InvalidSetting` and `UnsafeDirectory`. A tenant that does not open raises nothing: the log and the metrics tell it.
     """
     _run_in_loop(lambda ready: _run_tenants(root, settings, variables, ready), on_ready)
 
@@ -103,6 +105,8 @@ async def _run(
 async def _run_tenants(
     root: Path, settings: Settings, variables: Mapping[str, str], on_ready: Callable[[list[str]], None]
 ) -> None:
+    check_variables(variables)
+    check_root(root)
     serve = settings.serve
     if serve.laminarmq:
         raise InvalidSetting("serve.laminarmq", "names a topic, and a daemon of many tenants has it several times")

@@ -9,7 +9,8 @@ The daemon D, an operator O, and a client C of the tenant T:
 
     1  D listens over TCP. It opens the directories, some at a time. C gets 503 until T is open.
     2  O makes a directory or removes one, and sends SIGHUP.
-    3  D reads the settings of each open tenant again. It opens what is new or failed, and closes what is gone.
+    3  D reads the settings of each open tenant again. It opens what is new or failed, and closes what is gone. C gets
+       503 from a tenant that D closes and opens again.
     4  D gets SIGTERM. Every service stops at its next step, and every Unix socket ends as the listener of TCP does.
 
 TENANTS-1  A tenant shares no service, pool of threads, upload process, client of a store or cache with another one. It
@@ -18,6 +19,7 @@ TENANTS-2  A tenant that does not open, whose log failed or whose remote is dead
 TENANTS-3  A directory's name is the name of its tenant. If its seglog.toml has another one, the directory stays closed.
 TENANTS-4  No tenant's remote is another one's, or lies in it. Otherwise the second tenant does not open.
 TENANTS-5  A tenant has one upload process at most (POOL-4).
+TENANTS-6  If a reload finds another identity or remote of an open tenant, it closes the tenant and opens it again.
 """
 
 from __future__ import annotations
@@ -28,11 +30,12 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from catalog.tenants.names import check_tenant
+from offload.daemon.apart import are_apart, check_credentials, identity_of
 from offload.daemon.asgi import App
 from offload.daemon.entrance import entrance
 from offload.daemon.exposition import text_of
@@ -46,10 +49,10 @@ from offload.daemon.service import Service
 from offload.daemon.serving import serve_unix
 from offload.daemon.stopping import StopEvent
 from offload.daemon.tenant_id import tenant_id
-from offload.errors import OtherTenant, SharedRemote
+from offload.errors import OtherTenant, SharedRemote, UnsafeDirectory
 from offload.settings import ServeSettings
 from offload.settings_file import Settings, read_settings
-from offload.tenants.directories import data_directories
+from offload.tenants.directories import check_directory, claim, data_directories
 from seglog import SETTINGS_FILE
 
 if TYPE_CHECKING:
@@ -73,6 +76,7 @@ class Tenant:
     app: App | None = None
     error: str = ""
     remote: str = ""
+    identity: tuple[Any, ...] = ()
     end: Callable[[], None] = lambda: None
     serving: Awaitable[None] | None = None
     parts: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -202,17 +206,32 @@ class Tenants:
             except OSError as error:
                 _log.error("all tenants stay as they are: cannot list their directories: %s", error)
                 return
-            gone = [each for each in self if each.name not in found or each.is_failed]
-            await asyncio.gather(*map(self._remove, gone))
+            ended = [each for each in self if each.name not in found or each.is_failed or self._has_changed(each)]
+            await asyncio.gather(*(self._remove(each, is_gone=each.name not in found) for each in ended))
             for name, directory in found.items():
                 if name not in self._known and not self.stopping.is_set():
                     self._known[name] = Tenant(name, directory)
             await asyncio.gather(*(self._open(each) for each in self if each.state == "opening"))
             self._first_look.set()
 
-    async def _remove(self, tenant: Tenant) -> None:
-        del self._known[tenant.name]
-        self._up.remove(tenant.name)
+    def _has_changed(self, tenant: Tenant) -> bool:
+        """Return whether an open tenant has another identity or remote by now (TENANTS-6)."""
+        try:
+            check_directory(tenant.directory)
+            found = identity_of(self._read(tenant))
+        except UnsafeDirectory:
+            return tenant.state == "open"
+        except Exception:
+            return False  # the reload of the service has logged it
+        return tenant.state == "open" and found != tenant.identity
+
+    async def _remove(self, tenant: Tenant, *, is_gone: bool) -> None:
+        if is_gone:
+            del self._known[tenant.name]
+            self._up.remove(tenant.name)
+        else:
+            self._known[tenant.name] = Tenant(tenant.name, tenant.directory)
+            self._up.labels(tenant.name).set(0)
         self._stop(tenant)
         await self._close(tenant)
         _log.info("tenant %s is closed", tenant.name)
@@ -235,6 +254,7 @@ class Tenants:
 
     async def _open_parts(self, tenant: Tenant) -> None:
         settings = self._settings_of(tenant)
+        await asyncio.to_thread(claim, tenant.directory, tenant.name)
         service = await open_service(tenant.directory, settings, is_alone=False, refresher=self._shared_refresher)
         tenant.parts.push_async_callback(service.close)
         service.is_leaving = self._is_leaving
@@ -252,16 +272,31 @@ class Tenants:
         return self._refresher
 
     def _settings_of(self, tenant: Tenant) -> Settings:
-        """Return the settings of a tenant. Raises `InvalidTenant`, `OtherTenant`, `SharedRemote`, `InvalidSetting`."""
+        """Return the settings of a tenant.
+
+        Raises `InvalidRemote`, `InvalidSetting`, `InvalidTenant`, `OtherTenant`, `SharedRemote`, `UnsafeDirectory`.
+        """
         check_tenant(tenant.name)
-        settings = read_settings(tenant.directory / SETTINGS_FILE, self._variables).for_tenant(tenant.name)
+        check_directory(tenant.directory)
+        settings = self._read(tenant)
         if settings.tenant.name != tenant.name:
             raise OtherTenant(tenant.directory, settings.tenant.name)
-        tenant.remote = (settings.url or "").rstrip("/")
+        check_credentials(settings, is_shared=self.settings.shared_credentials)
+        tenant.remote, tenant.identity = settings.url or "", identity_of(settings)
         for other in self:
-            if other is not tenant and other.state != "failed" and not _are_apart(tenant.remote, other.remote):
-                raise SharedRemote(tenant.remote, tenant.name, other.remote, other.name)
+            if other is not tenant and other.state != "failed" and not are_apart(tenant.remote, other.remote):
+                self._log_shared(tenant, other)
+                raise SharedRemote(tenant.remote, tenant.name)
         return settings
+
+    def _read(self, tenant: Tenant) -> Settings:
+        return read_settings(tenant.directory / SETTINGS_FILE, self._variables).for_tenant(tenant.name)
+
+    def _log_shared(self, one: Tenant, other: Tenant) -> None:
+        """Log both names, in a line of the daemon: the lines of a tenant name no other one."""
+        before = tenant_id.set("")
+        _log.error("the remotes of %s and %s are not apart: %s and %s", one.name, other.name, one.remote, other.remote)
+        tenant_id.reset(before)
 
     async def _close(self, tenant: Tenant) -> None:
         if tenant.serving is not None:
@@ -275,10 +310,3 @@ class Tenants:
             await tenant.parts.aclose()
         except Exception as error:
             _log.error("tenant %s was not closed well: %s", tenant.name, error)
-
-
-def _are_apart(one: str, other: str) -> bool:
-    """Return whether neither remote lies in the other. The text is empty without a remote."""
-    if not one or not other:
-        return True
-    return not f"{one}/".startswith(f"{other}/") and not f"{other}/".startswith(f"{one}/")

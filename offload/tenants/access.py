@@ -8,6 +8,7 @@ GRANT-2  The life of credentials counts from the answer's own time to their end.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,6 +26,7 @@ from seglog.errors import InvalidSetting
 __all__ = ["GrantedCredentials", "TenantAccess", "access_of", "granted_in", "policy_text", "request_of"]
 
 _SESSION_NAME_MAX = 64
+_TAIL = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ def request_of(access: TenantAccess) -> dict[str, Any]:
     """Return the parameters of AssumeRole. The session has the tenant's name, for CloudTrail."""
     request: dict[str, Any] = {
         "RoleArn": access.role_arn,
-        "RoleSessionName": f"seglog-{access.tenant}"[:_SESSION_NAME_MAX],
+        "RoleSessionName": _session_name(access.tenant),
         "DurationSeconds": access.duration_s,
     }
     if access.policy:
@@ -100,6 +102,15 @@ def request_of(access: TenantAccess) -> dict[str, Any]:
     if access.external_id:
         request["ExternalId"] = access.external_id
     return request
+
+
+def _session_name(tenant: str) -> str:
+    """Return the name of a tenant's sessions. A long one ends in a hash, so no two tenants have the same."""
+    name = f"seglog-{tenant}"
+    if len(name) <= _SESSION_NAME_MAX:
+        return name
+    tail = hashlib.sha256(tenant.encode()).hexdigest()[:_TAIL]
+    return f"{name[: _SESSION_NAME_MAX - _TAIL - 1]}-{tail}"
 
 
 def granted_in(access: TenantAccess, answer: Mapping[str, Any]) -> GrantedCredentials:

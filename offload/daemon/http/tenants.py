@@ -9,7 +9,7 @@
     request                    of a bound token                   of another token
     /tenants/NAME/topics/...   its own tenant; else 404           that tenant; 404 without one
     /topics/..., /rpc/...      its own tenant                     404
-    /metrics, /readyz          its own tenant                     the daemon, and /metrics of all tenants
+    /metrics, /readyz          its own tenant                     the daemon; /metrics of all tenants, on all topics
     /tenants                   403                                the tenants with their states, for an admin
 
 ROUTER-1  For a bound token, the router compares the name with that of the token, and looks nothing up. So a foreign
@@ -128,6 +128,7 @@ class _Routes:
 
     async def metrics(self, request: Request) -> Response:
         rights = rights_of(request.scope)
+        rights.check_all_tenants(Role.METRICS)  # the series name all tenants
         body = await asyncio.to_thread(self._tenants.text, lambda topic: rights.shows(topic, Role.METRICS))
         return Response(body, media_type="text/plain; version=0.0.4")
 

@@ -10,8 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import seglog
+from offload.daemon.access import Access
+from offload.errors import InvalidAddress
 from offload.rights import Role, token_line
+from offload.settings import ServeSettings
 from tests.certificates import certificate
 from tests.daemons import ServedDirectory, served
 from tests.waiting import wait_until
@@ -181,3 +186,22 @@ def test_a_web_page_may_ask_if_its_origin_is_on_the_list(tmp_path: Path) -> None
                 assert "access-control-allow-origin" not in headers
         assert daemon.ask("OPTIONS", "/topics", None, asks)[0] == 401, "no page asks"
         assert any("any user of this machine may use the token file" in line for line in daemon.lines)
+
+
+def test_a_token_file_that_others_may_write_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(lines_of(*TOKENS))
+    settings = ServeSettings(token_file=str(path))
+    for mode in (0o620, 0o602, 0o666):
+        path.chmod(mode)
+        with pytest.raises(InvalidAddress, match="others may write the token file") as caught:
+            Access(settings)
+        assert caught.value.hint == f"chmod 600 {path}"
+    path.chmod(0o640)
+    access = Access(settings)
+    before = access.tokens
+    path.write_text(lines_of(("newcomer", Role.ADMIN, "*")))
+    path.chmod(0o660)
+    access.reload(settings, [])
+    assert access.tokens is before
+    assert "tokens and certificates stay as they are" in caplog.text

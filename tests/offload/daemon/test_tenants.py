@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import shutil
 import signal
@@ -279,10 +280,97 @@ def test_a_remote_within_another_tenants_remote_does_not_open(root: Path) -> Non
     with served_tenants(root, **settings(root)) as daemon:
         states = {each["name"]: each for each in ask(daemon, "boss", "GET", "/tenants")[1]["tenants"]}
         assert sorted(states[name]["state"] for name in ("acme", "inner")) == ["failed", "open"]
-        assert "are not apart" in states["acme"].get("error", "") + states["inner"].get("error", "")
+        error = states["acme"].get("error", "") + states["inner"].get("error", "")
+        assert "is not apart from another tenant's" in error
+        # The error goes into a line of the one tenant, so it names no other. A line of the daemon names both.
+        assert ("remote of acme " in error) != ("remote of inner " in error)
+        [line] = [each for each in daemon.lines if "are not apart" in each]
+        assert "acme" in line
+        assert "inner" in line
         assert (states["acme2"]["state"], states["globex"]["state"]) == ("open", "open")
         daemon.terminate()
         assert daemon.process.wait(120) == 0
+
+
+def test_a_link_and_a_moved_directory_give_no_tenant_another_ones_data(root: Path) -> None:
+    make(root, "ghost")
+    with served_tenants(root, **settings(root)) as daemon:
+        assert append(daemon, "globex-ci", b"g")[0] == 201
+        daemon.terminate()
+        assert daemon.process.wait(120) == 0
+    shutil.rmtree(root / "acme")
+    (root / "acme").symlink_to(root / "globex")
+    shutil.rmtree(root / "ghost")
+    shutil.copytree(root / "globex", root / "ghost")
+    (root / "ghost" / "seglog.toml").write_text("")
+    with served_tenants(root, **settings(root)) as daemon:
+        for name, reason in (("acme", "is a symbolic link"), ("ghost", "belongs to the tenant globex")):
+            status, problem, _ = ask(daemon, f"{name}-ci", "GET", "/topics/t/records")
+            assert (status, problem["title"]) == (503, "TenantClosed")
+            assert any(f"tenant {name} does not open" in line and reason in line for line in daemon.lines)
+        assert b"g" in ask(daemon, "globex-ci", "GET", "/topics/t/records/1")[1]
+        (root / "ghost" / "tenant").unlink()
+        daemon.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: ask(daemon, "ghost-ci", "GET", "/topics")[0] == 200)
+
+
+def test_the_daemon_does_not_start_if_its_environment_or_its_root_joins_the_tenants(root: Path) -> None:
+    def refusal(**variables: str) -> tuple[int, str]:
+        given = {**os.environ, **{f"SEGLOG_{name}": text for name, text in variables.items()}}
+        words = [sys.executable, "-m", "offload", "-C", str(root), "serve", "--tenants"]
+        done = subprocess.run(words, env=given, capture_output=True, text=True, check=False, timeout=120)
+        return done.returncode, done.stderr
+
+    key = "arn:aws:kms:eu-west-1:111122223333:key/0a1b2c3d-0000-4444-8888-0123456789ab"
+    for name, value in (("OFFLOAD_SSE_KMS_KEY_ID", key), ("TENANT_SESSION_POLICY", "false")):
+        code, said = refusal(**{name: value})
+        assert code == 2
+        assert f"SEGLOG_{name} would be that of all tenants" in said
+    root.chmod(0o770)
+    code, said = refusal()
+    assert (code, "may be written by others" in said) == (2, True)
+
+
+def test_a_remote_in_s3_without_a_role_does_not_open(root: Path) -> None:
+    (root / "acme" / "seglog.toml").write_text('[remote]\nurl = "s3://archive/acme"\n')
+    with served_tenants(root, **settings(root)) as daemon:
+        status, problem, _ = ask(daemon, "acme-ci", "GET", "/topics")
+        assert (status, problem["title"]) == (503, "TenantClosed")
+        assert any("tenant acme does not open" in line and "shared_credentials" in line for line in daemon.lines)
+        assert append(daemon, "globex-ci", b"g")[0] == 201
+
+
+def test_sighup_opens_a_tenant_with_another_remote_or_identity_again(root: Path) -> None:
+    own = (root / "acme" / "seglog.toml").read_text()
+    with served_tenants(root, **settings(root)) as daemon:
+        assert append(daemon, "acme-ci", b"a")[0] == 201
+        daemon.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: any("settings taken from" in line and "acme" in line for line in daemon.lines))
+        (root / "acme" / "seglog.toml").write_text(own.replace("/acme", "/acme9"))
+        daemon.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: any("tenant acme is closed" in line for line in daemon.lines))
+        wait_until(lambda: append(daemon, "acme-ci", b"b")[0] == 201)
+        for command in ("seal", "offload"):
+            assert ask(daemon, "acme-ci", "POST", f"/topics/t/rpc/{command}", b"{}")[0] == 200
+        assert not [*(root.parent / "bucket" / "acme").iterdir()]
+        assert [*(root.parent / "bucket" / "acme9").iterdir()]
+        (root / "acme" / "seglog.toml").write_text(f'[tenant]\nname = "other"\n{own}')
+        daemon.process.send_signal(signal.SIGHUP)
+        wait_until(lambda: ask(daemon, "acme-ci", "GET", "/topics")[1].get("title") == "TenantClosed")
+        wait_until(lambda: any("belongs to the tenant other" in line for line in daemon.lines))
+        assert sum("tenant acme is closed" in line for line in daemon.lines) == 2
+        assert not any("tenant globex is closed" in line for line in daemon.lines)
+        assert append(daemon, "globex-ci", b"g")[0] == 201
+
+
+def test_the_metrics_of_all_tenants_are_for_a_token_of_all_topics(root: Path) -> None:
+    with (root.parent / "tokens").open("a") as file:
+        file.write("\n" + token_line("partner", Role.ADMIN, "app-*", "secret-of-partner"))
+    with served_tenants(root, **settings(root)) as daemon:
+        status, problem, _ = ask(daemon, "partner", "GET", "/metrics")
+        assert (status, problem["title"]) == (403, "NotAllowed")
+        assert "globex" not in json.dumps(problem)
+        assert ask(daemon, "scraper", "GET", "/metrics")[0] == 200
 
 
 def test_acked_records_of_both_tenants_survive_a_kill(root: Path) -> None:

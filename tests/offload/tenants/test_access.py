@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -96,7 +97,10 @@ def test_the_longest_policy_fits_what_sts_takes() -> None:
     access = access_of(given, f"s3://{bucket}/{longest}/{tenant}")
     assert access is not None
     assert 1500 < len(access.policy) <= SESSION_POLICY_MAX
-    assert len(request_of(access)["RoleSessionName"]) == 64
+    name = request_of(access)["RoleSessionName"]
+    assert len(name) == 64
+    other = request_of(replace(access, tenant=f"{access.tenant[:-1]}z"))["RoleSessionName"]
+    assert other != name
 
 
 def test_the_life_counts_from_the_answers_own_time() -> None:
