@@ -18,6 +18,7 @@
     │   ├── ProducerFenced       the producer has appended in a higher epoch
     │   ├── ProducerGap          the batch of a producer skips a number
     │   ├── BatchForgotten       the batch is older than those whose seqs the log keeps
+    │   ├── BatchReused          another program has appended a batch of this producer, epoch and number
     │   ├── KeyReused            the key of an append was that of other values
     │   ├── OtherIncarnation     the daemon's topic no longer knows the batches that a client sent before
     │   ├── Truncated            records that a reader has read are gone, and their seqs are used again
@@ -79,6 +80,7 @@ __all__ = [
     "AppendUnknown",
     "AppendsHeld",
     "BatchForgotten",
+    "BatchReused",
     "CalledWithin",
     "ColdTierAttached",
     "ColdTierRequired",
@@ -327,6 +329,27 @@ class BatchForgotten(Conflict):
         self.producer = producer
         self.number = number
         self.newest = newest
+
+
+class BatchReused(Conflict):
+    """The topic has `records` other records under this producer, epoch and number.
+
+    The log knows this from another number of values. It compares no values. A client knows it if the log has a batch
+    that the client never sent.
+    """
+
+    def __init__(self, topic: str, producer: str, epoch: int, number: int, records: int) -> None:
+        begun = f"begin epoch {epoch + 1} or a higher one with batch 0"
+        super().__init__(
+            f"topic {topic} has batch {number} of epoch {epoch} of producer {producer} already, with {records} records "
+            "of another append; nothing was appended",
+            hint=f"another program, or an earlier run, has this id and epoch: take a new id, or {begun}",
+        )
+        self.topic = topic
+        self.producer = producer
+        self.epoch = epoch
+        self.number = number
+        self.records = records
 
 
 class KeyReused(Conflict):

@@ -183,10 +183,11 @@ class Topic:
         `unterminated` says that the values are lines without a line end.
         `producer` makes the append idempotent: the same batch again returns the same seqs and appends nothing. A lower
         epoch raises `ProducerFenced`, a number that skips `ProducerGap`. A number older than the last five raises
-        `BatchForgotten`. `key`, a text of 1 to 256 bytes in UTF-8, does the same for `idempotency_keep_s`, for a caller
-        that has no producer. The same key with other values raises `KeyReused`. A topic with 10,000 keys raises
-        `TooManyKeys`. With `if_head`, raise `HeadMoved` unless that seq is the topic's last one; 0 means no record.
-        With `if_incarnation`, raise `OtherIncarnation` unless the topic has it (`incarnation`).
+        `BatchForgotten`, and another number of values `BatchReused`. `key`, a text of 1 to 256 bytes in UTF-8, does the
+        same for `idempotency_keep_s`, for a caller that has no producer. The same key with other values raises
+        `KeyReused`. A topic with 10,000 keys raises `TooManyKeys`. With `if_head`, raise `HeadMoved` unless that seq is
+        the topic's last one; 0 means no record. With `if_incarnation`, raise
+        `OtherIncarnation` unless the topic has it (`incarnation`).
         If the topic does not exist, it is made with the log's `topic_defaults`. A branch is not made: only its maker
         knows where it starts. In that case, raise `NoSuchTopic`.
         Raise `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`, `DiskFull` or `LogClosed` with nothing appended. After

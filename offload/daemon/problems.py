@@ -7,6 +7,7 @@
     epoch                               ProducerFenced: the current epoch
     expected, received                  ProducerGap: the next number, and that of the request
     newest                              BatchForgotten: the number of the newest batch
+    records                             BatchReused: the number of records that the batch had
     head_seq                            HeadMoved: the last seq
     incarnation                         OtherIncarnation: that of the topic, null without a topic
     appended, first_seq, last_seq       an append of many parts: the records that are in
@@ -27,7 +28,7 @@ from starlette.responses import Response
 from offload.daemon.asgi import Send
 from offload.daemon.request_id import request_id
 from offload.errors import Busy, Refused
-from seglog import BatchForgotten, HeadMoved, OtherIncarnation, ProducerFenced, ProducerGap, TooManyKeys
+from seglog import BatchForgotten, BatchReused, HeadMoved, OtherIncarnation, ProducerFenced, ProducerGap, TooManyKeys
 
 __all__ = ["RETRY_AFTER_S", "ErrorAnswer", "answer_of", "error_answer", "refuse"]
 
@@ -40,6 +41,7 @@ ErrorAnswer: TypeAlias = tuple[int, list[tuple[bytes, bytes]], bytes]
 _NO_MEMBERS: Final[Mapping[str, Any]] = MappingProxyType({})
 _BY_NAME = {
     "AppendsHeld": 507,
+    "BatchReused": 422,
     "DiskFull": 507,
     "Evicted": 410,
     "HeadMoved": 412,
@@ -61,6 +63,7 @@ _MEMBERS: dict[type[Exception], tuple[tuple[str, str | None, Callable[[Any], int
         ("expected", "producer-expected-seq", lambda error: error.expected),
         ("received", "producer-received-seq", lambda error: error.number),
     ),
+    BatchReused: (("records", None, lambda error: error.records),),
     BatchForgotten: (("newest", None, lambda error: error.newest),),
     HeadMoved: (("head_seq", "seglog-head", lambda error: error.head),),
     OtherIncarnation: (("incarnation", None, lambda error: error.found),),

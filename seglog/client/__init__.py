@@ -10,7 +10,7 @@ The core decides without I/O. The driver needs the standard library alone.
     address requests bodies answers      values: where the daemon is, requests, bodies, answers and their errors
     retries                              whether and when a request is sent again (CLIENT-1 to CLIENT-3)
     reading                              reads and followers that resume (CLIENT-4)
-    window                               the batches of a producer without a definite answer (CLIENT-5 to CLIENT-9)
+    window                               the batches of a producer without a definite answer (CLIENT-5 to CLIENT-10)
     connections driver client producer   the plain driver
 
 A producer has up to five batches on their way, each on a connection of its own:
@@ -36,6 +36,10 @@ CLIENT-8  The answer to the first append names the incarnation of the topic. Eac
     names it too. The daemon refuses it in another incarnation, which may have the records without their numbers.
 CLIENT-9  After a batch is refused or given up, the producer begins no try of a higher one. Lower ones still get
     their answers. The error names the first batch whose outcome is unknown, and the number of records before it.
+
+CLIENT-10  The log compares no values. If no earlier try of a batch can be in, and the log has the batch, another
+    program has the same id and epoch. So the producer fails with `BatchReused`. A proxy that repeats a POST by itself,
+    which HTTP forbids, gives the same error.
 
 The package imports a name when it is first used. Each command looks for a daemon, and `http.client` takes a tenth of
 the time of a command.

@@ -183,6 +183,10 @@ def _forgotten(request: Request, said: dict[str, Any]) -> SeglogError:
     return errors.BatchForgotten(request.topic, name, number, int(said["newest"]))
 
 
+def _reused(request: Request, said: dict[str, Any]) -> SeglogError:
+    return errors.BatchReused(request.topic, *_identity(request), int(said["records"]))
+
+
 def _head_moved(request: Request, said: dict[str, Any]) -> SeglogError:
     if request.if_head is None:
         raise KeyError("if_head")
@@ -198,6 +202,7 @@ def _other_incarnation(request: Request, said: dict[str, Any]) -> SeglogError:
 _MADE: Final[Mapping[str | None, Callable[[Request, dict[str, Any]], SeglogError]]] = MappingProxyType(
     {
         "BatchForgotten": _forgotten,
+        "BatchReused": _reused,
         "HeadMoved": _head_moved,
         "NoSuchTopic": lambda request, _said: errors.NoSuchTopic(request.topic),
         "OtherIncarnation": _other_incarnation,

@@ -7,7 +7,7 @@
     gone                 the log has it; the window drops it
     refused              the error ends the producer
 
-The timeline and the rules (CLIENT-5 to CLIENT-9) are in `seglog.client`.
+The timeline and the rules (CLIENT-5 to CLIENT-10) are in `seglog.client`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from seglog.client.answers import Answer, Outcome, error_of, receipt_of
 from seglog.client.requests import AppendLabels, Request, append_request
 from seglog.client.retries import Call, Retries, after
-from seglog.errors import AppendUnknown, DaemonError, ProducerGap, SeglogError
+from seglog.errors import AppendUnknown, BatchReused, DaemonError, ProducerGap, SeglogError
 from seglog.values.producer import ProducerBatch
 
 __all__ = ["IN_FLIGHT", "NumberedBatch", "Window", "added", "answered", "due", "has_room", "sent", "wait_s", "written"]
@@ -32,7 +32,8 @@ class NumberedBatch:
     """A batch with its number. `before` is the number of records that the producer sent in lower batches.
 
     `call` has the request and its tries so far, and is None before the first one. `due_s` is the time of the next try.
-    `was_lowest`: when it was last sent, no lower batch lacked its answer.
+    `was_lowest`: when it was last sent, no lower batch lacked its answer. `is_unsure`: the daemon got a try before
+    those of `call`.
     """
 
     number: int
@@ -45,6 +46,7 @@ class NumberedBatch:
     is_written: bool = False
     is_behind: bool = False
     was_lowest: bool = False
+    is_unsure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,19 +146,17 @@ def answered(window: Window, number: int, outcome: Outcome, now_s: float, chance
     call = batch.call
     assert call is not None  # noqa: S101 - it was sent
     if isinstance(outcome, Answer) and outcome.status < 400:
-        return _acked(window, batch, call.request, outcome)
+        return _acked(window, batch, call, outcome)
     if not batch.was_lowest and isinstance(error_of(call.request, outcome, window.place), ProducerGap):
         # The batch came before a lower one, so it is not in (CLIENT-7). Its next try is as the first one.
         is_behind = window.batches[0].number < number
-        return replace(
-            _with(window, replace(batch, call=None, due_s=now_s, is_sent=False, is_behind=is_behind)),
-            early=window.early + 1,
-        )
+        again = replace(batch, call=None, due_s=now_s, is_sent=False, is_behind=is_behind, is_unsure=True)
+        return replace(_with(window, again), early=window.early + 1)
     try:
-        again = after(call, outcome, now_s, chance)
+        next_try = after(call, outcome, now_s, chance)
     except SeglogError as final:
         return _refused(window, batch, final)
-    return _with(window, replace(batch, call=again.call, due_s=now_s + again.wait_s, is_sent=False))
+    return _with(window, replace(batch, call=next_try.call, due_s=now_s + next_try.wait_s, is_sent=False))
 
 
 def _candidates(window: Window) -> list[NumberedBatch]:
@@ -173,13 +173,16 @@ def _candidates(window: Window) -> list[NumberedBatch]:
     return [each for each in candidates if not each.is_sent]
 
 
-def _acked(window: Window, batch: NumberedBatch, request: Request, answer: Answer) -> Window:
+def _acked(window: Window, batch: NumberedBatch, call: Call, answer: Answer) -> Window:
     try:
-        receipt = receipt_of(request, answer)
+        receipt = receipt_of(call.request, answer)
     except DaemonError as error:
         unknown = AppendUnknown(window.topic, str(error))
         unknown.__cause__ = error
         return _refused(window, batch, unknown)
+    if receipt.duplicate and not (batch.is_unsure or call.is_unsure):  # CLIENT-10: the records are of another program
+        reused = BatchReused(window.topic, window.producer, window.epoch, batch.number, receipt.appended)
+        return _refused(window, batch, reused)
     rest = tuple(each for each in window.batches if each.number != batch.number)
     if rest and rest[0].number > batch.number:
         rest = (replace(rest[0], is_behind=False), *rest[1:])

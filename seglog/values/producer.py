@@ -10,7 +10,9 @@ one begins a higher epoch with batch 0.
     a lower epoch                                  raises `ProducerFenced`
     the next number                                appends the batch
     a higher number                                appends it with `gaps`. Otherwise it raises `ProducerGap`
-    the number of one of the last five batches     appends nothing, and returns the seqs of that batch
+    the number of one of the last five batches     appends nothing, and returns the seqs of that batch. If that batch
+                                                   had another number of records, the log raises `BatchReused`. The
+                                                   log compares no values
     another lower number                           raises `BatchForgotten`
 
 PRODUCER-1  The log decides under the lock that assigns seqs, before it takes one. So of two calls with one batch, only
@@ -32,7 +34,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 from seglog.arguments import WHOLE_MAX, kind_of, taken
-from seglog.errors import BatchForgotten, InvalidArgument, ProducerFenced, ProducerGap
+from seglog.errors import BatchForgotten, BatchReused, InvalidArgument, ProducerFenced, ProducerGap
 
 __all__ = [
     "ID_MAX_BYTES",
@@ -143,7 +145,7 @@ def repeated(topic: str, known: Producer | None, given: ProducerBatch, values: i
     """Return the seqs of the batch if the topic has it already, and None if the log appends it now.
 
     Raise `ProducerFenced`, `ProducerGap` or `BatchForgotten`. If the batch had another number of records than
-    `values`, raise `InvalidArgument`.
+    `values`, raise `BatchReused`.
     """
     if known is not None and given.epoch < known.epoch:
         raise ProducerFenced(topic, given.id, given.epoch, known.epoch)
@@ -156,8 +158,7 @@ def repeated(topic: str, known: Producer | None, given: ProducerBatch, values: i
     if before is None:
         raise BatchForgotten(topic, given.id, given.number, newest)
     if before.records != values:
-        wanted = f"the {before.records} values that batch {given.number} of producer {given.id} had"
-        raise InvalidArgument("values", f"{values} values", wanted)
+        raise BatchReused(topic, given.id, given.epoch, given.number, before.records)
     return before.seqs
 
 

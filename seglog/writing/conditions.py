@@ -82,8 +82,8 @@ def check_conditions(
     """Return None if the append may begin. If the topic has its records already, return its state and their seqs.
 
     `state` is None if there is no topic. The caller holds the lock, and no seq is assigned yet.
-    Raises `OtherIncarnation`, `ProducerFenced`, `ProducerGap`, `BatchForgotten`, `KeyReused`, `TooManyKeys`,
-    `HeadMoved`, and `InvalidSetting` for a producer or a key of ephemeral records.
+    Raises `OtherIncarnation`, `ProducerFenced`, `ProducerGap`, `BatchForgotten`, `BatchReused`, `KeyReused`,
+    `TooManyKeys`, `HeadMoved`, and `InvalidSetting` for a producer or a key of ephemeral records.
     """
     engine.committer.check_open()
     if if_incarnation is not None:

@@ -18,6 +18,7 @@ import seglog
 from seglog import (
     Appended,
     BatchForgotten,
+    BatchReused,
     DiskFull,
     FileCorrupt,
     HeadMoved,
@@ -115,8 +116,9 @@ def test_a_refused_batch_takes_no_seq_and_no_number(tmp_path: Path) -> None:
         for given, error in refusals:
             with pytest.raises(error):
                 topic.append([b"x"], producer=given)
-        with pytest.raises(InvalidArgument, match="values"):
+        with pytest.raises(BatchReused, match="batch 6 of epoch 1 of producer p already, with 1 records") as reused:
             topic.append([b"x", b"y"], producer=of(6, 1))
+        assert "epoch 2" in str(reused.value.hint)
         with pytest.raises(HeadMoved):
             topic.append([b"x"], producer=of(7, 1), if_head=6)
         assert (topic.producer("p"), topic.position) == before

@@ -31,7 +31,7 @@ from offload.daemon.streams.marks import Mark
 from offload.daemon.streams.messages import base_type, messages
 from offload.daemon.streams.requests import Append, Numbered
 from offload.daemon.threads import in_threads
-from seglog import BatchForgotten, InvalidArgument, ProducerFenced, ProducerGap
+from seglog import BatchForgotten, BatchReused, ProducerFenced, ProducerGap
 from seglog.errors import Conflict, Misuse
 from seglog.values.producer import Producer, ProducerBatch
 
@@ -120,7 +120,7 @@ async def _append(
         raise SkippedBatch(gap.expected, producer.number) from None
     except BatchForgotten:
         is_known = True
-    except InvalidArgument:  # the batch had another number of messages when it was appended
+    except BatchReused:  # the batch had another number of messages when it was appended
         if not _is_appended(live, producer):
             raise
         is_known = True

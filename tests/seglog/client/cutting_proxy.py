@@ -7,7 +7,8 @@ The proxy reads one whole request at a time from a client, and does what `plan` 
     half       the daemon gets half the request, and then both connections end
     lose       the daemon gets the request and answers, and the client's connection ends without the answer
     cut        the client gets half of the answer
-    twice      the daemon gets the request twice, one after the other; the client gets the second answer
+    again      the daemon gets the request twice, one after the other; the client gets the first answer
+    twice      the same, and the client gets the second answer
     late       the daemon gets the request after the next one that passes
     busy       the daemon gets nothing, and the client an answer 429 with Retry-After
 """
@@ -24,7 +25,7 @@ from contextlib import closing, contextmanager
 
 __all__ = ["FATES", "CuttingProxy", "proxied"]
 
-FATES = ("pass", "refuse", "half", "lose", "cut", "twice", "late", "busy")
+FATES = ("pass", "refuse", "half", "lose", "cut", "again", "twice", "late", "busy")
 _WAIT_S = 60
 _BUSY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 0\r\nContent-Length: 17\r\n\r\n" + b'{"title": "Busy"}'
 
@@ -92,12 +93,11 @@ class CuttingProxy:
                 passes = self._passes
                 self._passed.wait_for(lambda: self._passes > passes or self._is_closed, 0.05)
         sent = message[: len(message) // 2] if fate == "half" else message
-        answer = b"".join(self._ask(sent, is_whole=fate != "half") for _ in range(2 if fate == "twice" else 1))
+        answers = [self._ask(sent, is_whole=fate != "half") for _ in range(2 if fate in ("again", "twice") else 1)]
         with self._passed:
             self._passes += 1
             self._passed.notify_all()
-        if fate == "twice":
-            answer = answer[answer.rindex(b"HTTP/1.1 ") :]
+        answer = answers[-1 if fate == "twice" else 0]
         if fate in ("half", "lose"):
             return False
         client.sendall(answer[: len(answer) // 2] if fate == "cut" else answer)

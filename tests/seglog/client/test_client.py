@@ -105,6 +105,28 @@ def test_a_topic_that_was_made_again_takes_no_batch_of_before(place: Place, clie
     assert client.topic(name).append([b"y"], producer=seglog.ProducerBatch("p", 1, 0)).seqs == range(2, 3)
 
 
+def test_a_second_program_with_the_id_and_epoch_of_a_first_one_loses_no_record_in_silence(
+    client: Client, name: str
+) -> None:
+    """The log compares no values, so it takes the first batch of the second program for a repetition."""
+    topic = client.topic(name)
+    with topic.producer("job", epoch=0) as first:
+        first.send(b"first")
+    for values in ([b"second"], [b"x", b"y"]):
+        second = topic.producer("job", epoch=0)
+        for each in values:
+            second.send(each)
+        with pytest.raises(seglog.BatchReused, match="with 1 records") as refused:
+            second.close()
+        assert "take a new id" in str(refused.value.hint)
+        assert (second.acked, second.last_seq) == (0, None)
+    with topic.producer("job", epoch=1) as third:
+        third.send(b"third")
+    assert [each.value for each in topic.read() if isinstance(each, Record)] == [b"first", b"third"]
+    with pytest.raises(seglog.BatchReused):
+        topic.append([b"x", b"y"], producer=seglog.ProducerBatch("job", 1, 0))
+
+
 def test_a_producer_sends_records_with_different_labels(client: Client, name: str) -> None:
     with client.topic(name).producer("p", epoch=1) as producer:
         for number in range(6):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import signal
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog import AppendUnknown, ProducerBatch, Record
+from seglog import AppendUnknown, BatchReused, ProducerBatch, Record
 from seglog.client import Batching, Client, Retries
 from tests.daemons import ServedDirectory, served
 from tests.seglog.client.cutting_proxy import FATES, proxied
@@ -19,6 +20,8 @@ from tests.work import amounts, seed_of, tell
 
 QUICK = Retries(total_s=60, least_s=0.001, most_s=0.02)
 FAULTS = [fate for fate in FATES if fate != "pass"]
+#: HTTP forbids a proxy to repeat a POST by itself and to pass the second answer (RFC 9110, 9.2.2).
+LAWFUL = [fate for fate in FAULTS if fate != "twice"]
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +107,7 @@ def test_batches_of_a_producer_are_there_once_and_in_order(daemon: ServedDirecto
         share, name = chance.uniform(0.1, 0.6), f"batches-{run}"
 
         def plan(_: int, share: float = share) -> str:
-            return chance.choice(FAULTS) if chance.random() < share else "pass"
+            return chance.choice(LAWFUL) if chance.random() < share else "pass"
 
         with proxied(lambda: daemon.port, plan) as proxy, client_of(proxy.port) as client:
             early += produced(client, name, 25)
@@ -113,6 +116,21 @@ def test_batches_of_a_producer_are_there_once_and_in_order(daemon: ServedDirecto
         with client_of(daemon.port) as client:
             assert values_of(client, name) == [b"%d" % number for number in range(75)]
     tell(f"{amount} runs of 25 batches, {requests} requests, {faults} faults, {early} batches came early")
+
+
+def test_a_proxy_that_repeats_a_batch_by_itself_is_an_error_and_no_silent_loss(daemon: ServedDirectory) -> None:
+    """The client cannot tell its repetition from a batch of another program (CLIENT-10)."""
+    with proxied(lambda: daemon.port, plan_of({1: "twice"})) as proxy, client_of(proxy.port) as client:
+        producer = client.topic("repeated").producer("p", epoch=1)
+        for value in (b"one", b"two"):
+            producer.send(value)
+            with contextlib.suppress(BatchReused):
+                producer.flush()
+        with pytest.raises(BatchReused):
+            producer.close()
+        assert (producer.acked, proxy.counts["twice"]) == (1, 1)
+    with client_of(daemon.port) as client:
+        assert values_of(client, "repeated") == [b"one", b"two"]
 
 
 @amounts(1, soak=60, part=2)

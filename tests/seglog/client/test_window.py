@@ -17,7 +17,7 @@ from seglog.client.answers import Answer, Lost, Outcome
 from seglog.client.requests import AppendLabels, Request
 from seglog.client.retries import Retries
 from seglog.client.window import IN_FLIGHT, Window, added, answered, due, has_room, sent, wait_s, written
-from seglog.errors import AppendUnknown, OtherIncarnation, ProducerFenced, ProducerGap
+from seglog.errors import AppendUnknown, BatchReused, OtherIncarnation, ProducerFenced, ProducerGap
 from tests.seglog.client.table_server import TableServer
 from tests.work import amounts, tell
 
@@ -253,6 +253,32 @@ def test_the_error_names_the_first_batch_whose_outcome_is_unknown_and_lower_ones
     assert (window.error.number, window.error.records) == (1, 2)
     assert window.is_settled
     assert due(window, 99.0) is None
+
+
+def test_a_batch_that_the_log_had_before_its_first_try_is_of_another_program() -> None:
+    """CLIENT-10: the values may be others, so the producer acks nothing."""
+    server = TableServer()
+    assert drive(filled(1), server).acked == 2
+    refused = drive(added(opened(), (b"other", b"values"), PLAIN), server)
+    assert (type(refused.error), refused.acked, server.duplicates) == (BatchReused, 0, 1)
+    window, _ = sent(filled(1), 0, 0.0)
+    window = answered(window, 0, Lost("no route", is_sent=False), 0.0, 0.0)  # the daemon got no byte of it
+    assert isinstance(drive(window, server, now_s=9.0).error, BatchReused)
+
+
+def test_a_batch_that_may_be_in_from_an_earlier_try_is_no_other_programs() -> None:
+    """Also if the log then refused it as too early: a try that took long may come after the refusal."""
+    server, window = TableServer(), filled(2)
+    window, first = sent(window, 0, 0.0)
+    window, late = sent(window, 1, 0.0)
+    window = answered(window, 1, Lost("cut", is_sent=True), 0.0, 0.0)
+    window, again = sent(window, 1, 9.0)
+    window = answered(window, 1, server.take(again), 9.0, 0.0)
+    assert window.early == 1
+    window = answered(window, 0, server.take(first), 9.0, 0.0)
+    server.take(late)
+    window = drive(window, server, now_s=9.0)
+    assert (window.error, window.acked, server.duplicates) == (None, 4, 1)
 
 
 def test_a_fenced_producer_ends() -> None:
