@@ -17,7 +17,7 @@ __all__ = ["PacedRequest", "too_large"]
 class PacedRequest:
     """A request whose `receive` and `send` keep the pace. The application calls these instead of its connection's.
 
-    `status` is that of the answer, or 0 before its start. `count_rejected` counts a refusal by its reason.
+    `status` is the status of the answer, or 0 before its start. `count_rejected` counts a refusal by its reason.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""The matrix: each call, at each place, by each role of each tenant, with the answer of AWS and that of a server.
+"""The matrix: each call, at each place, by each role of each tenant, with the answers of AWS and of a server.
 
 A cell is allowed if the role has every action of the call, and all its keys and prefixes lie in the prefix of the
 tenant. The table of roles in `catalog/tenants/roles.py` says the actions.
