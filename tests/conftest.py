@@ -90,7 +90,7 @@ def pytest_configure() -> None:
     """
     work.run_seed()
     # By default, an example fails if it takes longer than 200 ms. A busy machine, or a first import, takes longer.
-    settings.register_profile("seglog", deadline=None)
+    settings.register_profile("seglog", deadline=None, max_examples=50)
     settings.load_profile("seglog")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

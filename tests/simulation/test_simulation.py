@@ -30,11 +30,13 @@ PROMOTING, SOAK_PROMOTING = 3, 800
 UNDOING, SOAK_UNDOING = 2, 800
 FOUND_WITHIN = 60
 # Each of these mistakes takes twenty schedules or more to find. Tests of their own find them in the default run:
-# test_volume_deletion.py, which tries every order, test_rebase.py, test_reset.py, test_undo_plan.py and
-# test_collector.py.
+# test_volume_deletion.py, which tries every order, test_promotion.py, test_rebase.py, test_reset.py, test_undo_plan.py
+# and test_collector.py.
 RARE = {
     "a LIST of names is late for gc",
+    "a commit below the boundary counts",
     "a name leaves its volume closing",
+    "a promotion does not compare",
     "a rebase drops a delete",
     "a reset does not look what came meanwhile",
     "an undo brings back what later commits took",
