@@ -304,7 +304,7 @@ def _processes_of(pid: int) -> list[Path]:
     return [Path(f"/proc/{each}/cmdline") for each in (pid, *children)]
 
 
-_PUT = """
+_LOGS = """
 import logging, sys
 if sys.argv[1] == "filtered":
     from offload.daemon.logs import set_up_logs
@@ -313,21 +313,47 @@ if sys.argv[1] == "filtered":
         logging.getLogger(name).setLevel(logging.DEBUG)
 else:
     logging.basicConfig(level=logging.DEBUG)
+"""
+_PUT = """
 from offload.wiring import open_store
 store = open_store(sys.argv[2])
 store.put_new("refs/t/main", b"x")
 store.get("refs/t/main")
+"""
+_ASSUME = """
+import asyncio
+from offload.tenants.access import TenantAccess
+from offload.tenants.bucket_check import check_bucket
+from offload.tenants.credentials import Refresher, assume_role
+access = TenantAccess("acme", "arn:aws:iam::111122223333:role/tenants", 900)
+assume_role(access)
+async def ask():
+    refresher = Refresher()
+    found = await asyncio.to_thread(refresher.add(access).current)
+    await check_bucket(sys.argv[2], found)
+    await refresher.close()
+asyncio.run(ask())
+"""
+_END = """
 logging.getLogger("seglog.test").debug("the end")
 """
 
 
+@pytest.mark.parametrize("program", [_PUT, _ASSUME], ids=["put", "assume"])
 @pytest.mark.parametrize("way", ["filtered", "unfiltered"])
 def test_debug_logs_of_the_aws_library_are_filtered_and_the_search_finds_them_if_they_are_not(
-    canary: str, search: Search, way: str
+    canary: str, s3_endpoint: str, search: Search, way: str, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _PUT, way, canary], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    may_be_checked(s3_endpoint, canary.split("/")[2])
+    with granting(search) as sts:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", sts.url)
+        done = subprocess.run(
+            [sys.executable, "-c", _LOGS + program + _END, way, canary],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     assert "the end" in done.stderr
     search.look(f"{way} log", done.stderr)
     search.report()

@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import seglog
-from tests.daemons import served_tenants
+from tests import work
+from tests.daemons import ServedDirectory, served_tenants
 from tests.faults.front import Front
-from tests.s3_server import ACCESS_KEY, may_be_checked, of_several_tenants
+from tests.s3_server import ACCESS_KEY, may_be_checked, of_several_tenants, taken_requests
 from tests.waiting import wait_until
 
 ROLE = "arn:aws:iam::123456789012:role/tenants"
 BUCKET = "archive-of-two"
+
+
+def _live(daemon: ServedDirectory, tenant: str) -> None:
+    """Append, offload, read from the bucket alone, make and delete a branch, collect: all as one tenant."""
+
+    def call(command: str, **given: object) -> bytes:
+        body, headers = json.dumps(given).encode(), {"Content-Type": "application/json"}
+        status, told, _ = daemon.ask("POST", f"{tenant}/rpc/{command}", body, headers)
+        assert status == 200, told
+        return told
+
+    bytes_of = {"Content-Type": "application/octet-stream"}
+    assert daemon.ask("POST", f"{tenant}/topics/t/records", b"more", bytes_of)[0] == 201
+    call("seal", topic="t")
+    call("offload", topic="t", drop_hot=True)
+    assert b"more" in call("read", topic="t")
+    call("branch/create", topic="t", name="fix")
+    call("branch/delete", topic="t", name="fix", yes=True)
+    call("log", topic="t")
+    call("gc")
 
 
 def test_each_tenant_uses_its_own_credentials(
@@ -36,8 +58,14 @@ def test_each_tenant_uses_its_own_credentials(
     (root / "seglog.toml").write_text("")
     with Front(s3_environment) as front:
         monkeypatch.setenv("AWS_ENDPOINT_URL", front.url)
-        with served_tenants(root):
+        with served_tenants(root) as daemon:
             wait_until(lambda: front.kinds["PUT index"] + front.kinds["PUT commit"] >= 4)
+            for name in ("acme", "other", "acme"):
+                _live(daemon, f"/tenants/{name}")
+    taken = taken_requests(s3_environment)
+    assert taken.outside == 0, taken.examples
+    assert taken.keys == taken.requests > 100
+    work.tell(f"the key of {taken.keys} requests of two tenants is that of the tenant whose prefix it names")
     by_tenant = {name: front.keys_of_prefixes[name] for name in ("acme", "other")}
     assert all(len(keys) == 1 for keys in by_tenant.values()), by_tenant
     assert by_tenant["acme"] != by_tenant["other"]
