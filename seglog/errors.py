@@ -753,9 +753,16 @@ class ReadOnly(Misuse):
 
 
 class RecordTooLarge(Misuse):
-    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+    """`size_bytes` is the size of the record, or with `is_cut` of the part that came.
+
+    With `is_alone`, the call appended nothing. Otherwise records before it may be in.
+    """
+
+    def __init__(self, size_bytes: int, limit_bytes: int, *, is_cut: bool = False, is_alone: bool = True) -> None:
+        size = f"{size_bytes} bytes or more" if is_cut else f"{size_bytes} bytes"
+        rest = "; nothing was appended" if is_alone else ""
         super().__init__(
-            f"a record of {size_bytes} bytes is over the limit of {limit_bytes}; nothing was appended",
+            f"a record of {size} is over the limit of {limit_bytes}{rest}",
             hint="split it, or raise max_record_bytes in seglog.toml",
         )
         self.size_bytes = size_bytes

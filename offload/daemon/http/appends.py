@@ -36,7 +36,7 @@ from offload.daemon.problems import answer_of
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_open
 from offload.daemon.threads import in_threads
-from offload.errors import OffloadError
+from offload.errors import BodyBroken, OffloadError
 from seglog import SeglogError
 from seglog.format.lines import total_bytes
 
@@ -93,7 +93,7 @@ class _Appends:
         try:
             await (self._take_whole(asked, body) if is_whole else self._take_parts(asked, body))
         except (SeglogError, CatalogError, OffloadError) as error:
-            answer = answer_of(error, {} if is_whole else asked.told())
+            answer = answer_of(error, {} if is_whole else {**asked.told(), **_hint_of(asked, error)})
             incarnation = await self._service.incarnation(asked.topic)
         else:
             incarnation = conditions.if_incarnation or await self._service.incarnation(asked.topic)
@@ -198,6 +198,15 @@ class _Appends:
         if not asked.is_duplicate:
             self._service.metrics.appended_records.inc(len(seqs))
             self._service.metrics.appended_bytes.inc(total_bytes(batch.values))
+
+
+def _hint_of(asked: _Append, error: Exception) -> dict[str, str]:
+    """Return the hint if records are in: the whole body, sent again, would append them twice."""
+    if not asked.count:
+        return {}
+    rest = f"send the rest of the body, from record {asked.count + 1} on: the records before it are in"
+    hint = None if isinstance(error, BodyBroken) else getattr(error, "hint", None)
+    return {"hint": f"{hint}; then {rest}" if hint else rest}
 
 
 async def prepare_append(service: Service, topic: str) -> None:

@@ -99,7 +99,7 @@ def batches_of(form: BodyForm, text: bytes, longest: int, skipped: int = 0) -> l
         found = [Batch(values, len(text), len(values), form.tag, form.node, form.unterminated)]
     for batch in found:
         if (size_bytes := longest_bytes(batch.values)) > longest:
-            raise RecordTooLarge(size_bytes, longest)
+            raise RecordTooLarge(size_bytes, longest, is_alone=not skipped)
     return found
 
 
@@ -193,7 +193,7 @@ class _Values:
         while end + _LENGTH.size <= len(held):
             length: int = _LENGTH.unpack_from(held, end)[0]
             if length > self._longest:
-                raise RecordTooLarge(length, self._longest)
+                raise RecordTooLarge(length, self._longest, is_alone=False)
             behind = end + _LENGTH.size + length
             if end and behind > PART_BYTES:
                 return end, 0
@@ -219,5 +219,5 @@ class _Lines:
         self._searched = 0 if end else len(held)
         size_bytes = end - 1 if end else len(held)
         if size_bytes > max(self._longest_line, PART_BYTES):
-            raise RecordTooLarge(size_bytes, self._longest)
+            raise RecordTooLarge(size_bytes, self._longest, is_cut=not end, is_alone=False)
         return end, 0 if end else len(held) + 1

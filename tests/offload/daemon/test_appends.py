@@ -183,7 +183,35 @@ def test_a_body_that_breaks_off_is_answered_with_what_is_in(daemon: ServedDirect
     assert (status, told["title"]) == (408 if end == "slow" else 400, title)
     assert told["first_seq"] == 1
     assert 0 < told["appended"] == told["last_seq"] < 3_000
+    assert f"send the rest of the body, from record {told['appended'] + 1} on" in told["hint"]
+    assert "as a whole" not in told["hint"], "the records that are in would come twice"
     assert [value[:6] for value in values_of(daemon, topic)] == [f"{n:06d}" for n in range(told["appended"])]
+
+
+@pytest.mark.parametrize("kind", ["value", "line"])
+def test_a_record_that_is_too_large_behind_others_is_told_with_those_that_are_in(tmp_path: Path, kind: str) -> None:
+    seglog.open(tmp_path / "data").close()
+    small, long = [b"x" * 100] * 30_000, bytes(2 * MIB)
+    if kind == "value":
+        headers, body = VALUES, encode_values(small) + encode_values([long])
+    else:
+        headers, body = LINES, b"\n".join([*small, long, b""])
+    with served(tmp_path / "data", "", LOG_MAX_RECORD_BYTES=str(MIB)) as own:
+        status, told, _ = append(own, "t", body, headers)
+        assert (status, told["title"]) == (413, "RecordTooLarge")
+        assert 0 < told["appended"] == told["last_seq"] <= 30_000
+        assert "nothing was appended" not in told["detail"]
+        assert ("or more" in told["detail"]) == (kind == "line"), "the length of a line is known at its end"
+        assert f"from record {told['appended'] + 1} on" in told["hint"]
+        status, told, _ = append(own, "u", encode_values([long]), batch(0) | VALUES)
+        assert (status, "nothing was appended" in told["detail"], "appended" in told) == (413, True, False)
+
+
+def test_another_number_of_values_is_no_repetition(daemon: ServedDirectory) -> None:
+    assert append(daemon, "other", b"a\n", batch(0))[0] == 201
+    status, told, _ = append(daemon, "other", b"a\nb\n", batch(0))
+    assert (status, told["title"], told["records"]) == (422, "BatchReused", 1)
+    assert values_of(daemon, "other") == ["a"]
 
 
 def test_a_body_whose_client_is_gone_leaves_whole_parts(daemon: ServedDirectory) -> None:
