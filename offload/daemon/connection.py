@@ -17,8 +17,9 @@ CONNECTION-1  When the daemon stops, an idle connection stays open until no byte
 CONNECTION-2  Answers keep the order of their requests. If bytes are not HTTP, each request before them gets its answer,
     and then the client gets 400.
 CONNECTION-3  The daemon and a proxy in front never differ about where a request ends. Of `Transfer-Encoding`, the
-    daemon takes `chunked` alone, and only of HTTP/1.1. It ignores trailers and `Upgrade`. It wants one `Host`. The
-    parser refuses the other doubtful forms (tests/offload/daemon/test_connection.py).
+    daemon takes `chunked` alone, and only of HTTP/1.1. It ignores trailers and `Upgrade`. It wants one `Host`, and
+    takes one `Authorization`. The host of a target in absolute form stands for `Host` (RFC 9112, 3.2.2). The parser
+    refuses the other doubtful forms (tests/offload/daemon/test_connection.py).
 CONNECTION-4  A client that still sends gets its answer before the end (offload.daemon.lingering).
 """
 
@@ -27,6 +28,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import logging
+import re
 import struct
 import termios
 from collections.abc import Callable
@@ -47,6 +49,7 @@ _QUIET_S = 0.5
 _LOOK_AGAIN_S = 0.01
 _HEAD_BYTES = 64 * 1024
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
+_ABSOLUTE = re.compile(rb"https?://([^/?#@]+)((?:[/?][^#]*)?)", re.IGNORECASE)
 _NOT_HTTP = b"Invalid HTTP request received."
 _ANSWER_400 = (
     b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
@@ -159,7 +162,7 @@ class Connection(HttpToolsProtocol):
         self._check_head(method, version)
         if self.parser.should_upgrade():
             return  # `_parse` makes the head come again
-        raw_path, _, query = self.url.partition(b"?")
+        raw_path, _, query = self._origin_form().partition(b"?")
         path = raw_path.decode("ascii")
         scope: dict[str, Any] = {
             "type": "http",
@@ -197,12 +200,25 @@ class Connection(HttpToolsProtocol):
             self.flow.pause_reading()
             self.pipeline.appendleft((exchange, self.app))
 
+    def _origin_form(self) -> bytes:
+        """Return the path and the query of the target. Raise `ValueError` for an absolute form without a plain host."""
+        if self.url[:1] in {b"/", b"*"}:
+            return self.url
+        absolute = _ABSOLUTE.fullmatch(self.url)
+        if absolute is None:
+            raise ValueError("the target is neither a path nor a URL of HTTP")
+        host, target = absolute.groups()
+        self.headers = [header for header in self.headers if header[0] != b"host"] + [(b"host", host)]
+        return target if target.startswith(b"/") else b"/" + target
+
     def _check_head(self, method: str, version: str) -> None:
         """Raise `ValueError` for a head that the parser takes and the daemon does not (CONNECTION-3)."""
-        hosts = 0
+        hosts = tokens = 0
         for name, value in self.headers:
             if name == b"host":
                 hosts += 1
+            elif name == b"authorization":
+                tokens += 1
             elif name == b"transfer-encoding" and (value.lower() != b"chunked" or version != "1.1"):
                 raise ValueError("the daemon takes no Transfer-Encoding but chunked")
             elif name == b"expect" and version == "1.1":
@@ -211,6 +227,8 @@ class Connection(HttpToolsProtocol):
             raise ValueError("the daemon takes HTTP/1.0 and HTTP/1.1, and no CONNECT")
         if hosts != 1 and (hosts or version == "1.1"):
             raise ValueError("the head has no Host, or several")
+        if tokens > 1:
+            raise ValueError("the head has several Authorization")
         if sum(len(name) + len(value) for name, value in self.headers) + len(self.url) > _HEAD_BYTES:
             raise ValueError("the head is too long")
 

@@ -90,7 +90,7 @@ def error_answer(error: Exception, members: Mapping[str, Any] = _NO_MEMBERS) -> 
         headers.append((b"retry-after", str(_retry_after_s(error)).encode()))
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
-    if status == 415:
+    if isinstance(error, Refused) and error.reason == "encoding":
         headers.append((b"accept-encoding", b"zstd, gzip"))
     return status, headers, body
 

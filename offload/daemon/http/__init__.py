@@ -51,7 +51,9 @@ __all__ = ["make_app"]
 def make_app(service: Service) -> Starlette:
     """Return the ASGI application of the API. The caller puts the guard in front of it (offload.daemon.guard)."""
     makers = (probe_routes, event_routes, read_routes, append_routes, topic_routes, stream_routes, command_routes)
-    return Starlette(
+    app = Starlette(
         routes=[guarded(route) for make in makers for route in make(service)],
         exception_handlers={HTTPException: answer_no_route, Exception: answer_error, **OURS},
     )
+    app.router.redirect_slashes = False  # it names http:// also behind a proxy with TLS
+    return app

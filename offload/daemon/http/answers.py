@@ -11,6 +11,7 @@ from typing import Any, Final
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
 from catalog.errors import CatalogError
@@ -57,7 +58,17 @@ async def answer_no_route(request: Request, error: Exception) -> Response:
     """Return the answer to a request that no route takes."""
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
     told = f"{request.method} {request.url.path}: {error.detail}"
-    return await answer_error(request, Refused(error.status_code, "route", told, hint="see GET /openapi.json"))
+    answer = await answer_error(request, Refused(error.status_code, "route", told, hint="see GET /openapi.json"))
+    if error.status_code == 405:
+        answer.headers["allow"] = ", ".join(sorted(_methods_of(request)))
+    return answer
+
+
+def _methods_of(request: Request) -> set[str]:
+    """Return the methods of the path. Several routes may have it, and Starlette names those of the first one."""
+    routes = [each for each in request.app.routes if isinstance(each, Route)]
+    fitting = [each for each in routes if each.matches(request.scope)[0] is not Match.NONE]
+    return {method for each in fitting for method in each.methods or ()}
 
 
 def _ours() -> dict[Any, Any]:

@@ -41,7 +41,7 @@ from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption, Stopping
 from offload.replica_topic import ReplicaTopic
-from seglog import Gap, NoSuchTopic, SeglogError, Topic, Truncated
+from seglog import Gap, NoSuchTopic, SeglogError, SeqOutOfRange, Topic, Truncated
 
 __all__ = ["read_routes"]
 
@@ -64,7 +64,10 @@ class _Reads:
     async def record(self, request: Request) -> Response:
         topic, seq = await readable(self._service, request.path_params["topic"]), whole(request.path_params, "seq")
         assert seq is not None  # noqa: S101 - the route has it
+        head_seq = topic.head_seq  # before the read: an append may come meanwhile
         found = await in_threads(self._service.read_threads(topic, seq), lambda: next(topic.read(seq, seq), None))
+        if found is None and seq > head_seq:
+            raise SeqOutOfRange(topic.name, seq, topic.earliest_seq, head_seq)
         if found is None:
             return await answer_error(request, RecordDeleted(topic.name, seq))
         headers = {"seglog-seq": str(found.seq), "seglog-ts-ms": str(found.ts_ms)}

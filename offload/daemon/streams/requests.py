@@ -111,7 +111,7 @@ def _check_plain(headers: Mapping[str, str]) -> None:
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
         told = f"a stream takes no body with the Content-Encoding {encoding[:100]!r}"
-        raise Refused(415, "encoding", told, hint="send the body as it is")
+        raise Refused(415, "stream", told, hint="send the body as it is")
 
 
 def read_of(query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> Read:

@@ -91,6 +91,10 @@ DOUBTFUL = {
     "a space before the first header": b"POST /topics/t/records HTTP/1.1\r\n " + BYTES + b"Content-Length: 1\r\n\r\na",
     "a header without a name": POST + b": 1\r\nContent-Length: 1\r\n\r\na",
     "two hosts": POST + HOST + b"Content-Length: 1\r\n\r\na",
+    "two tokens": POST + b"Authorization: Bearer a\r\n" * 2 + b"Content-Length: 1\r\n\r\na",
+    "a user in the target": b"GET http://user@localhost/healthz HTTP/1.1\r\n" + HOST + b"\r\n",
+    "no host in the target": b"GET http:///healthz HTTP/1.1\r\n" + HOST + b"\r\n",
+    "another scheme": b"GET ftp://localhost/healthz HTTP/1.1\r\n" + HOST + b"\r\n",
     "no host": b"POST /topics/t/records HTTP/1.1\r\nContent-Length: 1\r\n\r\na",
     "bytes beyond ASCII in the path": b"POST /topics/\xc3\xa4/records HTTP/1.1\r\n"
     + BYTES
@@ -111,6 +115,66 @@ def test_doubtful_framing_is_refused_and_appends_nothing(daemon: ServedDirectory
     assert statuses(answer) == [400]
     assert b"connection: close" in answer
     assert head_seq(daemon) == before
+
+
+def test_a_target_in_absolute_form_is_taken_with_its_host(daemon: ServedDirectory) -> None:
+    """RFC 9112, 3.2.2: a server must accept it, and its host stands for `Host`."""
+    end = b" HTTP/1.1\r\nConnection: close\r\n"
+    for target in (b"http://localhost/healthz", b"HTTP://localhost:1/healthz?", b"https://localhost/healthz"):
+        assert statuses(told(daemon, b"GET " + target + end + HOST + b"\r\n")) == [200]
+    assert statuses(told(daemon, b"GET http://evil.example/topics" + end + HOST + b"\r\n")) == [421]
+    assert statuses(told(daemon, b"GET http://localhost/topics" + end + b"Host: evil.example\r\n\r\n")) == [200]
+    upgraded = b"Connection: close, upgrade\r\nUpgrade: h2c\r\n"
+    assert statuses(told(daemon, b"GET http://localhost?x=1 HTTP/1.1\r\n" + HOST + upgraded + b"\r\n")) == [404]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/topics", "GET, HEAD"),
+        ("PATCH", "/topics/t/records", "GET, HEAD, POST"),
+        ("GET", "/topics/t/rpc/truncate", "POST"),
+        ("PATCH", "/streams/a", "DELETE, GET, HEAD, POST, PUT"),
+    ],
+)
+def test_a_wrong_method_is_answered_with_the_methods_of_the_path(
+    daemon: ServedDirectory, method: str, path: str, allowed: str
+) -> None:
+    status, _, headers = daemon.ask(method, path)
+    assert (status, headers.get("allow")) == (405, allowed)
+
+
+def test_a_slash_at_the_end_is_another_path_and_no_redirect(daemon: ServedDirectory) -> None:
+    """A redirect would name http:// behind a proxy with TLS."""
+    status, _, headers = daemon.ask("GET", "/topics/")
+    assert (status, "location" in headers) == (404, False)
+
+
+def test_only_an_unknown_coding_of_records_names_the_known_ones(daemon: ServedDirectory) -> None:
+    text, value = {"Content-Type": "text/plain"}, {"Content-Type": "application/octet-stream"}
+    assert daemon.ask("PUT", "/streams/coded", b"", text)[0] == 201
+    for method, path, headers, told in (
+        (
+            "POST",
+            "/topics/t/records",
+            value | {"Content-Encoding": "br"},
+            "zstd, gzip",
+        ),
+        ("POST", "/topics/t/records", text, None),
+        ("POST", "/streams/coded", text | {"Content-Encoding": "gzip"}, None),
+    ):
+        status, _, found = daemon.ask(method, path, b"x", headers)
+        assert (status, found.get("accept-encoding")) == (415, told)
+
+
+def test_a_record_that_never_was_is_not_called_deleted(daemon: ServedDirectory) -> None:
+    for _ in range(2):
+        daemon.append("numbered", b"x")
+    assert daemon.call("delete", topic="numbered", before=2, yes=True)[0]["deleted"] == 1
+    told = [json.loads(daemon.ask("GET", f"/topics/numbered/records/{seq}")[1]) for seq in (1, 3, 4)]
+    assert [each["status"] for each in told] == [404] * 3
+    assert ["was deleted" in each["detail"] for each in told] == [True, False, False]
+    assert [each["title"] for each in told[1:]] == ["SeqOutOfRange"] * 2
 
 
 BROKEN_CHUNKS = {
