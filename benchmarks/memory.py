@@ -1,8 +1,11 @@
-"""The cost of an open log: bytes of memory a record, and open files with 10,000 topics. Counted, not timed.
+"""The cost of an open log: bytes of memory a record and a producer, and open files with 10,000 topics. Counted.
 
 Memory is what Python allocates (tracemalloc) for a topic of 100-byte records. It is measured before a checkpoint, when
 the records are in the write-ahead log only, and after `seal`. Open files are those of the process, minus the files that
 it had open before the log. There are 10,000 topics of one record each, all in segments, and each topic has been read.
+
+Producers are 10,000 of one topic, the most that it knows. Each one has appended five batches of one record, the most
+that the topic keeps of it. Their memory is measured after `seal`.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from benchmarks.lines import log_lines
 from benchmarks.machine import describe
 from benchmarks.options import Options
 from benchmarks.report import Report, Row, alone
-from seglog import aio
+from seglog import ProducerBatch, aio
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
 
@@ -30,9 +33,12 @@ SUMMARY = "bytes of memory a record, open files with 10,000 topics"
 RECORDS = 200_000
 RECORD_BYTES = 100
 TOPICS = 10_000
+PRODUCERS = 10_000
 _BATCH = 1_000
+_BATCHES_KEPT = 5
 _UNSEALED_AIM = 32
 _SEALED_AIM = 1
+_PRODUCER_AIM = 1_500
 _OPEN_FILES_AIM = 160
 
 
@@ -47,7 +53,7 @@ class _Unsynced(OsFiles):
 
 
 def run(options: Options) -> Report:
-    rows = [*_memory(options), *_open_files(options)]
+    rows = [*_memory(options), *_producers(options), *_open_files(options)]
     return Report("memory", SUMMARY, tuple(rows), describe(options.directory), 1)
 
 
@@ -72,6 +78,29 @@ def _memory(options: Options) -> list[Row]:
         alone("memory, unsealed", "bytes/record", unsealed / records, at_most=_UNSEALED_AIM),
         alone("memory, sealed", "bytes/record", sealed / records, at_most=_SEALED_AIM),
     ]
+
+
+def _producers(options: Options) -> list[Row]:
+    """Return the row of a topic that knows as many producers as it can, each with all batches that it keeps."""
+    producers = PRODUCERS // 20 if options.quick else PRODUCERS
+    place = _empty(options.directory / "memory")
+    with seglog.open(place, upkeep=InCaller, files=_Unsynced()) as log:
+        topic = log.topic("bench")
+        topic.append([b"first"])
+        topic.seal()
+        tracemalloc.start()
+        before = _allocated()
+        for batch in range(_BATCHES_KEPT):
+            for number in range(producers):
+                identity = ProducerBatch(f"producer-{number:08}", 0, batch)
+                topic.append([b"x"], producer=identity, durability="memory")
+        topic.seal()  # else the figure has the records of the write-ahead log, too
+        held = _allocated() - before
+        tracemalloc.stop()
+        if topic.producer("producer-00000000") is None:
+            raise RuntimeError("the topic has forgotten a producer: the figure would be wrong")
+    shutil.rmtree(place)
+    return [alone(f"memory, {producers:,} producers", "bytes/producer", held / producers, at_most=_PRODUCER_AIM)]
 
 
 def _open_files(options: Options) -> list[Row]:
