@@ -35,14 +35,26 @@ from offload.archive import Archive
 from offload.attachment import attach
 from offload.errors import DirectoryNotEmpty, OffloadError, RemoteEmpty
 from offload.moment import Moment
-from offload.settings_file import default_file, read_settings
+from offload.settings import TenantSettings
+from offload.settings_file import Settings, default_file, read_settings
+from offload.tenants.source import source_of
 from offload.wiring import check_remote_apart, open_store
 from seglog.arguments import checked
 from seglog.files.clock import Clock
 from seglog.files.port import Files
 from seglog.values.config import NO_VARIABLES
 
-__all__ = ["MARKER", "NotRecovered", "Recovered", "complete", "prepare", "recover", "recovered", "set_up"]
+__all__ = [
+    "MARKER",
+    "NotRecovered",
+    "Recovered",
+    "complete",
+    "prepare",
+    "recover",
+    "recovered",
+    "set_up",
+    "settings_in",
+]
 
 MARKER = "RECOVERING"
 _READ_BYTES = 65_536
@@ -91,24 +103,32 @@ def recover(
     clock: Clock | None = None,
     files: Files | None = None,
     variables: Mapping[str, str] = NO_VARIABLES,
+    tenant: TenantSettings | None = None,
     on_progress: Callable[[int, int], None] = _ignore,
 ) -> Iterator[Recovered | NotRecovered]:
     """Yield each name when it is done. `only` is a topic, with its branches, or a branch.
 
     `writable` takes all of them over. `variables` is an environment that overrides settings, such as the encryption of
-    what a takeover writes. `store` may replace the store that `url` names. If the iteration
-    ends without a `NotRecovered`, the directory is complete. Otherwise, repeat the call. `on_progress` gets the number
-    of names done, and of all. Raises `DirectoryNotEmpty`, `RemoteEmpty`, `NoSuchTopic`, and the errors of the store.
+    what a takeover writes. `tenant` has the role for the remote, and becomes the section [tenant] of the new settings.
+    `store` may replace the store that `url` names. If the iteration ends without a `NotRecovered`, the directory is
+    complete. Otherwise, repeat the call. `on_progress` gets the number of names done, and of all.
+    Raises `DirectoryNotEmpty`, `RemoteEmpty`, `NoSuchTopic`, `InvalidSetting`, and the errors of the store.
     """
 
     def work(archive: Archive, name: str) -> Recovered:
         return recovered(archive, name, writable=writable)
 
-    yield from _each(directory, url, work, only, on_progress, variables, store=store, clock=clock, files=files)
+    yield from _each(directory, url, work, only, on_progress, variables, tenant, store=store, clock=clock, files=files)
 
 
 def set_up(
-    directory: Path, url: str, *, store: ObjectStore | None = None, on_progress: Callable[[int, int], None] = _ignore
+    directory: Path,
+    url: str,
+    *,
+    store: ObjectStore | None = None,
+    variables: Mapping[str, str] = NO_VARIABLES,
+    tenant: TenantSettings | None = None,
+    on_progress: Callable[[int, int], None] = _ignore,
 ) -> Iterator[str | NotRecovered]:
     """Do the same as `recover`, and yield names only. The call looks at no record. Raises as `recover` does."""
 
@@ -116,7 +136,7 @@ def set_up(
         archive.replication.sync(name)
         return name
 
-    yield from _each(directory, url, work, None, on_progress, store=store)
+    yield from _each(directory, url, work, None, on_progress, variables, tenant, store=store)
 
 
 def prepare(
@@ -126,6 +146,8 @@ def prepare(
     *,
     store: ObjectStore | None = None,
     files: Files | None = None,
+    variables: Mapping[str, str] = NO_VARIABLES,
+    tenant: TenantSettings | None = None,
 ) -> list[str]:
     """Do steps 0 to 2, and return the names to recover, deleted ones included.
 
@@ -135,7 +157,8 @@ def prepare(
     found = _found(port, directory, url)
     if store is None:
         check_remote_apart(url, directory)
-        with closing(open_store(url)) as opened:
+        settings = settings_in(directory, variables, tenant)
+        with closing(open_store(url, settings.cold, settings.offload, source_of(settings, url))) as opened:
             names = _names(opened)
     else:
         names = _names(store)
@@ -144,8 +167,16 @@ def prepare(
     wanted = [name for name in names if only in {None, name, name.partition("@")[0]}]
     if not wanted:
         raise NoSuchTopic(only or "", url)
-    _begin(port, directory, url, found)
+    _begin(port, directory, url, found, tenant)
     return wanted
+
+
+def settings_in(
+    directory: Path, variables: Mapping[str, str] = NO_VARIABLES, tenant: TenantSettings | None = None
+) -> Settings:
+    """Return the settings of a directory that may not exist yet. `tenant` wins over its section."""
+    settings = read_settings(directory / seglog.SETTINGS_FILE, variables)
+    return settings if tenant is None else settings.with_parts(tenant)
 
 
 def complete(directory: Path, *, files: Files | None = None) -> None:
@@ -161,15 +192,16 @@ def _each(
     work: Callable[[Archive, str], _T],
     only: str | None,
     on_progress: Callable[[int, int], None],
-    variables: Mapping[str, str] = NO_VARIABLES,
+    variables: Mapping[str, str],
+    tenant: TenantSettings | None,
     *,
     store: ObjectStore | None,
     clock: Clock | None = None,
     files: Files | None = None,
 ) -> Iterator[_T | NotRecovered]:
     port = seglog.OsFiles() if files is None else files
-    names = prepare(directory, url, only, store=store, files=port)
-    settings = read_settings(directory / seglog.SETTINGS_FILE, variables)
+    names = prepare(directory, url, only, store=store, files=port, variables=variables, tenant=tenant)
+    settings = settings_in(directory, variables, tenant)
     failed, found = False, False
     with (
         seglog.open(directory, settings=settings.log, clock=clock, files=port) as log,
@@ -227,7 +259,7 @@ def _found(files: Files, directory: Path, url: str) -> set[str]:
     return found
 
 
-def _begin(files: Files, directory: Path, url: str, found: set[str]) -> None:
+def _begin(files: Files, directory: Path, url: str, found: set[str], tenant: TenantSettings | None) -> None:
     """Do steps 1 and 2. `found` are the names in the directory."""
     for path in reversed([directory, *directory.absolute().parents]):
         if not files.is_dir(path):
@@ -236,7 +268,7 @@ def _begin(files: Files, directory: Path, url: str, found: set[str]) -> None:
     if not found:
         seglog.replace_atomically(files, directory / MARKER, url.encode())
     if seglog.SETTINGS_FILE not in found:
-        seglog.replace_atomically(files, directory / seglog.SETTINGS_FILE, default_file(url).encode())
+        seglog.replace_atomically(files, directory / seglog.SETTINGS_FILE, default_file(url, tenant).encode())
 
 
 def _read(files: Files, path: Path) -> str:

@@ -62,7 +62,9 @@ class Settings:
         named = {**section, "name": section.get("name") or name}
         return replace(self, sections={**self.sections, TenantSettings.SECTION: named})
 
-    def with_parts(self, *parts: OffloadSettings | ColdSettings | CatalogSettings | ServeSettings) -> Settings:
+    def with_parts(
+        self, *parts: OffloadSettings | ColdSettings | CatalogSettings | ServeSettings | TenantSettings
+    ) -> Settings:
         """Return settings in which `parts` take the place of their sections."""
         return replace(self, parts={**self.parts, **{type(part): part for part in parts}})
 
@@ -127,6 +129,10 @@ def read_settings(path: Path, variables: Mapping[str, str] = NO_VARIABLES) -> Se
     return Settings(read_sections(path), dict(variables))
 
 
-def default_file(remote: str | None = None) -> str:
-    """Return the seglog.toml that `seglog init` writes: every key with its default, commented out."""
-    return "\n".join([default_toml(remote), *map(toml_lines, _KINDS)])
+def default_file(remote: str | None = None, tenant: TenantSettings | None = None) -> str:
+    """Return the seglog.toml that `seglog init` writes: every key with its default, commented out.
+
+    If `tenant` is given, its section has these values.
+    """
+    sections = [toml_lines(kind, tenant if kind is TenantSettings else None) for kind in _KINDS]
+    return "\n".join([default_toml(remote), *sections])

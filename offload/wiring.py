@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "check_remote_apart",
     "credential_finder",
+    "environment_source",
     "open_prefix",
     "open_store",
     "path_of",
@@ -82,6 +83,18 @@ def credential_finder() -> Callable[[], FoundCredentials]:
     from catalog.objects.s3_credentials import CredentialFinder
 
     return CredentialFinder().find
+
+
+def environment_source(url: str) -> CredentialSource | None:
+    """Return the AWS credentials of this process as a source, for a store that outlives them. A `file:` store has none.
+
+    Such a store asks for newer credentials when it needs some, also if S3 refuses the old ones.
+    """
+    if not url.startswith("s3:"):
+        return None
+    from catalog.objects.environment_credentials import EnvironmentCredentials
+
+    return EnvironmentCredentials()
 
 
 def variables_without_credentials(variables: Mapping[str, str]) -> dict[str, str]:

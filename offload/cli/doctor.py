@@ -81,8 +81,11 @@ def _findings(
 
         return examine(store, SystemClock())
     from offload.commands.doctor_spark import doctor_spark, start_session
+    from offload.tenants.source import source_of
 
-    return doctor_spark(lambda: start_session(master), store.url, SystemClock(), session.settings().offload)
+    settings = session.settings()
+    source = source_of(settings, store.url)
+    return doctor_spark(lambda: start_session(master), store.url, SystemClock(), settings.offload, source)
 
 
 def _show(output: Output, found: CheckDone | ClockAhead | Left) -> None:

@@ -15,6 +15,7 @@ from offload.cli.progress import with_bars
 from offload.cli.session import Session
 from offload.cli.start import recovered_text
 from offload.cli.stopped import told
+from offload.cli.tenant_role import RoleArn, tenant_of
 from offload.cli.times import ago_text
 from offload.commands.parameters import About
 
@@ -37,6 +38,7 @@ def follow(
     directory: Annotated[Path, About("The data directory, new or made from this remote.", metavar="DIR")],
     interval: Annotated[float, About("Seconds between looks.", least=0.05)] = 5.0,
     once: Annotated[bool, About("Look once, and end: for scripts.")] = False,
+    role_arn: RoleArn = None,
 ) -> None:
     """Keep a data directory that follows every topic and branch of a remote: a standby for the machine that writes.
 
@@ -54,6 +56,7 @@ def follow(
             once=once,
             interval_s=interval,
             variables=dict(os.environ),
+            tenant=tenant_of(url, role_arn),
             wait=time.sleep,
             on_progress=lambda done, total: tell("follow", total, done, "topics"),
         )

@@ -22,6 +22,7 @@ COMMANDS = {
         (
             ListedParameter('remote', 'str', 'Where sealed segments go: s3://bucket/prefix or file:///path.', ('--remote',)),
             ListedParameter('source', 'str', 'Follow this remote, which has topics already.', ('--from',), metavar='URL'),
+            ListedParameter('role_arn', 'str', 'The IAM role for the remote, here and in [tenant] of the new seglog.toml.', ('--role-arn',), metavar='ARN'),
         ),
     ),
     'append': ListedCommand(
@@ -525,6 +526,7 @@ COMMANDS = {
             ListedParameter('directory', 'path', 'The new data directory.', (), is_required=True, metavar='DIR'),
             ListedParameter('topic', 'str', 'Only this topic, with its branches, or TOPIC@BRANCH.', ('--topic',)),
             ListedParameter('writable', 'bool', 'Take over every topic at once: former writers are fenced.', ('--writable',), default=False),
+            ListedParameter('role_arn', 'str', 'The IAM role for the remote, here and in [tenant] of the new seglog.toml.', ('--role-arn',), metavar='ARN'),
         ),
     ),
     'follow': ListedCommand(
@@ -542,6 +544,7 @@ COMMANDS = {
             ListedParameter('directory', 'path', 'The data directory, new or made from this remote.', (), is_required=True, metavar='DIR'),
             ListedParameter('interval', 'float', 'Seconds between looks.', ('--interval',), default=5.0, least=0.05),
             ListedParameter('once', 'bool', 'Look once, and end: for scripts.', ('--once',), default=False),
+            ListedParameter('role_arn', 'str', 'The IAM role for the remote, here and in [tenant] of the new seglog.toml.', ('--role-arn',), metavar='ARN'),
         ),
     ),
     'doctor': ListedCommand(

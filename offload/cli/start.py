@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,11 +12,13 @@ from offload.cli.output import counted, note
 from offload.cli.progress import ToldBars, with_bars
 from offload.cli.session import Session
 from offload.cli.stopped import told
+from offload.cli.tenant_role import RoleArn, tenant_of
 from offload.commands.parameters import About
 from offload.errors import InvalidParameters
 
 if TYPE_CHECKING:
-    from offload.recovery import Recovered
+    from offload.commands.directory import Tell
+    from offload.recovery import NotRecovered, Recovered
 
 __all__ = ["init", "recover", "recovered_text", "serve"]
 
@@ -26,6 +29,7 @@ def init(
     source: Annotated[
         str | None, About("Follow this remote, which has topics already.", "--from", metavar="URL")
     ] = None,
+    role_arn: RoleArn = None,
 ) -> None:
     """Make a data directory and its seglog.toml.
 
@@ -42,13 +46,15 @@ def init(
         if remote or session.remote:
             raise InvalidParameters("--from names the remote: leave out --remote and SEGLOG_REMOTE")
         with closing(ToldBars(is_shown=session.shows_progress)) as bars:
-            made = use.init_from(session.directory, source, bars.tell)
+            tenant = tenant_of(source, role_arn)
+            made = use.init_from(session.directory, source, bars.tell, dict(os.environ), tenant)
         branches = sum("@" in name for name in made.topics or ())
         topics = counted(len(made.topics or ()) - branches, "topic")
         others = f" and {branches:,} {'branch' if branches == 1 else 'branches'}" if branches else ""
         session.output.show(made, f"made {made.directory}, which follows {topics}{others} of {source}")
         return
-    made = use.init(session.directory, remote or session.remote, session.log_settings)
+    url = remote or session.remote
+    made = use.init(session.directory, url, session.log_settings, tenant_of(url, role_arn))
     place = f"remote {made.remote}" if made.remote else "without a remote (add one in seglog.toml)"
     session.output.show(made, f"made {made.directory}, {place}")
 
@@ -59,6 +65,7 @@ def recover(
     directory: Annotated[Path, About("The new data directory.", metavar="DIR")],
     topic: Annotated[str | None, About("Only this topic, with its branches, or TOPIC@BRANCH.")] = None,
     writable: Annotated[bool, About("Take over every topic at once: former writers are fenced.")] = False,
+    role_arn: RoleArn = None,
 ) -> None:
     """Make a data directory from a remote alone: every topic and branch, with its bounds and configuration.
 
@@ -70,10 +77,11 @@ def recover(
     from offload.commands import recover as use
     from offload.recovery import NotRecovered
 
-    results = with_bars(
-        lambda tell: use.recover(directory, url, tell, topic=topic, writable=writable, variables=dict(os.environ)),
-        is_shown=session.shows_progress,
-    )
+    def run(tell: Tell) -> Iterator[Recovered | NotRecovered]:
+        variables, tenant = dict(os.environ), tenant_of(url, role_arn)
+        return use.recover(directory, url, tell, topic=topic, writable=writable, variables=variables, tenant=tenant)
+
+    results = with_bars(run, is_shown=session.shows_progress)
     with told(lambda: "interrupted: repeat the command, and it continues"):
         for found in results:
             if isinstance(found, NotRecovered):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 from catalog.tenants.names import prefix_of
@@ -10,8 +13,11 @@ from catalog.tenants.policies import check_bucket
 from catalog.tenants.roles import TenantRole
 from offload.cli.session import Session
 from offload.commands.parameters import About
+from offload.errors import InvalidParameters
 
 __all__ = ["check", "credentials"]
+
+_RUNS = "SEGLOG_CREDENTIALS_RUN"
 
 
 def credentials(
@@ -42,8 +48,27 @@ def credentials(
     if bucket is not None:
         url = f"s3://{check_bucket(bucket)}/{prefix_of(name, base)}"
     asked = use.Asked(name, TenantRole(role), parse_span_s("--for", lasts), kms_key, role_arn, external_id, profile)
-    made = use.credentials(asked, settings, url)
+    with _alone():
+        made = use.credentials(asked, settings, url)
     session.output.show(made, json.dumps(made.process_output()))
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Refuse to run below this very command. A profile that names it would otherwise start it without end.
+
+    Spark sets AWS_PROFILE for its executors, so the program that the profile names has this variable too.
+    """
+    if _RUNS in os.environ:
+        raise InvalidParameters(
+            "this command runs within itself, because it takes the role with a profile that names it",
+            hint="give --profile, the name of a profile with credentials of its own",
+        )
+    os.environ[_RUNS] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[_RUNS]
 
 
 def check(

@@ -18,20 +18,25 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import offload
 import seglog
 from catalog.errors import CatalogError
 from catalog.format.gid import Sid
 from catalog.format.keys import Key, doctor_prefix
+from catalog.objects.base import ObjectStore
 from offload.commands.doctor import CheckDone, Left
 from offload.errors import ChecksFailed, JavaNotStarted
 from offload.settings import OffloadSettings
 from offload.settings_file import Settings
 from offload.wiring import open_store
 from seglog import Clock, LogSettings, NotInstalled
+
+if TYPE_CHECKING:
+    from catalog.objects.s3_credentials import CredentialSource
 
 __all__ = ["doctor_spark", "start_session"]
 
@@ -45,6 +50,9 @@ _EXECUTORS_START_WITHIN_S = 30
 _NO_MORE_EXECUTORS_S = 3
 _REASON_LENGTH = 300
 _OF_A_TASK = re.compile(r"Lost task .*?\): (.*)")
+
+
+_Open = Callable[[str], ObjectStore]
 
 
 class _Broken(Exception):
@@ -61,16 +69,22 @@ def start_session(master: str | None) -> Any:
 
 
 def doctor_spark(
-    start: Callable[[], Any], url: str, clock: Clock, settings: OffloadSettings | None = None
+    start: Callable[[], Any],
+    url: str,
+    clock: Clock,
+    settings: OffloadSettings | None = None,
+    credentials: CredentialSource | None = None,
 ) -> Iterator[CheckDone | Left]:
     """Check that the session that `start` makes reads the remote `url` with both readers, on every executor.
 
-    `settings` are for the writes of the checks.
+    `settings` and `credentials` are for the archive of the checks. Spark reads it with credentials of its own.
 
     Raises `ChecksFailed` at the end if a check failed.
     """
     prefix = doctor_prefix(Sid.new(clock.now_ms()))
     place = f"{url.rstrip('/')}/{prefix.rstrip('/')}"
+    settings = settings or OffloadSettings()
+    opened = partial(open_store, offload=settings, credentials=credentials)
     found: dict[str, CheckDone] = {}
     session: Any = None
 
@@ -91,13 +105,11 @@ def doctor_spark(
     yield check("session", begun)
     yield check("jvm reader", lambda: _registered(session), "session")
     try:
-        yield check(
-            "archive", lambda: _made(url, prefix, place, _tasks(session), settings or OffloadSettings()), "session"
-        )
-        yield check("python", lambda: _read_by_python(session, place), "archive")
+        yield check("archive", lambda: _made(opened, url, prefix, place, _tasks(session), settings), "session")
+        yield check("python", lambda: _read_by_python(session, opened, place), "archive")
         yield check("jvm", lambda: _read_by_jvm(session, place), "archive", "jvm reader")
     finally:
-        left = _deleted(place) if "archive" in found and found["archive"].outcome != "skipped" else ""
+        left = _deleted(opened, place) if "archive" in found and found["archive"].outcome != "skipped" else ""
     if left:
         yield Left(place, left)
     if failed := sum(done.outcome == "failed" for done in found.values()):
@@ -138,14 +150,14 @@ def _tasks(session: Any) -> int:
     return min(_MOST_TASKS, max(_TASKS_OF_A_CORE * int(session.sparkContext.defaultParallelism), 1))
 
 
-def _made(url: str, prefix: str, place: str, records: int, settings: OffloadSettings) -> str:
+def _made(opened: _Open, url: str, prefix: str, place: str, records: int, settings: OffloadSettings) -> str:
     """Make an archive with a segment for each task."""
-    with closing(open_store(url, offload=settings)) as store:
+    with closing(opened(url)) as store:
         store.put_new(Key(f"{prefix}list/t"), b"")  # makes the directory of the archive in a file:// remote
     with (
         tempfile.TemporaryDirectory() as directory,
         seglog.open(Path(directory) / "log", settings=LogSettings(segment_max_events=1)) as log,
-        offload.attach(log, place, settings=Settings().with_parts(settings)) as archive,
+        offload.attach(log, place, store=opened(place), settings=Settings().with_parts(settings)) as archive,
     ):
         topic = log.topic(_TOPIC)
         for number in range(records):
@@ -155,10 +167,10 @@ def _made(url: str, prefix: str, place: str, records: int, settings: OffloadSett
     return f"{records} records in {place}"
 
 
-def _deleted(place: str) -> str:
+def _deleted(opened: _Open, place: str) -> str:
     """Delete the archive. Return why something is left, or an empty text."""
     try:
-        with closing(open_store(place)) as store:
+        with closing(opened(place)) as store:
             for key in list(store.list("")):
                 store.delete(Key(key))
     except CatalogError as error:
@@ -166,9 +178,9 @@ def _deleted(place: str) -> str:
     return ""
 
 
-def _read_by_python(session: Any, place: str) -> str:
+def _read_by_python(session: Any, opened: _Open, place: str) -> str:
     """Read a range of an object in each task. The function travels by value, so that a missing seglog is its answer."""
-    with closing(open_store(place)) as store:
+    with closing(opened(place)) as store:
         key = next(Key(key) for key in store.list("") if "/segments/" in key and not key.endswith(".index"))
 
     def read(_: Iterator[int]) -> Iterator[tuple[str, str]]:

@@ -31,6 +31,7 @@ from offload.backoff import Backoff
 from offload.commands.follower import Follower, Looked, LookFailed, Retry, TopicFollowed, TopicUnfollowed
 from offload.errors import DirectoryNotEmpty
 from offload.recovery import Recovered
+from offload.settings import TenantSettings
 from offload.settings_file import read_settings
 
 __all__ = ["FollowOptions", "follow"]
@@ -45,7 +46,8 @@ def _ignore(_done: int, _total: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FollowOptions:
-    """The options of `follow`. `variables` is the environment, which overrides settings.
+    """The options of `follow`. `variables` is the environment, which overrides settings. `tenant` has the role for the
+    remote, and becomes the section [tenant] of a new directory.
 
     `wait` waits so many seconds. `on_progress` gets the number of topics of the first look that are done, and of all.
     """
@@ -53,6 +55,7 @@ class FollowOptions:
     once: bool = False
     interval_s: float = 5.0
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    tenant: TenantSettings | None = None
     wait: Callable[[float], None] = time.sleep
     on_progress: Callable[[int, int], None] = _ignore
 
@@ -67,7 +70,7 @@ def follow(
     """
     if not _is_made(directory, url):
         yield from _prepared(directory, url, options, store)
-    settings = read_settings(directory / seglog.SETTINGS_FILE, options.variables)
+    settings = recovery.settings_in(directory, options.variables, options.tenant)
     backoff = Backoff(settings.offload.retry_min_s * 1000, settings.offload.retry_max_s * 1000)
     with (
         seglog.open(directory, settings=settings.log) as log,
@@ -98,7 +101,7 @@ def _prepared(directory: Path, url: str, options: FollowOptions, store: ObjectSt
     retry = Retry()
     while True:
         try:
-            recovery.prepare(directory, url, store=store)
+            recovery.prepare(directory, url, store=store, variables=options.variables, tenant=options.tenant)
         except StoreUnreachable as error:
             if options.once:
                 raise

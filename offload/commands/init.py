@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import seglog
 from offload.commands.directory import Tell
 from offload.commands.results import OPTIONAL
 from offload.errors import AlreadyInitialised
+from offload.settings import TenantSettings
 from offload.settings_file import default_file
 from offload.wiring import check_remote_apart, open_store
 
@@ -25,8 +26,12 @@ class DirectoryMade:
     topics: tuple[str, ...] | None = field(default=None, metadata=OPTIONAL)
 
 
-def init(directory: Path, url: str | None, settings: Callable[[], seglog.LogSettings]) -> DirectoryMade:
+def init(
+    directory: Path, url: str | None, settings: Callable[[], seglog.LogSettings], tenant: TenantSettings | None = None
+) -> DirectoryMade:
     """Make a data directory and its seglog.toml. `settings` reads the settings of the new log.
+
+    `tenant` becomes the section [tenant].
 
     Raises `AlreadyInitialised`, `InvalidRemote`, and what `settings` raises.
     """
@@ -37,12 +42,17 @@ def init(directory: Path, url: str | None, settings: Callable[[], seglog.LogSett
     if path.exists():
         raise AlreadyInitialised(directory)
     with seglog.open(directory, settings=settings()):
-        seglog.replace_atomically(seglog.OsFiles(), path, default_file(url).encode())
+        seglog.replace_atomically(seglog.OsFiles(), path, default_file(url, tenant).encode())
     return DirectoryMade(str(directory.resolve()), url)
 
 
-def init_from(directory: Path, url: str, tell: Tell) -> DirectoryMade:
+def init_from(
+    directory: Path, url: str, tell: Tell, variables: Mapping[str, str], tenant: TenantSettings | None = None
+) -> DirectoryMade:
     """Make a data directory from a remote: its topics and branches with their configuration, each as a replica.
+
+    `variables` is the environment, which overrides settings. `tenant` has the role for the remote, and becomes the
+    section [tenant].
 
     Raises `DirectoryNotEmpty` and `RemoteEmpty` before anything is written. After another error, the caller repeats
     the call.
@@ -54,7 +64,7 @@ def init_from(directory: Path, url: str, tell: Tell) -> DirectoryMade:
 
     topics: list[str] = []
     failed: Exception | None = None
-    for found in recovery.set_up(directory, url, on_progress=on_progress):
+    for found in recovery.set_up(directory, url, variables=variables, tenant=tenant, on_progress=on_progress):
         if isinstance(found, recovery.NotRecovered):
             failed = found.error
         else:

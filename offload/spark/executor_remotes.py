@@ -9,8 +9,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from catalog.objects.base import ObjectStore
-from offload.settings import encrypted_by
-from offload.wiring import open_store
+from offload.spark.stores import open_remote
 
 if TYPE_CHECKING:
     from offload.read.cold_reader import ColdReader
@@ -20,7 +19,7 @@ __all__ = ["reader_of", "store_of"]
 
 @functools.cache
 def store_of(url: str, kms_key_id: str = "") -> ObjectStore:
-    return open_store(url, offload=encrypted_by(kms_key_id))
+    return open_remote(url, kms_key_id)
 
 
 @functools.cache

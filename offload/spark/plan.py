@@ -22,7 +22,6 @@ from catalog.volume import Volumes
 from offload.read.cold_reader import ColdReader
 from offload.read.pool import in_order
 from offload.services.expired import expired_before, unexpired
-from offload.settings import encrypted_by
 from offload.spark.aggregates import Aggregate, TopicView, aggregate
 from offload.spark.columns import WITHOUT_DATA
 from offload.spark.conditions import conditions_of, meets
@@ -33,8 +32,8 @@ from offload.spark.options import ReadOptions, Verify
 from offload.spark.packing import TaskSize, packed
 from offload.spark.pin import Pin, PinnedTopic, pin_topics
 from offload.spark.selection import Selection, may_show, select
+from offload.spark.stores import open_remote
 from offload.spark.task import Filter, Needs, Op, Task
-from offload.wiring import open_store
 from seglog.files.clock import SystemClock
 
 __all__ = ["Plan", "Query", "Remote", "pin", "plan"]
@@ -83,7 +82,7 @@ class Remote:
 
     @classmethod
     def open(cls, url: str, kms_key_id: str = "") -> Remote:
-        return cls(open_store(url, offload=encrypted_by(kms_key_id)))
+        return cls(open_remote(url, kms_key_id))
 
     def close(self) -> None:
         self.reader.close()

@@ -4,7 +4,7 @@ SPARKW-1  Without `partitionRows`, the rows were not counted. Then only partitio
     The JVM provider counts the rows of each partition, and hands them to this writer. A session without the provider
     writes from one partition: df.coalesce(1).
 SPARKW-2  Spark pickles the writer that the driver made. The tasks and the commit use that copy, in other processes.
-    So the writer holds plain values, and each step opens the remote for itself.
+    So the writer holds plain values, and each process opens the remote for itself.
 SPARKW-3  `abort` deletes nothing. Spark also calls it after a commit whose outcome is unknown (LOAD-6).
 SPARKW-4  An error brings its hint as a note, because Spark shows the traceback of the Python process.
 SPARKW-5  The key of a micro-batch is the id of the query and the number of the batch. Both stay the same if the query
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -110,7 +110,9 @@ def opened(options: dict[str, str], schema: StructType, *, overwrite: bool) -> t
 def written(url: str, load: Load, batches: Iterator[pa.RecordBatch]) -> LoadedPart:
     """Upload the rows of a partition. Runs in a task."""
     from offload.load import LoadedPart, write_part
+    from offload.spark.executor_remotes import store_of
     from offload.spark.row_frames import RowFrames
+    from seglog.files.clock import SystemClock
 
     partition = TaskContext.get().partitionId()
     if load.is_done:
@@ -120,8 +122,9 @@ def written(url: str, load: Load, batches: Iterator[pa.RecordBatch]) -> LoadedPa
             raise InvalidOption("partitionRows", f"the rows of each partition were not counted: {_ONE_PARTITION}")
         return LoadedPart(partition, 0)
     rows = RowFrames(load.request.topic, load.first_seq_of(partition), load.start_ms, load.newest_ms)
-    with hints_shown(), closing(_Remote(url, load.request)) as remote:
-        return write_part(remote.store, load, partition, rows.frames(batches), now_ms=remote.now_ms)
+    with hints_shown():
+        store = store_of(url, load.request.kms_key_id)
+        return write_part(store, load, partition, rows.frames(batches), now_ms=SystemClock().now_ms)
 
 
 def committed(url: str, load: Load, parts: Sequence[LoadedPart]) -> Loaded:
@@ -147,17 +150,16 @@ def hints_shown() -> Iterator[None]:
 
 
 class _Remote:
-    """A remote, opened for one step (SPARKW-2)."""
+    """A remote, opened for one step on the driver (SPARKW-2)."""
 
     def __init__(self, url: str, request: LoadRequest) -> None:
         from catalog.volume import Volumes
-        from offload.settings import encrypted_by
-        from offload.wiring import open_store
+        from offload.spark.stores import open_remote
         from seglog.files.clock import SystemClock
 
-        self.store = open_store(url, offload=encrypted_by(request.kms_key_id))
+        self.store = open_remote(url, request.kms_key_id)
         self.volumes = Volumes(self.store)
-        self.now_ms: Callable[[], int] = SystemClock().now_ms
+        self.now_ms = SystemClock().now_ms
 
     def close(self) -> None:
         self.store.close()

@@ -194,10 +194,17 @@ def variables_of(settings: Iterable[Setting], variables: Mapping[str, str]) -> d
     return found
 
 
-def toml_lines(kind: type[Any]) -> str:
-    """Return the section for a new seglog.toml: every key with its default, commented out."""
+def toml_lines(kind: type[Any], values: Any = None) -> str:
+    """Return the section for a new seglog.toml: every key with its default, commented out.
+
+    If `values` are given, a key that has another value there is not commented out.
+    """
     settings = settings_of(kind).values()
-    pairs = [f"# {setting.key} = {json.dumps(setting.default)}" for setting in settings]
+    given = {each.key: each.default if values is None else getattr(values, each.key) for each in settings}
+    pairs = [
+        f"{'# ' * (given[each.key] == each.default)}{each.key} = {json.dumps(given[each.key], ensure_ascii=False)}"
+        for each in settings
+    ]
     width = max(map(len, pairs))
     notes = [f"{setting.unit}: {setting.meaning}" if setting.unit else setting.meaning for setting in settings]
     lines = [f"{pair:<{width}}  # {note}" for pair, note in zip(pairs, notes, strict=True)]

@@ -106,10 +106,12 @@ _NAMED: dict[str, tuple[Case, ...]] = {
 }
 _SPAN: tuple[Case, ...] = (("soon", 2), ("-1d", 2))
 _NEW_BRANCH: tuple[Case, ...] = (("a/b", 2), ("b", 4))
+_ROLE_ARN: tuple[Case, ...] = (("acme", 2), ("", 2), ("arn:aws:iam::111122223333:role/of-no-remote-in-s3", 2))
 #: The values of arguments that no rule covers, or that a rule does not fit.
 _OWN: dict[tuple[str, str], tuple[Case, ...]] = {
     ("init", "remote"): (("gs://bucket", 2),),
     ("init", "source"): (("gs://bucket", 2), ("nonsense", 2)),
+    ("init", "role_arn"): _ROLE_ARN,
     ("append", "topic"): (("a/b", 2), ("t@nope", 3)),
     ("append", "file"): (("missing", 3), ("data", 3)),
     ("append", "durability"): (("maybe", 2),),
@@ -134,12 +136,14 @@ _OWN: dict[tuple[str, str], tuple[Case, ...]] = {
     ("export", "directory"): (("data", 4), ("lines", 2)),
     ("follow", "url"): (("gs://bucket", 2),),
     ("follow", "directory"): (("remote", 4),),
+    ("follow", "role_arn"): _ROLE_ARN,
     ("undo", "change"): (("nope", 2), ("99", 3)),
     ("inspect", "target"): (("missing", 3), ("data", 3)),
     ("inspect", "index"): (("missing", 3),),
     ("recover", "url"): (("gs://bucket", 2),),
     ("recover", "directory"): (("data", 4),),
     ("recover", "topic"): (("nope", 3), ("a/b", 3)),
+    ("recover", "role_arn"): _ROLE_ARN,
     ("verify", "subset"): (("5", 2), ("0%", 2), ("101%", 2), ("nan%", 2), ("x%", 2)),
     ("verify", "state"): (("nowhere/state", 2),),
     ("doctor", "master"): (("nonsense", 2),),

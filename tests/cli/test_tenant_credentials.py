@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -45,6 +46,22 @@ def test_a_profile_of_aws_runs_the_command(
     assert found is not None
     assert found.method == "custom-process"
     assert found.get_frozen_credentials().token
+
+
+def test_a_profile_that_takes_the_role_with_itself_is_refused_and_starts_no_storm(
+    s3_environment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark sets AWS_PROFILE for its executors, so the program that the profile names has it too."""
+    program = f"{sys.executable} -m offload {' '.join(WORDS)}"
+    (tmp_path / "config").write_text(f"[profile acme]\ncredential_process = {program}\n")
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_PROFILE", "acme")
+    done = subprocess.run([*program.split()], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "this command runs within itself" in done.stderr
+    assert "Give --profile" in done.stderr
 
 
 def test_the_data_directory_gives_what_the_options_do_not(run: Run, s3_remote: str, tmp_path: Path) -> None:

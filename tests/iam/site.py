@@ -12,15 +12,20 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 import boto3
 import pytest
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
 from botocore.config import Config
+from botocore.credentials import Credentials
+from botocore.httpsession import URLLib3Session
 
 from benchmarks.minio import serving_minio
 from catalog.tenants.roles import TenantRole
@@ -32,6 +37,7 @@ __all__ = [
     "MC",
     "MINIO",
     "OWNER",
+    "REGION",
     "ROOT",
     "TENANTS",
     "TRAP",
@@ -91,6 +97,15 @@ class Site:
         role = "arn:minio:iam:::role/of-the-user"  # MinIO does not look at it
         given = sts.assume_role(RoleArn=role, RoleSessionName="tests", Policy=json.dumps(policy))["Credentials"]
         return User(given["AccessKeyId"], given["SecretAccessKey"], given["SessionToken"])
+
+    def revoke_sessions(self, user: User) -> None:
+        """End all sessions of the user at once. MinIO forgets them, as it does when they expire."""
+        url = f"{self.endpoint}/minio/admin/v3/revoke-tokens/builtin?user={user.name}&fullRevoke=true"
+        request = AWSRequest("POST", url)
+        S3SigV4Auth(Credentials(OWNER.name, OWNER.secret), "s3", REGION).add_auth(request)
+        with closing(URLLib3Session()) as session:
+            answer = session.send(request.prepare())
+        assert answer.status_code == HTTPStatus.NO_CONTENT, answer.text
 
     def url(self, tenant: str, *path: str) -> str:
         return "/".join((f"s3://{self.bucket}/{tenant}", *path))

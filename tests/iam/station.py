@@ -7,7 +7,7 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +15,29 @@ from typing import Any
 
 import pytest
 
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.roles import RIGHTS, Target, TenantRole
+from tests import work
 from tests.cli.conftest import Done, Run
 from tests.iam.site import MC, OWNER, ROOT, Site
 
-__all__ = ["Seen", "Station", "requests_of"]
+__all__ = ["Seen", "Station", "check", "requests_of"]
 
 _ANSWERS_WITHIN_S = 30
+#: The action that each call of MinIO needs. `s3:ListBucket` also makes an absent key a 404.
+_ACTIONS: Mapping[str, str] = {
+    "s3.ListObjectsV2": "s3:ListBucket",
+    "s3.GetObject": "s3:GetObject",
+    "s3.HeadObject": "s3:GetObject",
+    "s3.PutObject": "s3:PutObject",
+    "s3.NewMultipartUpload": "s3:PutObject",
+    "s3.PutObjectPart": "s3:PutObject",
+    "s3.CompleteMultipartUpload": "s3:PutObject",
+    "s3.AbortMultipartUpload": "s3:AbortMultipartUpload",
+    "s3.DeleteObject": "s3:DeleteObject",
+    "s3.DeleteMultipleObjects": "s3:DeleteObject",
+    "s3.ListMultipartUploads": "s3:ListBucketMultipartUploads",
+    "s3.ListObjectParts": "s3:ListMultipartUploadParts",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +120,17 @@ def _await_mark(site: Site, lines: Path, name: str) -> None:
 
 def _seen(line: dict[str, Any]) -> Seen:
     return Seen(line["api"], line["path"], line["statusCode"])
+
+
+def check(station: Station, role: TenantRole, requests: list[Seen]) -> None:
+    """Check that no request was denied, that none left the prefix, and that each needs an action of the role."""
+    assert [each for each in requests if each.status in {401, 403}] == []
+    place = f"/{station.site.bucket}"
+    assert [
+        each for each in requests if each.path not in {place, f"{place}/"} and station.prefix not in each.path
+    ] == []
+    assert requests
+    used = {_ACTIONS[each.api] for each in requests}
+    has = {right.action for right in RIGHTS if role.includes(right.least) and right.target is not Target.KEY}
+    assert used <= has
+    work.tell(f"{role}: {len(requests)} requests, 0 denied, 0 outside; used {', '.join(sorted(used))}")

@@ -6,17 +6,16 @@ import os
 import re
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from catalog.tenants.roles import RIGHTS, Target, TenantRole
+from catalog.tenants.roles import TenantRole
 from offload.settings import MIN_BLOCK_SIZE
-from tests import work
 from tests.cli.conftest import Run, run
 from tests.iam.site import KMS_KEY, Site
-from tests.iam.station import Seen, Station, requests_of
+from tests.iam.station import Station, check, requests_of
 
 __all__ = ["run"]
 
@@ -24,21 +23,6 @@ READER, WRITER, MAINTAINER, ADMIN = TenantRole
 TENANT = "globex"
 #: Nine megabytes that no codec makes smaller: two parts of an upload.
 LINES = b"".join(os.urandom(1000).replace(b"\n", b" ") + b"\n" for _ in range(9_000))
-#: The action that each call of MinIO needs. `s3:ListBucket` also makes an absent key a 404.
-ACTIONS: Mapping[str, str] = {
-    "s3.ListObjectsV2": "s3:ListBucket",
-    "s3.GetObject": "s3:GetObject",
-    "s3.HeadObject": "s3:GetObject",
-    "s3.PutObject": "s3:PutObject",
-    "s3.NewMultipartUpload": "s3:PutObject",
-    "s3.PutObjectPart": "s3:PutObject",
-    "s3.CompleteMultipartUpload": "s3:PutObject",
-    "s3.AbortMultipartUpload": "s3:AbortMultipartUpload",
-    "s3.DeleteObject": "s3:DeleteObject",
-    "s3.DeleteMultipleObjects": "s3:DeleteObject",
-    "s3.ListMultipartUploads": "s3:ListBucketMultipartUploads",
-    "s3.ListObjectParts": "s3:ListMultipartUploadParts",
-}
 
 
 @pytest.fixture(params=["plain", "kms"])
@@ -122,17 +106,3 @@ def test_the_role_below_does_not_suffice(station: Station) -> None:
     deletes = [each.status for each in collect if "Delete" in each.api]
     assert deletes
     assert station.did(READER, "verify", "--remote")
-
-
-def check(station: Station, role: TenantRole, requests: list[Seen]) -> None:
-    """No request was denied, none left the prefix, and each needs an action of the role."""
-    assert [each for each in requests if each.status in {401, 403}] == []
-    place = f"/{station.site.bucket}"
-    assert [
-        each for each in requests if each.path not in {place, f"{place}/"} and station.prefix not in each.path
-    ] == []
-    assert requests
-    used = {ACTIONS[each.api] for each in requests}
-    has = {right.action for right in RIGHTS if role.includes(right.least) and right.target is not Target.KEY}
-    assert used <= has
-    work.tell(f"{role}: {len(requests)} requests, 0 denied, 0 outside; used {', '.join(sorted(used))}")

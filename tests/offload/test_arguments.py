@@ -94,9 +94,11 @@ CALLS = {
     ),
     "recover": Row(
         lambda _, **given: list(recover(**given)),
-        {**RECOVER, "files": "instance", "clock": "instance", "on_progress": "callable", "variables": "mapping"},
+        RECOVER
+        | dict.fromkeys(("files", "clock", "tenant"), "instance")
+        | {"on_progress": "callable", "variables": "mapping"},
         {"directory": Path("never"), "url": "file:///never"},
-        frozenset({"store", "only", "files", "clock"}),
+        frozenset({"store", "only", "files", "clock", "tenant"}),
     ),
     "UpkeepService.abort": _of("upkeep.abort", {"upload": "instance"}),
     "BranchService.list": _of_topic("branches.list", {"deleted": "bool"}),

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 __all__ = [
     "driver_jvm",
     "end_planners",
+    "executor_count",
     "executor_environment",
     "planners",
     "query_execution",
@@ -41,6 +42,11 @@ def settings_text(spark: SparkSession) -> str:
 def status_store(spark: SparkSession) -> Any:
     """Return the store of the queries that ran, with their metrics."""
     return spark._jsparkSession.sharedState().statusStore()
+
+
+def executor_count(spark: SparkSession) -> int:
+    """Return the number of executors of a cluster. The driver is not one of them."""
+    return int(spark.sparkContext._jsc.sc().statusStore().executorList(True).size()) - 1
 
 
 def planners(spark: SparkSession) -> list[int]:

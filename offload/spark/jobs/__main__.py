@@ -29,6 +29,7 @@ from seglog.errors import SeglogError
 __all__ = ["main"]
 
 _EXIT_INTERRUPTED = 130
+_ROLE = "SEGLOG_TENANT_ROLE_ARN"
 _JOBS: Mapping[str, Callable[..., Any]] = {
     "statistics": statistics,
     "verify": verify,
@@ -44,6 +45,7 @@ def main(words: Sequence[str] | None = None, spark: Any = None) -> int:
     job, as_json, debug = given.pop("job"), given.pop("json"), given.pop("debug")
     every = given.pop("every", True)
     try:
+        _refuse_role(os.environ)
         result = _JOBS[job](spark or _session(job, given["dry_run"]), **given)
         shown = result if every or given["dry_run"] else replace(result, rows=result.findings)
         sys.stdout.writelines(f"{line}\n" for line in result_lines(shown, as_json=as_json))
@@ -63,6 +65,13 @@ def _check(result: Any, remote: str) -> None:
         raise DamageFound(len(result.findings), remote, "keep the objects, and compare with a backup or a replica")
     if isinstance(result, GcPlanResult) and result.blocked:
         raise VolumesBlocked(result.blocked)
+
+
+def _refuse_role(variables: Mapping[str, str]) -> None:
+    """Raise `InvalidOption` if the environment has a role for the remote, which executors could not take."""
+    if variables.get(_ROLE):
+        hint = "unset it, and let a profile run `seglog tenant credentials` (docs/spark.md)"
+        raise InvalidOption(_ROLE, "a job takes the credentials of an AWS profile and no role", hint=hint)
 
 
 def _session(job: str, dry_run: bool) -> Any:

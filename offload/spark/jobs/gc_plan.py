@@ -34,12 +34,12 @@ from catalog.gc.mark import Marker, Marks
 from catalog.gc.report import GcPolicy, GcReport
 from catalog.retention import Holder
 from offload.errors import InvalidOption
-from offload.settings import CatalogSettings, encrypted_by
+from offload.settings import CatalogSettings
 from offload.spark.executor_remotes import store_of
 from offload.spark.jobs.rounds import in_rounds
 from offload.spark.jobs.state import Directory, JobState, job_state
 from offload.spark.jobs.topics import AtLeastOne
-from offload.wiring import open_store
+from offload.spark.stores import open_remote
 from offload.worker.carried import CarriedError
 from seglog.arguments import checked
 from seglog.files.clock import SystemClock
@@ -113,7 +113,7 @@ def plan_gc(
     """
     clock, policy = SystemClock(), GcPolicy(window_s, grace_s, retain_s)
     facts = {"job": "gc", "remote": remote, "window_s": window_s, "grace_s": grace_s, "retain_s": retain_s}
-    with closing(open_store(remote, offload=encrypted_by(kms_key_id))) as store, job_state(state, "gc", facts) as known:
+    with closing(open_remote(remote, kms_key_id)) as store, job_state(state, "gc", facts) as known:
         mark = _DistributedMark(spark, remote, policy, known, volumes_of_a_task)
         collector = Collector(store, policy, clock=clock.now_ms, writer_id=socket.gethostname())
         return _result(collector.run(dry_run=dry_run, plans_only=True, mark=mark.run), mark)

@@ -18,8 +18,7 @@ from catalog.format.keys import check_key
 from catalog.objects.base import ObjectStore
 from catalog.objects.put_once import put_once
 from offload.errors import InvalidOption
-from offload.settings import encrypted_by
-from offload.wiring import open_store
+from offload.spark.stores import open_remote
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -58,7 +57,7 @@ def open_target(url: str, kms_key_id: str = "") -> TargetFiles:
 
     try:
         if url.startswith("s3://"):
-            return _BucketFiles(open_store(url, offload=encrypted_by(kms_key_id)))
+            return _BucketFiles(open_remote(url, kms_key_id))
         return _ArrowFiles(*FileSystem.from_uri(url))
     except (pa.ArrowInvalid, OSError, Misuse) as error:
         hint = "use file:///an/absolute/path or s3://bucket/prefix"

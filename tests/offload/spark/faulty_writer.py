@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from catalog.objects import ObjectStore
 from catalog.objects.wrapped import WrappedStore
-from offload import wiring
+from offload.spark import stores
 from offload.spark.source import SeglogDataSource
 from offload.spark.writer import LoadMessage, SeglogWriter
 from tests.faults.store import lost
@@ -82,8 +82,8 @@ class FaultyWriter(SeglogWriter):
 
     def commit(self, messages: list[Any]) -> None:
         with pytest.MonkeyPatch.context() as patch:
-            before = wiring.open_store
-            patch.setattr(wiring, "open_store", lambda url, **given: _CommitFault(before(url, **given), self._fault))
+            before = stores.open_remote
+            patch.setattr(stores, "open_remote", lambda *given: _CommitFault(before(*given), self._fault))
             super().commit(messages)
 
     def _broken(self, batches: Iterator[Any]) -> Iterator[Any]:

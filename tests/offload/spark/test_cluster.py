@@ -1,26 +1,20 @@
 """A standalone cluster with two worker processes, and S3 over HTTP: jobs shipped as docs/spark.md says.
 
-The workers have two addresses, because Spark tries no task twice at a time on one host. Spark protects its RPC, as a
-driver wants it that hands its credentials to the executors.
+Spark protects its RPC, as a driver wants it that hands its credentials to the executors.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import pyspark
 import pytest
 
 from catalog.format.keys import Key
@@ -29,12 +23,11 @@ from offload.wiring import open_store
 from tests.offload.load.loads import values
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
+from tests.offload.spark.standalone import Standalone, running_cluster
 from tests.offload.spark.write_driver import PARTITIONS
 from tests.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
 ROOT = Path(__file__).parents[3]
-SPARK = Path(pyspark.__file__).parent
-STARTS_WITHIN_S = 120
 RECORDS = 400
 BARE_PYTHON = "/no/such/python"
 
@@ -69,14 +62,20 @@ print("FOUND", json.dumps({"row": list(row), "places": places, "executors": len(
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    master: str
-    environment: Mapping[str, str]
-    directory: Path
+    standalone: Standalone
+
+    @property
+    def master(self) -> str:
+        return self.standalone.master
+
+    @property
+    def directory(self) -> Path:
+        return self.standalone.directory
 
     def run(self, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command,
-            env={**self.environment, **environment},
+            env={**self.standalone.environment, **environment},
             cwd=self.directory,
             capture_output=True,
             text=True,
@@ -87,8 +86,7 @@ class Cluster:
     def submit(self, how: str, url: str, *arguments: str, **environment: str) -> dict[str, Any]:
         """Run the job, and return what it found."""
         (self.directory / "job.py").write_text(JOB)
-        submit = [str(SPARK / "bin" / "spark-submit"), "--master", self.master, *arguments]
-        done = self.run(*submit, "job.py", how, url, **environment)
+        done = self.run(*self.standalone.submit, *arguments, "job.py", how, url, **environment)
         found = [line.removeprefix("FOUND ") for line in done.stdout.splitlines() if line.startswith("FOUND ")]
         assert found, f"{done.stdout}\n{done.stderr}"
         answer = json.loads(found[0])
@@ -96,72 +94,23 @@ class Cluster:
         return answer
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def cluster(s3_endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    directory = tmp_path_factory.mktemp("cluster")
-    settings = {
-        "spark.executor.memory": "512m",
-        "spark.executor.cores": "1",
-        "spark.ui.enabled": "false",
-        "spark.authenticate": "true",
-        "spark.authenticate.secret": "a secret of the cluster",
-        "spark.network.crypto.enabled": "true",
-        "spark.master.rest.enabled": "false",  # it knows no authentication
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.executorEnv.AWS_ENDPOINT_URL": s3_endpoint,
-        "spark.executorEnv.AWS_ACCESS_KEY_ID": ACCESS_KEY,
-        "spark.executorEnv.AWS_SECRET_ACCESS_KEY": SECRET_KEY,
-        "spark.executorEnv.AWS_REGION": REGION,
-    }
-    (directory / "spark-defaults.conf").write_text("".join(f"{name} {text}\n" for name, text in settings.items()))
-    port = free_port()
-    master = f"spark://127.0.0.1:{port}"
-    environment = {
-        **{name: text for name, text in os.environ.items() if not name.startswith(("AWS_", "SEGLOG_", "PYSPARK_"))},
-        "SPARK_CONF_DIR": str(directory),
-        "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYSPARK_PYTHON": sys.executable,
+    keys = {
         "AWS_ENDPOINT_URL": s3_endpoint,
         "AWS_ACCESS_KEY_ID": ACCESS_KEY,
         "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
         "AWS_REGION": REGION,
-        "AWS_EC2_METADATA_DISABLED": "true",
     }
-    # The workers' own environment has no credentials: Spark brings them.
-    bare = {name: text for name, text in environment.items() if not name.startswith("AWS_")}
-    with ExitStack() as stack:
-
-        def start(name: str, host: str, *arguments: str) -> None:
-            log = stack.enter_context((directory / f"{arguments[-1].rpartition('/')[2]}.log").open("w"))
-            command = [str(SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", "--host", host]
-            process = subprocess.Popen([*command, "--webui-port", "0", *arguments], env=bare, stdout=log, stderr=log)
-            stack.callback(process.wait)
-            stack.callback(process.terminate)
-
-        start("master.Master", "127.0.0.1", "--port", str(port))
-        await_port(port)
-        for host in ("127.0.0.1", "127.0.0.2"):
-            work = directory / "work" / host
-            start("worker.Worker", host, "--cores", "1", "--memory", "1g", master, "--work-dir", str(work))
-        yield Cluster(master, environment, directory)
-
-
-def await_port(port: int) -> None:
-    until = time.monotonic() + STARTS_WITHIN_S
-    while time.monotonic() < until:
-        with socket.socket() as client:
-            if client.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        time.sleep(0.1)
-    pytest.fail("the master did not start")
+    settings = {
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": "a secret of the cluster",
+        "spark.network.crypto.enabled": "true",
+        **{f"spark.executorEnv.{name}": text for name, text in keys.items()},
+    }
+    variables = {**keys, "AWS_EC2_METADATA_DISABLED": "true"}
+    with running_cluster(tmp_path_factory.mktemp("cluster"), settings, variables) as standalone:
+        yield Cluster(standalone)
 
 
 @pytest.fixture
@@ -200,8 +149,16 @@ def test_executors_without_credentials_take_those_of_the_driver_if_the_rpc_is_pr
     found = cluster.submit("jvm", url, *confs, **driver)
     assert (found["row"], found["executors"]) == (ROW, 2)
     (cluster.directory / "job.py").write_text(JOB)
-    submit = [str(SPARK / "bin" / "spark-submit"), "--master", cluster.master, *confs]
-    done = cluster.run(*submit, "--conf", "spark.network.crypto.enabled=false", "job.py", "jvm", url, **driver)
+    done = cluster.run(
+        *cluster.standalone.submit,
+        *confs,
+        "--conf",
+        "spark.network.crypto.enabled=false",
+        "job.py",
+        "jvm",
+        url,
+        **driver,
+    )
     assert "there are no AWS credentials for the JVM reader" in done.stdout, f"{done.stdout}\n{done.stderr}"
 
 
@@ -213,7 +170,7 @@ def test_damage_that_an_executor_finds_is_one_line_on_the_driver(cluster: Cluste
     body[140] ^= 1
     store.put(key, bytes(body), {})
     (cluster.directory / "job.py").write_text(JOB)
-    done = cluster.run(str(SPARK / "bin" / "spark-submit"), "--master", cluster.master, "job.py", "jvm", url)
+    done = cluster.run(*cluster.standalone.submit, "job.py", "jvm", url)
     line = f"AnalysisException: InvalidChunk: {key} is damaged at offset 128: its checksum does not match"
     assert done.stdout.splitlines()[-1].endswith(line), f"{done.stdout}\n{done.stderr}"
 
@@ -264,8 +221,17 @@ def test_a_write_has_each_record_once_if_two_attempts_at_a_task_succeed(
     }
     confs = [word for name, text in settings.items() for word in ("--conf", f"{name}={text}")]
     driver = Path(__file__).with_name("write_driver.py")
-    command = [str(SPARK / "bin" / "spark-submit"), "--master", cluster.master, *confs, str(driver)]
-    done = cluster.run(*command, s3_remote, "slow task", str(tmp_path), "day-1", "200", PYTHONPATH=str(ROOT))
+    done = cluster.run(
+        *cluster.standalone.submit,
+        *confs,
+        str(driver),
+        s3_remote,
+        "slow task",
+        str(tmp_path),
+        "day-1",
+        "200",
+        PYTHONPATH=str(ROOT),
+    )
     assert done.stdout.splitlines()[-1:] == ["OK"], done.stderr
     assert {path.name for path in tmp_path.iterdir()} >= {"attempt 0 began", "attempt 1 ended"}
     store = open_store(s3_remote)

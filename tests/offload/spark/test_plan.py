@@ -211,7 +211,7 @@ def test_deleted_records_are_no_data_loss(url: str):
 def counted(monkeypatch: pytest.MonkeyPatch) -> CountingStore:
     """Return the store that the planner uses from now on."""
     store = CountingStore(MemoryStore())
-    monkeypatch.setattr(plan_module, "open_store", lambda _, **_given: store)
+    monkeypatch.setattr(plan_module, "open_remote", lambda *_: store)
     return store
 
 

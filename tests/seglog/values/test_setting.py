@@ -113,3 +113,8 @@ def test_the_section_of_a_new_file_shows_the_defaults() -> None:
     assert shown == {"size_bytes": 10, "wait_s": 0, "color": "red", "place": "", "loud": False}
     assert '# color = "red"    # to see\n' in text
     assert "# size_bytes = 10  # bytes: of something\n" in text
+
+
+def test_the_section_of_a_new_file_shows_the_values_that_are_not_the_default() -> None:
+    values = Some(size_bytes=11, place='a "quoted" \u00fc')
+    assert tomllib.loads(toml_lines(Some, values)) == {"some": {"size_bytes": 11, "place": 'a "quoted" \u00fc'}}

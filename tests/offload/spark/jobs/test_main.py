@@ -45,6 +45,14 @@ def test_bad_input_has_an_error_of_one_line(
     assert told in line
 
 
+def test_a_role_that_executors_could_not_take_is_refused(
+    remote_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEGLOG_TENANT_ROLE_ARN", "arn:aws:iam::111122223333:role/tenants")
+    assert main(["statistics", remote_url, "--dry-run"]) == 2
+    assert "a job takes the credentials of an AWS profile" in capsys.readouterr().err
+
+
 def test_a_number_that_the_job_does_not_take_is_a_usage_error(
     remote_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

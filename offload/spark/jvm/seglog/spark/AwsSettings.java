@@ -1,22 +1,18 @@
 package seglog.spark;
 
 import java.io.IOException;
-import java.nio.file.Files;
-import java.nio.file.Path;
-import java.util.HashMap;
-import java.util.Locale;
-import java.util.Map;
 import java.util.function.UnaryOperator;
 
 /**
- * Endpoint, region and credentials, as every AWS tool reads them: from the environment, else from a profile's files.
+ * Endpoint, region and credentials, as every AWS tool reads them: from the environment, else from a profile's files. A
+ * profile may name a program that gives the credentials.
  *
- * <p>This class does not read roles of machines, single sign-ons and programs that give credentials: the planner finds
- * these for the driver, and {@link HandedCredentials} brings them here.
+ * <p>This class does not read roles of machines and single sign-ons: the planner finds these for the driver, and
+ * {@link HandedCredentials} brings them here.
  */
 record AwsSettings(String endpoint, String region, CredentialSource credentials) {
     static AwsSettings read(UnaryOperator<String> environment) throws IOException {
-        Map<String, String> profile = profile(environment);
+        AwsProfile profile = AwsProfile.read(environment);
         String endpoint = first(
                 environment.apply("AWS_ENDPOINT_URL_S3"),
                 environment.apply("AWS_ENDPOINT_URL"),
@@ -26,64 +22,42 @@ record AwsSettings(String endpoint, String region, CredentialSource credentials)
                 environment.apply("AWS_DEFAULT_REGION"),
                 profile.get("region"),
                 "us-east-1");
-        boolean hasOwn = own(environment) != null;
-        CredentialSource credentials =
-                hasOwn ? new CredentialSource(() -> stillOwn(environment)) : HandedCredentials.SOURCE;
-        return new AwsSettings(endpoint, region, credentials);
+        return new AwsSettings(endpoint, region, source(environment, profile));
     }
 
-    /** Return what the environment or the profile has now. A program may write a profile again. */
-    private static Credentials stillOwn(UnaryOperator<String> environment) throws IOException {
-        Credentials found = own(environment);
+    private static CredentialSource source(UnaryOperator<String> environment, AwsProfile profile) {
+        Credentials own = own(environment);
+        if (own != null) {
+            return new CredentialSource(() -> own);
+        }
+        if (profile.program() != null) {
+            return CredentialProgram.source(profile.program());
+        }
+        return profile.keys() == null
+                ? HandedCredentials.SOURCE
+                : new CredentialSource(() -> stillThere(AwsProfile.read(environment)));
+    }
+
+    /** Return what the profile has now. A program may write a profile again. */
+    private static Credentials stillThere(AwsProfile profile) throws IOException {
+        Credentials found = profile.keys();
         if (found == null) {
             throw new IOException("the AWS profile has no credentials any more");
         }
         return found;
     }
 
-    /** Return the credentials of the environment, else of the profile; null if neither has any. */
-    private static Credentials own(UnaryOperator<String> environment) throws IOException {
-        boolean isInEnvironment = first(environment.apply("AWS_ACCESS_KEY_ID")) != null;
-        Map<String, String> profile = isInEnvironment ? Map.of() : profile(environment);
-        UnaryOperator<String> source = isInEnvironment
-                ? name -> environment.apply("AWS_" + name)
-                : name -> profile.get("aws_" + name.toLowerCase(Locale.ROOT));
-        String accessKey = first(source.apply("ACCESS_KEY_ID"));
-        String secretKey = first(source.apply("SECRET_ACCESS_KEY"));
+    /** Return the credentials of the environment; null if it has none. */
+    private static Credentials own(UnaryOperator<String> environment) {
+        String accessKey = first(environment.apply("AWS_ACCESS_KEY_ID"));
+        String secretKey = first(environment.apply("AWS_SECRET_ACCESS_KEY"));
         boolean isWhole = accessKey != null && secretKey != null;
-        String sessionToken = first(source.apply("SESSION_TOKEN"));
+        String sessionToken = first(environment.apply("AWS_SESSION_TOKEN"));
         return isWhole ? new Credentials(accessKey, secretKey, sessionToken, Credentials.NEVER) : null;
     }
 
-    private static Map<String, String> profile(UnaryOperator<String> environment) throws IOException {
-        String name = first(environment.apply("AWS_PROFILE"), environment.apply("AWS_DEFAULT_PROFILE"), "default");
-        String home = first(environment.apply("HOME"), System.getProperty("user.home"));
-        Map<String, String> found = new HashMap<>();
-        String config = first(environment.apply("AWS_CONFIG_FILE"), home + "/.aws/config");
-        String heading = name.equals("default") ? name : "profile " + name;
-        addSection(found, Path.of(config), heading);
-        String secrets = first(environment.apply("AWS_SHARED_CREDENTIALS_FILE"), home + "/.aws/credentials");
-        addSection(found, Path.of(secrets), name);
-        return found;
-    }
-
-    private static void addSection(Map<String, String> found, Path file, String heading) throws IOException {
-        if (!Files.isRegularFile(file)) {
-            return;
-        }
-        boolean isInside = false;
-        for (String line : Files.readAllLines(file)) {
-            String text = line.strip();
-            if (text.startsWith("[") && text.endsWith("]")) {
-                isInside = text.substring(1, text.length() - 1).strip().equals(heading);
-            } else if (isInside && !line.startsWith(" ") && text.contains("=") && !text.startsWith("#")) {
-                int sign = text.indexOf('=');
-                found.put(text.substring(0, sign).strip(), text.substring(sign + 1).strip());
-            }
-        }
-    }
-
-    private static String first(String... values) {
+    /** Return the first text that is not empty; null if there is none. */
+    static String first(String... values) {
         for (String value : values) {
             if (value != null && !value.isEmpty()) {
                 return value;

@@ -1,11 +1,15 @@
 package seglog.spark;
 
 import java.io.IOException;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /** The credentials that a source gives, kept until shortly before they expire. Threads share it. */
 final class CredentialSource {
     private static final long SPARE_MS = 5 * 60_000;
     private static final long PATIENCE_MS = 30_000;
+
+    private static final Logger LOG = LoggerFactory.getLogger(CredentialSource.class);
 
     private final Supply supply;
     private Credentials held;
@@ -18,9 +22,10 @@ final class CredentialSource {
     /** Return the credentials for a request. */
     synchronized Credentials current() throws IOException {
         long now = System.currentTimeMillis();
-        boolean isEnding = held != null && held.expiresMs() != Credentials.NEVER && held.expiresMs() - now < SPARE_MS;
-        if (held == null || isEnding && (held.expiresMs() <= now || now - askedMs > PATIENCE_MS)) {
+        if (held == null || held.expiresMs() <= now) {
             ask(now);
+        } else if (held.expiresMs() - now < SPARE_MS && now - askedMs > PATIENCE_MS) {
+            askInTime(now);
         }
         return held;
     }
@@ -38,8 +43,17 @@ final class CredentialSource {
     }
 
     private void ask(long now) throws IOException {
-        held = supply.get();
         askedMs = now;
+        held = supply.get();
+    }
+
+    /** Ask while the old credentials still live. A failure takes nothing away: they stay until they expire. */
+    private void askInTime(long now) {
+        try {
+            ask(now);
+        } catch (IOException failed) {
+            LOG.warn("there are no newer AWS credentials yet: {}", failed.getMessage());
+        }
     }
 
     /** Gives the newest credentials of its place. */

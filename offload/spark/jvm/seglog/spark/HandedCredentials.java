@@ -11,8 +11,8 @@ import org.apache.spark.util.RpcUtils;
 import scala.reflect.ClassTag$;
 
 /**
- * The credentials that the planner finds for the driver: a role of the machine or the container, a single sign-on, a
- * program. Executors without credentials of their own get them from the driver.
+ * The credentials that the planner finds for the driver, such as a role of the machine or the container, or a single
+ * sign-on. Executors without credentials of their own get them from the driver.
  *
  * <pre>
  * 1  A task needs credentials. Its JVM has none in the environment and none in a profile.

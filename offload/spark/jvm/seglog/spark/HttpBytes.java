@@ -30,7 +30,7 @@ final class HttpBytes implements ByteSource {
     private static final int ANSWER_S = 60;
     private static final int ERROR_TEXT = 2_000;
     private static final Set<String> OLD_CREDENTIALS =
-            Set.of("ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "TokenRefreshRequired");
+            Set.of("ExpiredToken", "InvalidAccessKeyId", "InvalidToken", "InvalidTokenId", "TokenRefreshRequired");
     private static final Pattern CODE = Pattern.compile("<Code>([A-Za-z]+)</Code>");
     private static final Pattern CONTENT_RANGE = Pattern.compile("bytes (\\d+)-(\\d+)/(\\d+)");
     private static final HttpClient CLIENT = HttpClient.newBuilder()

@@ -5,7 +5,6 @@ import java.io.IOException;
 import java.util.List;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
-import scala.Tuple2;
 
 /**
  * The command that starts the planner: a Python of the driver, with the environment of the executors' Python.
@@ -21,10 +20,7 @@ final class PlannerCommand {
 
     static Process start() throws IOException {
         ProcessBuilder builder = new ProcessBuilder(List.of(python(), "-m", "offload.spark.planner"));
-        SparkConf conf = conf();
-        for (Tuple2<String, String> variable : scala.jdk.javaapi.CollectionConverters.asJava(conf.getExecutorEnv())) {
-            builder.environment().put(variable._1(), variable._2());
-        }
+        ExecutorVariables.putInto(builder.environment());
         String path = System.getProperty(PYTHON_PATH);
         if (path != null) {
             builder.environment().merge("PYTHONPATH", path, (old, added) -> added + File.pathSeparator + old);

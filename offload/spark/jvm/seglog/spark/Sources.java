@@ -6,7 +6,6 @@ import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.UnsupportedFileSystemException;
-import org.apache.spark.SparkEnv;
 
 /** The choice of the port's implementation by a remote's URL. */
 final class Sources {
@@ -25,7 +24,7 @@ final class Sources {
         if (hasS3a(hadoop)) {
             return new HadoopBytes(new Path("s3a://" + url.substring(S3.length())), hadoop);
         }
-        return new HttpBytes(url, AwsSettings.read(Sources::environment));
+        return new HttpBytes(url, AwsSettings.read(ExecutorVariables::get));
     }
 
     /** Tell whether Hadoop's S3 client is there. Hadoop's own settings name its class even where the jar is absent. */
@@ -41,13 +40,5 @@ final class Sources {
             }
             throw absent;
         }
-    }
-
-    /** Return a variable of the executors' environment, which in local mode only the configuration has. */
-    private static String environment(String name) {
-        String variable = SparkEnv.get() == null
-                ? null
-                : SparkEnv.get().conf().get("spark.executorEnv." + name, null);
-        return variable == null ? System.getenv(name) : variable;
     }
 }
