@@ -32,9 +32,8 @@ Source: the commit log server of "Building segmented logs in Rust" (index_bounds
 from __future__ import annotations
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 
-from offload.daemon.http.answers import OURS, answer_error, answer_no_route
+from offload.daemon.http.answers import app_of
 from offload.daemon.http.appends import append_routes
 from offload.daemon.http.commands import command_routes
 from offload.daemon.http.events import event_routes
@@ -51,9 +50,4 @@ __all__ = ["make_app"]
 def make_app(service: Service) -> Starlette:
     """Return the ASGI application of the API. The caller puts the guard in front of it (offload.daemon.guard)."""
     makers = (probe_routes, event_routes, read_routes, append_routes, topic_routes, stream_routes, command_routes)
-    app = Starlette(
-        routes=[guarded(route) for make in makers for route in make(service)],
-        exception_handlers={HTTPException: answer_no_route, Exception: answer_error, **OURS},
-    )
-    app.router.redirect_slashes = False  # it names http:// also behind a proxy with TLS
-    return app
+    return app_of([guarded(route) for make in makers for route in make(service)])

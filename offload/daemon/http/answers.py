@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -20,7 +21,7 @@ from offload.daemon.waits import CLIENT_GONE, unless_gone
 from offload.errors import OffloadError, Refused
 from seglog import SeglogError
 
-__all__ = ["OURS", "BrokenOff", "ShortAnswer", "answer_error", "answer_no_route", "begun"]
+__all__ = ["OURS", "BrokenOff", "ShortAnswer", "answer_error", "app_of", "begun"]
 
 _log = logging.getLogger("seglog.daemon")
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -54,11 +55,21 @@ async def answer_error(_request: Request, error: Exception) -> Response:
     return answer_of(error)
 
 
-async def answer_no_route(request: Request, error: Exception) -> Response:
-    """Return the answer to a request that no route takes."""
+def app_of(routes: list[Route], hint: str = "see GET /openapi.json") -> Starlette:
+    """Return an ASGI application. `hint` is for a request that no route takes. A slash at the end is another path."""
+
+    async def no_route(request: Request, error: Exception) -> Response:
+        return await _answer_no_route(request, error, hint)
+
+    app = Starlette(routes=routes, exception_handlers={HTTPException: no_route, Exception: answer_error, **OURS})
+    app.router.redirect_slashes = False  # a redirect names http:// also behind a proxy with TLS
+    return app
+
+
+async def _answer_no_route(request: Request, error: Exception, hint: str) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
     told = f"{request.method} {request.url.path}: {error.detail}"
-    answer = await answer_error(request, Refused(error.status_code, "route", told, hint="see GET /openapi.json"))
+    answer = await answer_error(request, Refused(error.status_code, "route", told, hint=hint))
     if error.status_code == 405:
         answer.headers["allow"] = ", ".join(sorted(_methods_of(request)))
     return answer

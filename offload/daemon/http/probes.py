@@ -6,13 +6,12 @@ import functools
 import json
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from offload.commands.registry import COMMANDS
-from offload.daemon.http.answers import answer_error, answer_no_route
+from offload.daemon.http.answers import app_of
 from offload.daemon.http.openapi import openapi
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
@@ -34,10 +33,7 @@ def probe_routes(service: Service) -> list[Route]:
 def make_probe_app(service: Service, *, with_metrics: bool) -> Starlette:
     """Return the ASGI application of the probe port. No guard stands in front of it."""
     paths = {"/healthz", "/readyz", "/metrics"} if with_metrics else {"/healthz", "/readyz"}
-    return Starlette(
-        routes=[route for route in probe_routes(service) if route.path in paths],
-        exception_handlers={HTTPException: answer_no_route, Exception: answer_error},
-    )
+    return app_of([route for route in probe_routes(service) if route.path in paths])
 
 
 class _Probes:

@@ -24,24 +24,24 @@ import re
 from collections.abc import Callable
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from offload.daemon.asgi import PREFIX_KEY, App, Receive, Scope, Send
 from offload.daemon.clients import for_checked_clients
-from offload.daemon.http.answers import OURS, answer_error
+from offload.daemon.http.answers import app_of
 from offload.daemon.http.probes import document
 from offload.daemon.http.roles import guarded
 from offload.daemon.problems import refuse
 from offload.daemon.tenant_id import tenant_id
 from offload.daemon.tenants import Tenant, Tenants
-from offload.errors import NoSuchTenant, Refused, TenantClosed
+from offload.errors import NoSuchTenant, TenantClosed
 from offload.rights import Role, Tokens, rights_of
 
 __all__ = ["make_root_app", "make_root_probe_app", "router"]
 
+_HINT = "name the tenant: /tenants/NAME/topics/..., or use a token that is bound to it"
 _NAMED = re.compile(rb"/tenants/([^/?]+)([^?]*)")
 
 
@@ -88,16 +88,14 @@ def _app_of(tenants: Tenants, scope: Scope) -> App | None:
 def make_root_app(tenants: Tenants) -> Starlette:
     """Return the ASGI application of the daemon itself."""
     routes = _Routes(tenants)
-    return Starlette(
-        routes=[
-            guarded(Route("/healthz", routes.health)),
-            guarded(Route("/readyz", routes.ready)),
-            guarded(Route("/metrics", routes.metrics)),
-            guarded(Route("/openapi.json", routes.openapi)),
-            guarded(Route("/tenants", routes.names)),
-        ],
-        exception_handlers={HTTPException: _no_route, Exception: answer_error, **OURS},
-    )
+    found = [
+        Route("/healthz", routes.health),
+        Route("/readyz", routes.ready),
+        Route("/metrics", routes.metrics),
+        Route("/openapi.json", routes.openapi),
+        Route("/tenants", routes.names),
+    ]
+    return app_of([guarded(each) for each in found], _HINT)
 
 
 def make_root_probe_app(tenants: Tenants, *, with_metrics: bool) -> Starlette:
@@ -106,7 +104,7 @@ def make_root_probe_app(tenants: Tenants, *, with_metrics: bool) -> Starlette:
     found = [Route("/healthz", routes.health), Route("/readyz", routes.ready)]
     if with_metrics:
         found.append(Route("/metrics", routes.metrics))
-    return Starlette(routes=found, exception_handlers={HTTPException: _no_route, Exception: answer_error})
+    return app_of(found, _HINT)
 
 
 class _Routes:
@@ -143,10 +141,3 @@ class _Routes:
 def _shown(tenant: Tenant) -> dict[str, str]:
     shown = {"name": tenant.name, "state": tenant.state}
     return {**shown, "error": tenant.error} if tenant.error else shown
-
-
-async def _no_route(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
-    told = f"{request.method} {request.url.path}: {error.detail}"
-    hint = "name the tenant: /tenants/NAME/topics/..., or use a token that is bound to it"
-    return await answer_error(request, Refused(error.status_code, "route", told, hint=hint))

@@ -81,6 +81,10 @@ def test_a_token_or_a_path_names_the_tenant(root: Path) -> None:
         status, problem = append(daemon, "boss", b"lost")
         assert (status, problem["title"]) == (404, "Refused")
         assert "/tenants/NAME" in problem["hint"]
+        status, _, headers = ask(daemon, "boss", "DELETE", "/tenants")
+        assert (status, headers["allow"]) == (405, "GET, HEAD")
+        status, _, headers = ask(daemon, "boss", "GET", "/tenants/")
+        assert (status, "location" in headers) == (404, False)
         daemon.terminate()
         assert daemon.process.wait(120) == 0
     assert values(root / "acme") == [b"a", b"b", b"c"]
