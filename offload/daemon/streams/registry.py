@@ -5,8 +5,9 @@ REGISTRY-2  The registry replays `_streams` once, at the first request about a s
     outdated, it appends each entry again and deletes the records before them.
 REGISTRY-3  A record that is no entry is an error in the log of the daemon, with its seq. The replay continues, so other
     streams work. This is safe: the daemon writes whole entries only, and checksums find damage before this. So such
-    a record holds no state of a stream, or is of a later version. A stream that it names is refused until a PUT by that
-    version, is not swept, and `_streams` is not compacted.
+    a record holds no state of a stream, or is of a later version. A stream that it names is refused, and is not swept.
+    `_streams` is then not compacted, so that version finds its entry. A fork that only that version can read does not
+    keep the records of its source.
 """
 
 from __future__ import annotations

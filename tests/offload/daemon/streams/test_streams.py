@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -543,6 +545,24 @@ def test_no_client_writes_the_topic_of_streams(
     status, answer, _ = daemon.ask("POST", path, given, headers)
     assert (status, json.loads(answer)["title"]) == (409, "TopicReserved")
     assert value(daemon, "/streams/kept") == b"x"
+
+
+def test_neither_laminarmq_nor_the_command_line_writes_the_topic_of_streams(tmp_path: Path) -> None:
+    seglog.open(tmp_path / "d").close()
+    with served(tmp_path / "d", "", SERVE_LAMINARMQ="_streams:0") as daemon:
+        put(daemon, "/streams/kept", b"x")
+        for path, body in (("/records", b"z"), ("/rpc/truncate", b'{"truncate_index": 0}')):
+            with closing(
+                http.client.HTTPConnection("127.0.0.1", daemon.port_of("laminarmq _streams"), timeout=60)
+            ) as connection:
+                connection.request("POST", path, body, JSON)
+                answer = connection.getresponse()
+                assert (answer.status, b"TopicReserved" in answer.read()) == (409, True)
+        command = [sys.executable, "-m", "offload", "-C", str(tmp_path / "d"), "append", "_streams"]
+        done = subprocess.run(command, input=b"z\n", capture_output=True, timeout=60, check=False)
+        assert (done.returncode, b"only the daemon writes it" in b" ".join(done.stderr.split())) == (4, True)
+        assert daemon.get("/topics/_streams/index_bounds")[0]["head_seq"] == 2, "the entries `making` and `live`"
+        assert value(daemon, "/streams/kept") == b"x"
 
 
 def test_a_record_that_is_no_entry_costs_no_other_stream(tmp_path: Path) -> None:
