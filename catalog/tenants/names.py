@@ -4,7 +4,8 @@ A tenant is a name, a key prefix that ends in `/`, and an IAM policy on that pre
 
 TENANT-1  A name is one path segment of ASCII, 1 to 63 characters: `[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?`. The whole
     text must match. Nothing decodes it, folds its case, or normalises it.
-TENANT-2  A prefix ends in `/`. So no prefix is the beginning of another: `acme/` does not begin `acme2/`.
+TENANT-2  A prefix ends in `/`. So within one base no prefix is the beginning of another: `acme/` does not begin
+    `acme2/`. A bucket has one base: the tenant `prod` of the empty base would read the tenants of the base `prod/`.
 TENANT-3  No name is the first segment of a key that seglog makes. So a store at the base has no keys in a tenant.
 """
 

@@ -2,13 +2,16 @@
 
 IAM-1  The resource of an action on objects ends in `prefix/*`. An action on the bucket has a condition on
     `s3:prefix`. The pattern `prefix/*` also matches `prefix/`, but nothing shorter, and no request without a prefix.
-IAM-2  A session without the tag, with an empty tag or with a tag that is no name gets nothing. The guard is in each
-    Allow. In a Deny it would do nothing: a variable without a value makes a statement vanish.
+IAM-2  A session gets nothing if its tag is missing, empty or reserved. It also gets nothing if the tag has an ASCII
+    character or a length that no name has. The guard is in each Allow. In a Deny it would do nothing: a variable
+    without a value makes a statement vanish. IAM has no pattern for letters beyond ASCII. A tag of such letters, or of
+    another name, gets the prefix of that text. So STS must not let a tenant choose its tag, and a base keeps other
+    prefixes of the bucket out of reach.
 IAM-3  A condition of the caller only narrows. So it may not be on a key that the policy itself uses, because IAM
     takes several values of one key as alternatives. For the same reason, two conditions may not have one operator and
     one key, in any case of its letters. One condition may have several values.
-IAM-4  A condition of the caller is on the statements about S3. The KMS key is reached through S3 alone, and S3
-    does not hand on the address and the other properties of the request.
+IAM-4  A condition of the caller is on the statements about S3. The KMS key is reached through S3 in its region alone,
+    by `kms:ViaService`. S3 does not hand on the address and the other properties of the request.
 IAM-5  A role that deletes also has a Deny of `s3:DeleteObjectVersion`. AWS needs none, because no statement allows it.
     MinIO takes `s3:DeleteObject` for a delete with a version id, unless a policy denies the other.
 
@@ -22,6 +25,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from string import ascii_uppercase
 from typing import Any, TypeAlias
 
 from catalog.errors import InvalidArgument, PolicyTooLong
@@ -57,6 +61,11 @@ OPERATORS = frozenset(
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _KMS_KEY = re.compile(r"arn:[a-z0-9-]+:kms:[a-z0-9-]{1,32}:[0-9]{12}:key/[A-Za-z0-9-]{1,64}")
 _CONDITION_KEY = re.compile(r"[a-z0-9-]+:[A-Za-z0-9_./:@=+-]+")
+# ASCII that a tag may have, and a name may not, and a text that is longer than a name.
+_NO_NAMES = (
+    *("*/*", "*.*", "*:*", "*=*", "*+*", "*@*", "* *", "_*", "-*", "*_", "*-", "?" * 64 + "*"),
+    *(f"*{letter}*" for letter in ascii_uppercase),
+)
 _OWN_KEYS = frozenset({"s3:prefix", TAG.lower()})
 # Hex digits of an LSN. So the pattern does not hit a topic or a warm store with the name `log`.
 _COMMITS = "*5*/log/" + "?" * 16
@@ -145,7 +154,7 @@ def session_tag_policy(
     guard = {
         "Null": {TAG: "false"},
         "StringNotEquals": {TAG: ["", *sorted(RESERVED)]},
-        "StringNotLike": {TAG: ["*/*", "_*"]},
+        "StringNotLike": {TAG: list(_NO_NAMES)},
     }
     prefix = f"{check_base(base)}${{{TAG}}}/"
     return _policy(_arn(bucket, partition), prefix, role, None, _merged(guard, _block(conditions)))
@@ -156,15 +165,15 @@ def bucket_policy(
 ) -> Policy:
     """Return the policy of a bucket, which denies some requests of everybody.
 
-    `is_put_if_absent` refuses a PUT of a commit without `If-None-Match` or `If-Match`. `is_tls_only` refuses requests
-    over plain HTTP. Raises `InvalidArgument`, also if both are off.
+    `is_put_if_absent` refuses a PUT of a commit without `If-None-Match`. `is_tls_only` refuses requests over plain
+    HTTP. Raises `InvalidArgument`, also if both are off.
     """
     if not (is_put_if_absent or is_tls_only):
         raise InvalidArgument("is_tls_only", is_tls_only, "True, or is_put_if_absent: a policy needs a statement")
     arn = _arn(bucket, partition)
     statements = []
     if is_put_if_absent:
-        conditional = {"Null": {"s3:if-none-match": "true", "s3:if-match": "true"}}
+        conditional = {"Null": {"s3:if-none-match": "true"}}
         creation = {"Bool": {"s3:ObjectCreationOperation": "true"}}  # the parts of an upload carry no condition
         commits = [f"{arn}/{_COMMITS}"]
         statements.append(_deny("CommitsAreWrittenOnCondition", ["s3:PutObject"], commits, conditional | creation))
@@ -175,8 +184,12 @@ def bucket_policy(
 
 
 def compact(policy: Policy) -> str:
-    """Return the policy as a session policy. Raises `PolicyTooLong` if it has more characters than STS takes."""
-    text = json.dumps(policy, separators=(",", ":"))
+    """Return the policy as a session policy, without the names of its statements, which only a person reads.
+
+    Raises `PolicyTooLong` if it has more characters than STS takes.
+    """
+    bare = [{key: value for key, value in each.items() if key != "Sid"} for each in policy["Statement"]]
+    text = json.dumps({**policy, "Statement": bare}, separators=(",", ":"))
     if len(text) > SESSION_POLICY_MAX:
         raise PolicyTooLong(len(text), SESSION_POLICY_MAX)
     return text
@@ -210,8 +223,15 @@ def _policy(arn: str, prefix: str, role: TenantRole, kms_key: str | None, block:
         keep = {"Sid": "OldVersionsStay", "Effect": "Deny", "Action": ["s3:DeleteObjectVersion"]}
         statements.append({**keep, "Resource": [f"{arn}/*"]})
     if kms_key is not None:
-        statements.append(_allow("OwnKey", actions_of(role, Target.KEY), kms_key, {}))
+        through_s3 = {"StringEquals": {"kms:ViaService": _hosts_of_s3(kms_key)}}
+        statements.append(_allow("OwnKey", actions_of(role, Target.KEY), kms_key, through_s3))
     return {"Version": "2012-10-17", "Statement": statements}
+
+
+def _hosts_of_s3(kms_key: str) -> list[str]:
+    """Return the names of S3 in the key's region, as KMS may know it. Each of them is S3 alone."""
+    host = f"s3.{kms_key.split(':')[3]}.amazonaws.com"
+    return [host, f"{host}.cn"] if Partition.of(kms_key) is Partition.CHINA else [host]
 
 
 def _allow(sid: str, actions: Sequence[str], resource: str, condition: Mapping[str, Any]) -> dict[str, Any]:

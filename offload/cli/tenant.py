@@ -20,7 +20,13 @@ def policy(
     role: Annotated[TenantRole, About("Each may do all that the one before it may.", "--role")],
     bucket: Annotated[str, About("The bucket.", "--bucket")],
     name: Annotated[str | None, About("The tenant. Leave it out with --session-tags.", is_argument=True)] = None,
-    base: Annotated[str, About("The prefix that all tenants have in common, such as prod/.", metavar="PREFIX")] = "",
+    base: Annotated[
+        str,
+        About(
+            "The prefix that all tenants of the bucket have in common, such as prod/. One for a bucket.",
+            metavar="PREFIX",
+        ),
+    ] = "",
     kms_key: Annotated[str | None, About("The ARN of the tenant's KMS key, which the role may then use.")] = None,
     condition: Annotated[
         list | None,  # type: ignore[type-arg]
@@ -30,7 +36,11 @@ def policy(
         ),
     ] = None,
     session_tags: Annotated[
-        bool, About("One policy for all tenants: the session tag `tenant` names the tenant.")
+        bool,
+        About(
+            "One policy for all tenants: the session tag `tenant` names the tenant. If a tenant may choose its tag, "
+            "the policy isolates nothing."
+        ),
     ] = False,
     partition: OfBucket = Partition.AWS,
 ) -> None:
@@ -53,7 +63,7 @@ def policy(
 def bucket_policy(
     session: Session,
     bucket: Annotated[str, About("The bucket.")],
-    put_if_absent: Annotated[bool, About("Refuse a PUT of a commit without If-None-Match or If-Match.")] = False,
+    put_if_absent: Annotated[bool, About("Refuse a PUT of a commit without If-None-Match.")] = False,
     tls_only: Annotated[bool, About("Refuse requests over plain HTTP.")] = False,
     partition: OfBucket = Partition.AWS,
 ) -> None:

@@ -143,7 +143,26 @@ def test_a_role_does_what_the_table_says_on_its_own_objects(role: TenantRole) ->
             assert not is_allowed(own, Request(action, f"{BUCKET}/{key}"))
 
 
-@pytest.mark.parametrize("tag", [None, "", "tenant1/sub", "/", "tenant1/", "_sys", *sorted(RESERVED)])
+NO_NAMES = [
+    "",
+    "tenant1/sub",
+    "/",
+    "tenant1/",
+    "_sys",
+    "sys_",
+    "-sys",
+    "sys-",
+    "Acme",
+    "acmE",
+    "..",
+    ".",
+    " ",
+    "acme.bak",
+]
+NO_NAMES += ["@", "a@b", "a b", "a:b", "a=b", "a+b", "a" * 64, "a" * 256]
+
+
+@pytest.mark.parametrize("tag", [None, *NO_NAMES, *sorted(RESERVED)])
 @pytest.mark.parametrize("role", TenantRole)
 def test_a_session_without_a_good_tag_gets_nothing(role: TenantRole, tag: str | None) -> None:
     shared = [session_tag_policy(role, "archive")]
@@ -152,6 +171,36 @@ def test_a_session_without_a_good_tag_gets_nothing(role: TenantRole, tag: str | 
         assert not is_allowed(shared, Request("s3:ListBucket", BUCKET, {**context, "s3:prefix": prefix}))
         for action in OBJECT_ACTIONS:
             assert not is_allowed(shared, Request(action, f"{BUCKET}/{prefix}x", context))
+
+
+@pytest.mark.parametrize("tag", ["logs", "\u0430cme", "\u00e9"])
+def test_a_tag_that_the_policy_cannot_refuse_reaches_its_own_text_and_a_base_bounds_it(tag: str) -> None:
+    """IAM has no pattern for letters beyond ASCII, and cannot know which names are tenants."""
+    for base in ("", "prod/"):
+        shared = [session_tag_policy(TenantRole.WRITER, "archive", base)]
+        for key, expected in ((f"prod/{tag}/x", base != ""), (f"{tag}/x", base == ""), ("acme/x", False)):
+            assert is_allowed(shared, Request("s3:PutObject", f"{BUCKET}/{key}", {TAG: tag})) is expected
+
+
+def test_the_longest_name_is_a_good_tag() -> None:
+    for tag in ("a" * 63, "a-b_c", "0", "a9"):
+        shared = [session_tag_policy(TenantRole.WRITER, "archive")]
+        assert is_allowed(shared, Request("s3:PutObject", f"{BUCKET}/{tag}/x", {TAG: tag}))
+
+
+@pytest.mark.parametrize("role", TenantRole)
+def test_the_key_is_for_s3_in_its_region_alone(role: TenantRole) -> None:
+    key = "arn:aws:kms:eu-west-1:111122223333:key/0a1b2c3d-0000-4444-8888-0123456789ab"
+    own = [tenant_policy("acme", role, "archive", kms_key=key)]
+    for through, expected in (
+        ("s3.eu-west-1.amazonaws.com", True),
+        ("s3.us-east-1.amazonaws.com", False),
+        ("ec2.eu-west-1.amazonaws.com", False),
+        (None, False),
+    ):
+        context = {} if through is None else {"kms:ViaService": through}
+        assert is_allowed(own, Request("kms:Decrypt", key, context)) is expected
+        assert not is_allowed(own, Request("kms:Decrypt", f"{key}0", context))
 
 
 def test_a_session_tag_reaches_its_own_tenant() -> None:
@@ -172,7 +221,8 @@ COMMIT = "acme/5rMJhdYXJ3-2e64STQSCVT8Yvy/log/FFFFFFFFFFFFFFFE"
     [
         (COMMIT, {}, False),
         (COMMIT, {"s3:if-none-match": "*"}, True),
-        (COMMIT, {"s3:if-match": "etag"}, True),
+        (COMMIT, {"s3:if-match": "etag"}, False),
+        (COMMIT, {"s3:if-match": "etag", "s3:if-none-match": "*"}, True),
         (COMMIT.removeprefix("acme/"), {}, False),
         (f"prod/{COMMIT}", {}, False),
         (COMMIT, {"s3:ObjectCreationOperation": "false"}, True),  # a part of an upload

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from catalog.errors import InvalidArgument
-from catalog.tenants.policies import SESSION_POLICY_MAX, tenant_policy
+from catalog.tenants.policies import SESSION_POLICY_MAX, compact, tenant_policy
 from catalog.tenants.roles import TenantRole
 from offload.settings_file import Settings
 from offload.tenants.access import TenantAccess, access_of, granted_in, request_of
@@ -29,7 +28,7 @@ def settings(offload: dict[str, Any] | None = None, **tenant: Any) -> Settings:
 def test_the_session_policy_is_that_of_the_tenant() -> None:
     access = access_of(settings({"sse": "aws:kms", "sse_kms_key_id": KMS}, role="writer"), URL)
     assert access is not None
-    assert json.loads(access.policy) == tenant_policy("acme", TenantRole.WRITER, "archive", "prod", KMS)
+    assert access.policy == compact(tenant_policy("acme", TenantRole.WRITER, "archive", "prod", KMS))
     assert request_of(access) == {
         "RoleArn": ROLE,
         "RoleSessionName": "seglog-acme",
