@@ -42,7 +42,8 @@ def test_the_suite_passes_whole(tmp_path: Path, remote: str) -> None:
         result = root / "result.json"
         command = ["node", str(modules / "vitest" / "vitest.mjs"), "run", "--root", str(root), "--reporter=json"]
         options = [f"--outputFile={result}", f"--testTimeout={_TEST_TIMEOUT_MS}"]
-        subprocess.run([*command, *options], check=False, timeout=_TIMEOUT_S, capture_output=True)
+        done = subprocess.run([*command, *options], check=False, timeout=_TIMEOUT_S, capture_output=True, text=True)
+        assert result.exists(), done.stderr[-2_000:]
         found = [each for file in json.loads(result.read_text())["testResults"] for each in file["assertionResults"]]
     failed = {each["fullName"]: each["failureMessages"] for each in found if each["status"] == "failed"}
     passed = sum(each["status"] == "passed" for each in found)
