@@ -98,9 +98,15 @@ class DaemonClient:
 
     def tenants(self) -> list[dict[str, str]]:
         """Return the tenants of a daemon of many, as GET /tenants does. Raises `DaemonError`, `DaemonGone`."""
-        with self._request("GET", "/tenants", b"", {}) as answer:
-            told: list[dict[str, str]] = json.loads(self._exactly(answer, None))["tenants"]
-            return told
+        try:
+            with self._request("GET", "/tenants", b"", {}) as answer:
+                told: list[dict[str, str]] = json.loads(self._exactly(answer, None))["tenants"]
+                return told
+        except DaemonError as error:
+            if error.status != 404:
+                raise
+            reason, hint = "this daemon serves one directory, and has no tenants", "`seglog serve --tenants` has some"
+            raise DaemonError(reason, 3, hint=hint, title="NoTenants", status=404) from error
 
     @checked
     def topic(self, name: str) -> RemoteTopic:

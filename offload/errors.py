@@ -40,6 +40,7 @@
     ├── ChecksFailed         the remote breaks promises that seglog needs  exit 1
     ├── ProbeFailed          the command of a bisect gave no verdict       exit 1
     ├── Missing              the caller named what does not exist          exit 3
+    │   ├── NoSuchCommand        the daemon has no such command
     │   ├── NoSuchFile
     │   ├── NoSuchTenant         the daemon has no such tenant, or hides it from the token
     │   └── RemoteEmpty          the remote has no topic
@@ -134,6 +135,7 @@ __all__ = [
     "NeverWritten",
     "NoDaemon",
     "NoRemote",
+    "NoSuchCommand",
     "NoSuchFile",
     "NoSuchTenant",
     "NotAllowed",
@@ -582,6 +584,15 @@ class Missing(OffloadError):
     exit_code = 3
 
 
+class NoSuchCommand(Missing):
+    """The daemon has no such command. `like` are the names of commands that resemble it."""
+
+    def __init__(self, command: str, like: Sequence[str]) -> None:
+        hint = f"did you mean {' or '.join(like)}?" if like else "GET /openapi.json has the commands"
+        super().__init__(f"there is no command {command[:100]}", hint=hint)
+        self.command = command
+
+
 class NoSuchFile(Missing):
     """A command names a file that does not exist, or a directory where it needs a file."""
 
@@ -632,11 +643,12 @@ class Unavailable(OffloadError):
 
 
 class Busy(Unavailable):
-    """The daemon has too many requests. The caller should ask again after `retry_after_s`."""
+    """The daemon has too many requests, by its `setting`. The caller should ask again after `retry_after_s`."""
 
-    def __init__(self, retry_after_s: int) -> None:
-        super().__init__("the daemon has reached its limit of requests", hint=f"try again in {retry_after_s} s")
+    def __init__(self, retry_after_s: int, setting: str) -> None:
+        super().__init__(f"the daemon has reached its limit {setting}", hint=f"try again in {retry_after_s} s")
         self.retry_after_s = retry_after_s
+        self.setting = setting
 
 
 class OverRate(Busy):
@@ -842,8 +854,8 @@ class InvalidOffset(Misuse):
 class InvalidBody(Misuse):
     """The body of a request is no JSON object."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"the body is not a JSON object: {reason}", hint='send an object, such as {"seq": 7}')
+    def __init__(self, reason: str, *, hint: str) -> None:
+        super().__init__(f"the body is not a JSON object: {reason}", hint=hint)
         self.reason = reason
 
 
@@ -891,10 +903,17 @@ class InvalidRow(Misuse):
 
 
 class InvalidInput(Misuse):
-    """A line of an input file cannot become a record. Lines count from 1."""
+    """A line of an input cannot become a record. Lines count from 1. In another form, `noun` is the unit."""
 
-    def __init__(self, line: int, reason: str) -> None:
-        super().__init__(f"line {line} {reason}", hint='a line looks like {"value": "text", "tag": "optional"}')
+    def __init__(
+        self,
+        line: int,
+        reason: str,
+        *,
+        noun: str = "line",
+        hint: str = 'a line looks like {"value": "text", "tag": "optional"}',
+    ) -> None:
+        super().__init__(f"{noun} {line} {reason}", hint=hint)
         self.line = line
 
 
@@ -938,7 +957,8 @@ class UnsupportedOption(Misuse):
 
     def __init__(self, option: str, known: Iterable[str], only_for: str | None = None) -> None:
         reason = "is unknown" if only_for is None else f"is only for {only_for}"
-        super().__init__(f"option {option} {reason}; the options are {', '.join(sorted(known))}")
+        names = ", ".join(sorted(known))
+        super().__init__(f"option {option} {reason}; {f'the options are {names}' if names else 'there are none'}")
         self.option = option
 
 

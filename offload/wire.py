@@ -50,6 +50,10 @@ _SEQ_LENGTH = struct.Struct("<QI")
 # A frame of an empty line takes 46 times its room in the body.
 _LINES_MAX = 1_048_576
 
+_VALUE_HINT = "a value is its length (u32, little-endian), and then so many bytes"
+_RECORD_HINT = "a record is its seq (u64) and the length of its value (u32), both little-endian, and then the value"
+_LINE_HINT = f"a body of lines has at most {_LINES_MAX:,}, and a line feed behind each, also the last"
+
 
 def encode_message(kind: bytes, body: bytes) -> bytes:
     return MESSAGE_HEAD.pack(kind, len(body)) + body
@@ -66,7 +70,7 @@ def decode_values(body: bytes, skipped: int = 0) -> list[bytes]:
         end = offset + 4
         behind = end + unpack_from(body, offset)[0] if end <= size_bytes else end
         if behind > size_bytes:
-            raise InvalidInput(skipped + len(values) + 1, "of the values is cut off")
+            raise InvalidInput(skipped + len(values) + 1, "is cut off", noun="value", hint=_VALUE_HINT)
         values.append(body[end:behind])
         offset = behind
     return values
@@ -84,7 +88,7 @@ def decode_seqs(body: bytes) -> list[tuple[int, bytes]]:
         begin = offset + _SEQ_LENGTH.size
         seq, length = _SEQ_LENGTH.unpack_from(body, offset) if begin <= len(body) else (0, 0)
         if begin + length > len(body):
-            raise InvalidInput(len(records) + 1, "of the records is cut off")
+            raise InvalidInput(len(records) + 1, "is cut off", noun="record", hint=_RECORD_HINT)
         records.append((seq, body[begin : begin + length]))
         offset = begin + length
     return records
@@ -97,7 +101,7 @@ def decode_lines(body: bytes, skipped: int = 0) -> Sequence[bytes]:
     """
     count = body.count(b"\n")
     if count > _LINES_MAX:
-        raise InvalidInput(_LINES_MAX + 1, f"is one too many: a request has at most {_LINES_MAX:,}")
+        raise InvalidInput(_LINES_MAX + 1, f"is one too many: a request has at most {_LINES_MAX:,}", hint=_LINE_HINT)
     if body and not body.endswith(b"\n"):
-        raise InvalidInput(skipped + count + 1, "has no line feed at its end")
+        raise InvalidInput(skipped + count + 1, "has no line feed at its end", hint=_LINE_HINT)
     return Lines.of(body) if body else []

@@ -494,14 +494,23 @@ class AppendUnknown(Unavailable):
     """The outcome of an append is unknown: the daemon may have appended the records or not.
 
     `number` is the first batch of a producer whose outcome is unknown. `records` is the number of records that the
-    producer sent before that batch: all of them are in. Both are None without a producer.
+    producer sent before that batch: all of them are in. Both are None without a producer. `after_seq` is the last seq
+    of these records: the records of the batch, if they are in, come after it. It is None without such a record.
     """
 
     def __init__(
-        self, topic: str, reason: str, *, number: int | None = None, records: int | None = None, hint: str | None = None
+        self,
+        topic: str,
+        reason: str,
+        *,
+        number: int | None = None,
+        records: int | None = None,
+        after_seq: int | None = None,
+        hint: str | None = None,
     ) -> None:
         told = "the append" if number is None else f"batch {number} of the producer"
-        before = "" if records is None else f"; the {records} records before it are in"
+        last = "" if after_seq is None else f", the last one with seq {after_seq}"
+        before = "" if records is None else f"; the {records} records before it are in{last}"
         super().__init__(
             f"{told} to topic {topic} may be in or not: {reason}{before}",
             hint=hint or "read the end of the topic to see whether the records are there",
@@ -510,13 +519,14 @@ class AppendUnknown(Unavailable):
         self.reason = reason
         self.number = number
         self.records = records
+        self.after_seq = after_seq
 
 
 class DaemonGone(Unavailable):
     """The daemon at `place` did not answer, or its answer broke off."""
 
-    def __init__(self, place: str, reason: str) -> None:
-        super().__init__(f"the daemon at {place} did not answer: {reason}", hint="read its log, then try again")
+    def __init__(self, place: str, reason: str, *, hint: str = "read its log, then try again") -> None:
+        super().__init__(f"the daemon at {place} did not answer: {reason}", hint=hint)
         self.place = place
         self.reason = reason
 

@@ -3,7 +3,8 @@
     lines   A record is the bytes between two line feeds. Every other byte (CR, NUL, invalid UTF-8) is part of it. A
             last line without a line feed becomes a record marked `unterminated`. `read` writes it without a line feed.
     jsonl   A record is a JSON object with `value` (text) or `value_base64`, and optionally `tag`, `node` and
-            `unterminated`. `append` accepts the output of `seglog --json read`, and ignores other keys.
+            `unterminated`. `append` accepts the output of `seglog --json read`, and so ignores its `schema`, `kind`,
+            `seq` and `ts_ms`. It refuses any other key, and a key that a line has twice.
 
 This module opens no files: the caller passes streams.
 """
@@ -40,6 +41,8 @@ _READ_BYTES = 8 * 1024 * 1024
 _BATCH_LINES = 65_536
 _BATCH_RECORDS = 8192
 _BATCH_BYTES = 8 * 1024 * 1024
+_KEYS = frozenset({"value", "value_base64", "tag", "node", "unterminated"})
+_READ_KEYS = frozenset({"schema", "kind", "seq", "ts_ms"})
 
 # Below this size, a list of lines is ready before numpy is imported.
 _FEW_BYTES = 64 * 1024
@@ -177,21 +180,48 @@ def to_json(record: Record | Gap) -> str:
 
 def _parse(line: bytes, number: int) -> tuple[bytes, str | None, str | None, bool]:
     try:
-        body = json.loads(line)
+        body = _DECODER.decode(line.decode(json.detect_encoding(line), "surrogatepass"))
         if not isinstance(body, dict):
             raise InvalidInput(number, "is not a JSON object")
+        _check_keys(body, number)
         if isinstance(body.get("value"), str):
             value = body["value"].encode("utf-8")
         elif isinstance(body.get("value_base64"), str):
             value = base64.b64decode(body["value_base64"], validate=True)
         else:
             raise InvalidInput(number, "has neither a text `value` nor a `value_base64`")
+    except _KeyTwice as twice:
+        raise InvalidInput(number, f"has the key `{twice}` twice") from None
     except (ValueError, RecursionError) as error:
         raise InvalidInput(number, f"is not valid: {error}") from None
     unterminated = body.get("unterminated", False)
     if not isinstance(unterminated, bool):
         raise InvalidInput(number, "has an `unterminated` that is neither true nor false")
     return value, _label(body, "tag", number), _label(body, "node", number), unterminated
+
+
+class _KeyTwice(Exception):
+    """A JSON object has a key twice. The decoder would take the last value."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _KeyTwice(next(name for name in names if names.count(name) > 1)[:100])
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object)
+
+
+def _check_keys(body: dict[str, Any], number: int) -> None:
+    """Raise `InvalidInput` for a key that no line has, and for two values."""
+    if not body.keys() <= _KEYS:
+        for key in body.keys() - _KEYS - _READ_KEYS:
+            raise InvalidInput(number, f"has the unknown key {key[:100]!r}; the keys are {', '.join(sorted(_KEYS))}")
+    if "value" in body and "value_base64" in body:
+        raise InvalidInput(number, "has both `value` and `value_base64`")
 
 
 def _label(body: dict[str, Any], key: str, number: int) -> str | None:

@@ -86,25 +86,25 @@ class Parameter:
             return tuple(self.about.option.split())
         return (f"--{self.name.replace('_', '-')}",)
 
-    def take(self, value: Any) -> Any:
-        """Return the value that the command gets for a client's value. Raises `InvalidOption`."""
+    def take(self, value: Any, shown: str) -> Any:
+        """Return the value that the command gets for a client's value. Raises `InvalidOption` with the name `shown`."""
         if value is None:
             if self.default is ...:
-                raise InvalidOption(self.name, "is missing")
+                raise InvalidOption(shown, "is missing")
             if self.default is not None:
-                raise InvalidOption(self.name, "must not be null")
+                raise InvalidOption(shown, "must not be null")
             return self._cleaned(None)
         if issubclass(self.kind, enum.Enum):
             if value not in [member.value for member in self.kind]:
-                raise InvalidOption(self.name, f"{value!r} is none of {', '.join(each.value for each in self.kind)}")
+                raise InvalidOption(shown, f"{value!r} is none of {', '.join(each.value for each in self.kind)}")
             return self.kind(value)
         fits = type(value) is self.kind or (self.kind is float and type(value) is int)
         if not fits:
-            raise InvalidOption(self.name, f"{value!r} is not of type {self.kind.__name__}")
+            raise InvalidOption(shown, f"{value!r} is not of type {self.kind.__name__}")
         if self.kind in (int, float):
             least = self.about.least or 0
             if not least <= value <= WHOLE_MAX:  # NaN fails this comparison as well
-                raise InvalidOption(self.name, f"{value!r} is not within {least} and {WHOLE_MAX}")
+                raise InvalidOption(shown, f"{value!r} is not within {least} and {WHOLE_MAX}")
         return self._cleaned(value)
 
     def _cleaned(self, value: Any) -> Any:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
     from seglog import Log
 
 __all__ = ["COMMANDS", "Command"]
+
+
+_OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 
 
 def _always(_: Mapping[str, Any]) -> bool:
@@ -89,19 +93,28 @@ class Command:
         given = self._by_own_names(given)
         for name in given:
             if name not in parameters:
-                raise UnsupportedOption(name, parameters)
+                raise UnsupportedOption(name, map(self.shown_name, parameters.values()))
         values = {}
         for name, parameter in parameters.items():
             value = given.get(name, parameter.default)
+            shown = self.shown_name(parameter)
             if value is ...:
-                raise InvalidOption(name, "is missing")
-            values[name] = parameter.take(value)
+                raise InvalidOption(shown, "is missing")
+            values[name] = parameter.take(value, shown)
         return values
 
     def shown_name(self, parameter: Parameter) -> str:
         """Return the name of a parameter in a request: that of its option, with underscores, such as `as`."""
         long = [name for name in parameter.options if name.startswith("--")]
         return long[-1].removeprefix("--").replace("-", "_") if long else parameter.name
+
+    def in_json(self, text: str) -> str:
+        """Return a text that names options of the command line, with their names in a request: `"yes": true`."""
+        told = {}
+        for each in self.parameters.values():
+            name = f'"{self.shown_name(each)}"'
+            told.update(dict.fromkeys(each.options, f"{name}: true" if each.kind is bool else name))
+        return _OPTION.sub(lambda found: told.get(found[0], found[0]), text)
 
     def _by_own_names(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the arguments by the names of the function. Raises `InvalidOption` for one that has two values."""

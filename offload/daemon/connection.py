@@ -5,8 +5,9 @@
                           after each answer
     body_timeout_s        when the client takes no    aborts the connection, a second after the guard ended the request
                           byte of its answer
-    64 KiB                a head, a trailer, or the   answers 400
-                          line of a chunk begins
+    64 KiB                a head begins               answers 431
+    64 KiB                a trailer, or the line of   answers 400
+                          a chunk begins
 
 A close waits until the client takes the buffered bytes, so an abort follows each close. If a body breaks off, but the
 connection can still carry an answer, the guard gets to know (`BROKEN`). So the answer of an append says which records
@@ -15,7 +16,7 @@ are in.
 CONNECTION-1  When the daemon stops, an idle connection stays open until no byte came for half a second and none waits.
     So the daemon answers a request that the client sent before it saw the end.
 CONNECTION-2  Answers keep the order of their requests. If bytes are not HTTP, each request before them gets its answer,
-    and then the client gets 400.
+    and then the client gets 400 with the cause.
 CONNECTION-3  The daemon and a proxy in front never differ about where a request ends. Of `Transfer-Encoding`, the
     daemon takes `chunked` alone, and only of HTTP/1.1. It ignores trailers and `Upgrade`. It wants one `Host`, and
     takes one `Authorization`. The host of a target in absolute form stands for `Host` (RFC 9112, 3.2.2). The parser
@@ -36,11 +37,13 @@ from typing import Any
 from urllib.parse import unquote
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from offload.daemon.asgi import BROKEN, EXCHANGE
 from offload.daemon.exchange import Exchange
 from offload.daemon.lingering import Lingering
+from offload.daemon.problems import error_answer
+from offload.errors import Refused
 
 __all__ = ["Connection"]
 
@@ -50,11 +53,6 @@ _LOOK_AGAIN_S = 0.01
 _HEAD_BYTES = 64 * 1024
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 _ABSOLUTE = re.compile(rb"https?://([^/?#@]+)((?:[/?][^#]*)?)", re.IGNORECASE)
-_NOT_HTTP = b"Invalid HTTP request received."
-_ANSWER_400 = (
-    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\n"
-    b"connection: close\r\n\r\n%b" % (len(_NOT_HTTP), _NOT_HTTP)
-)
 _log = logging.getLogger("seglog.daemon")
 
 
@@ -74,7 +72,7 @@ class Connection(HttpToolsProtocol):
     _unparsed_bytes = 0  # since the parser got further
     _is_in_head = False
     _is_in_message = False
-    _is_bad = False
+    _refusal: Refused | None = None  # of bytes that are not HTTP
     _is_half_closed = False  # by the client
     _is_ending = False
 
@@ -103,17 +101,18 @@ class Connection(HttpToolsProtocol):
         if self._lingering is not None:
             self._lingering.drop(len(data), self._came_at)
             self._close_if_lingered()
-        if self._lingering is not None or self._is_bad:
+        if self._lingering is not None or self._refusal is not None:
             return
         self._unparsed_bytes += len(data)
         try:
             while data:
                 data = self._parse(data)
         except httptools.HttpParserError as error:
-            self.send_400_response(str(error.__context__ or error))
+            cause = error.__context__ or error
+            self._refuse(cause if isinstance(cause, Refused) else _not_http(str(cause)))
         else:
             if self._is_in_message and self._unparsed_bytes > _HEAD_BYTES:
-                self.send_400_response("a head or a line of a chunk is too long")
+                self._refuse(_head_too_large() if self._is_in_head else _not_http("a line of a chunk is too long"))
 
     def eof_received(self) -> bool:  # type: ignore[override]  # as asyncio has it
         """Keep the connection open for the answer to a body that broke off."""
@@ -156,7 +155,7 @@ class Connection(HttpToolsProtocol):
             self.headers.append((name.lower(), value.strip(b" \t")))
 
     def on_headers_complete(self) -> None:
-        """Begin the exchange of a request, or put it behind those under way. An error is answered 400."""
+        """Begin the exchange of a request, or put it behind those under way. An error is answered 400 or 431."""
         self._is_in_head, self._unparsed_bytes = False, 0
         method, version = self.parser.get_method().decode("ascii"), self.parser.get_http_version()
         self._check_head(method, version)
@@ -212,7 +211,7 @@ class Connection(HttpToolsProtocol):
         return target if target.startswith(b"/") else b"/" + target
 
     def _check_head(self, method: str, version: str) -> None:
-        """Raise `ValueError` for a head that the parser takes and the daemon does not (CONNECTION-3)."""
+        """Raise `ValueError`, or `Refused`, for a head that the parser takes and the daemon does not (CONNECTION-3)."""
         hosts = tokens = 0
         for name, value in self.headers:
             if name == b"host":
@@ -230,7 +229,9 @@ class Connection(HttpToolsProtocol):
         if tokens > 1:
             raise ValueError("the head has several Authorization")
         if sum(len(name) + len(value) for name, value in self.headers) + len(self.url) > _HEAD_BYTES:
-            raise ValueError("the head is too long")
+            raise _head_too_large()
+        if not self.url.isascii():
+            raise ValueError("the path and the query are ASCII: write other characters with percent signs")
 
     def on_body(self, body: bytes) -> None:
         self._unparsed_bytes = 0
@@ -241,19 +242,21 @@ class Connection(HttpToolsProtocol):
         if not self.parser.should_upgrade():
             super().on_message_complete()
 
-    def send_400_response(self, msg: str) -> None:
+    def _refuse(self, refusal: Refused) -> None:
         """Answer bytes that are not HTTP, after the requests before them (CONNECTION-2)."""
-        self._is_bad = True
+        self._refusal = refusal
         if self._breaks_off():
             return  # the request that they break has an answer of its own
-        _log.info("a client sent bytes that are not HTTP: %s", msg)
+        _log.info("a client sent bytes that are not HTTP: %s", refusal)
         if self._is_idle:
-            self._answer_400()
+            self._answer_refusal(refusal)
         else:
             self.flow.pause_reading()
 
-    def _answer_400(self) -> None:
-        self.transport.write(_ANSWER_400)
+    def _answer_refusal(self, refusal: Refused) -> None:
+        status, headers, body = error_answer(refusal)
+        lines = [b"%b: %b\r\n" % header for header in (*headers, (b"connection", b"close"))]
+        self.transport.write(b"".join((STATUS_LINE[status], *lines, b"\r\n", body)))
         self._end()
 
     def _breaks_off(self) -> bool:
@@ -288,8 +291,8 @@ class Connection(HttpToolsProtocol):
         if self.pipeline:
             exchange, _ = self.pipeline.pop()
             self._begin(exchange)  # type: ignore[arg-type]
-        elif self._is_bad:
-            self._answer_400()
+        elif self._refusal is not None:
+            self._answer_refusal(self._refusal)
             return
         else:
             self._wait_for_headers()
@@ -316,7 +319,7 @@ class Connection(HttpToolsProtocol):
     def _end(self) -> None:
         """Close the connection after its last answer. If the client may still send, linger before that."""
         exchange = self._exchange
-        is_sending = self._is_bad or bool(self.pipeline) or (exchange is not None and exchange.more_body)
+        is_sending = self._refusal is not None or bool(self.pipeline) or (exchange is not None and exchange.more_body)
         if self._is_half_closed or not (is_sending or _waiting_bytes(self.transport)):
             self.transport.close()
             return
@@ -365,6 +368,14 @@ class Connection(HttpToolsProtocol):
     def _abort_later(self) -> None:
         # The guard's timeout comes first: the guard counts the slow client and ends the request.
         self._reader_timer = self.loop.call_later(self.reader_timeout_s + _ABORT_AFTER_S, self.transport.abort)
+
+
+def _not_http(cause: str) -> Refused:
+    return Refused(400, "http", cause, hint="the daemon takes HTTP/1.1")
+
+
+def _head_too_large() -> Refused:
+    return Refused(431, "head", f"the head is larger than {_HEAD_BYTES} bytes", hint="send fewer or shorter headers")
 
 
 def _waiting_bytes(transport: Any) -> int:

@@ -6,6 +6,7 @@ The answer has it as a header of the same name, and a problem has it as `request
 
 With `access_log`, the log gets a line for each request at its end: method, path, status, seconds, bytes, client, id.
 A request of a tenant names it. A request with a token has the token's name, and never the token.
+Without it, the mistakes of clients get a line each (offload.daemon.mistakes).
 The path has no query, and stays percent-encoded. So a line shows no tags, and a client cannot break the line.
 
 Once the daemon stops, a new request gets 503 after its body was read. Each answer then says `Connection: close`. So a
@@ -24,6 +25,7 @@ from typing import Any, Protocol
 
 from offload.daemon.asgi import App, Receive, Scope, Send, headers_of
 from offload.daemon.guard import PROBES
+from offload.daemon.mistakes import Mistakes, is_mistake, title_of
 from offload.daemon.problems import error_answer
 from offload.daemon.request_id import request_id
 from offload.daemon.stopping import StopEvent
@@ -55,6 +57,8 @@ class Host(Protocol):
 def entrance(app: App, host: Host) -> App:
     """Return `app` with an id and a log line for each request, and with refusals once the daemon stops."""
 
+    mistakes = Mistakes()
+
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         line = _Line(scope, send, lambda: host.is_leaving)
         token, before = request_id.set(line.request_id), tenant_id.set(host.tenant)
@@ -67,6 +71,8 @@ def entrance(app: App, host: Host) -> App:
             request_id.reset(token)
             if host.settings.access_log:
                 line.write()
+            elif is_mistake(line.status) and (left_out := mistakes.take(time.monotonic())) is not None:
+                line.write_mistake(left_out)
             tenant_id.reset(before)
 
     return answer
@@ -81,8 +87,9 @@ class _Line:
         self._send = send
         self._is_leaving = is_leaving
         self._start = time.perf_counter()
-        self._status = 0
+        self.status = 0
         self._size_bytes = 0
+        self._problem = b""
         given = headers_of(scope).get(_HEADER)
         if given is not None and _ID.fullmatch(given):
             self.request_id = given.decode()
@@ -91,27 +98,38 @@ class _Line:
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            self._status = message["status"]
+            self.status = message["status"]
             headers = [*message.get("headers", ()), (_HEADER, self.request_id.encode())]
             if self._is_leaving() and (b"connection", b"close") not in headers:
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
         else:
-            self._size_bytes += len(message.get("body", b""))
+            body: bytes = message.get("body", b"")
+            self._size_bytes += len(body)
+            if self.status >= 400:
+                self._problem = self._problem or body
         await self._send(message)
 
     def write(self) -> None:
+        """Write the line of the access log."""
+        figures = {"seconds": round(time.perf_counter() - self._start, 6), "sent_bytes": self._size_bytes}
+        _log.info("request", extra={**self._fields(), **figures})
+
+    def write_mistake(self, left_out: int) -> None:
+        """Write the line of a client's mistake, and that the lines of so many others were left out."""
+        others = f"; {left_out} more before it" if left_out else ""
+        _log.info("a client's mistake: %s%s", title_of(self._problem) or "no reason", others, extra=self._fields())
+
+    def _fields(self) -> dict[str, Any]:
         client, token = self._scope.get("client"), rights_of(self._scope).name
         fields = {
             "method": self._scope["method"],
             "path": self._raw_path.decode("ascii", "replace"),
-            "status": self._status,
-            "seconds": round(time.perf_counter() - self._start, 6),
-            "sent_bytes": self._size_bytes,
+            "status": self.status,
             "client": f"{client[0]}:{client[1]}" if client else "unix",
             "request_id": self.request_id,
         }
-        _log.info("request", extra={**fields, "token": token} if token else fields)
+        return {**fields, "token": token} if token else fields
 
 
 async def _refuse(receive: Receive, send: Send, limit_s: float) -> None:

@@ -56,7 +56,7 @@ def start(
     """
     stream = Stream()
     if not service.free_commands.acquire(blocking=False):
-        raise Busy(RETRY_AFTER_S)
+        raise Busy(RETRY_AFTER_S, "serve.max_requests, of commands")
     service.metrics.commands_running.inc()
 
     def work() -> None:

@@ -73,13 +73,13 @@ class Places:
     def check(self, settings: ServeSettings) -> None:
         """Raise `Busy` if all places are taken."""
         if self.taken >= settings.max_requests:
-            raise self.busy()
+            raise self.busy("serve.max_requests")
 
-    def busy(self) -> Busy:
+    def busy(self, setting: str) -> Busy:
         """Return the refusal, with the time that all requests under way are expected to take (ROOM-6)."""
         now_s = self._clock_s()
         waits = [_wait_s(self.taken, self._requests.per_s(now_s)), _wait_s(self.body_bytes, self._bytes.per_s(now_s))]
-        return Busy(max(waits))
+        return Busy(max(waits), setting)
 
     def begin(self) -> None:
         """Take note that a request is under way from now on."""
@@ -193,7 +193,7 @@ class Place:
             return
         if self._places.followers >= self._settings.max_followers:
             self._places.count_refused()
-            raise Busy(RETRY_AFTER_S)
+            raise Busy(RETRY_AFTER_S, "serve.max_followers")
         self._places.followers += 1
         self._is_follower = True
         if self._is_taken:
@@ -210,7 +210,7 @@ class Place:
         held = max(0, self._body_bytes + size_bytes - _FREE_BYTES)
         others = self._places.held_bytes - self._held_bytes
         if others and held and others + held > self._settings.max_bodies_bytes:
-            raise self._places.busy()
+            raise self._places.busy("serve.max_bodies_bytes")
         self._places.begin()
         self._add(size_bytes)
 

@@ -3,12 +3,15 @@
     member                              of
     title, status, detail               every error: the name of its class, the status, its message
     hint                                an error that knows the next step
+    reason                              Refused, NotAllowed: a word that stays the same, such as `token`
     request_id                          a request: its id, as in the access log
     epoch                               ProducerFenced: the current epoch
     expected, received                  ProducerGap: the next number, and that of the request
     newest                              BatchForgotten: the number of the newest batch
     records                             BatchReused: the number of records that the batch had
     head_seq                            HeadMoved: the last seq
+    first_seq, records                  KeyReused: the records that the key has
+    seq, first, last                    SeqOutOfRange: the seq, and the bounds of the topic
     incarnation                         OtherIncarnation: that of the topic, null without a topic
     appended, first_seq, last_seq       an append of many parts: the records that are in
 
@@ -28,7 +31,17 @@ from starlette.responses import Response
 from offload.daemon.asgi import Send
 from offload.daemon.request_id import request_id
 from offload.errors import Busy, Refused
-from seglog import BatchForgotten, BatchReused, HeadMoved, OtherIncarnation, ProducerFenced, ProducerGap, TooManyKeys
+from seglog import (
+    BatchForgotten,
+    BatchReused,
+    HeadMoved,
+    KeyReused,
+    OtherIncarnation,
+    ProducerFenced,
+    ProducerGap,
+    SeqOutOfRange,
+    TooManyKeys,
+)
 
 __all__ = ["RETRY_AFTER_S", "ErrorAnswer", "answer_of", "error_answer", "refuse"]
 
@@ -66,6 +79,15 @@ _MEMBERS: dict[type[Exception], tuple[tuple[str, str | None, Callable[[Any], int
     BatchReused: (("records", None, lambda error: error.records),),
     BatchForgotten: (("newest", None, lambda error: error.newest),),
     HeadMoved: (("head_seq", "seglog-head", lambda error: error.head),),
+    KeyReused: (
+        ("first_seq", None, lambda error: error.first_seq),
+        ("records", None, lambda error: error.records),
+    ),
+    SeqOutOfRange: (
+        ("seq", None, lambda error: error.seq),
+        ("first", None, lambda error: error.first),
+        ("last", "seglog-head", lambda error: error.last),
+    ),
     OtherIncarnation: (("incarnation", None, lambda error: error.found),),
 }
 
@@ -77,6 +99,8 @@ def error_answer(error: Exception, members: Mapping[str, Any] = _NO_MEMBERS) -> 
     hint = getattr(error, "hint", None)
     if hint:
         said["hint"] = hint
+    if isinstance(error, Refused):
+        said["reason"] = error.reason
     if request_id.get():
         said["request_id"] = request_id.get()
     headers = [(b"content-type", b"application/problem+json")]

@@ -29,7 +29,8 @@ __all__ = [
     "refusal_of",
 ]
 
-_EXIT_CODES = {400: 2, 401: 2, 403: 2, 404: 3, 409: 4, 410: 3, 412: 4, 413: 2, 415: 2, 421: 2, 422: 2}
+_HINT_UNSENT = "look whether a daemon serves this address, then try again"
+_EXIT_CODES = {400: 2, 401: 2, 403: 2, 404: 3, 409: 4, 410: 3, 412: 4, 413: 2, 415: 2, 421: 2, 422: 2, 431: 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +127,8 @@ def problem_of(body: bytes) -> dict[str, Any]:
 def error_of(request: Request, outcome: Outcome, place: str) -> SeglogError:
     """Return the error that a lost answer or a status from 400 on means."""
     if isinstance(outcome, Lost):
-        return DaemonGone(place, outcome.reason)
+        hint = {} if outcome.is_sent else {"hint": _HINT_UNSENT}
+        return DaemonGone(place, outcome.reason, **hint)
     said = problem_of(outcome.body)
     title = said.get("title") or _title_without_body(outcome.status)
     try:
@@ -199,15 +201,27 @@ def _other_incarnation(request: Request, said: dict[str, Any]) -> SeglogError:
     return errors.OtherIncarnation(request.topic, request.incarnation, said.get("incarnation"))
 
 
+def _key_reused(request: Request, said: dict[str, Any]) -> SeglogError:
+    if request.key is None:
+        raise KeyError("key")
+    return errors.KeyReused(request.topic, request.key, int(said["first_seq"]), int(said["records"]))
+
+
+def _out_of_range(request: Request, said: dict[str, Any]) -> SeglogError:
+    return errors.SeqOutOfRange(request.topic, int(said["seq"]), int(said["first"]), int(said["last"]))
+
+
 _MADE: Final[Mapping[str | None, Callable[[Request, dict[str, Any]], SeglogError]]] = MappingProxyType(
     {
         "BatchForgotten": _forgotten,
         "BatchReused": _reused,
         "HeadMoved": _head_moved,
+        "KeyReused": _key_reused,
         "NoSuchTopic": lambda request, _said: errors.NoSuchTopic(request.topic),
         "OtherIncarnation": _other_incarnation,
         "ProducerFenced": _fenced,
         "ProducerGap": _gap,
+        "SeqOutOfRange": _out_of_range,
     }
 )
 """The errors that the client makes of a problem, with all their fields."""

@@ -13,7 +13,7 @@ from seglog.client.answers import Answer, Lost, Outcome
 from seglog.client.connections import Connections
 from seglog.client.reading import Following, Reading
 from seglog.client.requests import Request
-from seglog.client.retries import Broken, Call, Retries, after
+from seglog.client.retries import Broken, Call, Retries, after, is_reached
 from seglog.values.record import Gap, Record
 
 __all__ = ["Driver"]
@@ -26,6 +26,7 @@ class Driver:
         self.place = place
         self.retries = retries
         self._connections = connections
+        self.is_reached = False  # a daemon got a request
 
     def close(self) -> None:
         self._connections.close()
@@ -36,19 +37,23 @@ class Driver:
         while True:
             outcome = self._connections.exchange(call.request)
             if isinstance(outcome, Answer) and outcome.status < 400:
+                self.is_reached = True
                 return outcome
             call = self._next_try(call, outcome)
 
     def exchange(self, request: Request, on_written: Callable[[], None]) -> Outcome:
         """Send a request once. Call `on_written` when all of it went to the daemon, unless that fails."""
-        return self._connections.exchange(request, on_written)
+        outcome = self._connections.exchange(request, on_written)
+        self.is_reached |= is_reached(outcome)
+        return outcome
 
     def _begin(self, request: Request) -> Call:
         """Return the call of a request, whose time begins now."""
-        return Call(request, self.place, self.retries, time.monotonic() + self.retries.total_s)
+        return Call.begun(request, self.place, self.retries, time.monotonic(), is_reached=self.is_reached)
 
     def _next_try(self, call: Call, outcome: Outcome) -> Call:
         """Wait, and return the next try of the call. Raise the error that ends the call."""
+        self.is_reached |= is_reached(outcome)
         again = after(call, outcome, time.monotonic(), random.random())
         time.sleep(again.wait_s)
         return again.call
@@ -63,6 +68,7 @@ class Driver:
                     if stream.answer.status >= 400:
                         outcome = stream.whole()
                     else:
+                        self.is_reached = True
                         source = source.begun(stream.answer)
                         for piece in stream.pieces():
                             source, items, error, is_progress = source.fed(piece)

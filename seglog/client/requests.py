@@ -38,7 +38,10 @@ _IF_INCARNATION: Final = "seglog-if-incarnation"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request. `topic` and `producer` are for the errors that come back; `is_append` says that records may be in."""
+    """A request. `topic`, `producer` and `key` are for the errors that come back.
+
+    `is_append` says that records may be in.
+    """
 
     method: str
     path: str
@@ -48,6 +51,7 @@ class Request:
     is_append: bool = False
     topic: str = ""
     producer: ProducerBatch | None = None
+    key: str | None = None
     if_head: int | None = None
     incarnation: str | None = None
 
@@ -132,6 +136,7 @@ def append_request(
         is_append=True,
         topic=topic,
         producer=producer,
+        key=key,
         if_head=if_head,
         incarnation=incarnation if is_repeatable else None,
     )

@@ -19,7 +19,7 @@ from seglog.client.answers import Lost, Outcome, error_of, problem_of
 from seglog.client.requests import Request
 from seglog.errors import AppendUnknown, InvalidArgument, ProducerGap, SeglogError
 
-__all__ = ["Again", "Broken", "Call", "Retries", "after"]
+__all__ = ["Again", "Broken", "Call", "Retries", "after", "is_reached"]
 
 _AGAIN = frozenset({408, 429, 500, 502, 503, 504, 507})
 _UNSURE = frozenset({500, 502, 503, 504})
@@ -31,16 +31,18 @@ _NUMBER = kind_of(float)
 class Retries:
     """How long and how often the client tries. The wait doubles with each failure, from `least_s` to `most_s`.
 
-    `total_s` bounds all tries of one call. `silence_s` bounds the wait for the next byte of an answer.
+    `total_s` bounds all tries of one call. `connect_s` bounds the tries to connect of a client that no daemon has
+    answered yet: its address may be wrong. `silence_s` bounds the wait for the next byte of an answer.
     """
 
     total_s: float = 60.0
     least_s: float = 0.05
     most_s: float = 5.0
     silence_s: float = 60.0
+    connect_s: float = 5.0
 
     def __post_init__(self) -> None:
-        for name in ("total_s", "least_s", "most_s", "silence_s"):
+        for name in ("total_s", "least_s", "most_s", "silence_s", "connect_s"):
             taken(name, getattr(self, name), _NUMBER)
         if self.silence_s <= 0:
             raise InvalidArgument("silence_s", self.silence_s, "more than 0")
@@ -61,7 +63,10 @@ class Broken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request and its tries so far. `is_unsure`: an earlier try may have had its effect."""
+    """One request and its tries so far. `is_unsure`: an earlier try may have had its effect.
+
+    `connect_until_s` bounds the tries to connect, and is None once a daemon got a request of the client.
+    """
 
     request: Request
     place: str
@@ -69,6 +74,13 @@ class Call:
     deadline_s: float
     failures: int = 0
     is_unsure: bool = False
+    connect_until_s: float | None = None
+
+    @classmethod
+    def begun(cls, request: Request, place: str, retries: Retries, now_s: float, *, is_reached: bool) -> Call:
+        """Return a call whose time begins now. `is_reached`: a daemon got an earlier request of the client."""
+        connect_until_s = None if is_reached else now_s + retries.connect_s
+        return cls(request, place, retries, now_s + retries.total_s, connect_until_s=connect_until_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +100,15 @@ def after(call: Call, outcome: Outcome, now_s: float, chance: float) -> Again:
         raise _final(call, error, is_unsure=is_unsure)
     failures = call.failures + 1
     wait_s = max(call.retries.wait_s(failures, chance), _retry_after_s(outcome))
-    if now_s + wait_s > call.deadline_s:
+    connect_until_s = None if is_reached(outcome) else call.connect_until_s
+    if now_s + wait_s > min(call.deadline_s, call.deadline_s if connect_until_s is None else connect_until_s):
         raise _final(call, error, is_unsure=is_unsure)
-    return Again(replace(call, failures=failures, is_unsure=is_unsure), wait_s)
+    return Again(replace(call, failures=failures, is_unsure=is_unsure, connect_until_s=connect_until_s), wait_s)
+
+
+def is_reached(outcome: Outcome) -> bool:
+    """Return whether the request came to a daemon."""
+    return outcome.is_sent if isinstance(outcome, Lost) else True
 
 
 def _is_transient(outcome: Outcome) -> bool:

@@ -17,7 +17,7 @@ from typing import Final
 
 from seglog.client.answers import Answer, Outcome, error_of, receipt_of
 from seglog.client.requests import AppendLabels, Request, append_request
-from seglog.client.retries import Call, Retries, after
+from seglog.client.retries import Call, Retries, after, is_reached
 from seglog.errors import AppendUnknown, BatchReused, DaemonError, ProducerGap, SeglogError
 from seglog.values.producer import ProducerBatch
 
@@ -54,7 +54,8 @@ class Window:
     """The batches of a producer without a definite answer, in order, and what came of the others.
 
     `given` and `acked` count records. `early` counts the batches that came before a lower one. `failed` is the lowest
-    batch that is refused, with its error.
+    batch that is refused, with its error. `is_reached`: a daemon got a request. `ends` are the last seqs of the newest
+    batches that are in, each with its number.
     """
 
     topic: str
@@ -70,6 +71,8 @@ class Window:
     incarnation: str | None = None
     failed: tuple[int, SeglogError] | None = None
     early: int = 0
+    is_reached: bool = False
+    ends: tuple[tuple[int, int], ...] = ()
 
     @property
     def is_settled(self) -> bool:
@@ -129,7 +132,7 @@ def sent(window: Window, number: int, now_s: float) -> tuple[Window, Request]:
             producer=ProducerBatch(window.producer, window.epoch, number),
             incarnation=window.incarnation,
         )
-        begun = call or Call(request, window.place, window.retries, now_s + window.retries.total_s)
+        begun = call or Call.begun(request, window.place, window.retries, now_s, is_reached=window.is_reached)
         call = replace(begun, request=request)
     was_lowest = window.batches[0].number == number
     return _with(window, replace(batch, call=call, is_sent=True, is_written=False, was_lowest=was_lowest)), call.request
@@ -145,6 +148,9 @@ def answered(window: Window, number: int, outcome: Outcome, now_s: float, chance
     batch = _found(window, number)
     call = batch.call
     assert call is not None  # noqa: S101 - it was sent
+    window = replace(window, is_reached=window.is_reached or is_reached(outcome))
+    if window.is_reached:
+        call = replace(call, connect_until_s=None)
     if isinstance(outcome, Answer) and outcome.status < 400:
         return _acked(window, batch, call, outcome)
     if not batch.was_lowest and isinstance(error_of(call.request, outcome, window.place), ProducerGap):
@@ -186,25 +192,37 @@ def _acked(window: Window, batch: NumberedBatch, call: Call, answer: Answer) -> 
     rest = tuple(each for each in window.batches if each.number != batch.number)
     if rest and rest[0].number > batch.number:
         rest = (replace(rest[0], is_behind=False), *rest[1:])
-    return replace(
+    after_it = replace(
         window,
         batches=rest,
         acked=window.acked + len(batch.values),
         last_seq=max(window.last_seq or 0, receipt.last_seq or 0) or None,
         incarnation=window.incarnation or receipt.incarnation,
+        ends=tuple(sorted([*window.ends, (batch.number, receipt.last_seq or 0)])[-2 * IN_FLIGHT :]),
     )
+    if after_it.failed is not None:
+        number, failure = after_it.failed
+        if isinstance(failure, AppendUnknown):
+            return replace(after_it, failed=(number, _unknown(after_it, failure, number, failure.records)))
+    return after_it
 
 
 def _refused(window: Window, batch: NumberedBatch, error: SeglogError) -> Window:
     """Return the window after a batch that the producer gives up (CLIENT-9)."""
     if isinstance(error, AppendUnknown):
-        cause = error.__cause__
-        error = AppendUnknown(window.topic, error.reason, number=batch.number, records=batch.before)
-        error.__cause__ = cause
+        error = _unknown(window, error, batch.number, batch.before)
     rest = _with(window, replace(batch, is_sent=False))
     if window.failed is not None and window.failed[0] < batch.number:
         return rest
     return replace(rest, failed=(batch.number, error))
+
+
+def _unknown(window: Window, error: AppendUnknown, number: int, records: int | None) -> AppendUnknown:
+    """Return the error with the last seq of the batches below `number`. A higher batch may be in as well."""
+    after_seq = max((seq for each, seq in window.ends if each < number), default=None)
+    made = AppendUnknown(window.topic, error.reason, number=number, records=records, after_seq=after_seq)
+    made.__cause__ = error.__cause__
+    return made
 
 
 def _found(window: Window, number: int) -> NumberedBatch:

@@ -106,7 +106,12 @@ class Setting:
         elif self.word is not None and value == self.word:
             return
         elif type(value) is not int or value < self.low or (self.high is not None and value > self.high):
-            raise InvalidSetting(self.name, f"{value!r} is not a whole number, {self.allowed}")
+            quoted = (
+                "; write the number without quotes"
+                if type(value) is str and value.isascii() and value.isdigit()
+                else ""
+            )
+            raise InvalidSetting(self.name, f"{value!r} is not a whole number, {self.allowed}{quoted}")
 
     def parse(self, text: str) -> Value:
         """Return the value that an environment variable gives. Raise `InvalidSetting`, which names the variable."""

@@ -36,15 +36,16 @@ from offload.daemon.problems import answer_of
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_open
 from offload.daemon.threads import in_threads
-from offload.errors import BodyBroken, OffloadError
-from seglog import SeglogError
+from offload.errors import BodyBroken, InvalidOption, OffloadError
+from seglog import DURABILITIES, SeglogError
 from seglog.format.lines import total_bytes
 
-__all__ = ["append_routes", "prepare_append"]
+__all__ = ["APPEND_QUERY", "append_routes", "prepare_append"]
 
 # A body of this size has come before the log could refuse it.
 _SMALL_BYTES = 256 * 1024
-_QUERY = {"tag", "node", "durability", "unterminated", "whole"}
+APPEND_QUERY = frozenset({"tag", "node", "durability", "unterminated", "whole"})
+"""The names of the query."""
 
 
 def append_routes(service: Service) -> list[Route]:
@@ -81,11 +82,14 @@ class _Appends:
 
     async def append(self, request: Request) -> Response:
         check_open(request.path_params["topic"])  # APPEND-4: no client appends to `_streams`
-        query = query_of(request, _QUERY)
+        query = query_of(request, APPEND_QUERY)
         form = form_of(headers_of(request.scope).get(b"content-type", b"").decode("latin-1"), query)
+        durability = query.get("durability")
+        if durability is not None and durability not in DURABILITIES:
+            raise InvalidOption("durability", f"{durability[:40]!r} is none of {', '.join(DURABILITIES)}")
         conditions = conditions_of(request.headers)
         is_whole = conditions.is_any or yes(query, "whole") or not form.has_parts
-        asked = _Append(request.path_params["topic"], form, conditions, query.get("durability"), is_whole)
+        asked = _Append(request.path_params["topic"], form, conditions, durability, is_whole)
         body = RequestBody(self._service, request, is_whole=is_whole)
         if conditions.if_incarnation is not None:
             await self._service.incarnation(asked.topic)  # a thread reads the log's id, which `_check_log` needs
@@ -133,6 +137,9 @@ class _Appends:
         is_short = len(text) <= PART_BYTES
         given = asked.form, text, longest
         batch = joined(batches_of(*given) if is_short else await in_threads(self._service.local, batches_of, *given))
+        if not batch.values and asked.conditions.is_repeatable:
+            name = "Idempotency-Key" if asked.conditions.producer is None else "Producer-Seq"
+            raise InvalidOption(name, "is for at least one record, and the body has none")
         await self._give(asked, Part([batch], len(text)), body.place)
 
     async def _take_parts(self, asked: _Append, body: RequestBody) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import logging
 from collections.abc import AsyncGenerator
@@ -15,12 +16,12 @@ from offload.commands.registry import COMMANDS, Command
 from offload.commands.results import problem
 from offload.daemon.asgi import STREAM_KEY
 from offload.daemon.http.answers import begun
-from offload.daemon.http.parameters import json_of
+from offload.daemon.http.parameters import json_of, query_of
 from offload.daemon.http.roles import check_command, shown_to
 from offload.daemon.jobs import Stream, encode_end, start
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_command_on
-from offload.errors import Stopping, UnsupportedOption
+from offload.errors import InvalidParameters, NoSuchCommand, Stopping
 from offload.rights import rights_of
 from offload.wire import LINES_HEADER, STREAM_TYPE, encode_message
 
@@ -28,6 +29,7 @@ __all__ = ["command_routes", "run_command"]
 
 _log = logging.getLogger("seglog.daemon")
 _JSON_LINES_TYPE = "application/x-ndjson"
+_HINT = 'send the arguments and options of the command as an object, such as {"topic": "orders"}'
 
 
 def command_routes(service: Service) -> list[Route]:
@@ -46,8 +48,9 @@ class _Commands:
         path = request.path_params["command"]
         command = COMMANDS.get(path)
         if command is None:
-            raise UnsupportedOption(f"rpc/{path}", [f"rpc/{each}" for each in COMMANDS])
-        given = await json_of(request)
+            raise NoSuchCommand(path, difflib.get_close_matches(path, COMMANDS))
+        query_of(request)
+        given = await json_of(request, _HINT)
         if "topic" in request.path_params:
             given = {**given, "topic": request.path_params["topic"]}
         values = command.arguments(given)
@@ -77,7 +80,7 @@ async def run_command(
     )  # fmt: skip
     if is_stream:
         return await begun(request, _messages(stream), STREAM_TYPE)
-    return await begun(request, _results(stream), _JSON_LINES_TYPE)
+    return await begun(request, _results(command, stream), _JSON_LINES_TYPE)
 
 
 async def _messages(stream: Stream) -> AsyncGenerator[bytes]:
@@ -92,7 +95,7 @@ async def _messages(stream: Stream) -> AsyncGenerator[bytes]:
         stream.abandon()
 
 
-async def _results(stream: Stream) -> AsyncGenerator[bytes]:
+async def _results(command: Command, stream: Stream) -> AsyncGenerator[bytes]:
     is_begun = False
     try:
         while True:
@@ -101,10 +104,18 @@ async def _results(stream: Stream) -> AsyncGenerator[bytes]:
                 is_begun = True
                 yield body
             if kind == b"x":
-                if stream.error is not None and not is_begun and isinstance(stream.error, Exception):
-                    raise stream.error
-                if stream.error is not None:
-                    yield json.dumps({"error": problem(stream.error)}).encode() + b"\n"
+                error = _in_json(command, stream.error)
+                if error is not None and not is_begun and isinstance(error, Exception):
+                    raise error
+                if error is not None:
+                    yield json.dumps({"error": problem(error)}).encode() + b"\n"
                 return
     finally:
         stream.abandon()
+
+
+def _in_json(command: Command, error: BaseException | None) -> BaseException | None:
+    """Return the error of a command. If the error names options, it names them as a request does."""
+    if type(error) is not InvalidParameters:
+        return error
+    return InvalidParameters(command.in_json(str(error)), hint=error.hint).with_traceback(error.__traceback__)

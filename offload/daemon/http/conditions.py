@@ -20,13 +20,16 @@ from offload.errors import InvalidOption
 from seglog import ProducerBatch
 from seglog.values.producer import ID_MAX_BYTES
 
-__all__ = ["Conditions", "conditions_of"]
+__all__ = ["CONDITION_HEADERS", "Conditions", "conditions_of"]
 
 _PRODUCER = ("Producer-Id", "Producer-Epoch", "Producer-Seq")
 _KEY = "Idempotency-Key"
 _IF_HEAD = "seglog-if-head"
 _IF_INCARNATION = "seglog-if-incarnation"
-_NAMES = {name.lower().encode(): name for name in (*_PRODUCER, _KEY, _IF_HEAD, _IF_INCARNATION)}
+CONDITION_HEADERS = (*_PRODUCER, _KEY, _IF_HEAD, _IF_INCARNATION)
+"""The headers of an append that name a condition."""
+
+_NAMES = {name.lower().encode(): name for name in CONDITION_HEADERS}
 
 
 @dataclass(frozen=True, slots=True)

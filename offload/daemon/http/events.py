@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from offload.daemon.events import Event
 from offload.daemon.http.answers import begun
+from offload.daemon.http.parameters import query_of
 from offload.daemon.http.sse import KEEP_ALIVE, encode_event
 from offload.daemon.places import become_follower
 from offload.daemon.service import Service
@@ -43,6 +44,7 @@ class _Events:
         self._service = service
 
     async def events(self, request: Request) -> Response:
+        query_of(request)
         become_follower(request.scope)
         rights = rights_of(request.scope)
         answer = await begun(request, self._lines(lambda event: not event.topic or rights.shows(event.topic)), _TYPE)

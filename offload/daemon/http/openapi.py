@@ -105,9 +105,9 @@ def _own_schemas() -> dict[str, Any]:
     text, whole, switch = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
     states = {"enum": ["opening", "open", "failed"]}
     tenant = _object(("name", "state"), name=text, state=states, error=text)
-    problem = _object(("title", "status", "detail"), title=text, status=whole, detail=text, hint=text)
+    problem = _object(("title", "status", "detail"), title=text, status=whole, detail=text, hint=text, reason=text)
     return {
-        "problem": {**problem, "description": "RFC 9457. `title` is the class of the error; others have more members."},
+        "problem": {**problem, "description": "RFC 9457. `title` is the class of the error. `reason` is of Refused."},
         "health": _object(("status",), status={"enum": ["ok", "poisoned"]}),
         "ready": _object(
             ("ready", "disk", "stopping"), ready=switch, disk={"enum": ["fine", "alarm", "full"]}, stopping=switch
@@ -134,7 +134,7 @@ def _own_schemas() -> dict[str, Any]:
             topic=text, head_seq=whole, lsn=_SEQ_OR_NULL, waits_for={"type": ["string", "integer", "null"]},
         ),
         "line": {
-            **_object((), value={}, value_base64=text, tag=text, node=text),
+            **_object((), value={}, value_base64=text, tag=text, node=text, unterminated=switch),
             "description": "Either `value` or `value_base64`.",
         },
     }  # fmt: skip

@@ -32,6 +32,7 @@ ERRORS: Final[Mapping[int, str]] = {
     421: "The daemon does not answer for this host name.",
     422: "The topic is at its cap.",
     429: "The daemon has as many requests as it takes. Send it again after `Retry-After` seconds.",
+    431: "The head is larger than 64 KiB.",
     500: "The daemon, its data or its remote is at fault.",
     501: "A fork needs a remote, and the daemon has none.",
     503: "The remote, or this log, cannot now.",
@@ -39,7 +40,7 @@ ERRORS: Final[Mapping[int, str]] = {
 }
 """The statuses of errors."""
 
-_ALWAYS = (400, 401, 403, 405, 408, 413, 421, 429, 500, 503)
+_ALWAYS = (400, 401, 403, 405, 408, 413, 421, 429, 431, 500, 503)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,7 @@ _APPEND_QUERY = (
     _query("node", "string", "The node of each record without its own."),
     _query("durability", "string", "When the answer comes.", enum=["fsync", "disk", "memory", "ephemeral"]),
     _query("unterminated", "boolean", "The last line of the source has no line feed."),
+    _query("whole", "boolean", "The append is all or none. The daemon then holds the whole body."),
 )
 _APPENDED = {"first_seq": 813, "last_seq": 813, "appended": 1, "next_seq": 814, "incarnation": "8f3a"}
 
@@ -254,7 +256,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             201: ("The records are as safe as their durability says.", _json("records_appended", _APPENDED)),
             200: ("The records are in already.", _json("records_appended", {**_APPENDED, "duplicate": True})),
         },
-        errors=(409, 412, 415, 422, 507), parameters=(TOPIC, *_APPEND_QUERY, *_APPEND_HEADERS), body=_APPEND_BODY,
+        errors=(404, 409, 412, 415, 422, 507), parameters=(TOPIC, *_APPEND_QUERY, *_APPEND_HEADERS), body=_APPEND_BODY,
         headers={"seglog-incarnation": "The identity of the topic in this directory."},
     ),
     Operation(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from types import MappingProxyType
 from typing import Any
+from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
@@ -16,16 +17,28 @@ __all__ = ["json_of", "query_of", "whole", "yes"]
 
 
 _NO_QUERY: Mapping[str, str] = MappingProxyType({})
+_JSON_NAMES = {list: "array", str: "text", bool: "boolean", int: "number", float: "number", type(None): "null"}
 
 
-def query_of(request: Request, known: set[str]) -> Mapping[str, str]:
-    """Return the query. Raises `UnsupportedOption` for a name that is not known."""
-    if not request.scope["query_string"]:
+def query_of(request: Request, known: Set[str] = frozenset(), several: Set[str] = frozenset()) -> Mapping[str, str]:
+    """Return the query. Of the names in `several`, which may be given several times, it has the last value.
+
+    Raises `UnsupportedOption` for a name that is not known, and `InvalidOption` for a name that is given twice, or a
+    text that is no UTF-8.
+    """
+    raw: bytes = request.scope["query_string"]
+    if not raw:
         return _NO_QUERY
-    for name in request.query_params:
+    found: dict[str, str] = {}
+    for name, text in parse_qsl(raw.decode("latin-1"), keep_blank_values=True, errors="surrogateescape"):
         if name not in known:
-            raise UnsupportedOption(name, known)
-    return request.query_params
+            raise UnsupportedOption(name.encode(errors="replace").decode(), known)
+        if name in found and name not in several:
+            raise InvalidOption(name, "is given twice", hint="give it once")
+        if not _is_text(text):
+            raise InvalidOption(name, "is no UTF-8, behind its percent signs")
+        found[name] = text
+    return found
 
 
 def whole(query: Mapping[str, str], name: str) -> int | None:
@@ -46,13 +59,21 @@ def yes(query: Mapping[str, str], name: str) -> bool:
     return text in {"1", "true"}
 
 
-async def json_of(request: Request) -> dict[str, Any]:
-    """Return the JSON object of the body, or {} for an empty body. Raises `InvalidBody`."""
+async def json_of(request: Request, hint: str) -> dict[str, Any]:
+    """Return the JSON object of the body, or {} for an empty body. Raises `InvalidBody` with the hint."""
     body = await request.body()
     try:
         value = json.loads(body) if body else {}
     except (ValueError, RecursionError) as error:
-        raise InvalidBody(str(error)) from error
+        raise InvalidBody(str(error), hint=hint) from error
     if not isinstance(value, dict):
-        raise InvalidBody(f"it is a JSON {type(value).__name__}")
+        raise InvalidBody(f"it is a JSON {_JSON_NAMES[type(value)]}", hint=hint)
     return value
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -10,10 +10,13 @@ from offload.daemon.http.parameters import query_of, whole, yes
 from offload.errors import InvalidOption
 from seglog import Record
 
-__all__ = ["Choice", "RangeQuery"]
+__all__ = ["READ_QUERY", "Choice", "RangeQuery"]
 
-_RANGE = {"from", "to", "tail", "since_ms", "until_ms", "tag", "exclude_node"}
-_MANNER = {"limit", "max_bytes", "gaps", "follow", "wait_s"}
+_RANGE = frozenset({"from", "to", "tail", "since_ms", "until_ms", "tag", "exclude_node"})
+_MANNER = frozenset({"limit", "max_bytes", "gaps", "follow", "wait_s"})
+_SEVERAL = frozenset({"exclude_node"})
+READ_QUERY = _RANGE | _MANNER
+"""The names of the query."""
 _WAIT_MAX_S = 60
 
 
@@ -60,7 +63,7 @@ class RangeQuery:
     @classmethod
     def of(cls, request: Request) -> RangeQuery:
         """Return the query. Raises `UnsupportedOption`, `InvalidOption`."""
-        query = query_of(request, _RANGE | _MANNER)
+        query = query_of(request, READ_QUERY, _SEVERAL)
         excluded = frozenset(request.query_params.getlist("exclude_node"))
         found = cls(
             start=whole(query, "from"),

@@ -32,7 +32,7 @@ from offload.daemon.http.etags import etag_of, is_match
 from offload.daemon.http.follower_bodies import EventId
 from offload.daemon.http.followers import follow
 from offload.daemon.http.forms import Form, form_of
-from offload.daemon.http.parameters import whole
+from offload.daemon.http.parameters import query_of, whole
 from offload.daemon.http.range_query import RangeQuery
 from offload.daemon.http.ranges import STEP_BYTES, open_range
 from offload.daemon.http.topics import readable
@@ -62,6 +62,7 @@ class _Reads:
         self._service = service
 
     async def record(self, request: Request) -> Response:
+        query_of(request)
         topic, seq = await readable(self._service, request.path_params["topic"]), whole(request.path_params, "seq")
         assert seq is not None  # noqa: S101 - the route has it
         head_seq = topic.head_seq  # before the read: an append may come meanwhile

@@ -16,6 +16,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from offload.commands.registry import Command
+from offload.errors import NotAllowed
 from offload.rights import Rights, Role, rights_of
 
 __all__ = ["COMMAND_ROLES", "ROUTE_ROLES", "check_command", "guarded", "shown_to"]
@@ -127,7 +128,11 @@ class _Checked:
         if role is not None and self._is_for_all:
             rights_of(scope).check_all_topics(role)
         elif role is not None:
-            rights_of(scope).check(role, scope["path_params"].get("topic"))
+            topic = scope["path_params"].get("topic")
+            try:
+                rights_of(scope).check(role, topic)
+            except NotAllowed as error:
+                raise error if topic else NotAllowed(error.token, role.word, scope["path"]) from None
         await self._app(scope, receive, send)
 
 

@@ -31,6 +31,7 @@ from starlette.routing import Route
 from offload.daemon.asgi import PREFIX_KEY, App, Receive, Scope, Send
 from offload.daemon.clients import for_checked_clients
 from offload.daemon.http.answers import app_of
+from offload.daemon.http.parameters import query_of
 from offload.daemon.http.probes import document
 from offload.daemon.http.roles import guarded
 from offload.daemon.problems import refuse
@@ -135,6 +136,7 @@ class _Routes:
 
     async def names(self, request: Request) -> Response:
         rights_of(request.scope).check_all_tenants(Role.ADMIN)
+        query_of(request)
         return JSONResponse({"tenants": [_shown(each) for each in self._tenants]})
 
 

@@ -10,7 +10,7 @@ from catalog.acting import acting_for
 from offload.archive import Archive
 from offload.commands.registry import COMMANDS
 from offload.daemon.http.commands import run_command
-from offload.daemon.http.parameters import json_of
+from offload.daemon.http.parameters import json_of, query_of
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_open
 from offload.daemon.threads import in_threads
@@ -40,12 +40,14 @@ class _Topics:
         self._service = service
 
     async def names(self, request: Request) -> Response:
+        query_of(request)
         archive = self._service.archive
         replicas = [] if archive is None else await in_threads(self._service.local, archive.replication.replicas)
         names, rights = {*self._service.sync.topics(), *replicas}, rights_of(request.scope)
         return JSONResponse({"topics": sorted(name for name in names if rights.shows(name))})
 
     async def index_bounds(self, request: Request) -> Response:
+        query_of(request)
         topic = await readable(self._service, request.path_params["topic"])
         return JSONResponse(
             {"earliest_seq": topic.earliest_seq, "head_seq": topic.head_seq, "hot_first_seq": topic.hot_floor}
@@ -53,7 +55,8 @@ class _Topics:
 
     async def truncate(self, request: Request) -> Response:
         """Remove the records from `seq` on. A program calls this, so the request needs no `yes`."""
-        name, given = request.path_params["topic"], await json_of(request)
+        query_of(request)
+        name, given = request.path_params["topic"], await json_of(request, 'send an object, such as {"seq": 7}')
         for key in given:
             if key not in _TRUNCATE_KEYS:
                 raise UnsupportedOption(key, _TRUNCATE_KEYS)

@@ -158,7 +158,16 @@ class AsyncRemoteTopic:
         such as `time.time_ns()`. The log then refuses batches of the last one.
         """
         header_text("id", id)
-        window = Window(self.name, id, epoch, self._driver.place, self._driver.retries, incarnation=self._incarnation)
+        driver = self._driver
+        window = Window(
+            self.name,
+            id,
+            epoch,
+            driver.place,
+            driver.retries,
+            incarnation=self._incarnation,
+            is_reached=driver.is_reached,
+        )
         return AsyncRemoteProducer(self._driver, Outbox(batching, window), durability)
 
     @checked

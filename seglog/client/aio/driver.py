@@ -15,7 +15,7 @@ from seglog.client.aio.connections import AsyncConnections
 from seglog.client.answers import Answer, Lost, Outcome
 from seglog.client.reading import Following, Reading
 from seglog.client.requests import Request
-from seglog.client.retries import Broken, Call, Retries, after
+from seglog.client.retries import Broken, Call, Retries, after, is_reached
 from seglog.values.record import Gap, Record
 
 __all__ = ["AsyncDriver"]
@@ -28,6 +28,7 @@ class AsyncDriver:
         self.place = place
         self.retries = retries
         self._connections = connections
+        self.is_reached = False  # a daemon got a request
 
     async def close(self) -> None:
         await self._connections.close()
@@ -38,12 +39,15 @@ class AsyncDriver:
         while True:
             outcome = await self._connections.exchange(call.request)
             if isinstance(outcome, Answer) and outcome.status < 400:
+                self.is_reached = True
                 return outcome
             call = await self._next_try(call, outcome)
 
     async def exchange(self, request: Request, on_written: Callable[[], Any]) -> Outcome:
         """Send a request once. Await `on_written` when all of it went to the daemon, unless that fails."""
-        return await self._connections.exchange(request, on_written)
+        outcome = await self._connections.exchange(request, on_written)
+        self.is_reached |= is_reached(outcome)
+        return outcome
 
     async def items(self, source: Reading | Following) -> AsyncIterator[Record | Gap]:
         """Yield the items of a read or a follower. After a lost connection, resume it (CLIENT-4)."""
@@ -55,6 +59,7 @@ class AsyncDriver:
                     if stream.answer.status >= 400:
                         outcome = await stream.whole()
                     else:
+                        self.is_reached = True
                         source = source.begun(stream.answer)
                         async for piece in stream.pieces():
                             source, items, error, is_progress = source.fed(piece)
@@ -72,10 +77,11 @@ class AsyncDriver:
 
     def _begin(self, request: Request) -> Call:
         """Return the call of a request, whose time begins now."""
-        return Call(request, self.place, self.retries, time.monotonic() + self.retries.total_s)
+        return Call.begun(request, self.place, self.retries, time.monotonic(), is_reached=self.is_reached)
 
     async def _next_try(self, call: Call, outcome: Outcome) -> Call:
         """Wait, and return the next try of the call. Raise the error that ends the call."""
+        self.is_reached |= is_reached(outcome)
         again = after(call, outcome, time.monotonic(), random.random())
         await asyncio.sleep(again.wait_s)
         return again.call

@@ -96,7 +96,7 @@ def test_an_error_behind_the_first_part_names_the_record_of_the_body() -> None:
     with pytest.raises(InvalidInput, match="line 100001 "):
         read(JSON_TYPE, [good, b"{\n"])
     count = 2_000
-    with pytest.raises(InvalidInput, match=f"line {count + 1} "):
+    with pytest.raises(InvalidInput, match=f"value {count + 1} "):
         read(VALUES_TYPE, [encode_values([bytes(1_000)] * count), b"\x09"])
 
 

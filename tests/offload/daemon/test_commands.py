@@ -38,7 +38,7 @@ def test_a_wrong_parameter_is_refused_by_its_name(path: str) -> None:
     fit |= {name: 1 for name, each in command.parameters.items() if each.default is ... and each.kind is int}
     for name, parameter in command.parameters.items():
         for value in [*_wrong_for(parameter), *([] if parameter.default is None else [None])]:
-            with pytest.raises(InvalidOption, match=name):
+            with pytest.raises(InvalidOption, match=f"option {command.shown_name(parameter)}:"):
                 command.arguments({**fit, name: value})
 
 

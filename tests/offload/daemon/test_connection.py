@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,12 +109,27 @@ DOUBTFUL = {
 }
 
 
+TOO_LARGE = ("a long header", "many headers", "a long path")
+
+
+def problem_of(answer: bytes) -> dict[str, Any]:
+    """Return the problem of one answer, whose head has its type and its length."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"content-type: application/problem+json" in head
+    assert b"content-length: %d\r\n" % len(body) in head + b"\r\n"
+    found: dict[str, Any] = json.loads(body)
+    return found
+
+
 @pytest.mark.parametrize("name", DOUBTFUL)
 def test_doubtful_framing_is_refused_and_appends_nothing(daemon: ServedDirectory, name: str) -> None:
     before = head_seq(daemon)
     answer = told(daemon, DOUBTFUL[name])
-    assert statuses(answer) == [400]
+    assert statuses(answer) == [431 if name in TOO_LARGE else 400]
     assert b"connection: close" in answer
+    problem = problem_of(answer)
+    assert problem["reason"] == ("head" if name in TOO_LARGE else "http")
+    assert problem["detail"]
     assert head_seq(daemon) == before
 
 
@@ -208,7 +224,25 @@ def test_an_endless_line_within_a_body_is_refused(daemon: ServedDirectory, endle
 
 
 def test_an_endless_head_is_refused_before_its_end(daemon: ServedDirectory) -> None:
-    assert statuses(_told_without_end(daemon, POST + b"X: ")) == [400]
+    assert statuses(_told_without_end(daemon, POST + b"X: ")) == [431]
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("no host", "the head has no Host, or several"),
+        ("chunks in gzip", "the daemon takes no Transfer-Encoding but chunked"),
+        ("a long header", "the head is larger than 65536 bytes"),
+    ],
+)
+def test_bytes_that_are_not_http_get_the_cause_that_the_log_has(daemon: ServedDirectory, name: str, cause: str) -> None:
+    assert problem_of(told(daemon, DOUBTFUL[name]))["detail"] == cause
+    wait_until(lambda: any(cause in line for line in daemon.lines))
+
+
+def test_a_query_beyond_ascii_is_refused_with_its_cause(daemon: ServedDirectory) -> None:
+    head = b"GET /topics/t/records?tag=\xc3\xa4 HTTP/1.1\r\n" + HOST + b"\r\n"
+    assert problem_of(told(daemon, head))["detail"]
 
 
 def _told_without_end(daemon: ServedDirectory, begin: bytes) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
 import pytest
@@ -12,8 +12,11 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 import seglog
 from offload.commands.registry import COMMANDS
+from offload.daemon.http.appends import APPEND_QUERY
+from offload.daemon.http.conditions import CONDITION_HEADERS
 from offload.daemon.http.openapi import openapi
 from offload.daemon.http.operations import ERRORS
+from offload.daemon.http.range_query import READ_QUERY
 from offload.daemon.http.roles import ROUTE_ROLES
 from tests.daemons import ServedDirectory, served
 
@@ -52,6 +55,45 @@ def test_each_route_and_each_command_is_in_the_document_and_nothing_else() -> No
     routes = {(method, path.replace(":path}", "}")) for method, path in ROUTE_ROLES if "{command" not in path}
     others = {("HEAD", "/topics/{topic}/records"), ("HEAD", "/streams/{path}")}
     assert documented == routes | others | {("POST", path) for path in commands}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query"),
+    [
+        ("get", "/topics/{topic}/records", READ_QUERY),
+        ("head", "/topics/{topic}/records", READ_QUERY),
+        ("post", "/topics/{topic}/records", APPEND_QUERY),
+    ],
+)
+def test_the_query_of_an_operation_is_the_one_that_its_route_takes(method: str, path: str, query: Set[str]) -> None:
+    assert named(method, path, "query") == query
+
+
+def test_an_operation_without_a_query_takes_none(daemon: ServedDirectory) -> None:
+    lenient = {"/healthz", "/readyz", "/metrics", "/openapi.json", "/tenants", "/streams/{path}"}
+    for method, path, _ in OPERATIONS:
+        if path in lenient or named(method, path, "query"):
+            continue
+        place = path.replace("{topic}", "t").replace("{seq}", "1")
+        status, answer, _ = daemon.ask(method.upper(), f"{place}?no_such=1", b"{}" if method == "post" else None)
+        assert (status, json.loads(answer)["title"]) == (400, "UnsupportedOption"), place
+        assert "no_such" in json.loads(answer)["detail"]
+
+
+def test_the_headers_of_an_append_are_those_that_its_route_takes() -> None:
+    assert named("post", "/topics/{topic}/records", "header") == {*CONDITION_HEADERS, "Content-Encoding"}
+
+
+def named(method: str, path: str, place: str) -> set[str]:
+    """Return the names of the parameters of an operation that are at a place of the request."""
+    found = DOCUMENT["paths"][path][method]["parameters"]
+    return {each["name"] for each in found if each["in"] == place}
+
+
+def test_an_append_to_a_branch_that_is_missing_has_a_documented_status(daemon: ServedDirectory) -> None:
+    status = daemon.ask("POST", "/topics/t@nope/records", b"x", {"Content-Type": "application/octet-stream"})[0]
+    assert str(status) == "404"
+    assert "404" in DOCUMENT["paths"]["/topics/{topic}/records"]["post"]["responses"]
 
 
 def validator(schema: dict[str, Any]) -> Draft202012Validator:

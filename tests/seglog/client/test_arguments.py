@@ -80,6 +80,7 @@ def test_a_wrong_argument_is_refused_by_its_name(client: Client, name: str) -> N
         ("least_s", "1"),
         ("most_s", None),
         ("silence_s", 0),
+        ("connect_s", -1),
     ],
 )
 def test_retries_have_numbers(name: str, given: object) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 import seglog
 from seglog import Record
-from seglog.client import Batching, Client
+from seglog.client import Batching, Client, Retries, aio
 from tests.seglog.client.conftest import TOKEN, Place
 
 
@@ -45,8 +49,37 @@ def test_errors_of_the_daemon_keep_their_class_and_their_hint(client: Client, na
     assert missing.value.topic == name
     with pytest.raises(seglog.DaemonError, match="durability") as refused:
         topic.append([b"x"], durability="never")
-    assert refused.value.title == "InvalidSetting"
+    assert refused.value.title == "InvalidOption"
     assert (refused.value.status, refused.value.exit_code) == (400, 2)
+    assert topic.append([b"x"], key="once").seqs == range(1, 2)
+    with pytest.raises(seglog.KeyReused) as reused:
+        topic.append([b"y", b"z"], key="once")
+    assert (reused.value.key, reused.value.first_seq, reused.value.records) == ("once", 1, 1)
+    with pytest.raises(seglog.SeqOutOfRange) as outside:
+        next(topic.read(9))
+    assert (outside.value.seq, outside.value.first, outside.value.last) == (9, 1, 1)
+
+
+def test_a_client_that_was_never_answered_gives_up_soon_and_says_what_to_look_at(
+    free_port: Callable[[], int], tmp_path: Path
+) -> None:
+    once = Retries(total_s=3600, least_s=0.01, connect_s=0)
+    for url in (f"http://127.0.0.1:{free_port()}", f"unix:{tmp_path}"):
+        with seglog.connect(url, retries=once) as client:
+            for call in (client.topics, client.topic("t").bounds, lambda: next(client.topic("t").follow())):
+                with pytest.raises(seglog.DaemonGone) as gone:
+                    call()
+                assert url in str(gone.value)
+                assert gone.value.hint == "look whether a daemon serves this address, then try again"
+            with pytest.raises(seglog.DaemonGone), client.topic("t").producer("p", epoch=1) as producer:
+                producer.send(b"x")
+
+    async def ask() -> None:
+        async with aio.connect(f"http://127.0.0.1:{free_port()}", retries=once) as client:
+            with pytest.raises(seglog.DaemonGone):
+                await client.topics()
+
+    asyncio.run(ask())
 
 
 def test_a_wrong_token_is_refused_at_once(place: Place) -> None:
@@ -161,5 +194,5 @@ def test_a_batch_that_is_refused_ends_its_producer(client: Client, name: str) ->
     for call in (producer.flush, producer.flush, producer.close):
         with pytest.raises(seglog.DaemonError) as refused:
             call()
-        assert refused.value.title == "InvalidSetting"
+        assert refused.value.title == "InvalidOption"
     assert producer.acked == 0

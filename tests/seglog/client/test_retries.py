@@ -16,7 +16,7 @@ from seglog.client.requests import (
     read_request,
     truncate_request,
 )
-from seglog.client.retries import Call, Retries, after
+from seglog.client.retries import Again, Call, Retries, after
 from seglog.errors import (
     AppendUnknown,
     DaemonError,
@@ -120,3 +120,15 @@ def test_errors_have_their_fields_and_a_problem_without_them_is_a_daemon_error()
 
 def test_a_lasting_failure_to_connect_is_no_reason_to_wait() -> None:
     assert isinstance(step(READ, Lost("certificate", is_sent=False, is_lasting=True)), DaemonGone)
+
+
+def test_tries_to_connect_have_a_bound_of_their_own_until_a_daemon_is_reached() -> None:
+    retries = Retries(least_s=1, most_s=8)
+    call = Call.begun(READ, "http://log:1", retries, 0.0, is_reached=False)
+    assert isinstance(after(call, UNSENT, 4.0, 0.0), Again)
+    with pytest.raises(DaemonGone):
+        after(call, UNSENT, 4.1, 0.0)
+    for reaching in (LOST, answer(429)):
+        again = after(call, reaching, 20.0, 0.0)
+        assert isinstance(after(again.call, UNSENT, 40.0, 0.0), Again)
+    assert isinstance(after(Call.begun(READ, "http://log:1", retries, 0.0, is_reached=True), UNSENT, 40.0, 0.0), Again)

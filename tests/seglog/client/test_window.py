@@ -17,7 +17,7 @@ from seglog.client.answers import Answer, Lost, Outcome
 from seglog.client.requests import AppendLabels, Request
 from seglog.client.retries import Retries
 from seglog.client.window import IN_FLIGHT, Window, added, answered, due, has_room, sent, wait_s, written
-from seglog.errors import AppendUnknown, BatchReused, OtherIncarnation, ProducerFenced, ProducerGap
+from seglog.errors import AppendUnknown, BatchReused, DaemonGone, OtherIncarnation, ProducerFenced, ProducerGap
 from tests.seglog.client.table_server import TableServer
 from tests.work import amounts, tell
 
@@ -250,7 +250,8 @@ def test_the_error_names_the_first_batch_whose_outcome_is_unknown_and_lower_ones
     window = answered(window, 0, server.take(requests[0]), 10.0, 0.0)
     window = answered(window, 1, Lost("cut", is_sent=True), 10.0, 0.0)
     assert isinstance(window.error, AppendUnknown)
-    assert (window.error.number, window.error.records) == (1, 2)
+    assert (window.error.number, window.error.records, window.error.after_seq) == (1, 2, 2)
+    assert "the last one with seq 2" in str(window.error)
     assert window.is_settled
     assert due(window, 99.0) is None
 
@@ -279,6 +280,41 @@ def test_a_batch_that_may_be_in_from_an_earlier_try_is_no_other_programs() -> No
     server.take(late)
     window = drive(window, server, now_s=9.0)
     assert (window.error, window.acked, server.duplicates) == (None, 4, 1)
+
+
+def test_the_error_has_the_last_seq_also_if_a_lower_batch_gets_its_answer_later() -> None:
+    server, window = TableServer(), filled(2, opened(total_s=10))
+    window, first = sent(window, 0, 0.0)
+    window, _ = sent(window, 1, 0.0)
+    window = answered(window, 1, Lost("cut", is_sent=True), 10.0, 0.0)
+    assert isinstance(window.error, AppendUnknown)
+    assert window.error.after_seq is None
+    window = answered(window, 0, server.take(first), 10.0, 0.0)
+    assert isinstance(window.error, AppendUnknown)
+    assert (window.error.number, window.error.records, window.error.after_seq) == (1, 2, 2)
+
+
+def test_the_error_has_no_seq_of_a_higher_batch() -> None:
+    server, window = TableServer(), filled(3, opened(total_s=10))
+    requests = []
+    for number in range(3):
+        window, request = sent(window, number, 0.0)
+        requests.append(request)
+    window = answered(window, 0, server.take(requests[0]), 0.0, 0.0)
+    server.take(requests[1])
+    window = answered(window, 2, server.take(requests[2]), 0.0, 0.0)
+    window = answered(window, 1, Lost("cut", is_sent=True), 10.0, 0.0)
+    assert isinstance(window.error, AppendUnknown)
+    assert (window.error.number, window.error.after_seq, window.last_seq) == (1, 2, 6)
+
+
+def test_a_producer_that_no_daemon_answered_yet_gives_up_to_connect_soon() -> None:
+    unsent = Lost("refused", is_sent=False)
+    window, _ = sent(filled(1), 0, 0.0)
+    assert isinstance(answered(window, 0, unsent, 6.0, 0.0).error, DaemonGone)
+    window = drive(filled(1), TableServer())
+    window, _ = sent(filled(1, window), 1, 0.0)
+    assert answered(window, 1, unsent, 6.0, 0.0).error is None
 
 
 def test_a_fenced_producer_ends() -> None:

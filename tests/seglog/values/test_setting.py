@@ -80,6 +80,14 @@ def test_what_is_not_allowed_is_refused_by_name_wherever_it_comes_from(key: str,
         assert SETTINGS[key].allowed in str(caught.value)
 
 
+def test_a_number_in_quotes_is_refused_with_what_to_write() -> None:
+    with pytest.raises(InvalidSetting, match="2 to 20; write the number without quotes"):
+        from_section(Some, {"size_bytes": "5"}, {})
+    with pytest.raises(InvalidSetting) as caught:
+        from_section(Some, {"size_bytes": "five"}, {})
+    assert "quotes" not in str(caught.value)
+
+
 def test_the_environment_wins_over_the_file_and_the_file_over_the_default() -> None:
     variables = {"SEGLOG_SOME_SIZE_BYTES": "7", "SEGLOG_OTHER_SIZE_BYTES": "x", "SEGLOG_DIR": "/d", "HOME": "/h"}
     assert from_section(Some, {"size_bytes": 5, "color": "blue"}, variables) == Some(7, 0, "blue")

@@ -504,6 +504,8 @@ def test_a_token_has_its_rights_on_the_topic_of_the_stream(tmp_path: Path) -> No
         assert status("reader", "GET", "/streams/orders%2feu") == 200
         assert status("reader", "GET", "/streams/others/eu") == 403
         assert status("writer", "DELETE", "/streams/orders/eu") == 403
+        refused = daemon.ask("DELETE", "/streams/orders/eu", None, {"Authorization": "Bearer writer"})
+        assert json.loads(refused[1])["detail"] == "the token writer lacks the role admin on /streams/orders/eu"
         assert status("owner", "DELETE", "/streams/orders/eu") == 204
 
 
