@@ -1,10 +1,10 @@
-"""Records the requests that the S3 server of the tests gets, and finds those that leave the prefix of their store.
+"""Records the requests that the S3 server of the tests gets, and finds each that leaves the prefix of its store.
 
 The bucket of a test has one store, under `acme/`. A test that has more of them names their prefixes (`own`). Requests
 of the tests themselves have the access key `HARNESS`, and may do anything.
 
 RECORD-1  The key of a request on an object begins with the prefix, as do both keys of a copy.
-RECORD-2  A LIST, of objects, versions or uploads, has a prefix that begins with that of the store.
+RECORD-2  A LIST, of objects, versions or uploads, has a prefix that begins with the prefix of the store.
 RECORD-3  Each key of a delete of many keys begins with the prefix.
 RECORD-4  Any other request on a bucket, such as HeadBucket, leaves the prefix.
 RECORD-5  If an access key has prefixes of its own, its requests begin with one of these and no other. A key that STS
@@ -91,7 +91,7 @@ def prefixes_of(policy: str) -> list[str]:
 
 @dataclass(slots=True)
 class _Known:
-    """What the tests have said, and what STS has given. `of` has the prefixes of buckets and of access keys."""
+    """The statements of the tests, and the grants of STS. `of` has the prefixes of buckets and of access keys."""
 
     of: dict[str, list[str]] = field(default_factory=dict)
     shared: list[str] = field(default_factory=list)

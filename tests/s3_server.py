@@ -88,7 +88,7 @@ def own_prefixes(endpoint: str, **prefixes: Sequence[str]) -> None:
 def of_several_tenants(endpoint: str, bucket: str) -> None:
     """Say that each request on the bucket needs the access key of the tenant whose prefix it names.
 
-    The recorder knows the keys of STS, and those that `own_prefixes` names.
+    The recorder knows the keys of STS, and the keys that `own_prefixes` names.
     """
     _tell_recorder(endpoint, shared=[bucket])
 

@@ -15,7 +15,7 @@ _CREDENTIALS = re.compile(r"//[^/]*@")
 def split_remote(url: str) -> SplitResult:
     """Return the parts of a URL. Raises `InvalidRemote` for one that `urlsplit` would read as another one.
 
-    `urlsplit` drops tabs, line feeds and blanks around the URL, so the store would be that of another tenant. It also
+    `urlsplit` drops tabs, line feeds and blanks around the URL, so the store would be another tenant's. It also
     drops an empty query.
     """
     shown = _CREDENTIALS.sub("//…@", url)  # an error is in logs, and the part before the @ may be a secret

@@ -72,7 +72,7 @@ _COMMITS = "*5*/log/" + "?" * 16
 
 
 class Partition(StrEnum):
-    """The partitions of AWS. The ARNs in a policy name that of the bucket."""
+    """The partitions of AWS. The ARNs in a policy name the partition of the bucket."""
 
     AWS = "aws"
     CHINA = "aws-cn"
