@@ -1,7 +1,8 @@
 """The files that decide who reaches the daemon over TCP: the token file, and the certificate with its key.
 
     at the start   A file that is wrong ends the daemon.
-    at SIGHUP      The daemon reads them again. If one is wrong, it logs the error, and both stay as they were.
+    at SIGHUP      The daemon reads them again. If one is wrong, it logs the error, and both stay as they were. Answers
+                   that wait for news end if their token lost a right (offload.daemon.revocation).
 
 ACCESS-1  An address that is not loopback needs a token file and TLS, at the start and after each reload. With
     `insecure_behind_proxy`, it needs the token file only.
@@ -19,6 +20,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from offload.daemon.revocation import OpenAnswers
 from offload.errors import InvalidAddress, InvalidTokens
 from offload.rights import Tokens, parse_tokens
 from offload.settings import ServeSettings
@@ -38,6 +40,7 @@ class Access:
         """
         self._tenant = tenant
         self.tokens = self._tokens(settings)
+        self.open_answers = OpenAnswers()
         _check_address(settings, self.tokens)
 
     def reload(self, settings: ServeSettings, listening: Iterable[ssl.SSLContext]) -> None:
@@ -50,6 +53,9 @@ class Access:
             _log.error("tokens and certificates stay as they are: %s", error)
             return
         self.tokens = tokens
+        ended = self.open_answers.check(tokens)
+        if ended:
+            _log.info("%d open answers end: their tokens are gone, or have fewer rights", ended)
         if fresh is not None:
             for context in listening:
                 context.sni_callback = _passing_to(fresh)

@@ -17,6 +17,7 @@ from functools import lru_cache
 from offload.daemon.asgi import App, Headers, Receive, Scope, Send, headers_of
 from offload.daemon.origins import answer_preflight, is_allowed, is_preflight, with_origin
 from offload.daemon.problems import refuse
+from offload.daemon.revocation import OPEN_ANSWERS, OpenAnswers
 from offload.errors import Refused
 from offload.rights import EVERYTHING, RIGHTS_KEY, Tokens
 from offload.settings import ServeSettings
@@ -29,11 +30,12 @@ def for_checked_clients(
     settings: Callable[[], ServeSettings],
     tokens: Callable[[], Tokens | None],
     count_rejected: Callable[[str], object],
+    open_answers: OpenAnswers | None = None,
 ) -> App:
     """Return `app` behind the checks of its clients. The scope of a request that passes has the client's rights.
 
     Each request asks for `settings` and `tokens`, so that a reload takes effect. `count_rejected` counts a refusal by
-    its reason.
+    its reason. `open_answers` gets the requests that wait for news.
     """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,6 +52,7 @@ def for_checked_clients(
             count_rejected(refusal.reason)
             await refuse(refusal, send)
             return
+        scope[OPEN_ANSWERS] = open_answers
         await app(scope, receive, send)
 
     return answer

@@ -21,6 +21,7 @@ import os
 import re
 import time
 from collections.abc import Callable, MutableMapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 from offload.daemon.asgi import App, Receive, Scope, Send, headers_of
@@ -28,9 +29,10 @@ from offload.daemon.guard import PROBES
 from offload.daemon.mistakes import Mistakes, is_mistake, title_of
 from offload.daemon.problems import error_answer
 from offload.daemon.request_id import request_id
+from offload.daemon.revocation import is_revoked, last_words
 from offload.daemon.stopping import StopEvent
 from offload.daemon.tenant_id import tenant_id
-from offload.errors import Stopping
+from offload.errors import Refused, Stopping
 from offload.rights import rights_of
 from offload.settings import ServeSettings
 
@@ -67,6 +69,12 @@ def entrance(app: App, host: Host) -> App:
                 await _refuse(receive, line.send, host.settings.body_timeout_s)
             else:
                 await app(scope, receive, line.send)
+        except asyncio.CancelledError:
+            if not is_revoked(scope):
+                raise
+            with suppress(TimeoutError):  # the client takes nothing
+                async with asyncio.timeout(host.settings.body_timeout_s):
+                    await line.end_revoked()
         finally:
             request_id.reset(token)
             if host.settings.access_log:
@@ -89,7 +97,7 @@ class _Line:
         self._start = time.perf_counter()
         self.status = 0
         self._size_bytes = 0
-        self._problem = b""
+        self._problem = self._type = self._end = b""
         given = headers_of(scope).get(_HEADER)
         if given is not None and _ID.fullmatch(given):
             self.request_id = given.decode()
@@ -99,6 +107,7 @@ class _Line:
     async def send(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            self._type = next((value for name, value in message.get("headers", ()) if name == b"content-type"), b"")
             headers = [*message.get("headers", ()), (_HEADER, self.request_id.encode())]
             if self._is_leaving() and (b"connection", b"close") not in headers:
                 headers.append((b"connection", b"close"))
@@ -106,9 +115,24 @@ class _Line:
         else:
             body: bytes = message.get("body", b"")
             self._size_bytes += len(body)
+            self._end = body[-2:] or self._end
             if self.status >= 400:
                 self._problem = self._problem or body
         await self._send(message)
+
+    async def end_revoked(self) -> None:
+        """End the answer of a request that a reload of the tokens cancelled. The client may be gone."""
+        task = asyncio.current_task()
+        if task is not None:
+            task.uncancel()
+        if not self.status:
+            status, headers, body = error_answer(Refused(401, "token", "the bearer token lost a right"))
+            await self.send({"type": "http.response.start", "status": status, "headers": headers})
+            await self.send({"type": "http.response.body", "body": body})
+            return
+        words = last_words(self._type, self._end)
+        if words is not None:
+            await self.send({"type": "http.response.body", "body": words})
 
     def write(self) -> None:
         """Write the line of the access log."""

@@ -21,12 +21,13 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, MutableMapping
 from types import TracebackType
 from typing import Any
 
 from offload.daemon.problems import RETRY_AFTER_S
 from offload.daemon.recent_rate import RecentRate
+from offload.daemon.revocation import keep_open
 from offload.errors import Busy
 from offload.settings import ServeSettings
 
@@ -257,8 +258,9 @@ class Place:
         self._held_bytes = held
 
 
-def become_follower(scope: Mapping[str, Any]) -> None:
+def become_follower(scope: MutableMapping[str, Any]) -> None:
     """Make the request of this ASGI scope a follower. Raises `Busy`. Without a guard in front, nothing is limited."""
     place = scope.get(_PLACE)
     if isinstance(place, Place):
         place.follow()
+    keep_open(scope)

@@ -19,6 +19,7 @@ from offload.daemon.http.answers import begun
 from offload.daemon.http.parameters import json_of, query_of
 from offload.daemon.http.roles import check_command, shown_to
 from offload.daemon.jobs import Stream, encode_end, start
+from offload.daemon.revocation import keep_open
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_command_on
 from offload.errors import InvalidParameters, NoSuchCommand, Stopping
@@ -71,6 +72,8 @@ async def run_command(
     if rights.name and not command.reads(values):
         _log.info("%s runs %s %s", rights.name, command.path, values.get("topic") or "")
     request.scope[STREAM_KEY] = bool(values.get("follow"))
+    if request.scope[STREAM_KEY]:
+        keep_open(request.scope)
     remote = request.headers.get("seglog-remote")
     takes_lines = is_stream and LINES_HEADER in request.headers
     stream = start(

@@ -35,6 +35,7 @@ from offload.daemon.http.parameters import query_of
 from offload.daemon.http.probes import document
 from offload.daemon.http.roles import guarded
 from offload.daemon.problems import refuse
+from offload.daemon.revocation import OpenAnswers
 from offload.daemon.tenant_id import tenant_id
 from offload.daemon.tenants import Tenant, Tenants
 from offload.errors import NoSuchTenant, TenantClosed
@@ -46,7 +47,7 @@ _HINT = "name the tenant: /tenants/NAME/topics/..., or use a token that is bound
 _NAMED = re.compile(rb"/tenants/([^/?]+)([^?]*)")
 
 
-def router(tenants: Tenants, tokens: Callable[[], Tokens | None]) -> App:
+def router(tenants: Tenants, tokens: Callable[[], Tokens | None], open_answers: OpenAnswers | None = None) -> App:
     """Return the ASGI application over TCP: it checks the client, and passes the request to the tenant."""
     root = make_root_app(tenants)
 
@@ -59,7 +60,7 @@ def router(tenants: Tenants, tokens: Callable[[], Tokens | None]) -> App:
             return
         await app(scope, receive, send)
 
-    return for_checked_clients(pass_on, lambda: tenants.settings, tokens, tenants.count_rejected)
+    return for_checked_clients(pass_on, lambda: tenants.settings, tokens, tenants.count_rejected, open_answers)
 
 
 def _app_of(tenants: Tenants, scope: Scope) -> App | None:
