@@ -258,6 +258,7 @@ def test_followers_have_a_limit_of_their_own_and_leave_the_places_of_requests(tm
         for refused in (path("t"), "/topics/t/records?from=11&wait_s=60"):
             status, body, headers = running.ask("GET", refused)
             assert (status, json.loads(body)["title"], headers["retry-after"]) == (429, "Busy", "1")
+            assert json.loads(body)["detail"] == "the daemon has reached its limit serve.max_followers"
         assert running.ask("GET", "/topics/t/records")[0] == 200
         assert running.ask("GET", "/topics/t/records?from=5&wait_s=60")[0] == 200, "it does not wait"
         assert b'seglog_http_rejected_total{reason="busy"} 2.0' in running.ask("GET", "/metrics")[1]
