@@ -37,7 +37,7 @@ _KEY = re.compile(r"<Key>(.*?)</Key>", re.DOTALL)
 _LISTS = ("list-type", "prefix", "versions", "uploads", "delimiter", "marker", "max-keys")
 _KEPT = 20
 _GRANTED = re.compile(r"<AccessKeyId>(\w+)</AccessKeyId>")
-_OBJECTS = "OwnObjects"  # the statement of a tenant's policy about objects
+_OBJECTS = "s3:GetObject"  # only the statement of a tenant's policy about objects has it
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Taken:
 def prefixes_of(policy: str) -> list[str]:
     """Return the prefixes of objects that the session policy of a tenant allows; none without a policy."""
     statements = json.loads(policy)["Statement"] if policy else []
-    arns = [arn for each in statements if each.get("Sid") == _OBJECTS for arn in each["Resource"]]
+    arns = [arn for each in statements if _OBJECTS in each["Action"] for arn in each["Resource"]]
     return [arn.partition("/")[2].removesuffix("*") for arn in arns]
 
 
