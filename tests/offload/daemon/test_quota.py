@@ -145,7 +145,9 @@ def test_a_dead_bucket_of_one_tenant_delays_no_other(root: Path, monkeypatch: py
                            ("ACCESS_KEY_ID", "x"), ("SECRET_ACCESS_KEY", "y")):  # fmt: skip
             monkeypatch.setenv(f"AWS_{name}", text)
         (root / "acme" / "seglog.toml").write_text('[remote]\nurl = "s3://bucket/acme"\n')
-        with served_tenants(root, **settings(root), OFFLOAD_OFFLOAD_AFTER_S="0") as daemon:
+        with served_tenants(
+            root, **settings(root), SERVE_SHARED_CREDENTIALS="true", OFFLOAD_OFFLOAD_AFTER_S="0"
+        ) as daemon:
             assert append(daemon, "acme-ci", b"a")[0] == 201
             with pytest.raises(TimeoutError):
                 ask_briefly(daemon.port)

@@ -146,7 +146,7 @@ def test_a_second_program_with_the_id_and_epoch_of_a_first_one_loses_no_record_i
     with topic.producer("job", epoch=0) as first:
         first.send(b"first")
     for values in ([b"second"], [b"x", b"y"]):
-        second = topic.producer("job", epoch=0)
+        second = topic.producer("job", epoch=0, batching=Batching(linger_s=60.0))
         for each in values:
             second.send(each)
         with pytest.raises(seglog.BatchReused, match="with 1 records") as refused:
