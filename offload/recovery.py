@@ -148,16 +148,16 @@ def prepare(
     files: Files | None = None,
     variables: Mapping[str, str] = NO_VARIABLES,
     tenant: TenantSettings | None = None,
-) -> list[str]:
-    """Do steps 0 to 2, and return the names to recover, deleted ones included.
+) -> tuple[list[str], Settings]:
+    """Do steps 0 to 2. Return the names to recover, deleted ones included, and the settings of the directory.
 
     All that can be refused is refused before anything is written. Raises as `recover` does.
     """
     port = seglog.OsFiles() if files is None else files
     found = _found(port, directory, url)
+    settings = settings_in(directory, variables, tenant)
     if store is None:
         check_remote_apart(url, directory)
-        settings = settings_in(directory, variables, tenant)
         with closing(open_store(url, settings.cold, settings.offload, source_of(settings, url))) as opened:
             names = _names(opened)
     else:
@@ -168,7 +168,7 @@ def prepare(
     if not wanted:
         raise NoSuchTopic(only or "", url)
     _begin(port, directory, url, found, tenant)
-    return wanted
+    return wanted, settings
 
 
 def settings_in(
@@ -200,8 +200,7 @@ def _each(
     files: Files | None = None,
 ) -> Iterator[_T | NotRecovered]:
     port = seglog.OsFiles() if files is None else files
-    names = prepare(directory, url, only, store=store, files=port, variables=variables, tenant=tenant)
-    settings = settings_in(directory, variables, tenant)
+    names, settings = prepare(directory, url, only, store=store, files=port, variables=variables, tenant=tenant)
     failed, found = False, False
     with (
         seglog.open(directory, settings=settings.log, clock=clock, files=port) as log,

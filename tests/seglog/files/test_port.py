@@ -66,7 +66,7 @@ def test_a_closed_log_keeps_no_descriptor(tmp_path: Path, read_only: bool) -> No
     before = len(os.listdir("/proc/self/fd"))
     seglog.open(tmp_path / "log", read_only=read_only, settings=SETTINGS).close()
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before  # the collector may close one of an earlier test
 
 
 class _NoFolderLocks(OsFiles):
