@@ -6,7 +6,8 @@ gap        the JSON line of a gap                           epoch-seq, with the 
 truncated  {"from": seq}: all records from there on are     epoch-seq, with the seq before it
            void, and the stream continues with that seq
 end        {"reason": "stopping"}, or "limit", or "error"   none
-           with the problem in "error"
+           with the problem in "error"; "revoked" comes
+           from offload.daemon.revocation
 """
 
 from __future__ import annotations
