@@ -28,6 +28,8 @@ check: setup ## lint, format, types, import contracts, generated files
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) mypy
+	$(RUN) python scripts/snippets.py build/snippets
+	$(RUN) mypy build/snippets
 	$(RUN) lint-imports
 	$(RUN) python scripts/proto.py --check
 	$(RUN) python scripts/jar.py --check

@@ -94,11 +94,13 @@ class History:
     """The past of a branch. `spans` are newest first.
 
     `load(vid, first_lsn, last_lsn)` gives commits, both included, oldest first. `is_passed` means that GC has passed
-    the newest commit. GC then keeps only what the volume has after that commit.
+    the newest commit. GC then keeps only what the volume has after that commit. `vid` is the branch's own volume, which
+    may have no commit yet; None if there is no branch.
     """
 
     def __init__(self, spans: Sequence[BranchSpan], load: Load, *, is_passed: bool = False) -> None:
         self.is_passed = is_passed
+        self.vid = spans[0].vid if spans else None
         self.spans = tuple(span for span in spans if len(span))
         self._load = load
 
@@ -191,6 +193,14 @@ class History:
             if span.vid == vid and span.first_lsn <= lsn <= span.last_lsn:
                 return self._one(span, lsn)
         return None
+
+    @checked
+    def target_of(self, commit: Commit) -> str:
+        """Return the target that means this commit of the past, whatever commits follow.
+
+        `lsn:N` of an inherited commit would mean the branch's own commit N once it has one.
+        """
+        return f"lsn:{commit.lsn}" if commit.vid == self.vid else f"lsn:{commit.lsn}@{commit.vid}"
 
     @checked
     def truncations_after(self, vid: Vid, lsn: LsnNumber) -> Iterator[int]:

@@ -214,6 +214,10 @@ class LocalCatalog(Connected):
         """Return the names of all handles, ascending."""
         return [name for (name,) in self._rows("SELECT name FROM handles ORDER BY name")]
 
+    def fenced_names(self) -> list[str]:
+        """Return the names of the handles that another writer has fenced."""
+        return [name for (name,) in self._rows("SELECT name FROM handles WHERE fenced_epoch IS NOT NULL")]
+
     @checked
     def delete_handle(self, name: str) -> None:
         with self._transaction() as run:

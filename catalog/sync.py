@@ -71,13 +71,13 @@ class Updates:
 
     def is_maintenance(self, bounds: Bounds, epoch: int) -> bool:
         """Tell whether all updates are maintenance (SYNC-2) for a writer of `epoch` that left `bounds`."""
+        # An epoch has one writer. The writer knows every commit of its epoch except those two kinds. But several may
+        # begin an empty volume with epoch 1: the one that commits first is the writer.
+        own = epoch if self.since else 0
         if self.newest is not None:
-            # An epoch has one writer. The writer knows every commit of its epoch except those two kinds. But several
-            # may begin an empty volume with epoch 1: the one that commits first is the writer.
-            own = epoch if self.since else 0
             return self.newest.epoch <= own and self.newest.bounds == bounds
         return all(
-            stored.commit.kind in _MAINTENANCE and stored.commit.epoch <= epoch and stored.commit.bounds == bounds
+            stored.commit.kind in _MAINTENANCE and stored.commit.epoch <= own and stored.commit.bounds == bounds
             for stored in self.commits
         )
 

@@ -10,6 +10,7 @@ A point in it is a prefix of the history (the topic's own order, COMMIT-3), cut 
     a time    inclusive: every record with ts <= time, and every delete that happened by then.
               ISO 8601 with its zone, or how long ago: `15 minutes ago`
     lsn:N     the whole commit N: the branch's own, else its parent's before the fork, and so on
+    lsn:N@V   the same of the volume V, whatever commits the branch gets
     head      the newest commit; head~N the one N before it, across fork points. Records that
               the log has not offloaded count as one commit
     tag:NAME  the point that has this name; the caller looks it up
@@ -37,7 +38,7 @@ from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
 from catalog.arguments import checked
-from catalog.errors import InvalidTarget, OutOfWindow
+from catalog.errors import InvalidKey, InvalidTarget, OutOfWindow
 from catalog.format.commit import CommitKind, ForkPoint, SegmentRef
 from catalog.format.gid import Vid
 from catalog.format.keys import check_name
@@ -62,7 +63,7 @@ __all__ = [
 ]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NUMBERED = re.compile(r"(seq:|lsn:|head~)([0-9]{1,20})", re.ASCII)
+_NUMBERED = re.compile(r"(seq:|lsn:|head~)([0-9]{1,20})(?:@(.*))?", re.ASCII)
 _AGO = re.compile(r"([0-9]{1,9}) ?(s|m|h|d|w|seconds?|minutes?|hours?|days?|weeks?) ago", re.ASCII)
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _U64_END = 2**64
@@ -90,10 +91,13 @@ class Seq:
 
 @dataclass(frozen=True, slots=True)
 class Lsn:
+    """A commit of the volume `vid`, or without it of the newest volume that has the LSN."""
+
     lsn: int
+    vid: Vid | None = None
 
     def __str__(self) -> str:
-        return f"lsn:{self.lsn}"
+        return f"lsn:{self.lsn}" if self.vid is None else f"lsn:{self.lsn}@{self.vid}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +141,8 @@ Target = Seq | Lsn | Head | Time | Named | Pinned
 
 @checked
 def parse_target(text: str, *, now_ms: int) -> Target:
-    """Parse `seq:N`, `lsn:N`, `head`, `head~N`, `tag:NAME`, `pin:NAME`, `15 minutes ago`, or an ISO 8601 time with its
-    zone.
+    """Parse `seq:N`, `lsn:N`, `lsn:N@VOLUME`, `head`, `head~N`, `tag:NAME`, `pin:NAME`, `15 minutes ago`, or an ISO
+    8601 time with its zone.
 
     Raise `InvalidTarget`, and `InvalidName` for a text that cannot be a tag.
     """
@@ -150,13 +154,15 @@ def parse_target(text: str, *, now_ms: int) -> Target:
         return Pinned(text.removeprefix("pin:"))
     if numbered := _NUMBERED.fullmatch(text):
         kind, number = numbered[1], int(numbered[2])
+        if numbered[3] is not None and kind != "lsn:":
+            raise InvalidTarget(text)
         if number >= _U64_END:
             raise InvalidTarget(text, "the number is too large")
         if kind == "head~":
             return Head(number)
         if number == 0:
             raise InvalidTarget(text, "these count from 1")
-        return Seq(number) if kind == "seq:" else Lsn(number)
+        return Seq(number) if kind == "seq:" else Lsn(number, _volume(text, numbered[3]))
     if ago := _AGO.fullmatch(text):
         return Time(now_ms - int(ago[1]) * _UNIT_MS[ago[2][0]])
     try:
@@ -168,6 +174,13 @@ def parse_target(text: str, *, now_ms: int) -> Target:
     return Time((time - _EPOCH) // timedelta(milliseconds=1))
 
 
+def _volume(text: str, volume: str | None) -> Vid | None:
+    try:
+        return None if volume is None else Vid.parse(volume)
+    except InvalidKey:
+        raise InvalidTarget(text, f"{volume} is no volume") from None
+
+
 @checked
 def resolve(target: Target, history: History, last_seq_at: LastSeqAt) -> ForkPoint:
     """Return the fork point that `target` means in `history`. Raise `OutOfWindow` if there is none."""
@@ -175,8 +188,8 @@ def resolve(target: Target, history: History, last_seq_at: LastSeqAt) -> ForkPoi
         case Head(back):
             past = history.nth(back)
             found = None if past is None else past.point()
-        case Lsn(lsn):
-            past = history.at_lsn(lsn)
+        case Lsn(lsn, vid):
+            past = history.at_lsn(lsn) if vid is None else history.at(vid, lsn)
             found = None if past is None else past.point()
         case Seq(seq):
             found = _after_seq(seq, history)

@@ -65,6 +65,7 @@ class Archive(Owned):
         self._context = context
         self._is_closed = False
         self._machinery = Machinery(context, settings, uploader)
+        self._machinery.replicas.mark_all()
         context.log.topic_defaults = replace(context.log.topic_defaults, keep_history=True)
         # Last: an archive that was not made leaves the log as it is.
         context.log.attach_cold(ColdTier(context, self._machinery.states))

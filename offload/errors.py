@@ -76,7 +76,8 @@
         ├── NotTheTenant         the remote is not that of the tenant
         ├── OtherTenant          a directory belongs to another tenant than its name says
         ├── Refused              the daemon's rules forbid it: host, origin, token, size, pace
-        │   └── NotAllowed           the token lacks the role for it
+        │   ├── NotAllowed           the token lacks the role for it
+        │   └── TooManyRecords       in a body that is taken as a whole, or is encoded
         ├── SharedRemote         a tenant's remote is another one's, or lies in it
         ├── UnsafeDirectory      others could exchange the data of tenants
         ├── UnknownObject        no file or object that `inspect` knows
@@ -162,6 +163,7 @@ __all__ = [
     "Stopping",
     "TenantClosed",
     "TenantWritten",
+    "TooManyRecords",
     "TopicAttached",
     "TopicFollowed",
     "TopicReserved",
@@ -414,7 +416,7 @@ class CarriedOtherwise(Conflict):
     def __init__(self, branch: str, seq: int) -> None:
         super().__init__(
             f"above seq {seq}, {branch} has other records than an earlier `branch promote --carry` brought there",
-            hint="`--leave` makes it main as it is",
+            hint=f"--leave makes it main as it is; `seglog truncate {branch} --from {seq + 1}` lets --carry begin anew",
         )
         self.branch = branch
         self.seq = seq
@@ -786,6 +788,15 @@ class NotAllowed(Refused):
         self.token = token
         self.role = role
         self.place = place
+
+
+class TooManyRecords(Refused):
+    """A body that is taken as a whole, or is encoded, has more than `most` records."""
+
+    def __init__(self, most: int) -> None:
+        told = f"a body that is taken as a whole, or is encoded, has at most {most:,} records"
+        super().__init__(413, "too_large", told, hint="send fewer at once, or raise serve.max_body_bytes")
+        self.most = most
 
 
 class InvalidTokens(Misuse):

@@ -112,6 +112,8 @@ class Handles:
         handle = self.find(name)
         if handle is None:
             snapshot = self._volumes.snapshot(self.resolve(name))
+            if not (self._log.is_read_only or self._log.has_topic(name)):
+                self._log.mark_elsewhere(name, self._log.known_appends(name))
             handle = Handle(name, snapshot.vid, snapshot.lsn, config=snapshot.config)
             self._local.save(handle=handle)
         return handle

@@ -30,6 +30,7 @@ __all__ = [
     "MIN_BLOCK_SIZE",
     "NEVER",
     "PROCESS",
+    "RECORD_ROOM_BYTES",
     "ROLE_ARN",
     "ROLE_ARN_FORM",
     "TENANT_ROLES",
@@ -77,6 +78,10 @@ ROLE_ARN_FORM = "arn:aws:iam::ACCOUNT:role/NAME"
 NEVER = "never"
 ASK = "ask"
 UNLIMITED = "unlimited"
+
+RECORD_ROOM_BYTES = 128
+"""What a record of a body takes in the daemon's memory beside its value: its object, the head of its frame, and its row
+of the tail."""
 
 CODEC_NAMES: Mapping[str, Codec] = {"none": Codec.NONE, "zstd": Codec.ZSTD}
 
@@ -257,7 +262,11 @@ class ServeSettings:
         "maximum that wait for new records, beside max_requests; the next one gets 429",
     )
     max_body_bytes: int = number(
-        64 * _MIB, "bytes", 1024, None, "maximum size of a body that is taken as a whole; a larger one gets 413"
+        64 * _MIB,
+        "bytes",
+        1024,
+        None,
+        "maximum of the bytes, and of 128 times the records, of a body that is taken as a whole; more gets 413",
     )
     max_bodies_bytes: int = number(
         128 * _MIB, "bytes", 1024, None, "maximum size of all request bodies at the same time; the next one gets 429"
@@ -297,6 +306,11 @@ class ServeSettings:
                 "serve.disk_reject_bytes", "is above serve.disk_alarm_bytes: the alarm must come first"
             )
         self.laminarmq_ports()
+
+    @property
+    def max_body_records(self) -> int:
+        """Return the maximum number of records in a body that is taken as a whole."""
+        return self.max_body_bytes // RECORD_ROOM_BYTES
 
     def laminarmq_ports(self) -> dict[str, int]:
         """Return the port of each topic in `laminarmq`. Raise `InvalidSetting`."""

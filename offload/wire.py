@@ -19,7 +19,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from offload.errors import InvalidInput
+from offload.errors import InvalidInput, TooManyRecords
 from seglog.client.bodies import VALUES_TYPE, encode_values
 from seglog.format.lines import Lines
 
@@ -47,26 +47,27 @@ MESSAGE_HEAD: Final = struct.Struct(">cI")
 _LENGTH = struct.Struct("<I")
 _SEQ_LENGTH = struct.Struct("<QI")
 
-# A frame of an empty line takes 46 times its room in the body.
-_LINES_MAX = 1_048_576
-
 _VALUE_HINT = "a value is its length (u32, little-endian), and then so many bytes"
 _RECORD_HINT = "a record is its seq (u64) and the length of its value (u32), both little-endian, and then the value"
-_LINE_HINT = f"a body of lines has at most {_LINES_MAX:,}, and a line feed behind each, also the last"
+_LINE_HINT = "a body of lines has a line feed behind each, also the last"
 
 
 def encode_message(kind: bytes, body: bytes) -> bytes:
     return MESSAGE_HEAD.pack(kind, len(body)) + body
 
 
-def decode_values(body: bytes, skipped: int = 0) -> list[bytes]:
-    """Return the values of a body. Raises `InvalidInput` with the number of the value that is cut off.
+def decode_values(body: bytes, skipped: int = 0, most: int | None = None) -> list[bytes]:
+    """Return the values of a body. The caller has taken `skipped` values before.
 
-    The caller has taken `skipped` values before.
+    Raises `InvalidInput` with the number of the value that is cut off, and `TooManyRecords` if there are more than
+    `most`.
     """
     values: list[bytes] = []
     offset, size_bytes, unpack_from = 0, len(body), _LENGTH.unpack_from
+    end_count = size_bytes if most is None else most  # a value has four bytes at least
     while offset < size_bytes:
+        if len(values) >= end_count:
+            raise TooManyRecords(end_count)
         end = offset + 4
         behind = end + unpack_from(body, offset)[0] if end <= size_bytes else end
         if behind > size_bytes:
@@ -97,11 +98,8 @@ def decode_seqs(body: bytes) -> list[tuple[int, bytes]]:
 def decode_lines(body: bytes, skipped: int = 0) -> Sequence[bytes]:
     """Return the values of a body of lines. The caller has taken `skipped` lines before.
 
-    Raises `InvalidInput` with the number of the line that has no line feed, or of the first one that is too many.
+    Raises `InvalidInput` with the number of the line that has no line feed.
     """
-    count = body.count(b"\n")
-    if count > _LINES_MAX:
-        raise InvalidInput(_LINES_MAX + 1, f"is one too many: a request has at most {_LINES_MAX:,}", hint=_LINE_HINT)
     if body and not body.endswith(b"\n"):
-        raise InvalidInput(skipped + count + 1, "has no line feed at its end", hint=_LINE_HINT)
+        raise InvalidInput(skipped + body.count(b"\n") + 1, "has no line feed at its end", hint=_LINE_HINT)
     return Lines.of(body) if body else []

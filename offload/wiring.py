@@ -51,8 +51,6 @@ def open_store(
     if parts.scheme == "file":
         return _local(url, parts.netloc, path_of(parts.path))
     if parts.scheme == "s3":
-        if "//" in parts.path:
-            raise InvalidRemote(url, _UNSAFE)
         prefix = parts.path.strip("/")
         return _s3(url, parts.netloc, prefix, settings or ColdSettings(), offload or OffloadSettings(), credentials)
     raise InvalidRemote(url, "the scheme is neither s3 nor file")

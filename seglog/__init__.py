@@ -86,6 +86,7 @@ if TYPE_CHECKING:
         WarmStoreFailed,
         WarmStoreRequired,
         WriterPoisoned,
+        WrittenElsewhere,
         WrongSize,
     )
     from seglog.files.clock import Clock, SystemClock
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     from seglog.values.config import DISCARDS, DURABILITIES, SETTINGS_FILE, LogSettings, TopicConfig
     from seglog.values.damage import Checked, Damage, Report
     from seglog.values.deletes import DeleteOp
+    from seglog.values.elsewhere import Elsewhere
     from seglog.values.producer import Appended, Producer, ProducerBatch
     from seglog.values.record import Gap, Record
     from seglog.values.truncate_op import TruncateOp
@@ -132,6 +134,7 @@ __all__ = [
     "DirectoryNotReadable",
     "DirectoryNotWritable",
     "DiskFull",
+    "Elsewhere",
     "Evicted",
     "FileCorrupt",
     "Files",
@@ -197,6 +200,7 @@ __all__ = [
     "WarmStoreFailed",
     "WarmStoreRequired",
     "WriterPoisoned",
+    "WrittenElsewhere",
     "WrongSize",
     "arrow_schema",
     "connect",
@@ -238,6 +242,7 @@ _HOMES = {
     "Damage": "seglog.values.damage",
     "Report": "seglog.values.damage",
     "DeleteOp": "seglog.values.deletes",
+    "Elsewhere": "seglog.values.elsewhere",
     "Appended": "seglog.values.producer",
     "Producer": "seglog.values.producer",
     "ProducerBatch": "seglog.values.producer",

@@ -21,6 +21,7 @@
     │   ├── BatchReused          another program has appended a batch of this producer, epoch and number
     │   ├── KeyReused            the key of an append was that of other values
     │   ├── OtherIncarnation     the daemon's topic no longer knows the batches that a client sent before
+    │   ├── WrittenElsewhere     another directory writes the topic, and this one follows it or is fenced
     │   ├── Truncated            records that a reader has read are gone, and their seqs are used again
     │   └── ViewOutdated         the writer has moved on, and the data of the view is gone
     ├── Missing              the requested object does not exist           exit 3
@@ -142,6 +143,7 @@ __all__ = [
     "WarmStoreFailed",
     "WarmStoreRequired",
     "WriterPoisoned",
+    "WrittenElsewhere",
     "WrongSize",
 ]
 
@@ -365,6 +367,27 @@ class KeyReused(Conflict):
         self.key = key
         self.first_seq = first_seq
         self.records = records
+
+
+class WrittenElsewhere(Conflict):
+    """Another directory writes the topic. An append here would begin or continue a second history of it."""
+
+    def __init__(self, topic: str, *, is_fenced: bool) -> None:
+        if is_fenced:
+            fact = f"another directory has taken {topic} over; nothing was appended"
+            hint = (
+                f"`seglog reset {topic} --as NAME` keeps what is only here as a branch, and follows the topic again. "
+                "With append_when_fenced = true in section [log], appends go on, and stay in this directory"
+            )
+        else:
+            fact = f"this directory follows {topic}, and does not write it; nothing was appended"
+            hint = (
+                f"archive.open_for_append({topic!r}) takes the topic over, as the next `seglog append {topic}` does. "
+                "It stops another writer"
+            )
+        super().__init__(fact, hint=hint)
+        self.topic = topic
+        self.is_fenced = is_fenced
 
 
 class OtherIncarnation(Conflict):

@@ -6,10 +6,11 @@ import errno
 import functools
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Annotated, TypeAlias
 
 from seglog.arguments import WHOLE_MAX, Within, checked
@@ -53,6 +54,7 @@ from seglog.tiers.segment_store import SegmentStores
 from seglog.tiers.warm_stores import WarmStores
 from seglog.topic import Topic
 from seglog.values.config import LogSettings, TopicConfig
+from seglog.values.elsewhere import Elsewhere
 from seglog.values.layout import Layout
 from seglog.values.names import check_topic_name
 from seglog.view import look
@@ -224,17 +226,54 @@ class Log(Owned):
         config: TopicConfig | None = None,
         first_seq: FirstSeq = 1,
         ts_floor_ms: TimeFloor = 0,
+        *,
+        is_taken_over: bool = False,
     ) -> Topic:
         """Make a topic before its first append. Its seqs begin with `first_seq`. No time is below `ts_floor_ms`.
 
         The records below `first_seq` of a branch, and of a topic with `keep_history`, are in the cold tier. Any other
         topic has none there, and reads begin at `first_seq`.
-        The topic is durable on return. Raise `InvalidTopicName`, `TopicExists`, `InvalidArgument`.
+        The topic is durable on return. Raise `InvalidTopicName`, `TopicExists`, `InvalidArgument`. If another directory
+        writes the topic (`mark_elsewhere`), raise `WrittenElsewhere`. With `is_taken_over`, this directory writes it
+        from now on, and the mark ends.
         """
         topic = self.topic(name)
         config = self.topic_defaults if config is None else config
-        write.create_topic(self._engine, name, config, first_seq=first_seq, ts_floor_ms=ts_floor_ms)
+        write.create_topic(
+            self._engine,
+            name,
+            config,
+            first_seq=first_seq,
+            ts_floor_ms=ts_floor_ms,
+            is_taken_over=is_taken_over,
+        )
         return topic
+
+    @property
+    def elsewhere(self) -> Mapping[str, Elsewhere]:
+        """Return the marks of the topics that another directory writes, by name."""
+        return MappingProxyType(self._engine.elsewhere)
+
+    @checked
+    def mark_elsewhere(self, name: str, mark: Elsewhere | None) -> None:
+        """Put on record that another directory writes the topic, durably on return. None ends the mark.
+
+        Appends to it raise `WrittenElsewhere` from now on (seglog.values.elsewhere). Raise `InvalidTopicName`.
+        """
+        write.mark_elsewhere(self._engine, check_topic_name(name), mark)
+
+    @checked
+    def known_appends(self, name: str) -> Elsewhere:
+        """Return a mark with the producers and keys that the log knows of a topic, which may be elsewhere now."""
+        mark, state = self._engine.elsewhere.get(name, Elsewhere()), self._engine.find(name)
+        if state is None:
+            return mark
+        with self._engine.committer.lock:
+            return replace(
+                mark,
+                producers=() if state.producers is None else state.producers.all(),
+                keys=() if state.keys is None else state.keys.all(),
+            )
 
     @checked
     def configure(self, name: str, config: TopicConfig) -> None:

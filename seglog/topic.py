@@ -178,6 +178,7 @@ class Topic:
     ) -> range:
         """Append records, all or none, and return their seqs when they are as safe as `durability` says.
 
+        A crash within the append leaves all of its records or none, with any durability.
         `durability` is "fsync", "disk", "memory" or "ephemeral". None means the durability that the topic is configured
         with. Ephemeral records are never written: they end with the process, and readers get a `Gap` after that.
         `unterminated` says that the values are lines without a line end.

@@ -30,7 +30,7 @@ class ServedDirectory:
     def __init__(self, directory: Path, variables: dict[str, str], *options: str) -> None:
         given = {"SEGLOG_SERVE_PORT": "0", "SEGLOG_SERVE_CHECK_INTERVAL_MS": "50", **variables}
         self.process = forged(["-C", str(directory), "serve", *options], {**os.environ, **given})
-        self._directory = directory
+        self.directory = directory
         self.lines: list[str] = []
         self._port = ""
         self._ready = threading.Event()
@@ -97,7 +97,7 @@ class ServedDirectory:
     def _post_over_socket(self, path: str, body: bytes, media_type: str) -> list[dict[str, Any]]:
         with closing(http.client.HTTPConnection("localhost", timeout=_TIMEOUT_S)) as connection:
             connection.sock = socket.socket(socket.AF_UNIX)
-            connection.sock.connect(str(self._directory / "seglog.sock"))
+            connection.sock.connect(str(self.directory / "seglog.sock"))
             connection.request("POST", path, body, {"Content-Type": media_type})
             return [json.loads(line) for line in connection.getresponse().read().splitlines()]
 

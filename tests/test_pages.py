@@ -1,31 +1,116 @@
-"""The Python examples of pages in docs/ do what they say, with a directory in the place of the bucket."""
+"""The Python examples of the README and of docs/ do what they say, with a directory in the place of the bucket."""
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+import offload
 import seglog
+from catalog.format.commit import Codec
+from catalog.format.keys import Key
+from catalog.objects import LocalStore
+from scripts.snippets import programs
 from tests.daemons import served
+from tests.offload.samples import Sample, encode_object, frames_of_samples
 
-PAGES = Path(__file__).resolve().parent.parent / "docs"
+PROGRAMS = programs()
+_EXAMPLE = '"https://log.example:7373", token="..."'
+_SPARK = {"docs/spark.md"}  # tests/offload/spark/test_pages.py runs it, and the last block of the README
 
 
-def run_blocks(page: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run all Python blocks of a page as one program in `directory`."""
-    blocks = re.findall(r"^```python\n(.*?)^```", (PAGES / page).read_text(), re.MULTILINE | re.DOTALL)
-    assert blocks
-    program = "".join(blocks).replace("s3://my-bucket/acme", f"{directory.as_uri()}/remote")
+class _Enough(Exception):
+    """The program printed all that the test waits for."""
+
+
+def run_blocks(
+    page: str,
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    blocks: slice = slice(None),
+    lines: int | None = None,
+) -> None:
+    """Run Python blocks of a page as one program in `directory`. End it when it has printed so many lines."""
+    program = "".join(PROGRAMS[page][blocks]).replace("s3://my-bucket/acme", f"{directory.as_uri()}/remote")
     monkeypatch.chdir(directory)
-    exec(compile(program, page, "exec"), {})  # noqa: S102
+    printed = 0
+
+    def show(*items: object) -> None:
+        nonlocal printed
+        print(*items)
+        printed += 1
+        if printed == lines:
+            raise _Enough
+
+    with suppress(_Enough):
+        exec(compile(program, page, "exec"), {"print": show})  # noqa: S102
+    assert lines in {None, printed}
+
+
+def test_each_page_with_python_has_a_test() -> None:
+    stories = {page for page in PROGRAMS if page.startswith("docs/stories/")}  # tests/cli/test_stories.py
+    text = Path(__file__).read_text()
+    assert [page for page in PROGRAMS.keys() - stories - _SPARK if f'run_blocks("{page}"' not in text] == []
+
+
+def test_the_readme_appends_offloads_and_restores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_blocks("README.md", tmp_path, monkeypatch, blocks=slice(0, 1))
+    *records, half = capsys.readouterr().out.splitlines()
+    assert [re.sub(r" \d{13} ", " ", line) for line in records] == ["1 eu b'first'", "2 eu b'second'"]
+    assert half == "[b'first']"
+
+
+def test_the_follower_of_the_readme_passes_a_gap_and_stays_for_new_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with seglog.open(tmp_path / "data") as log:
+        log.topic("orders").append([b"kept"])
+        log.topic("orders").append([b"lost"], durability="ephemeral")
+    with served(tmp_path / "data", "") as daemon:
+        address = f'"http://127.0.0.1:{daemon.port}", token="..."'
+        monkeypatch.setitem(PROGRAMS, "README.md", [PROGRAMS["README.md"][1].replace(_EXAMPLE, address)])
+        run_blocks("README.md", tmp_path, monkeypatch, lines=4)
+    gap = "retention took the records 2 to 2"
+    assert capsys.readouterr().out.splitlines() == ["1 b'kept'", gap, "3 b'one'", "4 b'two'"]
+
+
+def test_the_example_of_replicas_recovers_takes_over_and_resets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with seglog.open(tmp_path / "data") as log, offload.attach(log, f"{tmp_path.as_uri()}/remote") as archive:
+        log.topic("orders").append([b"one"])
+        log.topic("orders").seal()
+        archive.offload("orders")
+    run_blocks("docs/replicas.md", tmp_path, monkeypatch)
+    recovered, state = capsys.readouterr().out.splitlines()
+    assert recovered.startswith("Recovered(")
+    assert state == "1+1 r2"
+
+
+def test_the_example_of_pulsar_reads_the_entries_of_an_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = encode_object(frames_of_samples([Sample(b"%d" % n) for n in range(102)]), Codec.NONE)
+    store = LocalStore(tmp_path / "pulsar")
+    for name, body in (("9a0c-ledger-1234", made.data), ("9a0c-ledger-1234-index", made.index.body)):
+        store.put(Key(name), body, {})
+    [block] = PROGRAMS["docs/pulsar.md"]
+    monkeypatch.setitem(PROGRAMS, "docs/pulsar.md", [block.replace("s3://pulsar", (tmp_path / "pulsar").as_uri())])
+    run_blocks("docs/pulsar.md", tmp_path, monkeypatch)
+    entries = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in entries] == ["100", "101"]
 
 
 def test_the_example_of_the_journal_finds_its_items_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_blocks("journal.md", tmp_path, monkeypatch)
+    run_blocks("docs/journal.md", tmp_path, monkeypatch)
     got, *replayed, sections = capsys.readouterr().out.splitlines()
     assert got == "b'job 7 begins'"
     assert [re.sub(r" \d+ ", " ", line, count=1) for line in replayed] == [
@@ -39,7 +124,7 @@ def test_the_example_of_the_journal_finds_its_items_after_a_restart(
 def test_the_example_of_cold_segments_reads_what_went_to_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_blocks("warm-segments.md", tmp_path, monkeypatch)
+    run_blocks("docs/warm-segments.md", tmp_path, monkeypatch)
     assert capsys.readouterr().out == "3500 records\n"
     moved = sorted((tmp_path / "remote" / "cold" / "machine-1").rglob("*.data"))
     assert moved
@@ -51,7 +136,7 @@ def test_the_example_of_the_client_appends_and_reads(
 ) -> None:
     seglog.open(tmp_path / "data").close()
     with served(tmp_path / "data", ""):
-        run_blocks("client.md", tmp_path, monkeypatch)
+        run_blocks("docs/client.md", tmp_path, monkeypatch)
     assert capsys.readouterr().out.splitlines() == [
         "range(1, 3) False",
         "1000 records are in",

@@ -16,7 +16,7 @@ def split_remote(url: str) -> SplitResult:
     """Return the parts of a URL. Raises `InvalidRemote` for one that `urlsplit` would read as another one.
 
     `urlsplit` drops tabs, line feeds and blanks around the URL, so the store would be another tenant's. It also
-    drops an empty query.
+    drops an empty query. A prefix in S3 has no empty segment: `a//b` and `a/b` are two prefixes there.
     """
     shown = _CREDENTIALS.sub("//…@", url)  # an error is in logs, and the part before the @ may be a secret
     if any(char < " " or char == "\x7f" for char in url):
@@ -36,4 +36,6 @@ def split_remote(url: str) -> SplitResult:
         raise InvalidRemote(shown, "credentials do not belong in it")
     if "?" in url or "#" in url:
         raise InvalidRemote(shown, "nothing may follow the path")
+    if parts.scheme == "s3" and "//" in parts.path:
+        raise InvalidRemote(shown, "the prefix has an empty or unsafe path segment")
     return parts

@@ -57,12 +57,13 @@ from catalog.objects.base import ObjectInfo, PartTag, WithETag, checksum_of_part
 from catalog.objects.local_files import ABSENT, KIND, remove, sync_dir, walk, write_all
 from catalog.objects.local_parts import StoredPart, found_part, join, own_tag, part_path, put_in_slot, whole_file
 
-__all__ = ["LocalStore"]
+__all__ = ["OWN_FOLDERS", "LocalStore"]
 
 _LOCKS = ".locks"
 _METADATA = ".metadata"
 _MULTIPART = ".multipart"
 _TEMPORARY = ".temporary"
+OWN_FOLDERS = frozenset({_LOCKS, _METADATA, _MULTIPART, _TEMPORARY})
 _UPLOAD_ID = re.compile(r"[0-9a-f]{32}")
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 

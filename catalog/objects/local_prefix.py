@@ -8,14 +8,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from catalog.errors import AccessDenied, NotOffered, StoreUnreachable
-from catalog.objects.local import LocalStore
+from catalog.objects.local import OWN_FOLDERS, LocalStore
 from catalog.objects.prefix import Freed, Held, OldVersions, Upload
 
 __all__ = ["LocalPrefix"]
 
 
 class LocalPrefix:
-    """A `WholePrefix`. A link is an object: its target stays."""
+    """A `WholePrefix`. A link below the directory is an object: its target stays.
+
+    A link in the place of the directory itself is an error, because everything behind it may be another tenant's.
+    """
 
     def __init__(self, path: Path) -> None:
         self._root = path.absolute()
@@ -32,15 +35,21 @@ class LocalPrefix:
             self._refuse(error)
 
     def _found(self, prefix: str) -> Iterator[Held]:
+        self._check_no_link()
         for folder, folders, names in os.walk(self._root, onerror=self._refuse):
-            if folder == str(self._root):
-                folders[:] = [name for name in folders if not name.startswith(".")]  # the store's own
             links = [name for name in folders if Path(folder, name).is_symlink()]
+            if folder == str(self._root):
+                folders[:] = [name for name in folders if name not in OWN_FOLDERS]
             for name in (*names, *links):
                 path = Path(folder, name)
                 key = path.relative_to(self._root).as_posix()
                 if key.startswith(prefix):
                     yield Held(key, path.lstat().st_size)
+
+    def _check_no_link(self) -> None:
+        if self._root.is_symlink():
+            hint = f"name the directory itself: --remote {self._root.resolve().as_uri()}"
+            raise StoreUnreachable(self.url, "a link stands where its directory should be", hint)
 
     def take(self, found: Sequence[Held]) -> Freed:
         for each in found:
@@ -61,10 +70,14 @@ class LocalPrefix:
         self._store.abort_upload(upload.key, upload.upload_id)  # type: ignore[arg-type]  # the store made the key
 
     def clear(self) -> None:
-        """Remove the directory, with the store's own folders in it."""
+        """Remove the store's own folders, then the empty ones. A file that came meanwhile stays, and is an error."""
+        self._check_no_link()
         try:
-            if self._root.is_dir():
-                shutil.rmtree(self._root)
+            for name in OWN_FOLDERS:
+                if (self._root / name).is_dir():
+                    shutil.rmtree(self._root / name)
+            for folder, _, _ in os.walk(self._root, topdown=False, onerror=self._refuse):
+                Path(folder).rmdir()
         except OSError as error:
             self._refuse(error)
 

@@ -260,14 +260,18 @@ class Branches:
         return self._existing(topic, new)
 
     @checked
-    def promote(self, topic: str, branch: str, keep: str, *, now_ms: int, message: str = "") -> Branch:
+    def promote(
+        self, topic: str, branch: str, keep: str, vids: tuple[Vid, Vid], *, now_ms: int, message: str = ""
+    ) -> Branch:
         """Make the branch main, and give the former main the name `keep`. Return the former main.
 
-        A crash may leave some of the changes. A second call makes the others (catalog.refs.promotion). If several
-        promotions race, at most one wins.
+        `vids` are the volumes of main and of the branch that the caller has looked at (PROMOTE-5). A crash may leave
+        some of the changes. A second call makes the others (catalog.refs.promotion). If several promotions race, at
+        most one wins.
 
         Raises `NoSuchBranch`, `NoSuchTopic`, `BranchExists` for `keep`, and `UnnamableBranch` for `main`. Raises
-        `KeyChanged` and `VolumeHasName` for a lost race. Raises `OutOfWindow` if GC has collected the branch.
+        `KeyChanged` if a name leads to another volume than `vids` say. Raises it and `VolumeHasName` for a lost race.
+        Raises `OutOfWindow` if GC has collected the branch.
         """
         if MAIN in {branch, keep}:
             raise UnnamableBranch(topic, "be promoted" if branch == MAIN else "be the name of the former main")
@@ -277,6 +281,9 @@ class Branches:
         main, source, there = self._looks([main_key, branch_key, ref_key(topic, keep)])
         if main.alive is None or source.alive is None:
             raise self._unknown(topic, branch if source.alive is None else MAIN)
+        for key, ref, vid in zip((main_key, branch_key), (main.alive, source.alive), vids, strict=True):
+            if ref.vid != vid:
+                raise KeyChanged(key)
         former, now_ms = main.alive, latest_ms(self._store, now_ms)
         if former.vid == source.alive.vid:  # an earlier promotion ended before its last step
             entries = self._oplog.entries()
@@ -329,17 +336,16 @@ class Branches:
                 planned.append(Planned(key, found, wanted, found.body, is_moved=is_moved))
             elif found.body != change.former and (former is None or not is_same(found.value, former)):
                 raise KeyChanged(key)
-            elif found.alive is not None:  # a new nonce: a promotion that still runs does not take this name away
+            elif found.alive is not None:  # a new nonce: an operation that still runs does not take this name away
                 unchanged.append(Planned(key, found, found.alive, found.body, is_moved=True))
         if not planned:
             raise KeyChanged(Key(changes[0].subject))
         # Give names before taking names away, so that a crash leaves two names at worst (PROMOTE-2).
         planned.sort(key=lambda each: (each.wanted.deleted_at_ms is not None, each.is_moved))
         if any(each.is_moved for each in planned):
-            optional = [replace(each, is_optional=each.wanted.deleted_at_ms is not None) for each in planned]
-            planned = [*unchanged, *optional]
+            planned = [replace(each, is_optional=each.wanted.deleted_at_ms is not None) for each in planned]
         keys = [Key(change.subject) for change in changes]
-        self._move("undo", planned, now_ms=now_ms, message=message, keys=keys)
+        self._move("undo", [*unchanged, *planned], now_ms=now_ms, message=message, keys=keys)
 
     @checked
     def take_back(

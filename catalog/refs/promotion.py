@@ -14,6 +14,8 @@ PROMOTE-3  Step 3 refuses nothing. If another caller has changed the name of the
     An undo in the middle of a promotion gives the branch's name a new nonce, so step 3 does not take it away.
 PROMOTE-4  A second call after a crash makes the missing steps. Its entry in the oplog has all three changes again, so
     that one undo takes back the whole promotion.
+PROMOTE-5  The caller compares, carries and fences two volumes, and then names them. If main or the branch leads to
+    another volume by then, no name changes. Otherwise main would lose records that nobody compared.
 """
 
 from __future__ import annotations

@@ -57,7 +57,9 @@ def _in_catalog(directory: str, query: str, *values: str | int) -> list[str]:
     is_open = os.path.exists(f"{path}-shm")
     quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     try:
-        connection = sqlite3.connect(f"file:{quoted}?mode=ro&immutable={0 if is_open else 1}", _WAIT_S, uri=True)
+        connection = sqlite3.connect(
+            f"file:{quoted}?mode=ro&immutable={0 if is_open else 1}", timeout=_WAIT_S, uri=True
+        )
         try:
             return [str(name) for (name,) in connection.execute(query, values)]
         finally:

@@ -330,6 +330,7 @@ COMMANDS = {
         'log',
         'Show the commits of a topic, newest first. Each LSN is a target for restore, show and read --at.\n'
         '\n'
+        'A branch shows the commits of its parent as N@VOLUME, because it may get a commit N of its own.\n'
         'Examples: seglog log orders --kind delete,truncate --since "2 days ago"; seglog log orders --graph',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
@@ -468,7 +469,7 @@ COMMANDS = {
         'Example: seglog undo orders lsn:7',
         (
             ListedParameter('change', 'str', 'The number of a change in `oplog`, or a topic.', (), is_topic=True, names='topic'),
-            ListedParameter('commit', 'str', 'With a topic: the delete, eviction or truncation to undo, as lsn:N.', (), names='target'),
+            ListedParameter('commit', 'str', 'With a topic: the delete, eviction or truncation to undo, as lsn:N or lsn:N@VOLUME.', (), names='target'),
             ListedParameter('partial', 'bool', 'Bring back what is left, if some of the records are gone.', ('--partial',), default=False),
             ListedParameter('message', 'str', 'Why. The commit or the oplog keeps it.', ('-m', '--message'), default=''),
             ListedParameter('dry_run', 'bool', 'Show what would come back, and change nothing.', ('--dry-run',), default=False),

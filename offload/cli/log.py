@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from offload.cli.graph import graphed
@@ -19,7 +20,9 @@ def print_commits(output: Output, results: Iterator[CommitListed | GraphedCommit
     volume = None
     for found in results:
         commit = found.commit if isinstance(found, GraphedCommit) else found
-        text = commit_text(commit) + (f"\n{_stat(commit)}" if values["stat"] else "")
+        is_graphed = isinstance(found, GraphedCommit)  # the lines say which volume it is
+        text = commit_text(replace(commit, target=f"lsn:{commit.lsn}") if is_graphed else commit)
+        text += f"\n{_stat(commit)}" if values["stat"] else ""
         if isinstance(found, GraphedCommit):
             text = graphed(found, text)
         elif volume is not None and commit.volume != volume:
@@ -51,8 +54,9 @@ def _stat(commit: CommitListed) -> str:
 
 
 def commit_text(commit: CommitListed) -> str:
+    name = commit.target.replace(":", " ")
     return (
-        f"lsn {commit.lsn:<6} {commit.hash[:12]}  {commit.created_at}  {commit.commit_kind:<9} {_what(commit)}"
+        f"{name:<10} {commit.hash[:12]}  {commit.created_at}  {commit.commit_kind:<9} {_what(commit)}"
         f"{'' if commit.erased_by is None else f', erased by {commit.erased_by}'}"
     ).rstrip()
 

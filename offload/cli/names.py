@@ -125,6 +125,7 @@ def undone_text(done: Operation | CommitUndone) -> str:
         told = [f"{what}, is undone already (lsn {done.lsn}): nothing more comes back"]
     elif done.lsn is None:
         told = [f"undo of {what}, would bring back {counted(done.records)}{seqs}"]
+        told.append(f"  do it: `seglog undo {done.topic} {done.target}`")
         if done.objects:
             told.append(f"  shows {counted(done.objects, 'object')} of {format_bytes(done.bytes)} again")
     else:

@@ -30,5 +30,6 @@ def would_take_text(found: WouldTake) -> str:
     if found.deletes:
         told += f"\n  and {counted(found.deletes, 'delete')} that only this directory has"
     if found.records:
-        told += f"\n  then shown by: {', '.join(found.shown_by) or 'no other branch or tag'}"
+        how = "kept" if found.command.endswith("--erase") else "shown"
+        told += f"\n  then {how} by: {', '.join(found.shown_by) or 'no other branch or tag'}"
     return told

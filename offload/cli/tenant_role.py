@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Annotated
-from urllib.parse import urlsplit
 
 from offload.commands.parameters import About
 from offload.errors import InvalidParameters
@@ -24,16 +23,17 @@ def tenant_of(url: str | None, role_arn: str | None) -> TenantSettings | None:
     """Return the section [tenant] for a new directory; None without a role.
 
     The tenant is the last segment of the remote. The environment gives the other keys, such as
-    SEGLOG_TENANT_EXTERNAL_ID. Raises `InvalidParameters` and `InvalidSetting`.
+    SEGLOG_TENANT_EXTERNAL_ID. Raises `InvalidParameters`, `InvalidRemote` and `InvalidSetting`.
     """
     if role_arn is None:
         return None
+    from catalog.format.remotes import split_remote
     from offload.settings import ROLE_ARN, ROLE_ARN_FORM, TenantSettings
     from seglog.values.setting import from_section
 
     if not ROLE_ARN.fullmatch(role_arn):
         raise InvalidParameters(f"{role_arn!r} is not the ARN of a role", hint=f"its form is {ROLE_ARN_FORM}")
-    parts = urlsplit(url or "")
+    parts = split_remote(url or "")
     name = parts.path.rstrip("/").rpartition("/")[2]
     if parts.scheme != "s3" or not name:
         raise InvalidParameters("--role-arn is for a remote of a tenant", hint="its form is s3://bucket/prefix/TENANT")

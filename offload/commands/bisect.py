@@ -4,7 +4,7 @@
     2  If the first bad commit only appended records, the same search goes over the states after each of its records.
 
 A state that the judge skips says nothing. If skipped states lie right before the first bad one, the result names them
-all. A parent's commit counts as skipped, if its LSN means a newer commit of the branch.
+all.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ Judge = Callable[[State], Verdict]
 
 @dataclass(frozen=True, slots=True)
 class _After:
-    """The state after a commit. It is None if no target means that commit."""
+    """The state after a commit."""
 
     commit: CommitListed
-    state: State | None
+    state: State
 
 
 def bisect(topic: str, past: Past, judge: Judge, good: str, bad: str) -> Iterator[Tried | FirstBad]:
@@ -101,19 +101,16 @@ def bisect(topic: str, past: Past, judge: Judge, good: str, bad: str) -> Iterato
     first_state, steps = _states(past, start, end)
     last_state = steps[-1].state
     for name, end_state, wanted in (("--good", first_state, Verdict.GOOD), ("--bad", last_state, Verdict.BAD)):
-        if end_state is not None:
-            verdict = judge(end_state)
-            yield Tried(end_state.at, end_state.last_seq, verdict, len(steps).bit_length())
-            if verdict not in (wanted, Verdict.SKIP):
-                raise InvalidParameters(
-                    f"{name}: the command says {verdict} of {end_state}, so there is nothing to find"
-                )
+        verdict = judge(end_state)
+        yield Tried(end_state.at, end_state.last_seq, verdict, len(steps).bit_length())
+        if verdict not in (wanted, Verdict.SKIP):
+            raise InvalidParameters(f"{name}: the command says {verdict} of {end_state}, so there is nothing to find")
     low, high = yield from _search(len(steps), lambda place: steps[place - 1].state, judge)
     step, before = steps[high - 1], first_state if low == 0 else steps[low - 1].state
-    state, before = step.state or State(bad), before or State(good)
+    state = step.state
     first_seq, last_seq = _new_seqs(step.commit, start, end)
     if high - low > 1 or first_seq > last_seq:
-        skipped = tuple(str(each.state or f"lsn {each.commit.lsn} of the parent") for each in steps[low : high - 1])
+        skipped = tuple(str(each.state) for each in steps[low : high - 1])
         found = "unsettled" if skipped else "commit"
         yield FirstBad(topic, found, str(state), str(before), step.commit, None, skipped)
         return
@@ -128,21 +125,16 @@ def bisect(topic: str, past: Past, judge: Judge, good: str, bad: str) -> Iterato
     yield FirstBad(topic, found, str(state), str(before), step.commit, record, skipped)
 
 
-def _states(past: Past, start: Resolved, end: Resolved) -> tuple[State | None, list[_After]]:
-    """Return the state at `start`, and those after it up to `end`, oldest first. None has a record that `end` lacks.
-
-    A state is None if no LSN of this history means its commit.
-    """
+def _states(past: Past, start: Resolved, end: Resolved) -> tuple[State, list[_After]]:
+    """Return the state at `start`, and those after it up to `end`, oldest first. None has a record that `end` lacks."""
     found: list[_After] = []
-    lsns: set[int] = set()
     for commit in past.commits():
         place = commit.volume, commit.lsn
-        is_hidden, is_start = commit.lsn in lsns, place == (start.volume, start.lsn)
-        lsns.add(commit.lsn)
+        is_start = place == (start.volume, start.lsn)
         if found or place == (end.volume, end.lsn):
             if is_start and start.seq is None:
                 break
-            found.append(_After(commit, None if is_hidden else State(f"lsn:{commit.lsn}", end.seq)))
+            found.append(_After(commit, State(commit.target, end.seq)))
         if is_start:
             break
     else:
@@ -150,7 +142,7 @@ def _states(past: Past, start: Resolved, end: Resolved) -> tuple[State | None, l
     is_cut = start.seq is not None and place == (end.volume, end.lsn)
     if not found or (is_cut and end.seq is not None and end.seq <= (start.seq or 0)):
         raise InvalidParameters(f"--good {start.target} is not before --bad {end.target}")
-    return None if is_hidden else State(f"lsn:{start.lsn}", start.seq), found[::-1]
+    return State(commit.target, start.seq), found[::-1]
 
 
 def _new_seqs(commit: CommitListed, start: Resolved, end: Resolved) -> tuple[int, int]:
@@ -165,15 +157,13 @@ def _new_seqs(commit: CommitListed, start: Resolved, end: Resolved) -> tuple[int
     return first, last if end.seq is None else min(last, end.seq)
 
 
-def _search(
-    count: int, state_of: Callable[[int], State | None], judge: Judge
-) -> Generator[Tried, None, tuple[int, int]]:
+def _search(count: int, state_of: Callable[[int], State], judge: Judge) -> Generator[Tried, None, tuple[int, int]]:
     """Return the last good place and the first bad one. Place 0 is good, and place `count` is bad."""
     low, high = 0, count
     skipped: set[int] = set()
     while (place := _middle(low, high, skipped)) is not None:
         state = state_of(place)
-        verdict = Verdict.SKIP if state is None else judge(state)
+        verdict = judge(state)
         match verdict:
             case Verdict.GOOD:
                 low = place
@@ -181,8 +171,7 @@ def _search(
                 high = place
             case Verdict.SKIP:
                 skipped.add(place)
-        if state is not None:
-            yield Tried(state.at, state.last_seq, verdict, (high - low - 1).bit_length())
+        yield Tried(state.at, state.last_seq, verdict, (high - low - 1).bit_length())
     return low, high
 
 

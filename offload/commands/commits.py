@@ -10,6 +10,7 @@ from offload.moment import Moment
 
 if TYPE_CHECKING:
     from catalog import PastCommit
+    from catalog.history import History
 
 __all__ = ["CommitListed", "SegmentListed", "listed"]
 
@@ -25,10 +26,12 @@ class SegmentListed:
 
 @dataclass(frozen=True, slots=True)
 class CommitListed:
-    """A commit of a topic's history. The hidden fields hold the details of its kind.
+    """A commit of a topic's history, which `target` means for good. The hidden fields hold the details of its kind.
 
     A commit of kind restore has undone the commit `undone_lsn`.
     """
+
+    target: str
 
     volume: str
     lsn: int
@@ -51,7 +54,8 @@ class CommitListed:
     undone_lsn: int | None = field(metadata=OPTIONAL)
 
 
-def listed(stored: PastCommit, erased_by_ms: int | None) -> CommitListed:
+def listed(stored: PastCommit, erased_by_ms: int | None, history: History) -> CommitListed:
+    """Return a commit as a command shows it. `history` is that of the topic or branch that the command shows."""
     from pyroaring import BitMap
 
     from catalog import CommitKind
@@ -59,6 +63,7 @@ def listed(stored: PastCommit, erased_by_ms: int | None) -> CommitListed:
     commit = stored.commit
     bitmaps = commit.deletions.bitmaps.values() if commit.kind is CommitKind.DELETE else ()
     return CommitListed(
+        target=history.target_of(commit),
         volume=str(commit.vid),
         lsn=commit.lsn,
         hash=stored.hash.hex(),

@@ -7,6 +7,9 @@ COPY-1  A state in the remote is read from the remote alone. So no delete, evict
 COPY-2  A run that continues reads the commit that the manifest names, with the same hash, or fails.
 COPY-3  If the log evicts or truncates records of a state that no commit has, the export fails. A delete takes the
     records that the export has not reached.
+COPY-4  An export without a target leaves out what is past the ttl. Nothing else of the state is left out: if a reader
+    sees fewer records, the state must still be the newest after that. Otherwise a delete may have come meanwhile, and
+    the export begins again.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from typing import Any
 from offload.commands.moments import Resolved
 from offload.commands.results import problem
 from offload.errors import ExportOutdated, OtherExport
-from seglog import Gap, Record
+from seglog import ConcurrentModification, Gap, Record
 
 __all__ = ["Calls", "ExportBegun", "Source"]
 
@@ -27,6 +30,7 @@ Calls = Callable[[str, Mapping[str, Any]], Iterator[Any]]
 """Runs a command of the registry by its path, with its arguments, and returns its results."""
 
 _LEASE = "1d"
+_ROUNDS = 20
 _RENEW_AFTER_S = 3600.0
 _NO_WRITER = frozenset({"DirectoryInUse", "DirectoryNotWritable"})
 _NO_COMMIT = frozenset({"NoRemote", "NotOffloaded", "OutOfWindow"})
@@ -79,6 +83,22 @@ class Source:
 
     def begin(self, at: str | None, form: str, part_bytes: int) -> ExportBegun:
         """Return the state that `at` means now, pinned if it is in the remote. Without `at`, all live records."""
+        for _ in range(_ROUNDS):
+            begun = self._looked_up(at, form, part_bytes)
+            if begun.volume is None:
+                return begun
+            try:
+                first_seq = self._first_of(begun)
+            except BaseException:
+                self.release(begun)
+                raise
+            if first_seq is not None:
+                return replace(begun, first_seq=min(first_seq, begun.last_seq + 1))
+            self.release(begun)
+        raise ConcurrentModification(self._name)
+
+    def _looked_up(self, at: str | None, form: str, part_bytes: int) -> ExportBegun:
+        """Return the state that `at` means now, from the first seq that it may have."""
         topic, _, branch = self._name.partition("@")
         try:
             found = self._resolved("head" if at is None else at, pins=True)
@@ -102,8 +122,7 @@ class Source:
                 part_bytes=part_bytes,
                 pin=None,
             )
-        last_seq = found.before[-1].seq if found.before else 0
-        begun = ExportBegun(
+        return ExportBegun(
             topic=topic,
             branch=branch or "main",
             target=at,
@@ -113,17 +132,21 @@ class Source:
             seq=found.seq,
             epoch=None,
             first_seq=1,
-            last_seq=last_seq,
+            last_seq=found.before[-1].seq if found.before else 0,
             format=form,
             part_bytes=part_bytes,
             pin=found.pin,
         )
-        try:
-            first_seq = self._first_seq(self._target(begun) if at is not None else None) or last_seq + 1
-        except BaseException:
-            self.release(begun)
-            raise
-        return replace(begun, first_seq=min(first_seq, last_seq + 1))
+
+    def _first_of(self, begun: ExportBegun) -> int | None:
+        """Return the first seq to copy of a state in the remote (COPY-4). None if it is not the newest state now."""
+        none = begun.last_seq + 1
+        first_seq = self._first_seq(self._target(begun)) or none
+        live_seq = (self._first_seq(None) or none) if begun.target is None else first_seq
+        if live_seq <= first_seq:
+            return first_seq
+        newest = self._found("head", pins=False)
+        return live_seq if newest is not None and _is_same(newest, begun) else None
 
     def resume(self, begun: ExportBegun) -> ExportBegun:
         """Return the state of an earlier run, pinned again. Raises `ExportOutdated`."""
@@ -132,7 +155,7 @@ class Source:
             return begun
         if begun.pin is not None and self._is_renewed(begun.pin):
             return begun
-        for target in filter(None, (f"lsn:{begun.lsn}", begun.target)):
+        for target in filter(None, (f"lsn:{begun.lsn}@{begun.volume}", begun.target)):
             found = self._found(target, pins=True)
             if found is not None:
                 again = replace(begun, pin=found.pin)
@@ -207,7 +230,7 @@ class Source:
         """Return a target that means exactly the state."""
         if begun.pin is not None:
             return f"pin:{begun.pin}"
-        for target in filter(None, (f"lsn:{begun.lsn}", begun.target)):
+        for target in filter(None, (f"lsn:{begun.lsn}@{begun.volume}", begun.target)):
             found = self._found(target, pins=False)
             if found is not None and _is_same(found, begun):
                 return target

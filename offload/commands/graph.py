@@ -52,7 +52,8 @@ class Line:
 def graph(archive: Archive, topic: str) -> Iterator[GraphedCommit]:
     """Return the commits of all branches of a topic, newest first."""
     base = topic.partition("@")[0]
-    if not archive.history.commits(base):
+    main = archive.history.commits(base)
+    if not main:
         return iter(())
     names = sorted((branch.branch for branch in archive.branches.list(base)), key=lambda name: (name != "main", name))
     topics = {name: with_branch(base, name) for name in names}
@@ -65,7 +66,7 @@ def graph(archive: Archive, topic: str) -> Iterator[GraphedCommit]:
         for volume, last_lsn in places:
             longest[volume] = max(longest.get(volume, (0, "")), (last_lsn, name), key=lambda each: each[0])
     lines = [
-        Line(volume, parents.get(volume), _commits(archive, topics[name], pasts[name], volume))
+        Line(volume, parents.get(volume), _commits(archive, topics[name], pasts[name], volume, main))
         for volume, (_, name) in longest.items()
     ]
     return ordered(lines, _names(archive, base, pasts))
@@ -86,10 +87,10 @@ def _names(archive: Archive, base: str, pasts: Mapping[str, History]) -> Mapping
     return names
 
 
-def _commits(archive: Archive, name: str, history: History, volume: str) -> Iterator[CommitListed]:
+def _commits(archive: Archive, name: str, history: History, volume: str, main: History) -> Iterator[CommitListed]:
     """Yield the commits of one volume of a history. The erasures have to see the newer commits as well."""
     erasures = archive.upkeep.erasures(name)
-    found = (listed(stored, erasures.date_ms(stored)) for stored in history)
+    found = (listed(stored, erasures.date_ms(stored), main) for stored in history)
     newer_left = dropwhile(lambda commit: commit.volume != volume, found)
     return takewhile(lambda commit: commit.volume == volume, newer_left)
 

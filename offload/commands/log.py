@@ -40,6 +40,7 @@ def log(
 ) -> Iterator[CommitListed | GraphedCommit]:
     """Show the commits of a topic, newest first. Each LSN is a target for restore, show and read --at.
 
+    A branch shows the commits of its parent as N@VOLUME, because it may get a commit N of its own.
     Examples: seglog log orders --kind delete,truncate --since "2 days ago"; seglog log orders --graph
     """
     kinds = _kinds(kind)
@@ -67,7 +68,7 @@ def _commits(
     touches = None if record is None else _Touched(history, record)
     erasures = archive.upkeep.erasures(name)
     for stored in history:
-        commit = listed(stored, erasures.date_ms(stored))
+        commit = listed(stored, erasures.date_ms(stored), history)
         is_wanted = kinds is None or commit.commit_kind in kinds
         is_wanted &= since_ms is None or commit.created_at >= since_ms
         is_wanted &= until_ms is None or commit.created_at <= until_ms
@@ -90,11 +91,12 @@ def show(
     """
     found = archive.history.commit(topic, commit)
     erasures = archive.upkeep.erasures(topic)
-    for stored in archive.history.commits(topic):
+    history = archive.history.commits(topic)
+    for stored in history:
         erased_by_ms = erasures.date_ms(stored)
         if stored.commit.vid == found.commit.vid and stored.commit.lsn <= found.commit.lsn:
-            return listed(found, erased_by_ms)
-    return listed(found, None)  # a tag of another branch
+            return listed(found, erased_by_ms, history)
+    return listed(found, None, history)  # a tag of another branch
 
 
 class _Touched:

@@ -127,7 +127,8 @@ def resolve(
     ttl_s = None if pin is None else parse_span_s("--pin", pin)
     point = archive.history.point(topic, to)
     snapshot = archive.history.snapshot_at(point)
-    following = archive.history.commits(topic).at(point.vid, point.lsn + 1)
+    history = archive.history.commits(topic)
+    following = history.at(point.vid, point.lsn + 1)
     found = Resolved(
         topic=topic,
         target=to,
@@ -136,7 +137,7 @@ def resolve(
         seq=point.seq,
         before=_before(archive, topic, snapshot, neighbours),
         after=_after(archive, topic, snapshot.bounds.head_seq + 1, neighbours),
-        next_commit=None if following is None else listed(following, None),
+        next_commit=None if following is None else listed(following, None, history),
         pin=None,
         pinned_until=None,
         hash=archive.history.commit_at(point).hash.hex(),
@@ -168,25 +169,18 @@ def _shown(record: Record) -> RecordNearby:
     return RecordNearby(record.seq, Moment(record.ts_ms), record.tag, start)
 
 
-def _has_lsn(history: History, past: PastCommit) -> bool:
-    """Return whether `lsn:N` means this commit. A branch's own commit hides its parent's with the same LSN."""
-    vid, lsn = past.commit.vid, past.commit.lsn
-    return next(span.vid == vid for span in history.spans if span.first_lsn <= lsn <= span.last_lsn)
-
-
 def _of_commits(history: History) -> Iterator[PointListed]:
     """Yield the head, the commits that took something away, and the point before each."""
     newer: PastCommit | None = None
     for past in history:
-        if not _has_lsn(history, past):
-            return
         is_head, takes = newer is None, past.commit.kind.name.lower() in _TAKES_AWAY
         if newer is not None and newer.commit.kind.name.lower() in _TAKES_AWAY and not takes:
-            yield _point(past, f"before lsn {newer.commit.lsn}, which took records away", "window")
+            taker = history.target_of(newer.commit).replace(":", " ")
+            yield _point(history, past, f"before {taker}, which took records away", "window")
         if takes:
-            yield _point(past, past.commit.kind.name.lower(), "window")
+            yield _point(history, past, past.commit.kind.name.lower(), "window")
         elif is_head:
-            yield _point(past, "head", "window")
+            yield _point(history, past, "head", "window")
         newer = past
 
 
@@ -202,20 +196,22 @@ def _of_names(archive: Archive, topic: str, history: History) -> Iterator[PointL
             with suppress(NoSuchTag):  # deleted meanwhile
                 past = archive.history.commit(topic, f"tag:{tag.name}")
         if past is not None:
-            yield _point(past, "tag", f"tag {tag.name}", f"tag:{tag.name}", tag.tag.point.seq)
+            yield _point(history, past, "tag", f"tag {tag.name}", f"tag:{tag.name}", tag.tag.point.seq)
     for branch in archive.branches.list(base):
         past = None if branch.parent is None else history.at(branch.parent.vid, branch.parent.lsn)
-        if past is not None and branch.parent is not None and _has_lsn(history, past):
+        if past is not None and branch.parent is not None:
             target = "" if branch.parent.seq is None else f"seq:{branch.parent.seq}"
-            yield _point(past, "fork", f"branch {branch.branch}", target, branch.parent.seq)
+            yield _point(history, past, "fork", f"branch {branch.branch}", target, branch.parent.seq)
 
 
-def _point(past: PastCommit, what: str, kept: str, target: str = "", seq: int | None = None) -> PointListed:
+def _point(
+    history: History, past: PastCommit, what: str, kept: str, target: str = "", seq: int | None = None
+) -> PointListed:
     commit = past.commit
-    detail = listed(past, None)
+    detail = listed(past, None, history)
     added = sum(last - ref.first_seq + 1 for ref, last in past.segments()) if detail.commit_kind == "offload" else 0
     return PointListed(
-        target=target or f"lsn:{commit.lsn}",
+        target=target or detail.target,
         time=Moment(commit.at_ts_ms),
         committed_at=Moment(commit.created_at_ms),
         head_seq=past.head_seq if seq is None else seq,

@@ -16,12 +16,13 @@ from offload.moment import Moment
 from seglog.arguments import WHOLE_MAX
 
 if TYPE_CHECKING:
+    from catalog import Vid
     from catalog.refs.oplog import NumberedEntry
     from offload.archive import Archive
 
 __all__ = ["CommitUndone", "Operation", "oplog", "undo"]
 
-_LSN = re.compile(r"lsn:([0-9]+)", re.ASCII)
+_LSN = re.compile(r"lsn:([0-9]+)(?:@(.+))?", re.ASCII)
 _DIGITS = 19
 
 
@@ -41,12 +42,15 @@ class Operation:
 class CommitUndone:
     """The commit `undone` of a topic, taken back by the commit `lsn`, which is None for a preview.
 
+    `target` means that commit and no other, so `undo` with it does what the preview showed, also if it is repeated.
+
     `records` came back, from `first_seq` to `last_seq`. `gone` are in no object any more. `stay_away` were taken by the
     later commits `taken_by` as well. The topic shows so many `objects` again, of so many bytes. `is_earlier` says that
     an earlier call has made the commit. A preview names it, too.
     """
 
     topic: str
+    target: str
     undone: int
     undone_kind: str
     lsn: int | None
@@ -76,7 +80,11 @@ def undo(
     ] = None,
     commit: Annotated[
         str | None,
-        About("With a topic: the delete, eviction or truncation to undo, as lsn:N.", is_argument=True, names="target"),
+        About(
+            "With a topic: the delete, eviction or truncation to undo, as lsn:N or lsn:N@VOLUME.",
+            is_argument=True,
+            names="target",
+        ),
     ] = None,
     partial: Annotated[bool, About("Bring back what is left, if some of the records are gone.")] = False,
     message: Reason = "",
@@ -113,16 +121,17 @@ def _undo_commit(
         raise InvalidParameters(
             f"{given}say `seglog undo {topic} lsn:N`; `seglog log {topic} --kind delete,evict,truncate` lists them"
         )
-    number = _number(lsn[1])
+    number, vid = _number(lsn[1]), _volume(lsn[2])
     history = place.archive.history
     with place.counting(f"undo {topic}"):
         found = (
-            history.preview_undo(topic, number)
+            history.preview_undo(topic, number, vid)
             if dry_run
-            else history.undo_removal(topic, number, partial=partial, message=message)
+            else history.undo_removal(topic, number, vid, partial=partial, message=message)
         )
     return CommitUndone(
         topic=topic,
+        target=f"lsn:{number}@{found.undone.vid}",
         undone=number,
         undone_kind=found.kind,
         lsn=found.lsn,
@@ -143,6 +152,16 @@ def _number(text: str) -> int:
     if not 1 <= number <= WHOLE_MAX or len(text) > _DIGITS:
         raise InvalidParameters(f"{text}: these numbers are from 1 to {WHOLE_MAX}")
     return number
+
+
+def _volume(text: str | None) -> Vid | None:
+    from catalog import Vid
+    from catalog.errors import InvalidKey
+
+    try:
+        return None if text is None else Vid.parse(text)
+    except InvalidKey:
+        raise InvalidParameters(f"{text} is no volume: `seglog log` shows them") from None
 
 
 def _last_operation(archive: Archive) -> NumberedEntry:
@@ -170,11 +189,12 @@ def _check_newest(archive: Archive, found: NumberedEntry) -> None:
             with suppress(Missing):
                 past = archive.history.newest_removal(name)
                 if past is not None and past.commit.created_at_ms > found.entry.at_ms:
-                    lsn, what = past.commit.lsn, past.commit.kind.name.lower()
+                    target = archive.history.commits(name).target_of(past.commit)
+                    what = f"{past.commit.kind.name.lower()}, lsn {past.commit.lsn}"
                     raise NotUndone(
                         found.number,
-                        f"the newest change of {name} is a commit of kind {what}, lsn {lsn}",
-                        f"`seglog undo {name} lsn:{lsn}` takes that back, `seglog undo {found.number}` takes back the"
+                        f"the newest change of {name} is a commit of kind {what}",
+                        f"`seglog undo {name} {target}` takes that back, `seglog undo {found.number}` takes back the"
                         f" {found.entry.operation} before it",
                     )
 

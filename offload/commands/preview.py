@@ -21,7 +21,7 @@ class WouldTake:
     """Records that `command` would take away, of about `of_records` live ones.
 
     `bytes` is about the size of the records. `deletes` counts local deletes that would go as well. `shown_by` are the
-    branches and tags that would still show some of the records.
+    branches and tags that would still show some of the records, or keep the objects of an erasure.
     """
 
     topic: str

@@ -40,7 +40,7 @@ class Access:
         """
         self._tenant = tenant
         self.tokens = self._tokens(settings)
-        self.open_answers = OpenAnswers()
+        self.open_answers = OpenAnswers(lambda: self.tokens)
         _check_address(settings, self.tokens)
 
     def reload(self, settings: ServeSettings, listening: Iterable[ssl.SSLContext]) -> None:
@@ -53,7 +53,7 @@ class Access:
             _log.error("tokens and certificates stay as they are: %s", error)
             return
         self.tokens = tokens
-        ended = self.open_answers.check(tokens)
+        ended = self.open_answers.end_revoked()
         if ended:
             _log.info("%d open answers end: their tokens are gone, or have fewer rights", ended)
         if fresh is not None:

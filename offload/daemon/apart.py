@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-from catalog.errors import InvalidRemote
+from catalog.format.remotes import split_remote
 from offload.settings_file import Settings
 from offload.wiring import path_of
 from seglog.errors import InvalidSetting
@@ -42,8 +41,11 @@ def check_variables(variables: Mapping[str, str]) -> None:
 
 
 def check_credentials(settings: Settings, *, is_shared: bool) -> None:
-    """Raise `InvalidSetting` if a tenant's remote would use the daemon's own AWS credentials (ALONE-2)."""
-    if is_shared or settings.tenant.role_arn or urlsplit(settings.url or "").scheme != "s3":
+    """Raise `InvalidSetting` if a tenant's remote would use the daemon's own AWS credentials (ALONE-2).
+
+    Raises `InvalidRemote`.
+    """
+    if is_shared or settings.tenant.role_arn or split_remote(settings.url or "").scheme != "s3":
         return
     reason = "is empty, so this tenant would use the daemon's own AWS credentials: set it, or set shared_credentials"
     raise InvalidSetting("tenant.role_arn", f"{reason} = true in the section [serve] of the root's seglog.toml")
@@ -70,9 +72,7 @@ def are_apart(one: str, other: str) -> bool:
 
 def _place_of(url: str) -> tuple[str, ...]:
     """Return the parts of the place, from the scheme on."""
-    parts = urlsplit(url)
+    parts = split_remote(url)
     if parts.scheme == "file":
         return ("file", *Path(path_of(parts.path)).resolve().parts)
-    if "//" in parts.path:
-        raise InvalidRemote(url, "the prefix has an empty segment")
     return (parts.scheme, parts.netloc.lower(), *filter(None, parts.path.split("/")))

@@ -17,7 +17,7 @@ from functools import lru_cache
 from offload.daemon.asgi import App, Headers, Receive, Scope, Send, headers_of
 from offload.daemon.origins import answer_preflight, is_allowed, is_preflight, with_origin
 from offload.daemon.problems import refuse
-from offload.daemon.revocation import OPEN_ANSWERS, OpenAnswers
+from offload.daemon.revocation import OpenAnswers
 from offload.errors import Refused
 from offload.rights import EVERYTHING, RIGHTS_KEY, Tokens
 from offload.settings import ServeSettings
@@ -35,7 +35,7 @@ def for_checked_clients(
     """Return `app` behind the checks of its clients. The scope of a request that passes has the client's rights.
 
     Each request asks for `settings` and `tokens`, so that a reload takes effect. `count_rejected` counts a refusal by
-    its reason. `open_answers` gets the requests that wait for news.
+    its reason. `open_answers` gets the requests whose rights a reload may take.
     """
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,12 +47,11 @@ def for_checked_clients(
             if is_preflight(scope["method"], headers):
                 await answer_preflight(headers, send)
                 return
-            _set_rights(scope, headers, tokens())
+            _set_rights(scope, headers, tokens(), open_answers)
         except Refused as refusal:
             count_rejected(refusal.reason)
             await refuse(refusal, send)
             return
-        scope[OPEN_ANSWERS] = open_answers
         await app(scope, receive, send)
 
     return answer
@@ -69,11 +68,15 @@ def _check_web_page(headers: Headers, settings: ServeSettings) -> None:
         raise Refused(403, "origin", "the daemon refuses requests from this web page", hint=hint)
 
 
-def _set_rights(scope: Scope, headers: Headers, tokens: Tokens | None) -> None:
+def _set_rights(scope: Scope, headers: Headers, tokens: Tokens | None, open_answers: OpenAnswers | None) -> None:
     """Put the rights of the client's token into the scope. Raises `Refused` with 401."""
     scope[RIGHTS_KEY] = EVERYTHING
-    if tokens is not None and scope["path"] != "/healthz":
+    if scope["path"] == "/healthz":
+        return
+    if tokens is not None:
         scope[RIGHTS_KEY] = tokens.rights_of(headers.get(b"authorization", b""))
+    if open_answers is not None:
+        open_answers.begin(scope, tokens)
 
 
 @lru_cache(256)

@@ -20,7 +20,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -29,10 +29,10 @@ from offload.daemon.guard import PROBES
 from offload.daemon.mistakes import Mistakes, is_mistake, title_of
 from offload.daemon.problems import error_answer
 from offload.daemon.request_id import request_id
-from offload.daemon.revocation import is_revoked, last_words
+from offload.daemon.revocation import is_revoked, last_words, refusal
 from offload.daemon.stopping import StopEvent
 from offload.daemon.tenant_id import tenant_id
-from offload.errors import Refused, Stopping
+from offload.errors import Stopping
 from offload.rights import rights_of
 from offload.settings import ServeSettings
 
@@ -97,7 +97,8 @@ class _Line:
         self._start = time.perf_counter()
         self.status = 0
         self._size_bytes = 0
-        self._problem = self._type = self._end = b""
+        self._headers: Sequence[tuple[bytes, bytes]] = ()
+        self._problem = self._end = b""
         given = headers_of(scope).get(_HEADER)
         if given is not None and _ID.fullmatch(given):
             self.request_id = given.decode()
@@ -105,10 +106,14 @@ class _Line:
             self.request_id = os.urandom(8).hex()
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
+        if is_revoked(self._scope):  # REVOKE-1: a task of the request may run before its cancellation
+            raise asyncio.CancelledError
+        await self._pass(message)
+
+    async def _pass(self, message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            self._type = next((value for name, value in message.get("headers", ()) if name == b"content-type"), b"")
-            headers = [*message.get("headers", ()), (_HEADER, self.request_id.encode())]
+            self._headers = headers = [*message.get("headers", ()), (_HEADER, self.request_id.encode())]
             if self._is_leaving() and (b"connection", b"close") not in headers:
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
@@ -126,13 +131,13 @@ class _Line:
         if task is not None:
             task.uncancel()
         if not self.status:
-            status, headers, body = error_answer(Refused(401, "token", "the bearer token lost a right"))
-            await self.send({"type": "http.response.start", "status": status, "headers": headers})
-            await self.send({"type": "http.response.body", "body": body})
+            status, headers, body = error_answer(refusal())
+            await self._pass({"type": "http.response.start", "status": status, "headers": headers})
+            await self._pass({"type": "http.response.body", "body": body})
             return
-        words = last_words(self._type, self._end)
+        words = last_words(dict(self._headers).get(b"content-type", b""), self._end)
         if words is not None:
-            await self.send({"type": "http.response.body", "body": words})
+            await self._pass({"type": "http.response.body", "body": words})
 
     def write(self) -> None:
         """Write the line of the access log."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from offload.daemon.asgi import BROKEN, EXCHANGE, Message, Receive, Scope, Send
 from offload.daemon.places import Place
+from offload.daemon.revocation import check_again
 from offload.errors import BodyBroken, Busy, Refused
 from offload.settings import ServeSettings
 
@@ -58,7 +59,7 @@ class PacedRequest:
         self._is_whole = False
 
     async def receive(self) -> Message:
-        """Return the next message. Raise `BodyBroken`, `Busy`, or `Refused` with 408 or 413."""
+        """Return the next message. Raise `BodyBroken`, `Busy`, or `Refused` with 401, 408 or 413."""
         if self.status or self._is_whole:  # from now on the application waits only for a disconnect
             return await self._receive()
         message = await self._next()
@@ -67,6 +68,8 @@ class PacedRequest:
         self._taken_bytes += size_bytes
         if BROKEN in self._scope or (self._has_body and message["type"] == "http.disconnect"):
             raise BodyBroken(self._taken_bytes)
+        if self._has_body:
+            check_again(self._scope)
         if self._taken_bytes > self._settings.max_body_bytes and not self._place.is_by_parts:
             raise self._counted(too_large(self._settings))
         try:

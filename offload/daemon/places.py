@@ -6,7 +6,8 @@
 
 ROOM-1  A body that comes slowly has no place. So clients that send slowly leave the places to others.
 ROOM-2  The first 256 KiB of each body need no room. Beyond them, all bodies together hold at most `max_bodies_bytes`.
-    One body alone may hold more, so that a body of `max_body_bytes` always fits.
+    One body alone may hold more, so that a body of `max_body_bytes` always fits. Each record that the log gets counts
+    128 bytes beside its value, because an empty one takes memory, too.
 ROOM-3  A request keeps its place and its bytes until its answer has ended, or until its part is acked.
 ROOM-4  A request that waits for new records is a follower. It gives its place back, and takes one of `max_followers`.
     So followers leave the places of requests alone.
@@ -259,8 +260,11 @@ class Place:
 
 
 def become_follower(scope: MutableMapping[str, Any]) -> None:
-    """Make the request of this ASGI scope a follower. Raises `Busy`. Without a guard in front, nothing is limited."""
+    """Make the request of this ASGI scope a follower, before its first wait. Without a guard, nothing is limited.
+
+    Raises `Busy`, and `Refused` (401) if the token lost a right since the request began.
+    """
+    keep_open(scope)
     place = scope.get(_PLACE)
     if isinstance(place, Place):
         place.follow()
-    keep_open(scope)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from offload.archive import Archive
@@ -125,6 +125,10 @@ class Service:
         self._background.start()
         if self.aws is not None:
             self.aws.start(self.events)
+
+    def repeat(self, name: str, look: Callable[[], Awaitable[None]]) -> None:
+        """Let the background look at one more thing, as at its own. `name` is that of the task in logs and metrics."""
+        self._background.add(name, look)
 
     async def opened(self) -> None:
         """Return: the log is open."""

@@ -109,6 +109,7 @@ class Tenants:
         self._variables = variables
         self._known: dict[str, Tenant] = {}
         self._is_leaving = False
+        self._reloads = 0
         self._at_once = asyncio.Semaphore(_AT_ONCE)
         self._looking = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -147,6 +148,7 @@ class Tenants:
             self.settings = read_settings(self.root / SETTINGS_FILE, variables).serve
         except Exception as error:
             _log.error("the settings of all tenants stay as they are: %s", error)
+        self._reloads += 1
         for each in self._services():
             each.reload(variables)
         self._later(self._look())
@@ -253,7 +255,7 @@ class Tenants:
             self._stop(tenant)
 
     async def _open_parts(self, tenant: Tenant) -> None:
-        settings = self._settings_of(tenant)
+        settings, reloads = self._settings_of(tenant), self._reloads
         await asyncio.to_thread(claim, tenant.directory, tenant.name)
         service = await open_service(tenant.directory, settings, is_alone=False, refresher=self._shared_refresher)
         tenant.parts.push_async_callback(service.close)
@@ -264,6 +266,8 @@ class Tenants:
         app = entrance(guard.over_unix, service)
         tenant.end, tenant.serving = serve_unix(app, listener, self.settings, service.stopping)
         tenant.service, tenant.app = service, guard.known
+        if reloads != self._reloads:  # SIGHUP came meanwhile, and found no service
+            service.reload(self._variables)
 
     def _shared_refresher(self) -> Refresher:
         from offload.tenants.credentials import Refresher  # only if a tenant has a role: it imports boto3

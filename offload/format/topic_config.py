@@ -28,8 +28,8 @@ RESCUED_FROM = "rescued_from"
 """An attribute: the id of a topic of this log, and a number. A record's seq here is its seq there minus the number."""
 
 CARRIED_FROM = "carried_from"
-"""An attribute of a branch that was promoted with --carry: the volume of the former main, the shared seq, and the
-branch's last seq before the carried records (offload.services.carrying).
+"""An attribute of a branch that was promoted with --carry: the volume of the former main, the shared seq, and which
+records it carried (offload.services.carrying).
 """
 
 

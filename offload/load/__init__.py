@@ -16,10 +16,12 @@ LOAD-1  Readers see all records of a load from step 6 on, or none at all.
     a job that ended before step 6. GC deletes them after its grace.
 LOAD-2  A frame contains its seq, so the objects of a load fit one head only.
     If another writer has the LSN of step 6, only maintenance (SYNC-2) lets the driver try the next LSN. After any other
-    commit the load ends with `LoadConflict`. So of two loads at once, one wins.
+    commit the load ends with `LoadConflict`. So of two loads at once, one wins. A takeover or a promotion since step 1
+    has raised the epoch, so it wins over the load, also if the load would raise the epoch as far.
 LOAD-3  The idempotency key is in the commit, and in the snapshots after it (SNAP-5).
     A load whose key is among the newest 256 keys of the branch changes nothing. Step 6 looks for the key again, so two
-    loads with one key at the same time write once.
+    loads with one key at the same time write once. A truncation or a delete of its records takes no key back: a
+    corrected job needs another key.
 LOAD-4  A load writes only where no log writes: to a volume without commits of a writer, or after other loads.
     Its first commit raises the epoch, as a takeover does. So a log that has the volume without a commit yet is fenced.
     Later loads keep that epoch. A log becomes the writer by a takeover, and then loads are refused.

@@ -13,7 +13,7 @@ from offload.errors import WrittenByLog
 from offload.format.topic_config import config_of
 from offload.settings import OffloadSettings, codec_named, encrypted_by
 
-__all__ = ["Load", "LoadRequest", "is_free", "is_loaded", "open_load"]
+__all__ = ["Load", "LoadRequest", "is_free", "loaded_seq", "open_load"]
 
 _SETTINGS = OffloadSettings(concurrency=1)
 
@@ -42,7 +42,8 @@ class Load:
     """An open load, as its tasks get it. Times are milliseconds since 1970.
 
     `lsn`, `bounds` and `head_hash` are the state that the commit follows. `start_ms` is the time of rows that have
-    none, and `newest_ms` is the topic's newest time. `is_done` says that the state has the key (LOAD-3).
+    none, and `newest_ms` is the topic's newest time. If the state has the key (LOAD-3), `done_seq` is the last seq of
+    the load that wrote it; None if it has not.
     """
 
     request: LoadRequest
@@ -55,8 +56,12 @@ class Load:
     newest_ms: int
     collected_before_ms: int
     codec: Codec
-    is_done: bool
+    done_seq: int | None
     settings: OffloadSettings
+
+    @property
+    def is_done(self) -> bool:
+        return self.done_seq is not None
 
     @property
     def name(self) -> str:
@@ -94,7 +99,7 @@ def open_load(volumes: Volumes, request: LoadRequest, *, writer_id: str, now_ms:
         newest_ms=snapshot.max_ts_ms,
         collected_before_ms=snapshot.collected_before_ms,
         codec=_codec(snapshot, request),
-        is_done=is_loaded(snapshot, request),
+        done_seq=loaded_seq(snapshot, request),
         settings=encrypted_by(request.kms_key_id, _SETTINGS),
     )
     if not load.is_done and not request.take_over and not is_free(snapshot):
@@ -120,9 +125,10 @@ def _volume(branches: Branches, volumes: Volumes, request: LoadRequest, now_ms: 
         return branches.resolve(topic, branch)
 
 
-def is_loaded(snapshot: Snapshot, request: LoadRequest) -> bool:
-    """Return whether a state has the idempotency key of a load (LOAD-3)."""
-    return bool(request.key) and any(each.key == request.key for each in snapshot.loaded)
+def loaded_seq(snapshot: Snapshot, request: LoadRequest) -> int | None:
+    """Return the last seq of the load with the idempotency key, if a state has the key (LOAD-3); otherwise None."""
+    found = (each.last_seq for each in snapshot.loaded if each.key == request.key)
+    return next(found, None) if request.key else None
 
 
 def is_free(snapshot: Snapshot) -> bool:

@@ -15,7 +15,7 @@ from catalog.format.commit import LoadMark
 from catalog.format.encoding import load_nonce
 from catalog.sync import pull
 from offload.errors import InvalidRow, LoadConflict, LoadTooLate, RowsChanged
-from offload.load.opening import Load, is_loaded
+from offload.load.opening import Load, loaded_seq
 from offload.load.part import BEFORE_THE_LAST, SORT_BY_TIME, LoadedPart, discard_segments
 from offload.write.publisher import make_due_checkpoint
 
@@ -28,11 +28,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The result of a load. `lsn` is its commit, None if it made none: no rows, or its key was there before."""
+    """The result of a load. `lsn` is its commit, None if it made none: no rows, or its key was there before.
+
+    Then `done_seq` is the last seq of the load that brought the key. Its records may have been truncated since.
+    """
 
     lsn: int | None
     first_seq: int
     last_seq: int
+    done_seq: int | None = None
 
 
 def publish_load(
@@ -51,14 +55,15 @@ def publish_load(
     """
     segments = [segment for part in sorted(parts, key=lambda part: part.partition) for segment in part.segments]
     if not segments:
-        return _nothing(load)
+        return _nothing(load, load.done_seq)
     try:
         _check_fit(load, parts, segments)
         newest = volumes.snapshot(load.vid, load.lsn)
         for _ in range(_ROUNDS):
-            if is_loaded(newest, load.request):
+            done_seq = loaded_seq(newest, load.request)
+            if done_seq is not None:
                 discard_segments(volumes.store, load, (segment.sid for segment in segments))
-                return _nothing(load)
+                return _nothing(load, done_seq)
             if any(segment.sid.created_ms < newest.collected_before_ms for segment in segments):
                 raise LoadTooLate(load.name)
             commit = _commit(load, newest, segments, writer_id, now_ms)
@@ -77,8 +82,8 @@ def publish_load(
         raise
 
 
-def _nothing(load: Load) -> Loaded:
-    return Loaded(None, load.bounds.head_seq + 1, load.bounds.head_seq)
+def _nothing(load: Load, done_seq: int | None) -> Loaded:
+    return Loaded(None, load.bounds.head_seq + 1, load.bounds.head_seq, done_seq)
 
 
 def _check_fit(load: Load, parts: Sequence[LoadedPart], segments: Iterable[SegmentRef]) -> None:
@@ -120,13 +125,14 @@ def _commit(load: Load, newest: Snapshot, segments: Sequence[SegmentRef], writer
 def _after(volumes: Volumes, load: Load, base: Snapshot) -> Snapshot:
     """Return the state after the commits that took the load's LSN. Raises `LoadConflict` if they are not maintenance.
 
-    A commit with the load's key is no conflict.
+    A commit that raises the epoch is none, also up to the load's own epoch: it began a writer since the load was
+    opened. A commit with the load's key is no conflict.
     """
     updates = pull(volumes, load.vid, base.lsn, base.head_hash)
     newest = volumes.snapshot(load.vid, updates.lsn)
-    if is_loaded(newest, load.request):
+    if loaded_seq(newest, load.request) is not None:
         return newest
-    if updates.is_empty or not updates.is_maintenance(load.bounds, load.epoch):
+    if updates.is_empty or not updates.is_maintenance(load.bounds, base.epoch):
         writer_id = updates.commits[0].commit.writer_id if updates.commits else ""
         raise LoadConflict(load.name, base.lsn + 1, writer_id)
     _log.info("%s: lsn %d was taken by maintenance, going on after lsn %d", load.name, base.lsn + 1, newest.lsn)

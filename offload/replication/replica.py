@@ -8,17 +8,21 @@
 REPLICA-1  One row of the local catalog decides which state the readers of a replica see. So they see a commit whole or
     not at all.
 REPLICA-2  No thread holds a lock of the local catalog during a request to the store.
+REPLICA-3  The log keeps the producers and keys that a topic had before this directory followed it
+    (seglog.values.elsewhere). Once another directory has appended, it keeps the keys only. A producer that went on
+    there would skip numbers here.
 
 Source: Graft RFC 0001 (Pull & Fetch Volume, Sync remote volume to local).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from catalog import Handle
+from catalog import CommitKind, Handle
 from catalog.sync import Updates
 from offload.context import ArchiveContext
+from seglog import Elsewhere
 
 __all__ = ["LocalChanges", "Replicas", "SyncState"]
 
@@ -89,9 +93,19 @@ class Replicas:
         """Move the handle past `updates`, which `pull` gave, and save the handle."""
         if updates.is_empty:
             return handle
+        self._forget_producers(handle.name, updates)
         moved = self._handles.advanced(handle, updates)
         self._local.save(handle=moved)
         return moved
+
+    def _forget_producers(self, name: str, updates: Updates) -> None:
+        """Forget the producers of a topic to which the log of another directory has appended (REPLICA-3)."""
+        known = self._log.known_appends(name)
+        commits = (stored.commit for stored in updates.commits)
+        if known.producers and (
+            updates.newest is not None or any(each.kind is CommitKind.OFFLOAD and each.load is None for each in commits)
+        ):
+            self._log.mark_elsewhere(name, replace(known, producers=()))
 
     def is_replica(self, name: str) -> bool:
         """Return whether the name has a handle here and no topic in the log. Reads the local disk only."""
@@ -101,6 +115,17 @@ class Replicas:
         """Return the names of the replicas, ascending."""
         topics = {*self._log.topics()}
         return [name for name in self._local.handle_names() if name not in topics]
+
+    def mark_all(self) -> None:
+        """Let the log know what this directory does not write. A directory of an older release may not have it."""
+        if self._log.is_read_only:
+            return
+        for name in self.names():
+            if name not in self._log.elsewhere:
+                self._log.mark_elsewhere(name, Elsewhere())
+        for name in self._local.fenced_names():
+            if name not in self._log.elsewhere:
+                self._log.mark_elsewhere(name, Elsewhere(is_fenced=True))
 
     def changes(self, handle: Handle) -> LocalChanges:
         """Return the local changes of the handle's topic. Reads the local disk only."""
@@ -145,6 +170,7 @@ class Replicas:
         """Stop following a replica. Nothing in the remote changes, and a pending commit is not sent again."""
         if self.is_replica(name):
             self._local.delete_handle(name)
+            self._log.mark_elsewhere(name, None)
 
     def demote(self, handle: Handle) -> Handle:
         """Save and return a replica's handle at the same commit. The new handle has nothing pending and has not

@@ -99,7 +99,8 @@ class Rescue:
             shift = common_seq if handle.is_collected else 0  # the branch's seqs begin with 1 (RESCUE-5)
             attributes = {**shared_attributes(topic.config), RESCUED_FROM: f"{topic.topic_id} {shift}"}
             config = replace(topic.config, attributes=attributes)
-            self._log.create_topic(name, config, first_seq=start.bounds.head_seq + 1, ts_floor_ms=start.max_ts_ms)
+            first_seq, ts_floor_ms = start.bounds.head_seq + 1, start.max_ts_ms
+            self._log.create_topic(name, config, first_seq=first_seq, ts_floor_ms=ts_floor_ms, is_taken_over=True)
         saved = self._log.topic(name)
         if self._handles.find(name) is None:
             self._local.save(handle=Handle(name, vid, 0, epoch=1, config=start.config, topic_id=saved.topic_id))

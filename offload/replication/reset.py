@@ -9,8 +9,9 @@ branch or are dropped.
     3 Reset reads back the remote objects that replace the hot        the same
       copies.
     4 Reset removes from the store the attempts that no commit names. the same
-    5 Reset deletes the topic from the log, if the topic is as it     a replica of an older state
-      was in step 2.
+    5 Reset puts on record that the topic is written elsewhere        a replica of an older state
+      (seglog.values.elsewhere), and deletes the topic from the log,
+      if the topic is as it was in step 2.
     6 Reset turns the handle into a replica's, and moves it to the    a replica
       newest commit, of another volume if the name leads there now.
 
@@ -23,6 +24,8 @@ RESET-4  If GC collected the volume, everything here is a local change.
     Reset skips steps 1 and 3, and the branch begins empty. After step 5, the directory follows nothing.
 RESET-5  If catalog.db was lost or is older than the log, the log has released records whose commits it does not know.
     No branch can hold all these local changes, so Reset refuses step 2.
+RESET-6  Without local changes, the producers and keys of the topic stay on record for the next takeover. With changes,
+    they go: records that they name may be gone.
 
 Source: Graft RFC 0001 (Reset volume).
 """
@@ -43,7 +46,7 @@ from offload.replication.rescue import Rescue
 from offload.write.attempt import AttemptState
 from offload.write.offloader import Offloader
 from offload.write.publisher import Publisher
-from seglog import ConcurrentModification, Topic
+from seglog import ConcurrentModification, Elsewhere, Topic
 
 __all__ = ["Reset", "ResetResult"]
 
@@ -125,6 +128,8 @@ class Reset:
                 self._offloader.release(handle.name, at_once=True)
                 self._offloader.read_back(handle.name)
             self._drop_attempts(handle.name)
+            known = self._log.known_appends(handle.name)
+            self._log.mark_elsewhere(handle.name, Elsewhere(known.is_fenced) if changes else known)
             try:
                 self._log.delete_topic(handle.name, position=position)
             except ConcurrentModification:

@@ -7,7 +7,8 @@
       puts it into the volume.
     3 The directory makes the topic in the log, right after the       a replica with a topic that fits: step 1
       volume's head, with its configuration. No time in the topic
-      is before the volume's newest time.
+      is before the volume's newest time. The topic has the
+      producers and keys that the log kept (seglog.values.elsewhere).
     4 The directory gives the handle the epoch.                       the writer
 
 TAKEOVER-1  From step 2 on, the former writer is fenced: its next commit meets a higher epoch at its LSN.
@@ -95,6 +96,7 @@ class Takeover:
                 config_of(snapshot.config, keys.commit_key(handle.vid, handle.lsn or 1)),
                 first_seq=snapshot.bounds.head_seq + 1,
                 ts_floor_ms=snapshot.max_ts_ms,
+                is_taken_over=True,
             )
         topic = self._log.topic(handle.name)
         if topic.evict_floor < snapshot.bounds.evict_floor:

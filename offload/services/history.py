@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from catalog import Bounds, CommitKind, ForkPoint, History, PastCommit, SegmentView, Snapshot
+from catalog import Bounds, CommitKind, ForkPoint, History, PastCommit, SegmentView, Snapshot, Vid
 from catalog.errors import OutOfWindow
 from catalog.history import retry_if_collected
 from catalog.refs.oplog import NumberedEntry, Oplog
@@ -207,13 +207,18 @@ class HistoryService(Owned):
         return found if found is not None and found.commit.kind in TAKES_AWAY else None
 
     @checked
-    def preview_undo(self, name: str, lsn: int) -> Undone:
+    def preview_undo(self, name: str, lsn: int, vid: Vid | None = None) -> Undone:
         """Return the records that `undo_removal` would bring back. Raises as `undo_removal` does."""
-        return self._undoing().preview(name, lsn)
+        return self._undoing().preview(name, lsn, vid)
 
     @checked
-    def undo_removal(self, name: str, lsn: int, *, partial: bool = False, message: str = "") -> Undone:
+    def undo_removal(
+        self, name: str, lsn: int, vid: Vid | None = None, *, partial: bool = False, message: str = ""
+    ) -> Undone:
         """Undo the delete, eviction or truncation with that LSN, by a new commit (offload.services.undoing).
+
+        On a branch, the LSN may be that of an inherited commit, and later of the branch's own. `vid` says of which
+        volume, as `undone` of a preview does. Give it to repeat the call.
 
         The records have their seqs and times again. All else stays as it is. The call first offloads what this
         directory has of the topic, and then drops its hot copies. A writer in another directory is fenced.
@@ -222,7 +227,7 @@ class HistoryService(Owned):
         `NoSuchBranch`, and what the store raises. If some of the records are gone, raises `RecordsGone` unless
         `partial`. After an error, the caller repeats the call.
         """
-        return self._undoing().run(name, lsn, partial=partial, message=message)
+        return self._undoing().run(name, lsn, vid, partial=partial, message=message)
 
     @checked
     def undo(self, number: int | None = None) -> NumberedEntry:

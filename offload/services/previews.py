@@ -7,8 +7,10 @@ of the others. The preview reads the first and the last of them for their times.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyroaring import BitMap64
 
 from catalog import MAIN, SegmentView, Sid, Snapshot
 from catalog.errors import NoSuchTopic, UnnamableBranch
@@ -19,6 +21,7 @@ from offload.handles import split_name
 from offload.read.deletes import count_live, entries_taken, live_entries
 from offload.replication.replica import Replicas
 from offload.services.diff import State, shared_seq
+from offload.services.expired import expired_before
 from offload.services.remote_states import RemoteStates
 from offload.write.merging import holds_more
 from seglog import DeleteOp, Record, Topic
@@ -32,13 +35,15 @@ __all__ = ["NOTHING", "Going", "Preview", "PreviewService", "preview_here"]
 class Going:
     """Records that a command would take away. `first` and `last` are a seq and a time in ms, or None for no record.
 
-    `size_bytes` counts values on this disk. In the remote, it is the share of these records in the frames.
+    `size_bytes` counts values on this disk. In the remote, it is the share of these records in the frames. The preview
+    of a removal knows the `seqs`.
     """
 
     records: int = 0
     size_bytes: int = 0
     first: tuple[int, int] | None = None
     last: tuple[int, int] | None = None
+    seqs: BitMap64 = field(default_factory=BitMap64, repr=False)
 
 
 NOTHING = Going()
@@ -48,7 +53,8 @@ NOTHING = Going()
 class Preview:
     """The records that would go, of about `of_records` live ones. `deletes` counts local deletes that would go as well.
 
-    `shown_by` are the branches and tags that would still show some of them: TOPIC@BRANCH and `tag:NAME`.
+    `shown_by` are the branches and tags that would still show some of them: TOPIC@BRANCH and `tag:NAME`. Of an erasure,
+    they are those that keep the objects, also if they show none of the records.
     """
 
     going: Going
@@ -59,10 +65,11 @@ class Preview:
 
 @dataclass(frozen=True, slots=True)
 class _Name:
-    """A branch or a tag, with its state."""
+    """A branch or a tag, with its state. It shows no record below `floor`."""
 
     name: str
     state: State
+    floor: int
 
     @property
     def segments(self) -> tuple[SegmentView, ...]:
@@ -86,6 +93,7 @@ class PreviewService(Owned):
         self._tags = context.tags
         self._handles = context.handles
         self._reader = context.reader
+        self._clock = context.clock
         self._states = states
         self._replicas = replicas
 
@@ -157,8 +165,8 @@ class PreviewService(Owned):
         snapshot = self._volumes.snapshot(self._branches.resolve(topic, branch))
         others = list(self._names(topic, other_than=branch))
         shown = _by_segment(view for each in others for view in each.segments)
-        mine = _sids(snapshot.segments)
-        shown_by = tuple(each.name for each in others if mine & _sids(each.segments))
+        mine = _by_segment(snapshot.segments)
+        shown_by = tuple(each.name for each in others if self._shares(mine, each.segments))
         alone = _joined(self._alone(view, shown.get(view.ref.sid, ())) for view in snapshot.segments)
         return Preview(alone, sum(map(self._live, snapshot.segments)), shown_by)
 
@@ -184,7 +192,7 @@ class PreviewService(Owned):
         first, last = (refs[0].first_seq, refs[0].min_ts_ms), (refs[-1].last_seq, refs[-1].max_ts_ms)
         topic, branch = split_name(name)
         others = self._names(topic, other_than=branch)
-        shown_by = tuple(each.name for each in others if holding.keys() & _sids(each.segments))
+        shown_by = tuple(each.name for each in others if any(view.ref.sid in holding for view in each.segments))
         return Preview(Going(hidden, size_bytes, first, last), live + hidden, shown_by)
 
     def _names(self, topic: str, *, other_than: str) -> Iterator[_Name]:
@@ -195,39 +203,52 @@ class PreviewService(Owned):
             return
         for each in branches:
             if each.branch != other_than:
-                yield _Name(
-                    full_name(topic, each.branch),
-                    State(self._volumes.snapshot(each.vid), self._volumes.history(each.vid)),
-                )
+                snapshot = self._volumes.snapshot(each.vid)
+                expired = expired_before(snapshot, self._clock.now_ms(), self._reader, is_branch=each.branch != MAIN)
+                now = State(snapshot, self._volumes.history(each.vid))
+                yield _Name(full_name(topic, each.branch), now, max(expired, snapshot.bounds.evict_floor))
         for tag in self._tags.list(topic):
             point = tag.tag.point
             snapshot = self._volumes.snapshot(point.vid, point.lsn, point.seq)
-            yield _Name(f"tag:{tag.name}", State(snapshot, self._volumes.history(point.vid, point.lsn)))
+            past = State(snapshot, self._volumes.history(point.vid, point.lsn))
+            yield _Name(f"tag:{tag.name}", past, snapshot.bounds.evict_floor)
 
     def _showing(self, name: str, snapshot: Snapshot, going: Going) -> tuple[str, ...]:
-        """Return the other names that show records of the range of `going`, which they share with this topic."""
-        if going.first is None or going.last is None:
+        """Return the other names that show a record of `going`, which they share with this topic."""
+        if not going.seqs:
             return ()
         topic, branch = split_name(name)
         here = State(snapshot, self._states.history(name))
         found = []
         for each in self._names(topic, other_than=branch):
-            last = min(going.last[0], shared_seq(here, each.state))
-            near = [view for view in each.segments if view.first <= last and view.last >= going.first[0]]
-            if any(map(self._live, near)):
+            first = max(each.floor, going.seqs.min())
+            last = min(shared_seq(here, each.state), going.seqs.max())
+            shared = going.seqs & BitMap64(range(first, last + 1))
+            near = [view for view in each.segments if view.first <= last and view.last >= first]
+            if any(shared & self._seqs(view) for view in near):
                 found.append(each.name)
         return tuple(found)
 
+    def _seqs(self, view: SegmentView) -> BitMap64:
+        """Return the live seqs of a segment."""
+        return BitMap64(view.ref.first_seq + entry for entry in live_entries(view, self._reader))
+
+    def _shares(self, mine: Mapping[Sid, Sequence[SegmentView]], others: Iterable[SegmentView]) -> bool:
+        """Return whether some of the others show a live record that mine show, too."""
+        pairs = ((view, each) for each in others for view in mine.get(each.ref.sid, ()))
+        return any(
+            self._live(view) if _is_alike(view, each) else self._seqs(view) & self._seqs(each) for view, each in pairs
+        )
+
     def _cold(self, op: DeleteOp, earlier: Sequence[DeleteOp], snapshot: Snapshot, start: int) -> Going:
-        count = size_bytes = first = last = 0
+        size_bytes, seqs = 0, BitMap64()
         for view, taken in entries_taken(op, earlier, snapshot, self._reader, start=start):
-            first = first or view.ref.first_seq + taken.min()
-            last = view.ref.first_seq + taken.max()
-            count += len(taken)
+            seqs |= BitMap64(view.ref.first_seq + entry for entry in taken)
             size_bytes += view.ref.frame_bytes * len(taken) // view.ref.live_records
-        if not count:
+        if not seqs:
             return NOTHING
-        return Going(count, size_bytes, self._place(snapshot, first), self._place(snapshot, last))
+        first, last = self._place(snapshot, seqs.min()), self._place(snapshot, seqs.max())
+        return Going(len(seqs), size_bytes, first, last, seqs)
 
     def _place(self, snapshot: Snapshot, seq: int) -> tuple[int, int]:
         return seq, next(self._reader.records(snapshot, seq, seq)).ts_ms
@@ -235,7 +256,7 @@ class PreviewService(Owned):
     def _alone(self, view: SegmentView, others: Sequence[SegmentView]) -> Going:
         """Return the live records of a segment that no other view of it shows. The times are those of the segment."""
         ref = view.ref
-        if any((each.first, each.last, each.deleted) == (view.first, view.last, view.deleted) for each in others):
+        if any(_is_alike(view, each) for each in others):
             return NOTHING
         if others:
             entries = live_entries(view, self._reader)
@@ -253,8 +274,9 @@ class PreviewService(Owned):
         return count_live(view, self._reader)
 
 
-def _sids(views: Iterable[SegmentView]) -> set[Sid]:
-    return {view.ref.sid for view in views}
+def _is_alike(one: SegmentView, other: SegmentView) -> bool:
+    """Return whether two views of one segment show the same records."""
+    return (one.first, one.last, one.deleted) == (other.first, other.last, other.deleted)
 
 
 def _by_segment(views: Iterable[SegmentView]) -> dict[Sid, list[SegmentView]]:
@@ -268,14 +290,15 @@ def _hot(topic: Topic, op: DeleteOp, start: int) -> Going:
     begin = max(start, topic.hot_floor, topic.evict_floor)
     if begin >= op.below:
         return NOTHING
-    count = size_bytes = 0
+    size_bytes, seqs = 0, BitMap64()
     first = last = None
     for item in topic.read(begin, op.below - 1, gaps=True):
         if isinstance(item, Record) and op.matches(item):
-            count, size_bytes = count + 1, size_bytes + len(item.value)
+            size_bytes += len(item.value)
+            seqs.add(item.seq)
             last = (item.seq, item.ts_ms)
             first = first or last
-    return Going(count, size_bytes, first, last)
+    return Going(len(seqs), size_bytes, first, last, seqs)
 
 
 def _count_hot(topic: Topic) -> int:
@@ -290,4 +313,5 @@ def _joined(parts: Iterable[Going]) -> Going:
     if not found:
         return NOTHING
     records, size_bytes = sum(each.records for each in found), sum(each.size_bytes for each in found)
-    return Going(records, size_bytes, found[0].first, found[-1].last)
+    seqs = BitMap64.union(*(each.seqs for each in found))
+    return Going(records, size_bytes, found[0].first, found[-1].last, seqs)

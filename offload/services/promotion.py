@@ -8,7 +8,8 @@
     3 It drops its own topics of both names, as a reset does.         a replica of both
     4 It fences both volumes: main's by a commit right after the      their writers are fenced; a takeover ends that
       state of step 2. If there is another commit, it begins again.
-    5 It changes the names (catalog.refs.promotion).                  a second call makes the missing steps
+    5 It changes the names (catalog.refs.promotion), if they lead     a second call makes the missing steps
+      to the volumes of step 2. Otherwise it fails.
     6 It looks for commits after the fence of the former main.        a second call fences its writer, whoever that is
     7 Its replica of main moves to the new volume.                    a second call or the next sync makes step 7
 
@@ -74,7 +75,7 @@ class Promotion:
 
     def run(self, topic: str, branch: str, keep: str, *, carry: bool, leave: bool, message: str) -> Promoted:
         """Make the branch main. Raises `RecordsAfterFork` unless the caller carries or leaves such records, and what
-        `Branches.promote` and `Archive.offload` raise.
+        `Branches.promote` and `Archive.offload` raise. After `KeyChanged`, no name has changed.
         """
         side = f"{topic}@{branch}"
         split_name(side)
@@ -89,7 +90,7 @@ class Promotion:
             def change() -> None:
                 nonlocal keep  # the second call for a promotion finds the name that the first one gave
                 now_ms = self._context.clock.now_ms()
-                keep = self._branches.promote(topic, branch, keep, now_ms=now_ms, message=message).branch
+                keep = self._branches.promote(topic, branch, keep, (main, new), now_ms=now_ms, message=message).branch
 
             if main == new:  # an earlier promotion ended before its last step
                 change()
@@ -122,7 +123,7 @@ class Promotion:
             pasts = [self._volumes.history(state.vid, state.lsn) for state in (main, new)]
             after = diff_of(State(main, pasts[0]), State(new, pasts[1]), self._context.reader)
             if after.left.appended and carry:
-                carried = self._carrying.run(main, after.shared_seq, side)
+                carried = self._carrying.run(main, after.shared_seq, side, new.vid)
                 new = self._volumes.snapshot(new.vid)
             elif after.left.appended and not leave:
                 raise RecordsAfterFork(topic, side, after.left.appended, after.shared_seq)

@@ -11,6 +11,7 @@ from catalog.errors import NoSuchObject, NoSuchTopic
 from catalog.history import NO_HISTORY
 from offload.context import ArchiveContext
 from offload.errors import HistoryBehind
+from offload.services.expired import first_since, own_views
 from offload.write.publisher import Publisher
 from seglog import Record
 
@@ -106,6 +107,17 @@ class ColdTier:
         snapshot = self._snapshot(topic, last)
         return self._items(topic, snapshot, first, last, self._reader.arrays, attrgetter("last_seq"))
 
+    def expired_own(self, branch: str, end: int, oldest_ms: int) -> tuple[int, int]:
+        snapshot = self._states.newest(branch)
+        while True:
+            own = [view for view in own_views(snapshot) if view.first < end]
+            try:
+                found = min(first_since(own, oldest_ms, self._reader), end)
+            except NoSuchObject as missing:
+                snapshot = self._newer(branch, snapshot, missing)
+            else:
+                return found, own[0].ref.min_ts_ms if own and found == 1 else 0
+
     def _snapshot(self, topic: str, last: int) -> Snapshot:
         snapshot = self._states.newest(topic)
         if last > snapshot.bounds.head_seq:
@@ -126,10 +138,14 @@ class ColdTier:
                 for item in read(snapshot, first, last):
                     yield item
                     first = last_seq_of(item) + 1
-            except NoSuchObject:
-                newer = self._states.behind_read(topic, snapshot)
-                if newer is None:
-                    raise
-                snapshot = newer
+            except NoSuchObject as missing:
+                snapshot = self._newer(topic, snapshot, missing)
             else:
                 return
+
+    def _newer(self, topic: str, snapshot: Snapshot, missing: NoSuchObject) -> Snapshot:
+        """Return a newer state than one that lacks an object. If there is none, raise the error."""
+        newer = self._states.behind_read(topic, snapshot)
+        if newer is None:
+            raise missing
+        return newer

@@ -16,6 +16,9 @@ BACK-2  The pin is there before the plan is made, so GC refuses it or keeps each
     until it expires. A GC run that read the commits before step 5 may still delete, but it reads the pins again.
 BACK-3  A second call after a crash or a lost answer finds the commit, and changes nothing.
 BACK-4  Before step 1, the plan is made from the newest state in the remote. So a call that is refused changes nothing.
+BACK-5  The LSN is looked up once, before step 1. A commit of step 1 or 5 may get the LSN of an inherited one. So the
+    result names the volume, and a caller that repeats the call, or has seen a preview, gives it. Without it, the call
+    is refused if the LSN means a commit of the branch, and an earlier undo took back an inherited one.
 """
 
 from __future__ import annotations
@@ -26,14 +29,14 @@ from dataclasses import dataclass, replace
 
 from pyroaring import BitMap
 
-from catalog import CommitKind, ForkPoint, PastCommit, SegmentView, Sid, Snapshot, progress, timeline
+from catalog import CommitKind, ForkPoint, PastCommit, SegmentView, Sid, Snapshot, Vid, progress, timeline
 from catalog.errors import CatalogError, NoSuchObject, NotTakenBack, OutOfWindow, RecordsGone
 from catalog.format import keys
 from catalog.format.encoding import StoredCommit
 from catalog.history import History, retry_if_collected
 from catalog.refs.pin import HeldPin, Pins
 from catalog.refs.retention_check import check_kept
-from catalog.undo_plan import Taken, UndoPlan, count, first_ranges, plan_undo
+from catalog.undo_plan import TAKES_AWAY, Taken, UndoPlan, count, first_ranges, plan_undo
 from offload.context import ArchiveContext
 from offload.errors import OffloadError
 from offload.format.metadata import decode_bitmap
@@ -54,7 +57,7 @@ _NAMED_RANGES = 5
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """The result of an undo. `lsn` is the commit of kind restore, or None for a preview.
+    """The result of an undo of the commit `undone`. `lsn` is the commit of kind restore, or None for a preview.
 
     `records` came back, from `first_seq` to `last_seq`, which are 0 without any. `gone` counts records in objects that
     are missing. `away` counts records that the later commits `taken_by` took as well. `objects` counts the segments
@@ -62,6 +65,7 @@ class Undone:
     """
 
     kind: str
+    undone: ForkPoint
     lsn: int | None
     records: int
     first_seq: int
@@ -102,21 +106,21 @@ class Undoing:
         self._own = own
         self._replicas = replicas
 
-    def preview(self, name: str, lsn: int) -> Undone:
+    def preview(self, name: str, lsn: int, vid: Vid | None) -> Undone:
         """Return what an undo would bring back. Raises as `run` does, except `RecordsGone`.
 
         If an earlier call has made the commit, return what `run` returns.
         """
         split_name(name)
-        found, plan = self._look(name, lsn)
+        found, plan = self._look(name, lsn, vid)
         if _is_undone(plan):
             return _earlier(found, plan)
         if not plan.gone:
             _check(name, lsn, plan, partial=True)
         return _undone(found, plan, None)
 
-    def run(self, name: str, lsn: int, *, partial: bool, message: str) -> Undone:
-        """Undo the commit with that LSN in the topic's history.
+    def run(self, name: str, lsn: int, vid: Vid | None, *, partial: bool, message: str) -> Undone:
+        """Undo the commit with that LSN in the topic's history, of the volume `vid` if it is given (BACK-5).
 
         Raises `NotTakenBack`, `RecordsGone` unless `partial`, `OutOfWindow` if the state before the commit is gone, and
         what `Archive.offload` raises. After an error, the caller repeats the call.
@@ -124,33 +128,27 @@ class Undoing:
         self._log.check_writable()
         split_name(name)
         with self._context.locks.of(name):
-            earlier = self._begin(name, lsn, partial=partial)
-            if earlier is not None:
-                return earlier
+            found, plan = self._look(name, lsn, vid)  # once before anything changes (BACK-4)
+            if _is_undone(plan):
+                self._follow(name)
+                return _earlier(found, plan)
+            _check(name, lsn, plan, partial=partial)
+            vid = found.past.commit.vid
             pin: HeldPin | None = None
             for _ in range(_ROUNDS):
                 self._own.offload(name)
-                pin, found, plan = self._plan_under_pin(name, lsn, pin, partial=partial)
+                pin, found, plan = self._plan_under_pin(name, lsn, vid, pin, partial=partial)
                 if self._own.drop(name) and (made := self._publish(name, found, plan, message)) is not None:
                     self._follow(name)
                     return _undone(found, plan, made)
         raise ConcurrentModification(name)
 
-    def _begin(self, name: str, lsn: int, *, partial: bool) -> Undone | None:
-        """Make the plan once before anything changes (BACK-4). Return the result of an earlier call, or None."""
-        found, plan = self._look(name, lsn)
-        if _is_undone(plan):
-            self._follow(name)
-            return _earlier(found, plan)
-        _check(name, lsn, plan, partial=partial)
-        return None
-
-    def _look(self, name: str, lsn: int) -> tuple[_Removal, UndoPlan]:
+    def _look(self, name: str, lsn: int, vid: Vid | None) -> tuple[_Removal, UndoPlan]:
         """Return a plan from the newest state in the remote.
 
         Raises `NotTakenBack` if this directory has new records with the seqs of truncated ones.
         """
-        found, plan = retry_if_collected(lambda: self._history(name), lambda past: self._planned(name, lsn, past))
+        found, plan = retry_if_collected(lambda: self._history(name), lambda past: self._planned(name, lsn, vid, past))
         cut = found.past.commit.truncate_from
         if cut is not None and not plan.undone_by and self._head_here(name) >= cut:
             raise NotTakenBack(
@@ -165,11 +163,11 @@ class Undoing:
         return self._log.topic(name).head_seq if self._log.has_topic(name) else 0
 
     def _plan_under_pin(
-        self, name: str, lsn: int, pin: HeldPin | None, *, partial: bool
+        self, name: str, lsn: int, vid: Vid, pin: HeldPin | None, *, partial: bool
     ) -> tuple[HeldPin, _Removal, UndoPlan]:
         """Hold the pin, then plan (BACK-2). If the undo is refused, release the pin."""
         now_ms = self._clock.now_ms()
-        found = retry_if_collected(lambda: self._history(name), lambda past: self._find(name, lsn, past))
+        found = retry_if_collected(lambda: self._history(name), lambda past: self._find(name, lsn, vid, past))
         if pin is None:
             pin = self._pins.hold(found.point, f"undo of lsn {lsn} of {name}", ttl_ms=PIN_MS, now_ms=now_ms)
         else:
@@ -187,15 +185,17 @@ class Undoing:
         now = self._volumes.snapshot(self._handles.resolve(name))
         return now, self._volumes.history(now.vid, now.lsn)
 
-    def _find(self, name: str, lsn: int, newest: tuple[Snapshot, History]) -> _Removal:
+    def _find(self, name: str, lsn: int, vid: Vid | None, newest: tuple[Snapshot, History]) -> _Removal:
         now, history = newest
-        past = history.at_lsn(lsn)
+        past = _meant(name, lsn, history) if vid is None else history.at(vid, lsn)
         if past is None:
-            raise OutOfWindow(f"lsn:{lsn} of {name}", timeline.window(history))
+            raise OutOfWindow(f"{timeline.Lsn(lsn, vid)} of {name}", timeline.window(history))
         return _Removal(past, tuple(_later(history, past))[::-1], now)
 
-    def _planned(self, name: str, lsn: int, newest: tuple[Snapshot, History]) -> tuple[_Removal, UndoPlan]:
-        found = self._find(name, lsn, newest)
+    def _planned(
+        self, name: str, lsn: int, vid: Vid | None, newest: tuple[Snapshot, History]
+    ) -> tuple[_Removal, UndoPlan]:
+        found = self._find(name, lsn, vid, newest)
         check_kept(self._volumes, found.point)
         return found, self._plan(name, found)
 
@@ -267,6 +267,21 @@ class Undoing:
             self._replicas.forward(self._handles.relocate(handle))
 
 
+def _meant(name: str, lsn: int, history: History) -> PastCommit | None:
+    """Return the commit that an LSN without its volume means (BACK-5). Raises `NotTakenBack` if that may be two."""
+    own = history.at_lsn(lsn)
+    if own is None or sum(span.first_lsn <= lsn <= span.last_lsn for span in history.spans) == 1:
+        return own
+    undone = {each.commit.restored.undone for each in history if each.commit.restored is not None}
+    inherited = (history.at(each.vid, lsn) for each in undone if each.lsn == lsn and each.vid != own.commit.vid)
+    found = [each for each in (own, *inherited) if each is not None and each.commit.kind in TAKES_AWAY]
+    if len(found) > 1:
+        named = (f"`seglog undo {name} lsn:{lsn}@{each.commit.vid}`" for each in found)
+        reason = "an earlier undo took back the commit of that number that the branch inherited"
+        raise NotTakenBack(name, lsn, reason, f"{' or '.join(named)} says which of them is meant")
+    return found[0] if found else own
+
+
 def _later(history: History, past: PastCommit) -> Iterator[PastCommit]:
     """Yield the commits after `past`, newest first."""
     for each in history:
@@ -300,6 +315,7 @@ def _earlier(found: _Removal, plan: UndoPlan) -> Undone:
 def _undone(found: _Removal, plan: UndoPlan, lsn: int | None) -> Undone:
     return Undone(
         kind=found.past.commit.kind.name.lower(),
+        undone=ForkPoint(found.past.commit.vid, found.past.commit.lsn),
         lsn=lsn,
         records=plan.records,
         first_seq=min(map(_first_seq, plan.back), default=0),

@@ -30,7 +30,8 @@ class Writers:
     def topic(self, name: str) -> Topic:
         """Return the topic of the log that takes appends for `name` (`Archive.open_for_append`)."""
         self._log.check_writable()
-        if self._log.has_topic(name) or not (self._replicas.is_replica(name) or split_name(name)[1] != MAIN):
+        is_elsewhere = name in self._log.elsewhere or self._replicas.is_replica(name)
+        if self._log.has_topic(name) or not (is_elsewhere or split_name(name)[1] != MAIN):
             return self._log.topic(name)
         with self._locks.of(name):
             if not self._log.has_topic(name):

@@ -5,7 +5,8 @@
     topic              -          one topic, a list (orders,events), or a glob (ord*); TOPIC@BRANCH names a branch
     branch             main       the branch of all these topics
     versionAsOf        newest     an LSN of the branch's history: the state right after that commit; or tag:NAME
-    timestampAsOf      -          the state at a TIME
+    timestampAsOf      -          the state at a TIME. Of a glob, a topic without a commit since then shows its newest
+                                  state, and a topic that began later is left out
     startingSeq        1          the first seq; or `earliest`, the first seq that was not evicted
     endingSeq          latest     the last seq, inclusive
     startingTimestamp  -          records of this TIME and later

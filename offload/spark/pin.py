@@ -2,7 +2,9 @@
 
 PIN-1  The newest version needs no lease: GC keeps every state for as long as the PITR window lasts. A tag holds its
     version itself. A lease holds any other past version, if the role may write one.
-PIN-2  A pin has the time when it was made. Times such as `2 hours ago`, and the ttl of records, count from there. So
+PIN-2  A version by time of a topic that the options name is inside its history. A topic that only a glob names may have
+    been idle since that time, and then its newest version counts; or it may be younger, and then it is left out.
+PIN-3  A pin has the time when it was made. Times such as `2 hours ago`, and the ttl of records, count from there. So
     every plan of a pin gives the same rows.
 """
 
@@ -20,11 +22,11 @@ from catalog.errors import AccessDenied, Missing, NoSuchTopic
 from catalog.format.commit import ForkPoint
 from catalog.format.control import full_name
 from catalog.format.gid import Vid
-from catalog.history import retry_if_collected
+from catalog.history import History, retry_if_collected
 from catalog.refs.branch import Branches
 from catalog.refs.pin import Pins
 from catalog.refs.tag import Tags
-from catalog.timeline import Lsn, Target, Time, resolve
+from catalog.timeline import Head, Lsn, Target, Time, resolve, span
 from catalog.volume import Volumes
 from offload.errors import InvalidMessage, InvalidOption
 from offload.read.cold_reader import ColdReader
@@ -99,7 +101,8 @@ def pin_topics(options: ReadOptions, volumes: Volumes, reader: ColdReader, now_m
                 raise InvalidOption(name, f"it names {topic}, which is none of the topics that are read")
     for pattern in options.topics:
         if pattern.is_glob and not any(fnmatchcase(topic, pattern.text) for topic in topics):
-            raise NoSuchTopic(pattern.text, volumes.store.url)
+            when = "" if options.as_of is None else f" at {options.as_of}"
+            raise NoSuchTopic(f"{pattern.text}{when}", volumes.store.url)
     return Pin(now_ms, tuple(topics[name] for name in sorted(topics)))
 
 
@@ -118,26 +121,40 @@ def _named(options: ReadOptions, volumes: Volumes) -> Iterator[TopicPattern]:
 def _pinned(
     options: ReadOptions, volumes: Volumes, reader: ColdReader, now_ms: int, wanted: TopicPattern
 ) -> PinnedTopic | None:
-    """Return the pinned topic. None if a glob found a name that was deleted."""
+    """Return the pinned topic. None if a glob found a name that was deleted, or that is younger than the version."""
+    is_named = wanted in options.topics
     try:
         vid = Branches(volumes).resolve(wanted.text, wanted.branch)
     except Missing:
-        if wanted in options.topics:
+        if is_named:
             raise
         return None
-    return PinnedTopic(wanted.text, wanted.branch, _point(options, volumes, reader, now_ms, wanted.text, vid))
+    point = _point(options, volumes, reader, now_ms, wanted.text, vid, is_named=is_named)
+    return None if point is None else PinnedTopic(wanted.text, wanted.branch, point)
 
 
-def _point(options: ReadOptions, volumes: Volumes, reader: ColdReader, now_ms: int, topic: str, vid: Vid) -> ForkPoint:
+def _point(
+    options: ReadOptions, volumes: Volumes, reader: ColdReader, now_ms: int, topic: str, vid: Vid, *, is_named: bool
+) -> ForkPoint | None:
     if options.tag_name is not None:
         return Tags(volumes).get(topic, options.tag_name).point
     if options.is_newest:
         return ForkPoint(vid, volumes.newest_lsn(vid))
     target = _target(options, now_ms)
-    point = retry_if_collected(
-        lambda: volumes.history(vid), lambda history: resolve(target, history, reader.last_seq_at)
-    )
-    if options.pin_seconds:
+
+    def resolved(history: History) -> ForkPoint | None:
+        wanted = target
+        if isinstance(target, Time) and not is_named:
+            covered = span(history)
+            first_ms = None if covered is None else covered.first_ms
+            if not history.is_cut and (first_ms is None or target.ms < first_ms):
+                return None
+            if covered is not None and covered.last_ms is not None and covered.last_ms < target.ms <= now_ms:
+                wanted = Head()
+        return resolve(wanted, history, reader.last_seq_at)
+
+    point = retry_if_collected(lambda: volumes.history(vid), resolved)
+    if point is not None and options.pin_seconds:
         _hold(volumes, point, options.pin_seconds, now_ms)
     return point
 

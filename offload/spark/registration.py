@@ -1,7 +1,8 @@
 """The registration of both readers under the name `seglog` in a running session.
 
-REGISTER-1  Both readers have the same name. Spark prefers the reader in the JVM. It hands a load to the reader in
-    Python, if option("reader", "python") says so.
+REGISTER-1  Both readers are `seglog`, and Spark prefers the one in the JVM. That one hands all writes, and loads with
+    option("reader", "python"), to Python. It finds Python under a second name, because Spark registers no source in
+    Python under a name that a jar on `spark.jars` has.
 REGISTER-2  The jar joins the class loader of the driver's application, because Spark's own threads look there for the
     classes of metrics. `addJar` brings it to executors of other processes.
 REGISTER-3  Without the jar, without access to the driver's JVM, on another Spark, or without a planner, the reader in
@@ -18,12 +19,15 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from offload.spark.source import SeglogDataSource
+from pyspark.errors import AnalysisException
+
+from offload.spark.source import PythonDataSource, SeglogDataSource
 
 __all__ = ["JAR", "register", "why_python"]
 
 JAR = Path(__file__).parent / "jvm" / "seglog-spark.jar"
 _MANIFEST, _SPARK = "META-INF/MANIFEST.MF", "Spark-Version: "
+_TAKEN = "DATA_SOURCE_ALREADY_EXISTS"
 _LOADER = "org.apache.spark.util.MutableURLClassLoader"
 _log = logging.getLogger(__name__)
 
@@ -42,7 +46,12 @@ def register(spark: Any) -> str:
 
 def why_python(spark: Any) -> str | None:
     """Register both readers. Return why the JVM reader cannot serve; None if it serves."""
-    spark.dataSource.register(SeglogDataSource)
+    spark.dataSource.register(PythonDataSource)
+    try:
+        spark.dataSource.register(SeglogDataSource)
+    except AnalysisException as refusal:  # the jar is on `spark.jars`, and serves the name
+        if refusal.getCondition() != _TAKEN:
+            raise
     try:
         return _register_jvm(spark)
     except Exception as error:  # py4j has several roots of errors, and Spark Connect has others

@@ -39,7 +39,17 @@ if TYPE_CHECKING:
     from offload.spark.stream_reader import SeglogStreamReader
     from offload.spark.writer import SeglogStreamWriter, SeglogWriter
 
-__all__ = ["SeglogDataSource", "SeglogReader", "check_schema", "read_partition", "schema_of"]
+__all__ = [
+    "PYTHON_NAME",
+    "PythonDataSource",
+    "SeglogDataSource",
+    "SeglogReader",
+    "check_schema",
+    "read_partition",
+    "schema_of",
+]
+
+PYTHON_NAME = "seglog_python"  # the jar has it, too: SeglogProvider.PYTHON
 
 _TYPES: dict[str, type[DataType]] = {
     "string": StringType,
@@ -101,6 +111,14 @@ class SeglogDataSource(DataSource):  # type: ignore[misc]  # pyspark's types are
 
             self._pin = pin(options)
         return self._pin
+
+
+class PythonDataSource(SeglogDataSource):
+    """The same under a name that the jar does not have, so that the jar can hand loads and writes to it."""
+
+    @classmethod
+    def name(cls) -> str:
+        return PYTHON_NAME
 
 
 class SeglogReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types are not followed

@@ -102,8 +102,7 @@ def opened(options: dict[str, str], schema: StructType, *, overwrite: bool) -> t
             raise InvalidOption("mode", "records are only appended", hint='use mode("append")')
     with hints_shown(), closing(_Remote(url, request)) as remote:
         load = open_load(remote.volumes, request, writer_id=_writer_id(), now_ms=remote.now_ms())
-    if load.is_done:
-        _log.warning("%s has the idempotency key %r: nothing is written", load.name, request.key)
+    _warn_if_done(load, load.done_seq)
     return url, load
 
 
@@ -135,7 +134,19 @@ def committed(url: str, load: Load, parts: Sequence[LoadedPart]) -> Loaded:
         loaded = publish_load(remote.volumes, load, parts, writer_id=_writer_id(), now_ms=remote.now_ms())
     if loaded.lsn is not None:
         _log.info("%s: seqs %d to %d, lsn %d", load.name, loaded.first_seq, loaded.last_seq, loaded.lsn)
+    elif not load.is_done:
+        _warn_if_done(load, loaded.done_seq)
     return loaded
+
+
+def _warn_if_done(load: Load, done_seq: int | None) -> None:
+    """Say that the load writes nothing, because another one brought its key."""
+    if done_seq is not None:
+        _log.warning(
+            "%s has the idempotency key %r, of a load up to seq %d: nothing is written. If its records were truncated "
+            "or deleted since, give the job another key",
+            load.name, load.request.key, done_seq,
+        )  # fmt: skip
 
 
 @contextmanager

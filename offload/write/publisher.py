@@ -49,6 +49,7 @@ from offload.context import ArchiveContext
 from offload.handles import Tip
 from offload.write.attempt import AttemptState
 from offload.write.rebase import rebased
+from seglog import Elsewhere
 
 __all__ = ["Published", "Publisher", "divergence", "make_due_checkpoint"]
 
@@ -79,6 +80,7 @@ class Publisher:
     """The publisher for the topics of one log. The caller lets one thread at a time work on a topic."""
 
     def __init__(self, context: ArchiveContext) -> None:
+        self._log = context.log
         self._volumes = context.volumes
         self._handles = context.handles
         self._local = context.local
@@ -201,6 +203,8 @@ class Publisher:
     def note_divergence(self, handle: Handle, lsn: int, epoch: int | None) -> Diverged:
         """Put the divergence on record, and return the error to raise (PUBLISH-2)."""
         handle = replace(handle, diverged_lsn=lsn, fenced_epoch=epoch)
+        if epoch is not None:
+            self._log.mark_elsewhere(handle.name, Elsewhere(is_fenced=True))
         self._local.save(handle=handle)
         return divergence(handle)
 

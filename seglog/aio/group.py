@@ -87,7 +87,7 @@ def _begin_one(engine: Engine, part: Part, *, is_alone: bool) -> PendingAppend |
         return 0
     topic, options = part.kind
     try:
-        return begin_append(engine, topic, part.values, part.records, options, is_alone=is_alone)
+        return begin_append(engine, topic, part.values, part.records, part.size_bytes, options, is_alone=is_alone)
     except Exception as error:
         return error
 

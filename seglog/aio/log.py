@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 from collections.abc import Iterable
 from types import TracebackType
@@ -79,9 +80,16 @@ class AsyncLog(Owned):
         return self.sync.topics()
 
     async def create_topic(
-        self, name: str, config: TopicConfig | None = None, first_seq: int = 1, ts_floor_ms: int = 0
+        self,
+        name: str,
+        config: TopicConfig | None = None,
+        first_seq: int = 1,
+        ts_floor_ms: int = 0,
+        *,
+        is_taken_over: bool = False,
     ) -> AsyncTopic:
-        await asyncio.to_thread(self.sync.create_topic, name, config, first_seq, ts_floor_ms)
+        create = functools.partial(self.sync.create_topic, is_taken_over=is_taken_over)
+        await asyncio.to_thread(create, name, config, first_seq, ts_floor_ms)
         return self.topic(name)
 
     async def configure(self, name: str, config: TopicConfig) -> None:

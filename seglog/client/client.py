@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from types import TracebackType
+from typing import Literal, cast, overload
 
 from seglog.arguments import checked
 from seglog.client.address import address_of, check_token
@@ -167,6 +168,30 @@ class RemoteTopic:
         )
         return RemoteProducer(self._driver, Outbox(batching, window), durability)
 
+    @overload
+    def read(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        tag: str | None = None,
+        limit: int | None = None,
+        gaps: Literal[False] = False,
+    ) -> Iterator[Record]: ...
+    @overload
+    def read(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        tag: str | None = None,
+        limit: int | None = None,
+        gaps: bool,
+    ) -> Iterator[Record | Gap]: ...
     @checked
     def read(
         self,
@@ -178,23 +203,34 @@ class RemoteTopic:
         tag: str | None = None,
         limit: int | None = None,
         gaps: bool = False,
-    ) -> Iterator[Record | Gap]:
+    ) -> Iterator[Record] | Iterator[Record | Gap]:
         """Yield the records from seq `start` to `end`, both inclusive, that were there when the read began.
 
         With `gaps`, yield a gap in the place of records that were evicted. Otherwise they raise an error. Raise
         `ConcurrentModification` if the topic was truncated while a lost connection interrupted the read, and errors of
         the daemon.
         """
-        return self._driver.items(Reading(self.name, Wanted(start, end, since_ms, until_ms, tag, limit, gaps)))
+        found = self._driver.items(Reading(self.name, Wanted(start, end, since_ms, until_ms, tag, limit, gaps)))
+        return found if gaps else cast("Iterator[Record]", found)
 
+    @overload
+    def follow(
+        self, start: int | None = None, *, tag: str | None = None, gaps: Literal[False] = False
+    ) -> Iterator[Record]: ...
+    @overload
+    def follow(self, start: int | None = None, *, tag: str | None = None, gaps: bool) -> Iterator[Record | Gap]: ...
     @checked
-    def follow(self, start: int | None = None, *, tag: str | None = None, gaps: bool = False) -> Iterator[Record | Gap]:
+    def follow(
+        self, start: int | None = None, *, tag: str | None = None, gaps: bool = False
+    ) -> Iterator[Record] | Iterator[Record | Gap]:
         """Yield the records from seq `start` on, and then new ones as they come, without an end.
 
-        The follower resumes after a lost connection, also while the daemon restarts. Raise `Truncated` if records that
+        The follower resumes after a lost connection, also while the daemon restarts. With `gaps`, it yields a gap in
+        the place of evicted records. Otherwise they raise an error. Raise `Truncated` if records that
         it yielded were truncated, and errors of the daemon.
         """
-        return self._driver.items(Following(self.name, Wanted(start=start, tag=tag, gaps=gaps)))
+        found = self._driver.items(Following(self.name, Wanted(start=start, tag=tag, gaps=gaps)))
+        return found if gaps else cast("Iterator[Record]", found)
 
     def bounds(self) -> Bounds:
         """Return the bounds of the topic. Raise `NoSuchTopic`."""

@@ -21,6 +21,7 @@ from seglog.segments.segment import SegmentInfo, SegmentReader
 from seglog.tiers.cold_tier import ColdTier
 from seglog.tiers.warm_stores import WarmStores
 from seglog.values.config import LogSettings, TopicConfig
+from seglog.values.elsewhere import Elsewhere
 from seglog.values.layout import Layout
 from seglog.wal.committer import Committer
 from seglog.wal.manifest import Encoder, WalPosition
@@ -50,6 +51,7 @@ class Engine(Owned):
     deletes them before it moves other segments there.
     If `wants_checkpoint` is set, the upkeep makes a checkpoint. `append_block_reason` is the reason for which the log
     refuses appends now. `log_id` is the log's own id, once a caller has asked for it.
+    `elsewhere` has the topics that another directory writes, and `kept_elsewhere` what the newest manifest has of them.
     Only the thread that holds the checkpoint lock uses `encoder`.
     """
 
@@ -83,12 +85,15 @@ class Engine(Owned):
     topics_being_deleted: dict[int, TopicState] = field(default_factory=dict[int, TopicState])
     deleted: tuple[int, ...] = ()
     epoch_floor: int = 0
+    mark_secret: int = 0
     has_dead: bool = False
     is_closed: bool = False
     is_read_only: bool = False
     wants_checkpoint: bool = False
     append_block_reason: str | None = None
     log_id: str | None = None
+    elsewhere: dict[str, Elsewhere] = field(default_factory=dict[str, Elsewhere])
+    kept_elsewhere: tuple[tuple[str, Elsewhere], ...] = ()
 
     def __post_init__(self) -> None:
         self.memory = Memory(self.settings.ephemeral_max_bytes)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from seglog.engine.ephemeral_buffer import Memory
+from seglog.engine.keys import Keys
+from seglog.engine.producers import Producers
 from seglog.engine.state import TopicState
 from seglog.engine.tail import Tail
 from seglog.engine.truncated_state import apply_truncate
 from seglog.format.appends import EncodedFrames
-from seglog.format.batch_frame import encode_batch, encode_key
+from seglog.format.batch_frame import encode_batch, encode_key, encode_unit
 from seglog.format.control import (
     TopicCreated,
     encode_config,
@@ -21,9 +23,10 @@ from seglog.format.control import (
     encode_truncate,
 )
 from seglog.segments.segment import SegmentInfo
-from seglog.values.append_key import Unit
+from seglog.values.append_key import Repeatable
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
+from seglog.values.elsewhere import Elsewhere
 from seglog.values.floors import Floors
 from seglog.values.names import BRANCH_MARK
 from seglog.values.producer import AppendedBatch
@@ -52,7 +55,7 @@ _JOINED_MAX_BYTES = 4096
 class AppendEntry(Entry):
     """Appended records, of which `frames` are the frames as `encode_appends` returns them.
 
-    `unit` says that they are a batch of a producer, or were appended under a key.
+    `unit` says that they are a batch of a producer, or were appended under a key. Several records are always a unit.
     """
 
     __slots__ = ("_ahead", "_first_seq", "_frames_bytes", "_last_seq", "_lengths", "_state", "_ts_ms", "_unit")
@@ -66,12 +69,14 @@ class AppendEntry(Entry):
         *,
         sync: bool,
         written_ms: int | None,
-        unit: Unit | None = None,
+        unit: Repeatable | None = None,
     ) -> None:
         pieces, lengths, frames_bytes = frames
         ahead, self.frames = 0, seqs.stop - seqs.start
-        if unit is not None:
-            if type(unit) is AppendedBatch:
+        if unit is not None or self.frames > 1:
+            if unit is None:
+                mark = encode_unit(state.topic_id, ts_ms, seqs.start, self.frames)
+            elif type(unit) is AppendedBatch:
                 mark = encode_batch(state.topic_id, ts_ms, unit)
             else:
                 mark = encode_key(state.topic_id, ts_ms, unit)
@@ -160,10 +165,11 @@ class EphemeralEntry(Entry):
 class CreateEntry(Entry):
     """The creation of a topic. `topics` are the topics of the log, by name.
 
-    `creating` are the ids of topics whose creation is in flight. `changed`: see `TopicState`.
+    `creating` are the ids of topics whose creation is in flight. `changed`: see `TopicState`. The creation ends a mark
+    of `elsewhere`.
     """
 
-    __slots__ = ("_creating", "_topics", "state")
+    __slots__ = ("_creating", "_elsewhere", "_topics", "state")
 
     def __init__(
         self,
@@ -171,10 +177,12 @@ class CreateEntry(Entry):
         topics: dict[str, TopicState],
         creating: set[int],
         changed: dict[int, TopicState],
+        elsewhere: dict[str, Elsewhere],
     ) -> None:
         super().__init__(created.topic_id, [encode_create(created)], 1, sync=True)
-        self.state = new_state(created)
+        self.state = new_state(created, elsewhere.get(created.name))
         self.state.changed = changed
+        self._elsewhere = elsewhere
         self._topics = topics
         self._creating = creating
 
@@ -186,6 +194,7 @@ class CreateEntry(Entry):
         self.state.touch()
         self.state.is_published = True
         self._creating.discard(self.state.topic_id)
+        self._elsewhere.pop(self.state.name, None)
 
 
 class ConfigEntry(Entry):
@@ -335,8 +344,8 @@ def _head_first(state: TopicState) -> list[bytes]:
     return [encode_head(state.topic_id, state.assigned_ts_ms, state.assigned_seq)]
 
 
-def new_state(created: TopicCreated) -> TopicState:
-    """Return the state of a new topic.
+def new_state(created: TopicCreated, mark: Elsewhere | None) -> TopicState:
+    """Return the state of a new topic. It has the producers and keys of a mark (ELSEWHERE-2).
 
     A branch, or a topic with `keep_history`, may have records below its first seq in the cold tier. So its
     `earliest_seq` is 1. Any other topic has no archive and no record below its first seq.
@@ -353,4 +362,6 @@ def new_state(created: TopicCreated) -> TopicState:
         last_ts_ms=created.ts_ms,
         tail=Tail(created.first_seq),
         floors=Floors(earliest_seq=first),
+        producers=Producers(mark.producers) if mark is not None and mark.producers else None,
+        keys=Keys(mark.keys) if mark is not None and mark.keys else None,
     )

@@ -19,7 +19,7 @@ from seglog.errors import WarmStoreRequired
 from seglog.format.arrays import NDArray, np
 from seglog.segments.segment import SegmentInfo
 from seglog.segments.sizes import Sizes
-from seglog.values.append_key import Unit
+from seglog.values.append_key import KeyedAppend, Repeatable, Unit
 from seglog.values.config import TopicConfig
 from seglog.values.delete_list import DeleteList
 from seglog.values.floors import Floors
@@ -166,7 +166,7 @@ class TopicState:
             self.keys = Keys()
         return self.keys
 
-    def assign_unit(self, unit: Unit, ts_ms: int) -> None:
+    def assign_unit(self, unit: Repeatable, ts_ms: int) -> None:
         """Add a batch of a producer, or a key, whose records are in flight. The caller holds the lock."""
         if type(unit) is AppendedBatch:
             (self.with_producers() if self.producers is None else self.producers).assign(unit, ts_ms)
@@ -174,10 +174,10 @@ class TopicState:
             (self.with_keys() if self.keys is None else self.keys).assign(unit, ts_ms)
 
     def publish_unit(self, unit: Unit, ts_ms: int) -> None:
-        """Add a batch of a producer, or a key, whose records are published. The caller holds the lock."""
+        """Add the batch of a producer, or the key, of published records. The caller holds the lock."""
         if type(unit) is AppendedBatch:
             (self.with_producers() if self.producers is None else self.producers).publish(unit, ts_ms)
-        else:
+        elif type(unit) is KeyedAppend:
             (self.with_keys() if self.keys is None else self.keys).publish(unit, ts_ms)
 
     def settle_front(self) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from seglog.engine.state import TopicState, active_meta
 from seglog.engine.tail import Tail
 from seglog.segments.segment import SegmentInfo
+from seglog.values.names import BRANCH_MARK
 from seglog.values.truncate_op import TruncateOp, listed_with
 
 __all__ = ["apply_truncate"]
@@ -22,7 +23,9 @@ def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, kept: Se
     state.warm_ops = state.warm_ops.ended_below(seq)
     state.flagged_below = min(state.flagged_below, seq)
     state.floors = state.floors.cut(seq)
-    state.expired_seq, state.oldest_live_ms = min(state.expired_seq, seq), 0
+    # A branch may have lost all records of its own. Then none is past the ttl, and it shows its parent's again.
+    state.expired_seq = 1 if BRANCH_MARK in state.name else min(state.expired_seq, seq)
+    state.oldest_live_ms = 0
     state.ephemeral_buffer.cut(seq)
     state.head_seq = state.logged_seq = seq - 1
     state.last_ts_ms = max(state.last_ts_ms, ts_ms)

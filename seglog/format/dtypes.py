@@ -50,5 +50,5 @@ HASHED_ENTRIES = np.dtype([("seq", "<u8"), ("plain", "V17")])  # an entry withou
 #: A row of seglog.engine.tail.
 ROWS = np.dtype([("file", "<u8"), ("offset", "<u4"), ("length", "<u4"), ("ts_ms", "<u8")])
 
-#: Indexed by frame type: true for every type except Append and sync mark.
-OTHERS = np.array([kind not in (FrameType.APPEND, FrameType.SYNC_MARK) for kind in range(256)])
+#: Indexed by frame type: true for every type except Append, UNIT and sync mark.
+OTHERS = np.array([kind not in (FrameType.APPEND, FrameType.UNIT, FrameType.SYNC_MARK) for kind in range(256)])

@@ -93,11 +93,13 @@ class FrameType(enum.IntEnum):
     HEAD_WATERMARK: `seq` and `ts` are the last ones handed out. If no frame has a seq up to there, its record is lost.
 
     SYNC_MARK: all bytes of this WAL file before this frame are durable. `topic_id` is the file's number, `seq` is the
-    offset of this frame in the file.
+    offset of this frame in the file, and `ts` is the secret of the log's marks (WAL-9).
 
     BATCH: the next records are a batch of a producer. `seq` is the seq of the first one.
 
     KEY: the next records were appended under a key. `seq` is the seq of the first one.
+
+    UNIT: the next records are one append of several records. `seq` is the seq of the first one.
     """
 
     APPEND = 1
@@ -115,6 +117,7 @@ class FrameType(enum.IntEnum):
     SYNC_MARK = 13
     BATCH = 14
     KEY = 15
+    UNIT = 16
 
 
 _KNOWN_TYPES = frozenset(int(kind) for kind in FrameType)
@@ -158,9 +161,9 @@ def encode(
     return _with_checksum(b"".join((header, node, tag, data)))
 
 
-def encode_sync_mark(file_number: int, offset: int) -> bytes:
-    """Return a SYNC_MARK frame."""
-    header = HEADER.pack(_OVERHEAD, _SYNC_MARK, 0, file_number, offset, 0, 0, 0, 0)
+def encode_sync_mark(file_number: int, offset: int, secret: int = 0) -> bytes:
+    """Return a SYNC_MARK frame. The marks of older releases have the secret 0."""
+    header = HEADER.pack(_OVERHEAD, _SYNC_MARK, 0, file_number, offset, secret, 0, 0, 0)
     # The digest has the bytes of the checksum in reverse order.
     return header + xxh3_64_digest(header[LENGTH_BYTES:])[::-1]
 

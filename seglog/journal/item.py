@@ -9,17 +9,19 @@
 A sync mark says that all bytes of the section before it are durable:
 
     0       8     zeros    as in an item without data
-    8       8     check    XXH3-64 of: section as u64, position of the mark as u64
+    8       8     check    XXH3-64 of: section as u64, position of the mark as u64, secret of the section
 
-    <journal>/LOCK                     held while a process uses the journal
-    <journal>/floor-<20 digits>        empty: sections below that number were pruned; the highest counts
-    <journal>/section-<20 digits>.log  items and marks from position 0 on, nothing between them, nothing behind
+    <journal>/LOCK                              held while a process uses the journal
+    <journal>/floor-<20 digits>                 empty: sections below that number were pruned; the highest counts
+    <journal>/section-<20 digits>-<secret>.log  items and marks from position 0 on, nothing between them, nothing behind
 
 ITEM-1  An offset counts units of 16 bytes, as u32. An item that would begin past 16 * (2^32 - 1) is `OffsetOverflow`.
 ITEM-2  A reader detects a change of any one byte of an item, padding included. Padding is not zeros, because an item
     without data would then be all zeros. A power cut leaves zeros where a file had grown.
 ITEM-3  A mark does not fit in another place or another section. Data begin 4 bytes into a unit. So if the bytes of a
-    section are stored as an item of another section, they hold no marks there.
+    section are stored as an item of another section, they hold no marks there. The secret is 8 random bytes, 16 hex
+    digits in the name of the file. So an item that somebody else chose holds no mark of its own place. The sections of
+    an older release have no secret in the name, and none in their marks.
 ITEM-4  An item can be checked only with all its data. Without them, neither its size nor a prefix of its data is
     verified.
 ITEM-5  This module cannot tell a torn item from a damaged one. seglog.journal.section decides.
@@ -91,11 +93,11 @@ def read_item(buffer: Buffer, position: int = 0) -> bytes:
     return data
 
 
-def encode_mark(section: int, position: int) -> bytes:
-    return _MARK.pack(_ZEROS, xxh3_64_intdigest(_PLACE.pack(section, position)))
+def encode_mark(section: int, position: int, secret: bytes) -> bytes:
+    return _MARK.pack(_ZEROS, xxh3_64_intdigest(_PLACE.pack(section, position) + secret))
 
 
-def is_mark(buffer: Buffer, index: int, section: int, position: int) -> bool:
+def is_mark(buffer: Buffer, index: int, section: int, position: int, secret: bytes) -> bool:
     """Tell whether the bytes at `index` of the buffer are a mark. They lie at `position` of the section."""
     slot = buffer[index : index + MARK_BYTES]
-    return slot[: len(_ZEROS)] == _ZEROS and slot == encode_mark(section, position)
+    return slot[: len(_ZEROS)] == _ZEROS and slot == encode_mark(section, position, secret)

@@ -32,6 +32,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -40,7 +41,7 @@ from types import TracebackType
 from typing import Annotated, TypeAlias
 
 from seglog.arguments import Within, checked
-from seglog.errors import DiskFull, JournalClosed, NoSuchItem, SectionPruned, TooManyOpenFiles
+from seglog.errors import DiskFull, FileCorrupt, JournalClosed, NoSuchItem, SectionPruned, TooManyOpenFiles
 from seglog.files.lock import DirectoryLock
 from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
 from seglog.journal.section import Item, Section
@@ -53,9 +54,10 @@ __all__ = ["SECTION_MAX", "Item", "Journal"]
 SECTION_MAX = 2**64 - 1
 SectionNumber: TypeAlias = Annotated[int, Within(0, SECTION_MAX)]
 Concurrency: TypeAlias = Annotated[int, Within(1, 1024)]
-_FILE = re.compile(r"section-([0-9]{20})\.log")
+_FILE = re.compile(r"section-([0-9]{20})(?:-([0-9a-f]{16}))?\.log")
 _FLOOR = re.compile(r"floor-([0-9]{20})")
 _CONCURRENCY = 4
+_SECRET_BYTES = 8
 
 
 class Journal(Owned):
@@ -66,12 +68,15 @@ class Journal(Owned):
         """Open the journal at `path`. If it does not exist, create it; its parent directory must exist.
 
         An opening reads what was not synced at the last use, and cuts a torn tail.
-        Raises `DirectoryInUse`, `DirectoryNotWritable`, `DiskFull`, `WriterPoisoned`.
+        Raises `DirectoryInUse`, `DirectoryNotWritable`, `DiskFull`, `WriterPoisoned`, and `FileCorrupt` if a section
+        has two files.
         """
         self.path = Path(path).absolute()
         self._files = OsFiles() if files is None else files
         self._lock = OwnLock()
         self._is_closed = False
+        #: The secret of the sections that this object makes (ITEM-3).
+        self._secret = secrets.token_hex(_SECRET_BYTES)
         self._min_section = 0
         self._is_marked = True
         self._pruned: list[Path] = []  # files that wait for their removal
@@ -270,8 +275,10 @@ class Journal(Owned):
                 path = self.path / name
                 if number < self._min_section:
                     self._pruned.append(path)
+                elif number in self._sections:
+                    raise FileCorrupt(path, 0, f"section {number} has two files")
                 else:
-                    self._sections[number] = Section(self._files, path, number)
+                    self._sections[number] = Section(self._files, path, number, bytes.fromhex(match[2] or ""))
         self._remove_pruned()
 
     def _find(self, number: int) -> Section | None:
@@ -287,9 +294,9 @@ class Journal(Owned):
                 raise SectionPruned(number, self._min_section)
             section = self._sections.get(number)
             if section is None:
-                path = self.path / f"section-{number:020d}.log"
+                path, secret = self.path / f"section-{number:020d}-{self._secret}.log", bytes.fromhex(self._secret)
                 try:
-                    section = Section(self._files, path, number, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+                    section = Section(self._files, path, number, secret, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
                 except OSError as error:
                     if error.errno in NO_SPACE:
                         raise DiskFull(path) from error

@@ -90,14 +90,16 @@ class Section(Owned):
         "_mark_waits",
         "_marked_end",
         "_poison",
+        "_secret",
         "_waits",
         "end",
         "number",
     )
 
-    def __init__(self, files: Files, path: Path, number: int, flags: int = os.O_RDWR) -> None:
+    def __init__(self, files: Files, path: Path, number: int, secret: bytes, flags: int = os.O_RDWR) -> None:
         """Open the section, and cut a torn tail. Raises `DiskFull`, `WriterPoisoned`."""
         self.number = number
+        self._secret = secret
         self._files = files
         self._file = OpenFile(files, path, flags)
         self._lock = OwnLock()
@@ -162,7 +164,7 @@ class Section(Owned):
             raise NoSuchItem(self.number, offset)
         wanted = _FIRST_READ_BYTES if exact is None else slot_bytes(exact)
         buffer = self._file.read(min(wanted, end - position), position)
-        if is_mark(buffer, 0, self.number, position):
+        if is_mark(buffer, 0, self.number, position, self._secret):
             raise NoSuchItem(self.number, offset)
         size = _size_at(buffer, 0)
         if exact is not None and size != exact:
@@ -201,7 +203,7 @@ class Section(Owned):
         position = start
         while position < end:
             index = window.index(position, UNIT_BYTES)
-            if is_mark(window.buffer, index, self.number, position):
+            if is_mark(window.buffer, index, self.number, position, self._secret):
                 position += MARK_BYTES
                 continue
             size = _size_at(window.buffer, index)
@@ -232,7 +234,7 @@ class Section(Owned):
             low = max(0, high - look_bytes)
             buffer = self._file.read(high - low, low)
             for position in range(high - MARK_BYTES, low - 1, -UNIT_BYTES):
-                if is_mark(buffer, position - low, self.number, position):
+                if is_mark(buffer, position - low, self.number, position, self._secret):
                     return position + MARK_BYTES
             high, look_bytes = low, READ_AHEAD_BYTES
         return 0
@@ -288,7 +290,7 @@ class Section(Owned):
     def _mark(self) -> None:
         """Write a sync mark. If no space is left, write none: durable items stay durable."""
         try:
-            self._file.write(encode_mark(self.number, self.end), self.end)
+            self._file.write(encode_mark(self.number, self.end, self._secret), self.end)
         except OSError as error:
             if error.errno not in NO_SPACE:
                 self._give_up(error)

@@ -129,7 +129,7 @@ def checkpoint_locked(engine: Engine, *requests: CheckpointRequest, pause_s: flo
     except OSError as error:
         raise _failure(engine, error) from error
     plan = plan_checkpoint(engine, requests)
-    if plan.drafts or plan.wal != engine.checkpointed:
+    if plan.drafts or plan.wal != engine.checkpointed or plan.elsewhere != engine.kept_elsewhere:
         try:
             write_segments(engine, plan.drafts, pause_s)
         except OSError as error:
@@ -157,6 +157,7 @@ def _store_and_publish(engine: Engine, plan: Plan) -> None:
         with engine.committer.lock:
             engine.manifest_number = number
             engine.checkpointed = plan.wal
+            engine.kept_elsewhere = plan.elsewhere
             for draft in plan.drafts:
                 _publish(draft)
                 engine.pending_warm_deletes += tuple(draft.pending_warm_deletes)
@@ -183,8 +184,10 @@ def _encoded(engine: Engine, plan: Plan) -> bytes:
         encoder.put(meta)
     for topic_id in plan.deleted:
         encoder.remove(topic_id)
+    pending, secret = plan.all_pending_warm_deletes(), engine.mark_secret
+    next_id, deleted = plan.next_topic_id, plan.deleted
     return encoder.encode_put(
-        LogManifest(plan.next_topic_id, (), plan.wal, plan.deleted, plan.epoch_floor, plan.all_pending_warm_deletes())
+        LogManifest(next_id, (), plan.wal, deleted, plan.epoch_floor, pending, secret, plan.elsewhere)
     )
 
 

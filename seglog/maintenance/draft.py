@@ -13,6 +13,7 @@ from seglog.segments.segment import SegmentInfo
 from seglog.segments.sizes import Sizes
 from seglog.values.delete_list import DeleteList
 from seglog.values.deletes import DeleteOp
+from seglog.values.elsewhere import Elsewhere
 from seglog.values.merged_deletes import NO_DELETES, MergedDeletes
 from seglog.values.truncate_op import TruncateOp
 from seglog.wal.manifest import TopicMeta, WalPosition
@@ -112,6 +113,7 @@ class Plan:
     deleted: tuple[int, ...]
     epoch_floor: int
     pending_warm_deletes: tuple[tuple[int, int], ...]
+    elsewhere: tuple[tuple[str, Elsewhere], ...]
 
     def all_pending_warm_deletes(self) -> tuple[tuple[int, int], ...]:
         return (*self.pending_warm_deletes, *(key for draft in self.drafts for key in draft.pending_warm_deletes))

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import count
+from operator import itemgetter
 
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState, relocated
@@ -47,7 +48,8 @@ def _plan(engine: Engine, requests: Sequence[CheckpointRequest]) -> Plan:
     # its id must look unused in the manifest.
     next_topic_id = min(engine.creating, default=engine.next_topic_id)
     ends, deleted = engine.committer.published_ends, engine.deleted
-    plan = Plan(ends, next_topic_id, [], [], deleted, engine.epoch_floor, engine.pending_warm_deletes)
+    elsewhere = tuple(sorted(engine.elsewhere.items(), key=itemgetter(0)))
+    plan = Plan(ends, next_topic_id, [], [], deleted, engine.epoch_floor, engine.pending_warm_deletes, elsewhere)
     asked = {request.topic: request for request in requests}
     for state in _to_look_at(engine, asked):
         own = asked.get(state.name)

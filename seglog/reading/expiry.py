@@ -12,7 +12,9 @@ EXPIRY-3  The floor is exact as far as the reader needs it. A reader above a seg
     segment.
 EXPIRY-4  `Topic.frames` shows expired records, because the offload takes them. So does every past state in the archive.
 EXPIRY-5  A branch begins with its parent's records, which are of another time. So its ttl counts from the first record
-    of its own.
+    of its own: until that one has expired, the branch shows all that it has from its parent. Only the cold tier knows
+    which records are the branch's own, because a takeover begins a topic after them. After a truncation, the branch may
+    have none, so the search begins again.
 
 Without a ttl, a read costs one more comparison.
 """
@@ -25,6 +27,7 @@ from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import SeglogError
 from seglog.reading.search import cold_seq_at, hot_seq_at
+from seglog.tiers.cold_tier import BranchesTier
 from seglog.values.floors import Floors
 from seglog.values.names import BRANCH_MARK
 
@@ -79,9 +82,8 @@ def _search(engine: Engine, state: TopicState, first: int, oldest_ms: int) -> tu
     found = hot_seq_at(engine, state, oldest_ms, first)
     if found > hot_floor or first >= hot_floor or earliest >= hot_floor or engine.cold is None:
         return (found, 0) if found > hot_floor else (1, 0)
-    if BRANCH_MARK in state.name and hot_floor <= state.first_seq:
-        return 1, 0
-    begin = max(earliest, state.first_seq) if BRANCH_MARK in state.name else earliest
-    found = cold_seq_at(engine, state, begin, hot_floor, oldest_ms)
+    if BRANCH_MARK in state.name and isinstance(engine.cold, BranchesTier):
+        return engine.cold.expired_own(state.name, hot_floor, oldest_ms)
+    found = cold_seq_at(engine, state, earliest, hot_floor, oldest_ms)
     record = next(iter(engine.cold.read(state.name, found, hot_floor - 1)), None)
     return found, 0 if record is None else record.ts_ms

@@ -21,7 +21,7 @@ from seglog.files.open_file import OpenFile
 from seglog.files.port import Files
 from seglog.startup.erasure import finish_erasure, is_being_erased
 from seglog.values.layout import Layout, WalFolder, number_in
-from seglog.wal.manifest import LogManifest, numbers, store
+from seglog.wal.manifest import LogManifest, new_mark_secret, numbers, store
 from seglog.wal.wal import create_first_file, point_to
 
 __all__ = ["check_never_used", "is_data_directory", "make_new", "missing_folder", "missing_part"]
@@ -62,7 +62,7 @@ def make_new(files: Files, layout: Layout) -> None:
     files.sync_dir(layout.root)
     (folder,) = layout.wal_folders(1)
     first = create_first_file(files, folder)
-    store(files, layout, 1, LogManifest(1, (), (first,)))
+    store(files, layout, 1, LogManifest(1, (), (first,), mark_secret=new_mark_secret()))
     point_to(files, folder, first.file)
 
 

@@ -15,6 +15,7 @@ from seglog.tiers.warm_stores import WarmStores
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout
 from seglog.values.merged_deletes import MergedDeletes
+from seglog.wal.manifest import new_mark_secret
 from seglog.wal.shards import open_wals
 
 __all__ = ["engine_of"]
@@ -39,7 +40,7 @@ def engine_of(
     """
     if warm_stores is None:
         check_all_hot(found.topics.values())
-    folders = layout.wal_folders(len(found.wal_ends))
+    folders, mark_secret = layout.wal_folders(len(found.wal_ends)), found.mark_secret or new_mark_secret()
     engine = Engine(
         layout=layout,
         files=files,
@@ -48,14 +49,18 @@ def engine_of(
         topics=found.topics,
         next_topic_id=found.next_topic_id,
         manifest_number=found.manifest_number,
-        checkpointed=found.checkpointed,
-        wals=open_wals(files, folders, settings.wal_file_bytes, found.wal_ends, found.older_files),
+        # The manifest of an older release has no secret. The first checkpoint then writes another one in any case.
+        checkpointed=found.checkpointed if found.mark_secret else (),
+        wals=open_wals(files, folders, settings.wal_file_bytes, found.wal_ends, found.older_files, mark_secret),
+        mark_secret=mark_secret,
         segments=SegmentCache(files, layout, is_shared=is_read_only),
         deleted=found.deleted,
         epoch_floor=found.epoch_floor,
         is_read_only=is_read_only,
         warm_stores=warm_stores,
         pending_warm_deletes=found.pending_warm_deletes,
+        elsewhere=found.elsewhere,
+        kept_elsewhere=found.kept_elsewhere,
     )
     for state in engine.topics.values():
         state.changed = engine.changed

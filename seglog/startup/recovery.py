@@ -70,6 +70,7 @@ from seglog.segments.segment import SegmentFiles, SegmentInfo, cut
 from seglog.segments.tags import drop_tags
 from seglog.startup.replayed_batch import ReplayedBatch
 from seglog.values.delete_list import DeleteList
+from seglog.values.elsewhere import Elsewhere
 from seglog.values.layout import SEGMENT_PARTS, Layout, WalFolder, number_in
 from seglog.wal.file_end import check_begin, check_known, check_not_cut
 from seglog.wal.manifest import ActiveMeta, LogManifest, TopicMeta, WalPosition, load
@@ -102,6 +103,9 @@ class Recovered:
     deleted: tuple[int, ...]
     epoch_floor: int
     pending_warm_deletes: tuple[tuple[int, int], ...]
+    mark_secret: int
+    elsewhere: dict[str, Elsewhere]
+    kept_elsewhere: tuple[tuple[str, Elsewhere], ...]
 
 
 def recover(files: Files, layout: Layout) -> Recovered:
@@ -137,6 +141,9 @@ def recover(files: Files, layout: Layout) -> Recovered:
         deleted=tuple(replay.deleted),
         epoch_floor=replay.epoch_floor,
         pending_warm_deletes=tuple(replay.pending_warm_deletes),
+        mark_secret=manifest.mark_secret,
+        elsewhere=replay.elsewhere,
+        kept_elsewhere=manifest.elsewhere,
     )
 
 
@@ -294,7 +301,7 @@ def _replay_file(files: Files, replay: _Replay, number: int, *, is_active: bool)
         check_known(file, error, size)
         if not is_active:
             raise FileCorrupt(file.path, error.offset, error.reason) from error
-        _end_active(file, number, error, size, replay.batch, is_view=isinstance(files, ReadOnlyFiles))
+        _end_active(file, number, error, size, replay, is_view=isinstance(files, ReadOnlyFiles))
         replay.drop_batch()
     if replay.batch is not None:
         replay.batch.open.check_not_cut(file, size, size)
@@ -302,21 +309,20 @@ def _replay_file(files: Files, replay: _Replay, number: int, *, is_active: bool)
         file.datasync()
 
 
-def _end_active(
-    file: OpenFile, number: int, error: InvalidFrame, size: int, batch: ReplayedBatch | None, *, is_view: bool
-) -> None:
+def _end_active(file: OpenFile, number: int, error: InvalidFrame, size: int, replay: _Replay, *, is_view: bool) -> None:
     """Judge the bytes behind the last whole frame of the active file (step 5).
 
-    `batch` is the batch that is open there. In a view, a torn write may be one that the writer is making.
+    In a view, a torn write may be one that the writer is making.
     """
+    batch, secret = replay.batch, replay.mark_secret
     if batch is not None:
         batch.open.check_not_cut(file, error.offset, size)
     elif is_blank(file, error.offset, size):
         return
-    mark = durable_after(file, number, error.offset, size)
+    mark = durable_after(file, number, error.offset, size, secret)
     if mark is not None:
         raise FileCorrupt(file.path, error.offset, f"{error.reason}; the bytes up to {mark} were durable") from error
-    if foreign_mark(file, number, error.offset, size) is not None:
+    if foreign_mark(file, number, error.offset, size, secret) is not None:
         raise FileCorrupt(file.path, error.offset, f"{error.reason}; the bytes are those of another file") from error
     check_not_cut(file, error, size)
     begin = error.offset if batch is None else batch.open.begin
@@ -339,6 +345,8 @@ class _Replay:
         self.deleted: list[int] = []
         self.pending_warm_deletes = list(manifest.pending_warm_deletes)
         self.epoch_floor = manifest.epoch_floor
+        self.mark_secret = manifest.mark_secret
+        self.elsewhere = dict(manifest.elsewhere)
         self.ahead = {topic.topic_id for topic in manifest.topics if topic.is_ahead}
         self.batch: ReplayedBatch | None = None
 
@@ -545,7 +553,7 @@ class _Replay:
             raise _Misplaced(f"topic {created.topic_id} is created twice")
         if not 1 <= created.topic_id <= WHOLE_MAX:
             raise _Misplaced(f"no topic has the id {created.topic_id}")
-        state = self.topics[created.topic_id] = new_state(created)
+        state = self.topics[created.topic_id] = new_state(created, self.elsewhere.pop(created.name, None))
         state.is_published = True
         self.next_topic_id = max(self.next_topic_id, created.topic_id + 1)
 

@@ -37,10 +37,13 @@ def check_wal(files: ReadOnlyFiles, layout: Layout, manifest: LogManifest | None
             found.notes.append(f"{layout.wal / name}: of another number of shards; the next opening removes it")
     for shard, folder in enumerate(folders):
         with found.reading(folder.path):
-            _check_folder(files, folder, None if manifest is None else manifest.wal[shard], found)
+            begin = None if manifest is None else manifest.wal[shard]
+            _check_folder(files, folder, begin, 0 if manifest is None else manifest.mark_secret, found)
 
 
-def _check_folder(files: ReadOnlyFiles, folder: WalFolder, begin: WalPosition | None, found: Findings) -> None:
+def _check_folder(
+    files: ReadOnlyFiles, folder: WalFolder, begin: WalPosition | None, secret: int, found: Findings
+) -> None:
     numbers = [number for name in files.list_dir(folder.path) if (number := number_in("wal", name)) is not None]
     active = _active(files, folder, found)
     if active is not None and active not in numbers:
@@ -56,7 +59,7 @@ def _check_folder(files: ReadOnlyFiles, folder: WalFolder, begin: WalPosition | 
                 _check_blank(file, folder.current, found)
                 continue
             sure = begin.offset if begin is not None and number == begin.file else 0
-            frames = _check_file(file, number, sure, is_active=number == active, files=files, found=found)
+            frames = _check_file(file, number, sure, secret, is_active=number == active, files=files, found=found)
             found.checked.append(Checked("wal", path, frames, file.size()))
 
 
@@ -78,7 +81,7 @@ def _check_blank(file: OpenFile, current: Path, found: Findings) -> None:
 
 
 def _check_file(
-    file: OpenFile, number: int, sure: int, *, is_active: bool, files: ReadOnlyFiles, found: Findings
+    file: OpenFile, number: int, sure: int, secret: int, *, is_active: bool, files: ReadOnlyFiles, found: Findings
 ) -> int:
     """Check one file, and return its number of sound frames. A frame begins at `sure` for certain."""
     size = file.size()
@@ -105,9 +108,9 @@ def _check_file(
             )
             start = sure
             continue
-        mark = durable_after(file, number, error.offset, size)
+        mark = durable_after(file, number, error.offset, size, secret)
         if mark is None:
-            _check_end(file, number, error, batch, is_active=is_active, files=files, found=found)
+            _check_end(file, number, error, batch, secret, is_active=is_active, files=files, found=found)
             return frames
         found.damage(file.path, error.offset, f"{error.reason}; the bytes up to {mark} were durable")
         start = mark
@@ -118,6 +121,7 @@ def _check_end(
     number: int,
     error: InvalidFrame,
     batch: OpenBatch | None,
+    secret: int,
     *,
     is_active: bool,
     files: ReadOnlyFiles,
@@ -126,7 +130,7 @@ def _check_end(
     """Judge invalid bytes that no sync mark follows. `batch` is the batch that is open before them."""
     if not is_active:
         found.damage(file.path, error.offset, error.reason)
-    elif foreign_mark(file, number, error.offset, file.size()) is not None:
+    elif foreign_mark(file, number, error.offset, file.size(), secret) is not None:
         found.damage(file.path, error.offset, f"{error.reason}; the bytes are those of another file")
     elif batch is not None or not is_blank(file, error.offset, file.size()):
         check_not_cut(file, error, file.size())

@@ -16,7 +16,7 @@ from seglog.values.record import Record
 if TYPE_CHECKING:
     from seglog.format.record_arrays import RecordArrays
 
-__all__ = ["ArraysTier", "ColdTier"]
+__all__ = ["ArraysTier", "BranchesTier", "ColdTier"]
 
 
 class ColdTier(Protocol):
@@ -36,4 +36,16 @@ class ArraysTier(ColdTier, Protocol):
 
     def read_arrays(self, topic: str, first: int, last: int) -> Iterator[RecordArrays]:
         """Iterate over the records of `read`, as arrays. Raises as `read` does."""
+        ...
+
+
+@runtime_checkable
+class BranchesTier(ColdTier, Protocol):
+    """A cold tier that knows which records a branch has from its parent."""
+
+    def expired_own(self, branch: str, end: int, oldest_ms: int) -> tuple[int, int]:
+        """Return the seq after the branch's own records below `end` that are older than a time; 1 if there are none.
+
+        The second number is no later than the time of the first own record from there on; 0 if the tier does not know.
+        """
         ...

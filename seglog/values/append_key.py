@@ -19,7 +19,8 @@ KEYS-3  The log keeps each key for `idempotency_keep_s` after its append, by its
     append the records twice, and its caller would not notice.
 KEYS-4  Neither a key nor a producer takes the place of the other.
 KEYS-5  A truncation changes no key. A repetition of a truncated append returns the seqs that it had. The deletion of a
-    topic ends its keys. They are not in an archive, so a new directory knows none.
+    topic ends its keys, unless this directory follows the topic from then on (ELSEWHERE-2). They are not in an archive,
+    so a new directory knows none.
 
 No I/O.
 """
@@ -35,7 +36,17 @@ from xxhash import xxh3_64, xxh3_64_intdigest
 from seglog.errors import KeyReused
 from seglog.values.producer import AppendedBatch, check_id
 
-__all__ = ["GivenKey", "Key", "KeyedAppend", "Unit", "check_key", "digest_of", "repeated_key"]
+__all__ = [
+    "GivenKey",
+    "Key",
+    "KeyedAppend",
+    "PlainAppend",
+    "Repeatable",
+    "Unit",
+    "check_key",
+    "digest_of",
+    "repeated_key",
+]
 
 _SIZE = struct.Struct("<Q")
 
@@ -71,8 +82,18 @@ class KeyedAppend(NamedTuple):
     digest: int
 
 
-#: An append that may be repeated, as the log writes it: its frames and its identity are one unit of the WAL.
-Unit: TypeAlias = AppendedBatch | KeyedAppend
+@final
+class PlainAppend(NamedTuple):
+    """An append of several records without an identity, as the log writes it."""
+
+    first_seq: int
+    records: int
+
+
+#: An append that may be repeated, as the log writes it.
+Repeatable: TypeAlias = AppendedBatch | KeyedAppend
+#: An append whose records are one unit of the WAL, with its identity if it has one.
+Unit: TypeAlias = Repeatable | PlainAppend
 
 
 def check_key(key: str) -> str:

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Final
 from seglog.arguments import WHOLE_MAX, kind_of, taken
 from seglog.errors import InvalidSetting
 from seglog.values.canonical import record
-from seglog.values.setting import check_settings, number, path
+from seglog.values.setting import check_settings, number, path, switch
 
 __all__ = [
     "DISCARDS",
@@ -110,6 +110,10 @@ class LogSettings:
     )
     idempotency_keep_s: int = number(
         86_400, "s", 1, 31_536_000_000, "a topic keeps the key of an append for this long, and then forgets it"
+    )
+
+    append_when_fenced: bool = switch(
+        False, "a topic that another directory has taken over goes on taking appends, which stay in this directory"
     )
 
     reclaim_dead_percent: int = number(

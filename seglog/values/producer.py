@@ -23,7 +23,8 @@ PRODUCER-3  A topic knows up to 10,000 producers. The log forgets the producer t
     a producer that has not appended for `producer_keep_s` when another one appends, or when it opens. The log takes
     a forgotten producer for a new one.
 PRODUCER-4  A truncation changes no producer. A repetition of a truncated batch returns the seqs that it had. The
-    deletion of a topic ends its producers. They are not in an archive, so a new directory knows none.
+    deletion of a topic ends its producers, unless this directory follows the topic from then on (ELSEWHERE-2). They
+    are not in an archive, so a new directory knows none.
 
 No I/O.
 """

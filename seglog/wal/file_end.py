@@ -1,7 +1,8 @@
 """Classify the bytes of a WAL file after its last valid frame. `seglog.wal.wal` looks for sync marks after them.
 
     whole     length and checksum fit, and the type or a flag is unknown: another version wrote the frame. No crash
-              leaves such a frame
+              leaves such a frame. The type 0 is of no version: the sector with the header was lost, and a value may
+              have the checksum
     cut       a frame begins there, by the rest of its header, and it extends past the end of the file. The size was
               durable before the frame was written (WAL-8). So no crash did that: somebody cut the file
     torn      anything else, if no sync mark follows
@@ -31,7 +32,7 @@ def check_known(file: OpenFile, error: InvalidFrame, size: int) -> None:
     if len(frame) < length + LENGTH_BYTES:
         return  # while this view reads, the writer has truncated the reserved space
     header = Header._make(HEADER.unpack_from(frame))
-    is_known = header.type in _TYPES and not header.flags & ~KNOWN_FLAGS
+    is_known = header.type == 0 or (header.type in _TYPES and not header.flags & ~KNOWN_FLAGS)
     body, checksum = frame[LENGTH_BYTES : -CHECKSUM.size], frame[-CHECKSUM.size :]
     if not is_known and checksum == CHECKSUM.pack(xxh3_64_intdigest(body)):
         raise FormatUnsupported(file.path, f"1 with frames of type {header.type} and flags {header.flags:#04x}")

@@ -1,7 +1,7 @@
 """The manifest of all state outside the WAL and the segment files: meta/snapshot.<16 digits>.json.
 
-    body     canonical JSON: {"deleted": [...], "doomed": [...], "epoch_floor", "format": 1 or 2, "next_topic_id",
-             "topics": [...], "wal": [{"file", "offset", "ordinal"}, ...]}
+    body     canonical JSON: {"deleted": [...], "doomed": [...], "epoch_floor", "format": 3 or 4, "mark_secret",
+             "next_topic_id", "topics": [...], "wal": [{"file", "offset", "ordinal"}, ...]}
     newline  0x0A
     check    XXH3-64 of the body, 16 hex digits
     newline  0x0A
@@ -40,23 +40,31 @@ MANIFEST-9  `cuts` lists the listed truncations of a topic (seglog.values.trunca
     Each one is [seq, time, number of the next delete].
 MANIFEST-10  `producers` lists the producers of a topic (seglog.values.producer), the one that appended longest ago
     first. `keys` lists the keys of its appends (seglog.values.append_key), the oldest first. A topic without any has no
-    such list. If any topic has one, the format is 2, otherwise it is 1. So a release that knows neither refuses the
-    directory. It never drops them in silence. Each producer is one list, and each key another:
+    such list. Format 1 has neither. Each producer is one list, and each key another:
 
         id, epoch, time of its newest batch, then for each of its last batches: number, first seq, records
         key, time of its append, first seq, records, digest of the values
+
+MANIFEST-11  `mark_secret` is a random number from 1 to 2^64 - 1, the same in all manifests of a log.
+    Every sync mark from the manifest's places on has it (WAL-9). Formats 1 and 2 have none, and the sync marks behind
+    their places have any number. The opening of such a directory draws a secret, and writes a manifest of format 3
+    before the first append. An older release refuses format 3 by name. It would drop the secret in silence.
+MANIFEST-12  `elsewhere` lists the topics that another directory writes, by name (seglog.values.elsewhere). Each one is
+    {"is_fenced", "keys", "name", "producers"}, with lists as in MANIFEST-10. If there are any, the format is 4. So a
+    release that does not know them refuses the directory, and begins no second history.
 
 Source: topics engine architecture, section 5.
 """
 
 from __future__ import annotations
 
+import secrets
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain, repeat
+from itertools import chain, repeat, starmap
 from operator import itemgetter, le
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -70,9 +78,10 @@ from seglog.files.port import NO_DESCRIPTOR, Files, replace_atomically
 from seglog.segments.segment import SegmentInfo
 from seglog.values import canonical
 from seglog.values.append_key import Key, check_key
-from seglog.values.canonical import flag, record, text, wholes
+from seglog.values.canonical import flag, record, text, whole, wholes
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
+from seglog.values.elsewhere import Elsewhere
 from seglog.values.floors import Floors
 from seglog.values.layout import Layout, number_in
 from seglog.values.names import check_topic_name
@@ -88,13 +97,15 @@ __all__ = [
     "decode_manifest",
     "encode_manifest",
     "load",
+    "new_mark_secret",
     "numbers",
     "store",
     "store_encoded",
 ]
 
-_FORMAT = 1
-_FORMAT_WITH_UNITS = 2
+_FORMAT = 3
+_FORMAT_WITH_ELSEWHERE = 4
+_FORMATS_WITHOUT_SECRET = (1, 2)
 _KEPT = 2
 _CHECK_BYTES = 18
 _VALUES = 7
@@ -185,6 +196,8 @@ class LogManifest:
     deleted: tuple[int, ...] = ()
     epoch_floor: int = 0
     pending_warm_deletes: tuple[tuple[int, int], ...] = ()
+    mark_secret: int = 0
+    elsewhere: tuple[tuple[str, Elsewhere], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +215,6 @@ class Encoder:
 
     def __init__(self) -> None:
         self._topics: dict[int, _Encoded] = {}
-        self._with_units: set[int] = set()
         # Topics that `put` received and no manifest has encoded yet.
         self._waiting: dict[int, TopicMeta] = {}
 
@@ -214,7 +226,6 @@ class Encoder:
         """Leave the topic out of all later manifests."""
         self._waiting.pop(topic_id, None)
         self._topics.pop(topic_id, None)
-        self._with_units.discard(topic_id)
 
     def known(self, topic_id: int) -> TopicMeta | None:
         """Return the state that the last `put` of the topic gave, or None."""
@@ -234,7 +245,6 @@ class Encoder:
         last = next(reversed(self._topics), 0)
         for topic_id, topic in self._waiting.items():
             self._topics[topic_id] = _encode_topic(topic, self._topics.get(topic_id))
-            (self._with_units.add if topic.producers or topic.keys else self._with_units.discard)(topic_id)
         if any(topic_id < last for topic_id in self._waiting):
             self._topics = dict(sorted(self._topics.items()))
         self._waiting = {}
@@ -242,8 +252,10 @@ class Encoder:
             "deleted": list(manifest.deleted),
             "doomed": [list(key) for key in manifest.pending_warm_deletes],
             "epoch_floor": manifest.epoch_floor,
-            "format": _FORMAT_WITH_UNITS if self._with_units else _FORMAT,
+            "format": _FORMAT_WITH_ELSEWHERE if manifest.elsewhere else _FORMAT,
+            "mark_secret": manifest.mark_secret,
             "next_topic_id": manifest.next_topic_id,
+            **({"elsewhere": [*starmap(_elsewhere_row, manifest.elsewhere)]} if manifest.elsewhere else {}),
         }
         wal = {"wal": [{"file": each.file, "offset": each.offset, "ordinal": each.ordinal} for each in manifest.wal]}
         topics = b",".join([topic.body for topic in self._topics.values()])
@@ -263,12 +275,18 @@ def decode_manifest(raw: bytes, path: Path) -> LogManifest:
     try:
         value = record(canonical.decode(body))
         version = value["format"]
-        manifest = _from_json(value) if version in (_FORMAT, _FORMAT_WITH_UNITS) else None
+        is_known = version in (*_FORMATS_WITHOUT_SECRET, _FORMAT, _FORMAT_WITH_ELSEWHERE)
+        manifest = _from_json(value) if is_known else None
     except (ValueError, KeyError, TypeError, SeglogError) as error:
         raise FileCorrupt(path, 0, f"the content does not fit: {error!r}") from error
     if manifest is None:
-        raise FormatUnsupported(path, str(version), "1 and 2")
+        raise FormatUnsupported(path, str(version), "1 to 4")
     return manifest
+
+
+def new_mark_secret() -> int:
+    """Draw the secret of a log's sync marks (MANIFEST-11)."""
+    return secrets.randbelow(2**64 - 1) + 1
 
 
 def numbers(files: Files, layout: Layout) -> list[int]:
@@ -320,6 +338,9 @@ def _from_json(value: dict[str, Any]) -> LogManifest:
         raise ValueError("it has no place in the WAL, or a topic twice")
     if not max(ids, default=0) < next_topic_id <= _TOPIC_ID_MAX + 1:
         raise ValueError(f"topic {next_topic_id} cannot be the next one")
+    elsewhere = tuple(map(_elsewhere_from_json, value.get("elsewhere", [])))
+    if len(dict(elsewhere)) < len(elsewhere):
+        raise ValueError("a topic is elsewhere twice")
     return LogManifest(
         next_topic_id=next_topic_id,
         topics=topics,
@@ -327,6 +348,8 @@ def _from_json(value: dict[str, Any]) -> LogManifest:
         deleted=tuple(deleted),
         epoch_floor=epoch_floor,
         pending_warm_deletes=tuple(_pair(wholes(each)) for each in value["doomed"]),
+        mark_secret=0 if value["format"] in _FORMATS_WITHOUT_SECRET else whole(value["mark_secret"], 1),
+        elsewhere=elsewhere,
     )
 
 
@@ -373,6 +396,28 @@ def _row(info: SegmentInfo) -> bytes:
     check = "null" if info.warm_check is None else info.warm_check
     times = f"{info.min_ts_ms},{info.max_ts_ms}"
     return f"{info.last_seq},{info.data_bytes},{times},{info.dead_records},{info.dead_bytes},{check}".encode()
+
+
+def _elsewhere_row(name: str, mark: Elsewhere) -> dict[str, Any]:
+    return {
+        "is_fenced": mark.is_fenced,
+        "keys": [*map(_key_row, mark.keys)],
+        "name": name,
+        "producers": [*map(_producer_row, mark.producers)],
+    }
+
+
+def _elsewhere_from_json(value: object) -> tuple[str, Elsewhere]:
+    fields = record(value)
+    mark = Elsewhere(
+        flag(fields["is_fenced"]), _producers_from_json(fields["producers"]), _keys_from_json(fields["keys"])
+    )
+    return check_topic_name(text(fields["name"])), mark
+
+
+def _key_row(item: tuple[str, Key]) -> list[Any]:
+    key, known = item
+    return [key, *known]
 
 
 def _producer_row(item: tuple[str, Producer]) -> list[Any]:
@@ -452,7 +497,7 @@ def _topic_to_json(topic: TopicMeta) -> dict[str, Any]:
         "last_ts_ms": topic.last_ts_ms,
         "name": topic.name,
         "next_op": topic.next_op,
-        **({"keys": [[key, *known] for key, known in topic.keys]} if topic.keys else {}),
+        **({"keys": [*map(_key_row, topic.keys)]} if topic.keys else {}),
     }
 
 

@@ -19,8 +19,9 @@ from typing import Any
 from seglog.errors import InvalidFrame
 from seglog.files.open_file import OpenFile
 from seglog.format.arrays import NDArray, dtypes, np
-from seglog.format.frame import MIN_FRAME_BYTES, FrameType, Header, read_header
-from seglog.format.frames import read_any_headers
+from seglog.format.batch_frame import RECORDS, UNIT_LENGTH
+from seglog.format.frame import HEADER, MIN_FRAME_BYTES, FrameType, Header, read_header
+from seglog.format.frames import gathered, read_any_headers
 from seglog.format.index import OFFSET_END
 
 __all__ = ["Appends", "Stretch", "scan"]
@@ -79,12 +80,14 @@ class Stretch:
         return self.base + self.bounds[-1]
 
     def parts(self) -> Iterator[Stretch]:
-        """Split the stretch at frames that are neither Append nor a sync mark, and yield the parts in order.
+        """Split the stretch at frames that are not Append, UNIT or a sync mark, and yield the parts in order.
 
-        Each such frame is a part of its own.
+        Each such frame is a part of its own. So is a UNIT frame whose records go on behind the stretch.
         """
         headers, bounds = self.headers, self.bounds
         others = [] if headers is None else np.flatnonzero(dtypes.OTHERS[headers["type"]]).tolist()
+        if headers is not None and len(units := np.flatnonzero(headers["type"] == FrameType.UNIT)[-1:]):
+            others += units[_last_of(self.buffer, bounds, headers, units) >= len(self)].tolist()
         if headers is None or not others:
             yield self
             return
@@ -99,7 +102,8 @@ class Stretch:
 
         - The frames are verified and valid, and there are more than `_FEW` of them.
         - The stretch ends at or below `OFFSET_END`.
-        - Every frame is an Append frame or a sync mark.
+        - Every frame is an Append frame, a UNIT frame or a sync mark.
+        - The records of every UNIT frame are there, right behind it.
         - Every sync mark names this file and its own offset.
         - The seqs of each topic have no gap.
         """
@@ -109,14 +113,37 @@ class Stretch:
         bounds = np.array(self.bounds)
         offsets, lengths = bounds[:-1] + self.base, np.diff(bounds)
         is_append, is_mark = headers["type"] == FrameType.APPEND, headers["type"] == FrameType.SYNC_MARK
-        if not (is_append | is_mark).all():
+        if is_append.all():
+            return _by_topic(headers, offsets, lengths)
+        marks, units = headers[is_mark], np.flatnonzero(headers["type"] == FrameType.UNIT)
+        last = _last_of(self.buffer, self.bounds, headers, units)
+        if (is_append | is_mark).sum() + len(units) < len(headers) or not _are_whole(headers, units, last):
             return None
-        if is_mark.any():
-            marks = headers[is_mark]
-            if (marks["topic_id"] != file).any() or (marks["seq"] != offsets[is_mark]).any():
-                return None
-            headers, offsets, lengths = headers[is_append], offsets[is_append], lengths[is_append]
+        if (marks["topic_id"] != file).any() or (marks["seq"] != offsets[is_mark]).any():
+            return None
+        headers, offsets, lengths = headers[is_append], offsets[is_append], lengths[is_append]
         return _by_topic(headers, offsets, lengths) if len(headers) else []
+
+
+def _are_whole(headers: NDArray[Any], units: NDArray[np.intp], last: NDArray[np.int64]) -> bool:
+    """Return whether the records of these UNIT frames are right behind them, up to the frames `last` (BATCHFRAME-1)."""
+    if (last >= len(headers)).any() or (last == units).any():
+        return False
+    topic_ids = headers["topic_id"]
+    # The numbers of the frames that do not go on with the unit of the frame before.
+    breaks = np.flatnonzero((headers["type"][1:] != FrameType.APPEND) | (topic_ids[1:] != topic_ids[:-1])) + 1
+    is_whole = np.searchsorted(breaks, units, "right") == np.searchsorted(breaks, last, "right")
+    return bool((is_whole & (headers["seq"][units + 1] == headers["seq"][units])).all())
+
+
+def _last_of(buffer: bytes, bounds: list[int], headers: NDArray[Any], units: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Return the number of the last frame of each unit. `units` are the numbers of the UNIT frames.
+
+    For a UNIT frame without records, or with another body, that is the number of the frame itself.
+    """
+    is_fit = (headers["data_len"][units] == RECORDS.size) & (headers["length"][units] == UNIT_LENGTH)
+    records = gathered(buffer, np.dtype("<u4"), np.array(bounds)[units] + HEADER.size)
+    return units + np.where(is_fit, records, 0).astype(np.int64)
 
 
 def _by_topic(headers: NDArray[Any], offsets: NDArray[np.int64], lengths: NDArray[np.int64]) -> list[Appends] | None:

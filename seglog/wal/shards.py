@@ -41,10 +41,11 @@ def open_wals(
     file_bytes: int,
     ends: Sequence[WalPosition],
     older: Sequence[Sequence[int]],
+    mark_secret: int,
 ) -> Wals:
     """Open the WAL of each shard. `folders`, `ends` and `older` have one item for each shard, as `Wal` takes it."""
     parts = zip(folders, ends, older, strict=True)
-    return Wals([Wal(files, folder, file_bytes, end, numbers) for folder, end, numbers in parts])
+    return Wals([Wal(files, folder, file_bytes, end, numbers, mark_secret) for folder, end, numbers in parts])
 
 
 class Wals:

@@ -25,6 +25,10 @@ WAL-7  If the process has no file descriptor left for the next file, the writer 
 WAL-8  The size of the active file is durable before the writer writes a frame to it.
     So a crash leaves no frame that extends past the end of the file. A crash leaves no file that ends before the
     position that a manifest names. Such a file was cut by hand or by another program.
+WAL-9  A sync mark has the secret of the log's marks, a random number that only the manifest tells (MANIFEST-11).
+    A client chooses the values, and can know at which offset they lie. Without the secret, a value could hold a mark of
+    its own place. A torn write of that value would then look like damage. The marks of an older release have no secret,
+    and any secret fits as long as the manifest has none.
 
 A `Wal` is not thread-safe: seglog.wal.group_commit lets one thread at a time lead. The docstring of a method says if
 one other thread may call it at the same time.
@@ -74,10 +78,17 @@ _BLANK_BYTES = 256 * 1024
 
 class Wal(Owned):
     def __init__(
-        self, files: Files, folder: WalFolder, file_bytes: int, end: WalPosition, older: Sequence[int] = ()
+        self,
+        files: Files,
+        folder: WalFolder,
+        file_bytes: int,
+        end: WalPosition,
+        older: Sequence[int] = (),
+        mark_secret: int = 0,
     ) -> None:
         """Continue at `end`, the end of the active file's last frame. `older` are the numbers of the other files."""
         self._files = files
+        self._mark_secret = mark_secret
         self._folder = folder
         self._file_bytes = file_bytes
         self.half_bytes = file_bytes // 2
@@ -162,7 +173,7 @@ class Wal(Owned):
             return
         active = self._open[self.number]
         self._files.datasync(active.fd)
-        self._files.pwrite(active.fd, encode_sync_mark(self.number, self.offset), self.offset)
+        self._files.pwrite(active.fd, encode_sync_mark(self.number, self.offset, self._mark_secret), self.offset)
         end = self.offset + SYNC_MARK_BYTES
         self.offset, self.ordinal, self._synced = end, self.ordinal + 1, end
 
@@ -338,10 +349,11 @@ def is_blank(file: OpenFile, start: int, end: int) -> bool:
     return True
 
 
-def durable_after(file: OpenFile, number: int, start: int, end: int) -> int | None:
+def durable_after(file: OpenFile, number: int, start: int, end: int, secret: int) -> int | None:
     """Return the offset of a sync mark of file `number` in [start, end), or None. All bytes before it were durable.
 
-    A copy of a mark inside a record's value does not match, because it names another file or another offset.
+    A copy of a mark inside a record's value does not match, because it names another file or another offset. A mark
+    that a client made does not match, because it lacks the secret (WAL-9). With the secret 0, any secret fits.
     """
     head = encode(FrameType.SYNC_MARK, topic_id=number, seq=0, ts_ms=0)[:14]
     base = start
@@ -349,17 +361,17 @@ def durable_after(file: OpenFile, number: int, start: int, end: int) -> int | No
         window = file.read(min(_LOOK_BYTES + SYNC_MARK_BYTES, end - base), base)
         position = window.find(head)
         while position >= 0:
-            if _is_mark_of_its_place(window, position, base + position):
+            if _is_mark_of_its_place(window, position, base + position, secret):
                 return base + position
             position = window.find(head, position + 1)
         base += _LOOK_BYTES
     return None
 
 
-def foreign_mark(file: OpenFile, number: int, start: int, end: int) -> int | None:
+def foreign_mark(file: OpenFile, number: int, start: int, end: int, secret: int) -> int | None:
     """Return the offset of a sync mark that names another file than `number`, or None.
 
-    The mark lies at the offset that it names, so the bytes belong to that other file.
+    The mark lies at the offset that it names, and has the secret. So the bytes belong to that other file of this log.
     """
     head = encode(FrameType.SYNC_MARK, topic_id=0, seq=0, ts_ms=0)[:6]
     base = start
@@ -367,7 +379,7 @@ def foreign_mark(file: OpenFile, number: int, start: int, end: int) -> int | Non
         window = file.read(min(_LOOK_BYTES + SYNC_MARK_BYTES, end - base), base)
         position = window.find(head)
         while position >= 0:
-            in_place = _is_mark_of_its_place(window, position, base + position)
+            in_place = _is_mark_of_its_place(window, position, base + position, secret)
             if in_place and read_header(window, position).topic_id != number:
                 return base + position
             position = window.find(head, position + 1)
@@ -387,8 +399,9 @@ def read_current(files: Files, folder: WalFolder) -> str:
     return text[:-1].decode(errors="replace")
 
 
-def _is_mark_of_its_place(window: bytes, position: int, offset: int) -> bool:
+def _is_mark_of_its_place(window: bytes, position: int, offset: int, secret: int) -> bool:
     try:
-        return read_header(window, position).seq == offset
+        header = read_header(window, position)
     except InvalidFrame:
         return False
+    return header.seq == offset and secret in (0, header.ts_ms)

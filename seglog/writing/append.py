@@ -2,7 +2,8 @@
 
     1  `check_append` checks the arguments and copies mutable values. No later step checks them again.
     2  `begin_append` takes the lock, gives the records their seqs and time, and encodes their frames. It queues them as
-       one entry of group commit (seglog.wal.group_commit).
+       one entry of group commit (seglog.wal.group_commit). Long frames it encodes before it takes the lock, with the
+       seqs and the time that they get if no other append to the topic comes in between.
     3  `finish_append` leads the group of that entry, or waits for the leader. Then the records are visible.
     4  It wakes the upkeep if there is work, and applies the limits of the topic.
 
@@ -10,8 +11,8 @@
 own frames in step 3, and makes no step that serves other threads. `seglog.aio` makes steps 2 to 4 for the merged
 appends of many tasks, which go into one group.
 
-Raises `ReadOnly`, `AppendsHeld`, `LogClosed`, `WriterPoisoned` and `DiskFull`. A refused append takes no seq. After
-`DiskFull` nothing has changed.
+Raises `ReadOnly`, `AppendsHeld`, `WrittenElsewhere`, `LogClosed`, `WriterPoisoned` and `DiskFull`. A refused append
+takes no seq. After `DiskFull` nothing has changed.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ from seglog.errors import (
     ReadOnly,
     RecordTooLarge,
     TopicFull,
+    WrittenElsewhere,
 )
 from seglog.files.clock_watch import JUMP_MS
-from seglog.format.appends import encode_appends
+from seglog.format.appends import EncodedFrames, encode_appends
 from seglog.format.control import TopicCreated
 from seglog.format.frame import LABEL_MAX_BYTES
 from seglog.format.index import OFFSET_END
@@ -43,7 +45,7 @@ from seglog.maintenance.ephemeral import make_room, trim
 from seglog.maintenance.eviction import enforce_limits
 from seglog.maintenance.retention import Retained, passed_cap
 from seglog.process.interrupts import uninterrupted
-from seglog.values.append_key import GivenKey, KeyedAppend, Unit, digest_of
+from seglog.values.append_key import GivenKey, KeyedAppend, Repeatable, digest_of
 from seglog.values.byte_strings import byte_strings
 from seglog.values.config import TopicConfig, check_durability, check_history
 from seglog.values.names import BRANCH_MARK
@@ -74,6 +76,9 @@ __all__ = [
 
 # Maximum of one append. The writer writes it with one call into one WAL file, where offsets have 32 bits.
 _APPEND_MAX_BYTES = 1024 * 1024 * 1024
+
+# An append of so many records or bytes is long: to encode it takes a tenth of a millisecond and more.
+_LONG_RECORDS, _LONG_BYTES = 256, 256 * 1024
 
 # More ephemeral records than this after a record in the WAL ask for a checkpoint. Until then the tail has an entry for
 # each of them.
@@ -114,7 +119,7 @@ def append(engine: Engine, name: str, values: Sequence[bytes], options: AppendOp
 
     A missing topic is created in the same group. Without values, nothing is created.
     """
-    values, records, _ = check_append(engine, values, options)
+    values, records, size_bytes = check_append(engine, values, options)
     if not records:
         known = engine.find(name)
         head = 0 if known is None else known.head_seq
@@ -130,7 +135,7 @@ def append(engine: Engine, name: str, values: Sequence[bytes], options: AppendOp
     committer.check_apart()
     # The body of `change`, inlined, because a lone append spends its time here.
     try:
-        while (begun := begin_append(engine, name, values, records, options, is_alone=True)) is None:
+        while (begun := begin_append(engine, name, values, records, size_bytes, options, is_alone=True)) is None:
             committer.flush()
         return finish_append(engine, begun), begun[4]
     except BaseException as error:
@@ -168,9 +173,18 @@ def check_append(engine: Engine, values: Sequence[bytes], options: AppendOptions
 
 
 def begin_append(
-    engine: Engine, name: str, values: Sequence[bytes], records: int, options: AppendOptions, *, is_alone: bool = False
+    engine: Engine,
+    name: str,
+    values: Sequence[bytes],
+    records: int,
+    size_bytes: int,
+    options: AppendOptions,
+    *,
+    is_alone: bool = False,
 ) -> PendingAppend | None:
-    """Assign seqs to the values, of which there are `records`, and queue the append. `finish_append` commits it.
+    """Assign seqs to the values, and queue the append. `finish_append` commits it.
+
+    There are `records` values of `size_bytes` in all, or a few more bytes than that.
 
     `check_append` and `check_apart` have passed. `is_alone` says that the caller queues nothing else before it finishes
     this append.
@@ -179,6 +193,8 @@ def begin_append(
     """
     tag, node, unterminated, durability, producer, if_head, key, if_incarnation = options
     given = None if key is None else GivenKey(key if type(key) is str else plain_key(key), records, digest_of(values))
+    is_long = records >= _LONG_RECORDS or size_bytes >= _LONG_BYTES
+    ahead = _encode_ahead(engine, name, values, records, options) if is_long else None
     with engine.committer.raw_lock:
         create: CreateEntry | None = None
         state = engine.topics.get(name)
@@ -190,6 +206,8 @@ def begin_append(
             )
             if repeated is not None:
                 return _wait_for(engine, *repeated)
+        if engine.elsewhere and name in engine.elsewhere:
+            _check_written_here(engine, name, state)
         if state is None:
             create = _creation(engine, name)
             if create is None:
@@ -205,9 +223,12 @@ def begin_append(
         if is_ephemeral:
             check_history(durability, keep_history=state.config.keep_history)
         seqs = range(state.assigned_seq + 1, state.assigned_seq + 1 + records)
-        frames = encode_appends(
-            state.topic_id, seqs, ts_ms, values, tag=tag, node=node, unterminated=unterminated, durable=is_durable
-        )
+        if ahead is not None and ahead[0] == (state.topic_id, seqs.start, is_durable) and ahead[1] >= last_ms:
+            _, ts_ms, frames = ahead
+        else:
+            frames = encode_appends(
+                state.topic_id, seqs, ts_ms, values, tag=tag, node=node, unterminated=unterminated, durable=is_durable
+            )
         if frames[2] + SYNC_MARK_BYTES > OFFSET_END:
             raise OffsetOverflow(engine.layout.wal, OFFSET_END)
         if state.config.discard == "reject":
@@ -222,7 +243,7 @@ def begin_append(
         else:
             is_late = is_disk and shard.is_sync_due(now_ms, engine.settings.disk_sync_interval_ms)
             written_ms = now_ms if is_disk else None
-            unit: Unit | None = None
+            unit: Repeatable | None = None
             if producer is not None:
                 producers = state.with_producers() if state.producers is None else state.producers
                 producers.keep_ms = engine.settings.producer_keep_s * 1000
@@ -243,6 +264,32 @@ def begin_append(
         else:
             shard.enqueue(entry)
         return shard, state, (entry,), seqs, False
+
+
+def _encode_ahead(
+    engine: Engine, name: str, values: Sequence[bytes], records: int, options: AppendOptions
+) -> tuple[tuple[int, int, bool], int, EncodedFrames]:
+    """Return the frames of an append for the place that it has now, without the lock: the place and the time, too.
+
+    To encode a million records takes a third of a second, and all other appends of the log need the lock.
+    """
+    state = engine.topics.get(name)
+    durability = options.durability or (engine.topic_defaults if state is None else state.config).durability
+    topic_id, seq, last_ms = engine.next_topic_id, 0, 0
+    if state is not None:
+        topic_id, seq, last_ms = state.topic_id, state.assigned_seq, state.assigned_ts_ms
+    place, ts_ms = (topic_id, seq + 1, durability == "fsync"), max(engine.clock.now_ms(), last_ms)
+    frames = encode_appends(
+        topic_id,
+        range(seq + 1, seq + 1 + records),
+        ts_ms,
+        values,
+        tag=options.tag,
+        node=options.node,
+        unterminated=options.unterminated,
+        durable=place[2],
+    )
+    return place, ts_ms, frames
 
 
 def finish_append(engine: Engine, begun: PendingAppend) -> range:
@@ -277,6 +324,14 @@ def _creation(engine: Engine, name: str) -> CreateEntry | None:
     return new_topic(engine, name, engine.topic_defaults, first_seq=1, ts_floor_ms=0)
 
 
+def _check_written_here(engine: Engine, name: str, state: TopicState | None) -> None:
+    """Raise `WrittenElsewhere` if another directory writes the topic (seglog.values.elsewhere)."""
+    if state is None:
+        raise WrittenElsewhere(name, is_fenced=False)
+    if engine.elsewhere[name].is_fenced and not engine.settings.append_when_fenced:
+        raise WrittenElsewhere(name, is_fenced=True)
+
+
 def _publish_at_once(engine: Engine, state: TopicState, entry: EphemeralEntry) -> None:
     """Publish ephemeral records of a topic that has nothing in flight. They need not wait for other topics' entries."""
     entry.assign()
@@ -300,7 +355,7 @@ def new_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int,
     """Return the entry that creates a topic. The caller holds the lock. The id of a refused entry stays unused."""
     created = TopicCreated(engine.next_topic_id, name, engine.epoch_floor + 1, first_seq, config, ts_floor_ms)
     engine.next_topic_id += 1
-    return CreateEntry(created, engine.topics, engine.creating, engine.changed)
+    return CreateEntry(created, engine.topics, engine.creating, engine.changed, engine.elsewhere)
 
 
 def check_label(label: str, text: str) -> None:

@@ -28,17 +28,19 @@ from seglog.errors import (
     SeglogError,
     SeqOutOfRange,
     TopicExists,
+    WrittenElsewhere,
 )
-from seglog.maintenance.checkpoint import checkpoint_locked
+from seglog.maintenance.checkpoint import checkpoint, checkpoint_locked
 from seglog.maintenance.front import advance_front
 from seglog.maintenance.relocator import make_hot
 from seglog.maintenance.truncation import kept_part, lowest_truncation
 from seglog.segments.segment import SegmentInfo
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
+from seglog.values.elsewhere import Elsewhere
 from seglog.writing.append import check_label, new_topic, wake_upkeep
 
-__all__ = ["configure", "create_topic", "delete", "delete_topic", "sync_written", "truncate"]
+__all__ = ["configure", "create_topic", "delete", "delete_topic", "mark_elsewhere", "sync_written", "truncate"]
 
 _logger = logging.getLogger("seglog.writing.write")
 
@@ -48,8 +50,10 @@ _PENDING_TAGS_MAX = 10_000
 
 
 @change
-def create_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: int, ts_floor_ms: int) -> None:
-    """Create a topic. Raises `TopicExists`."""
+def create_topic(
+    engine: Engine, name: str, config: TopicConfig, *, first_seq: int, ts_floor_ms: int, is_taken_over: bool
+) -> None:
+    """Create a topic. Raises `TopicExists`, and `WrittenElsewhere` unless the caller has taken it over."""
     engine.check_writable()
     committer = engine.committer
     entry: CreateEntry | None = None
@@ -58,12 +62,28 @@ def create_topic(engine: Engine, name: str, config: TopicConfig, *, first_seq: i
             committer.check_open()
             if name in engine.topics:
                 raise TopicExists(name)
+            if name in engine.elsewhere and not is_taken_over:
+                raise WrittenElsewhere(name, is_fenced=False)
             if not engine.is_being_deleted(name):
                 entry = new_topic(engine, name, config, first_seq=first_seq, ts_floor_ms=ts_floor_ms)
                 committer.enqueue(entry)
         if entry is None:
             committer.flush()  # a durable deletion frees the name (SHARD-1)
     committer.finish(entry)
+
+
+def mark_elsewhere(engine: Engine, name: str, mark: Elsewhere | None) -> None:
+    """Set the mark of a topic, or with None end it, durably (seglog.values.elsewhere)."""
+    engine.check_writable()
+    with engine.committer.lock:
+        engine.committer.check_open()
+        if mark is None:
+            engine.elsewhere.pop(name, None)
+        else:
+            engine.elsewhere[name] = mark
+        is_new = dict(engine.kept_elsewhere).get(name) != mark
+    if is_new:
+        checkpoint(engine)
 
 
 @change

@@ -72,6 +72,7 @@ KINDS = {
     "until_ms": "whole",
     "value": "instance",
     "vid": "instance",
+    "vids": "instances",
     "volumes": "instance",
 }
 #: Parameters that need more than a kind. The test of wrong arguments skips them.

@@ -177,6 +177,12 @@ def test_an_undo_races_as_a_rename_does(
     assert len(names_of(store, half)) <= 1
 
 
+def test_an_undo_beside_its_rename_leaves_the_branch_a_name(store: MemoryStore, half: Vid) -> None:
+    with pytest.raises(KeyChanged):
+        rename(Meanwhile(store, 3, lambda: take_back(store)))  # the branch has both names by then
+    assert names_of(store, half) == ["half"]
+
+
 def test_a_rename_whose_new_name_was_given_to_another_since_is_not_taken_back(store: MemoryStore, half: Vid) -> None:
     rename(store)
     other = branches_of(store).create("orders", "half", ForkPoint(half, 0), now_ms=NOW_MS + 2)

@@ -127,7 +127,7 @@ def stored(**fields: object) -> StoredCommit:
 def test_what_is_maintenance_for_a_writer_of_epoch_3(
     fields: dict[str, object], is_maintenance: bool, fence: tuple[int, int] | None
 ) -> None:
-    updates = Updates(VID, 0, (stored(**{"bounds": Bounds(1, 10), "epoch": 3, **fields}),))
+    updates = Updates(VID, 1, (stored(**{"bounds": Bounds(1, 10), "epoch": 3, **fields}),))
     assert updates.is_maintenance(Bounds(1, 10), 3) == is_maintenance
     assert updates.fenced_by(3) == fence
 
@@ -151,6 +151,12 @@ def test_a_volume_that_another_began_and_emptied_is_not_as_its_beginner_left_it(
     newest = replace(empty(VID), lsn=2, epoch=1)
     assert not Updates(VID, 0, newest=newest).is_maintenance(newest.bounds, 1)
     assert Updates(VID, 0, newest=replace(newest, epoch=0)).is_maintenance(newest.bounds, 1)
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_of_two_that_begin_an_empty_volume_the_first_commit_wins_whatever_its_kind(epoch: int) -> None:
+    first = stored(kind=CommitKind.CONFIG, bounds=Bounds(1, 0), epoch=epoch)
+    assert Updates(VID, 0, (first,)).is_maintenance(Bounds(1, 0), 1) == (epoch == 0)
 
 
 def test_the_newest_configuration_is_told() -> None:

@@ -59,6 +59,7 @@ def point(target: Target, history: History) -> tuple[Vid, int, int | None]:
         ("head~12", Head(12)),
         ("seq:42", Seq(42)),
         ("lsn:7", Lsn(7)),
+        (f"lsn:7@{FORK}", Lsn(7, FORK)),
         ("tag:v1.2", Named("v1.2")),
         ("15 minutes ago", Time(NOW_MS - 900_000)),
         ("1 minute ago", Time(NOW_MS - 60_000)),
@@ -81,7 +82,8 @@ def test_targets_are_read(text: str, target: Target) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "HEAD", "head~", "head~-1", "head~x", "seq:", "seq:0", "seq:-1", "seq:1.5", "seq: 1", "seq:1\n", "seq:\uff11",
+    ["lsn:7@", "lsn:7@main", f"lsn:0@{FORK}", f"seq:7@{FORK}", "head~1@", "", "HEAD",
+     "head~", "head~-1", "head~x", "seq:", "seq:0", "seq:-1", "seq:1.5", "seq: 1", "seq:1\n", "seq:\uff11",
      "seq:18446744073709551616", "lsn:0", "42", "1 ago", "ago", "-1 hour ago", "1 month ago",
      "1hour  ago", "yesterday", "2025-13-01T00:00:00Z"],
 )  # fmt: skip
@@ -102,7 +104,7 @@ def test_a_time_without_its_zone_is_refused_and_the_message_says_so(text: str) -
 
 
 @pytest.mark.parametrize(
-    "text", ["head", "head~3", "seq:42", "lsn:7", "2025-11-14T09:12:03Z", "2025-11-14T09:12:03.250Z"]
+    "text", ["head", "head~3", "seq:42", "lsn:7", f"lsn:7@{FORK}", "2025-11-14T09:12:03Z", "2025-11-14T09:12:03.250Z"]
 )
 def test_a_target_prints_as_it_is_read(text: str) -> None:
     assert str(parse_target(text, now_ms=NOW_MS)) == text
@@ -306,6 +308,18 @@ def test_an_lsn_that_the_branch_lacks_is_its_parents_before_the_fork() -> None:
     history = joined((branch, None, None), (main, None, None))
     assert point(Lsn(1), history) == (FORK, 1, None)
     assert point(Lsn(3), history) == (MAIN, 3, None)
+
+
+def test_an_lsn_with_its_volume_means_one_commit_whatever_the_branch_has() -> None:
+    branch = HistoryMaker(FORK, head_seq=40)
+    branch.offload((41, 50))
+    history = joined((branch, None, None), (plain(), None, None))
+    for each in history:
+        target = parse_target(history.target_of(each.commit), now_ms=NOW_MS)
+        assert point(target, history) == (each.commit.vid, each.commit.lsn, None)
+    assert [history.target_of(each.commit) for each in history] == ["lsn:1", *(f"lsn:{n}@{MAIN}" for n in (3, 2, 1))]
+    with pytest.raises(OutOfWindow):
+        point(Lsn(2, FORK), history)
 
 
 # ---------------------------------------------------------------- the window

@@ -141,7 +141,28 @@ def _past(rng: random.Random) -> _Past:
             kind, segments = "delete", ()
             states.append(before)
         commits.append(
-            CommitListed("v", lsn, "", kind, NOW, head, None, NOW, head, segments, None, "", 1, "", 0, 0, 0, 0, None)
+            CommitListed(
+                f"lsn:{lsn}",
+                "v",
+                lsn,
+                "",
+                kind,
+                NOW,
+                head,
+                None,
+                NOW,
+                head,
+                segments,
+                None,
+                "",
+                1,
+                "",
+                0,
+                0,
+                0,
+                0,
+                None,
+            )
         )
     return _Past(states, commits)
 

@@ -25,10 +25,10 @@ def started(run: Run, tmp_path: Path) -> Run:
     return run
 
 
-def _offload(run: Run, values: bytes) -> None:
-    run("append", "orders", stdin=values)
-    run("seal", "orders")
-    assert run("offload", "orders").code == 0
+def _offload(run: Run, values: bytes, name: str = "orders") -> None:
+    run("append", name, stdin=values)
+    run("seal", name)
+    assert run("offload", name).code == 0
 
 
 def _lines(run: Run, *arguments: str) -> list[dict[str, Any]]:
@@ -143,3 +143,37 @@ def test_a_pin_is_listed_extended_and_ended(started: Run) -> None:
     assert "orders lsn 1 seq 2           expired " in started("pin", "list", "orders").text
     for arguments, code in ((("refresh", found["pin"]), 4), (("release", "none"), 3), (("refresh", "none"), 3)):
         assert started("pin", *arguments).code == code
+
+
+def test_the_names_that_are_shown_for_a_branch_mean_the_same_commits_for_good(started: Run) -> None:
+    """Each commit of `log`, and each point of `points`, is the same after the branch got commits of those LSNs."""
+    assert started("restore", "orders", "--to", "head", "--as", "fix").code == 0
+    listed = _lines(started, "log", "orders@fix")
+    points = [each for each in _lines(started, "points", "orders@fix") if each["kind"] == "point_listed"]
+    assert [each["what"].partition(" lsn")[0] for each in points] == ["truncate", "fork", "before", "delete", "before"]
+    pinned = {each["target"]: _lines(started, "resolve", "orders@fix", "--to", each["target"])[0] for each in points}
+    for number in range(4):
+        _offload(started, b"new %d\n" % number, "orders@fix")
+    assert len(_lines(started, "log", "orders@fix")) == len(listed) + 4
+    for commit in listed:
+        assert _lines(started, "show", "orders@fix", commit["target"])[0]["hash"] == commit["hash"]
+    for target, found in pinned.items():
+        assert _lines(started, "resolve", "orders@fix", "--to", target)[0]["hash"] == found["hash"]
+    delete = listed[2]
+    [seen] = _lines(started, "undo", "orders@fix", delete["target"], "--dry-run")
+    [done] = _lines(started, "undo", "orders@fix", seen["target"])
+    assert (seen["target"], done["records"], seen["records"]) == (delete["target"], 1, 1)
+    assert started("undo", "orders@fix", "lsn:3@main").code == 2
+
+
+def test_a_search_goes_through_the_inherited_commits_of_a_branch(started: Run) -> None:
+    """The branch has commits of the same LSNs as the good and the bad commit of its parent."""
+    good, bad = (each["target"] for each in (_lines(started, "log", "orders")[at] for at in (4, 1)))
+    assert started("restore", "orders", "--to", "head", "--as", "fix").code == 0
+    names = {each["lsn"]: each["target"] for each in _lines(started, "log", "orders@fix")}
+    for number in range(5):
+        _offload(started, b"new %d\n" % number, "orders@fix")
+    command = ("run", "sh", "-c", "! grep -q four")
+    *_, found = _lines(started, "bisect", "orders@fix", "--good", names[1], "--bad", names[4], *command)
+    assert (good, bad) == ("lsn:1", "lsn:4")
+    assert (found["found"], found["record"]["seq"], found["commit"]["target"]) == ("record", 4, names[2])

@@ -3,9 +3,8 @@
 ```sh      the commands. `seglog` runs in this process, the other stages of a pipe in a shell
 ```text    the output of the block before, on standard output. `…` stands for anything within a line, and a line
            with nothing else for any lines
-A line may end in `|| echo "exit code $?"`: it then fails, with this code. `ssh.log` is a log of OpenSSH.
+A line may end in `|| echo "exit code $?"`: it then fails, with this code. `$(cat FILE)` is the text of that file.
 ```python  a program, in a process of its own
-<!-- clock: yesterday 14:00 -->    the time of the commands below, in the local zone; `now` ends that
 <!-- daemon -->    from here on a daemon serves the data directory. The address of the page becomes its own
 <!-- killed -->    the daemon gets SIGKILL, and another one starts
 """
@@ -19,36 +18,29 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 import seglog
-from seglog import SystemClock
 from tests.cli.conftest import Run
 from tests.daemons import ServedDirectory, served
-from tests.texts import text as text_of
 
 STORIES = sorted(
     path for path in (Path(__file__).resolve().parents[2] / "docs" / "stories").glob("*.md") if path.stem != "README"
 )
-_PART = re.compile(
-    r"^```(sh|text|python)\n(.*?)^```$|^<!-- (clock): (.*?) -->$|^<!-- (daemon|killed)() -->$", re.MULTILINE | re.DOTALL
-)
+_PART = re.compile(r"^```(sh|text|python)\n(.*?)^```$|^<!-- (daemon|killed)() -->$", re.MULTILINE | re.DOTALL)
 _ADDRESS = "http://127.0.0.1:7373"
+_CAT = re.compile(r"\$\(cat (\w+)\)")
 _FAILS = ' || echo "exit code $?"'
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda path: path.stem)
-def test_a_story_happens_as_it_is_written(
-    story: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "ssh.log").write_bytes(text_of("OpenSSH"))
+def test_a_story_happens_as_it_is_written(story: Path, run: Run, tmp_path: Path) -> None:
     if " curl " in story.read_text() and shutil.which("curl") is None:
         pytest.skip("curl is not installed")
     said, address = b"", _ADDRESS
-    with monkeypatch.context() as patch, ExitStack() as daemons:
+    with ExitStack() as daemons:
         for kind, text in _parts(story.read_text()):
             shown = text.replace(_ADDRESS, address).replace("$PWD", str(tmp_path))
             if kind == "sh":
@@ -57,11 +49,6 @@ def test_a_story_happens_as_it_is_written(
                 said = subprocess.run([sys.executable, "-c", shown], capture_output=True, check=True).stdout
             elif kind == "text":
                 assert re.fullmatch(_pattern(text), said.decode()), f"{text}\n---\n{said.decode()}"
-            elif kind == "clock":
-                patch.undo()
-                if text != "now":
-                    time_ms = _time_ms(text)
-                    patch.setattr(SystemClock, "now_ms", lambda _, time_ms=time_ms: time_ms)
             else:
                 daemons.close()
                 address = f"http://127.0.0.1:{daemons.enter_context(_daemon(tmp_path)).port}"
@@ -77,7 +64,7 @@ def test_the_index_names_every_story() -> None:
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:
     for found in _PART.finditer(text):
-        yield found[1] or found[3] or found[5], found[2] or found[4] or ""
+        yield found[1] or found[3], found[2] or ""
 
 
 def _daemon(directory: Path) -> AbstractContextManager[ServedDirectory]:
@@ -90,6 +77,7 @@ def _output(line: str, run: Run, directory: Path) -> bytes:
     """Run one line, a pipe of stages, and return its standard output. Every stage succeeds, but one before `||`."""
     data = b""
     pipe, fails, _ = line.partition(_FAILS)
+    pipe = _CAT.sub(lambda found: (directory / found[1]).read_text().strip(), pipe)
     for stage in pipe.split(" | "):
         name, *words = shlex.split(stage)
         if name == "seglog":
@@ -106,10 +94,3 @@ def _output(line: str, run: Run, directory: Path) -> bytes:
 def _pattern(text: str) -> str:
     lines = ("(.*\n)*" if line == "…" else re.escape(line).replace("…", ".*") + "\n" for line in text.splitlines())
     return "".join(lines) + "?"  # curl ends its output as the body ends
-
-
-def _time_ms(text: str) -> int:
-    """Return a time of yesterday, such as `yesterday 14:00`."""
-    hour, minute = map(int, text.removeprefix("yesterday ").split(":"))
-    yesterday = datetime.now().astimezone() - timedelta(days=1)
-    return int(yesterday.replace(hour=hour, minute=minute, second=0, microsecond=0).timestamp() * 1000)

@@ -121,6 +121,8 @@ def test_a_plain_init_keeps_the_role_and_the_external_id(
         ("s3://archive", ROLE, "s3://bucket/prefix/TENANT"),
         ("file:///archive/acme", ROLE, "s3://bucket/prefix/TENANT"),
         ("s3://archive/Acme", ROLE, "Acme"),
+        ("s3://[/acme", ROLE, "is not a remote"),
+        ("s3://archive/ac\tme", ROLE, "control character"),
     ],
 )
 def test_what_is_no_role_of_a_tenant_is_refused_before_anything(

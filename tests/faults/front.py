@@ -36,6 +36,7 @@ from typing import Literal
 from urllib.parse import parse_qs, urlsplit
 
 from benchmarks.shape import Shape
+from tests.answering import Asked
 
 __all__ = ["Front", "HttpFault", "When", "kind_of", "ways_of"]
 
@@ -100,14 +101,6 @@ class HttpFault:
 
     def __str__(self) -> str:
         return f"{self.kind or 'request'} {self.nth}{' and on' * self.lasts}: {self.way} {self.when}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    method: str
-    target: str
-    headers: Mapping[str, str]
-    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +188,7 @@ class Front:
         self._inner = urlsplit(endpoint)
         self._shape = shape or Shape()
         self._seen = seen or (lambda *_: None)
-        self._late: list[tuple[int, _Request]] = []
+        self._late: list[tuple[int, Asked]] = []
         self._lock = threading.Lock()
         self._connections = 0
         self._is_left = threading.Condition()
@@ -221,7 +214,7 @@ class Front:
                 if len(body) < length:  # the client is gone
                     self.close_connection = True
                     return
-                front._serve(self, _Request(self.command, self.path, dict(self.headers), body), since)
+                front._serve(self, Asked(self.command, self.path, dict(self.headers), body), since)
 
             do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = pass_on  # noqa: N815 - names of the base class
 
@@ -278,7 +271,7 @@ class Front:
             self._connections += change
             self._is_left.notify_all()
 
-    def _serve(self, handler: http.server.BaseHTTPRequestHandler, request: _Request, since: float) -> None:
+    def _serve(self, handler: http.server.BaseHTTPRequestHandler, request: Asked, since: float) -> None:
         fault = self._counted(request)
         if _access_key_of(request) in self.expired_keys:
             answer = _error(*_ERRORS["ExpiredToken"])
@@ -303,7 +296,7 @@ class Front:
             assert answer is not None, f"{fault} changes an answer, so it comes after"
             self._send(handler, answer, since, fault.way)
 
-    def _counted(self, request: _Request) -> HttpFault | None:
+    def _counted(self, request: Asked) -> HttpFault | None:
         kind = kind_of(request.method, request.target, is_conditional="If-Match" in request.headers)
         with self._lock:
             self._seen(kind, request.target, request.headers)
@@ -321,7 +314,7 @@ class Front:
         self.land(up_to=number)
         return fault
 
-    def _ask(self, request: _Request) -> _Answer:
+    def _ask(self, request: Asked) -> _Answer:
         connection = http.client.HTTPConnection(self._inner.hostname or "", self._inner.port, timeout=_PATIENCE_S)
         try:
             headers = {name: text for name, text in request.headers.items() if name.lower() not in _CLIENT_ONLY}
@@ -377,14 +370,14 @@ class _Server(http.server.ThreadingHTTPServer):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
-def _access_key_of(request: _Request) -> str:
+def _access_key_of(request: Asked) -> str:
     """Return the access key in the signature of a request; an empty text without one."""
     signatures = (text for name, text in request.headers.items() if name.lower() == "authorization")
     found = _ACCESS_KEY.search(next(signatures, ""))
     return found[1] if found else ""
 
 
-def _prefix_of(request: _Request) -> str:
+def _prefix_of(request: Asked) -> str:
     """Return the first segment of the key, or of the prefix of a listing. An empty text names the whole bucket."""
     parts = urlsplit(request.target)
     _, _, key = parts.path.lstrip("/").partition("/")

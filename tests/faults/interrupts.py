@@ -68,8 +68,9 @@ class _Tracer:
     def _enter(self, frame: FrameType, _event: str, _argument: Any) -> Any:
         if frame.f_globals.get("__name__") not in self._modules:
             return None
-        frame.f_trace_opcodes = True
+        frame.f_trace = self._step  # Python 3.13 traces instructions only of a frame that has its function already
         frame.f_trace_lines = False
+        frame.f_trace_opcodes = True
         return self._step
 
     def _step(self, frame: FrameType, event: str, _argument: Any) -> Any:

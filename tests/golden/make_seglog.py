@@ -1,8 +1,15 @@
 """Writes the golden data directory of the log: `python -m tests.golden.make_seglog`.
 
 It is what a killed process left: every kind of frame that is written, several WAL files, sealed and active segments
-with deleted records, two snapshots. A change here that alters its bytes is a change of format: it needs a new version
-number in the format, and the old files stay, with their test.
+with deleted records, two snapshots, producers and keys. A change here that alters its bytes is a change of format: it
+needs a new version number in the format, and the old files stay, with their test.
+
+Older releases left the other directories. No code writes them any more, because their manifests have no secret for sync
+marks, and their WAL has no UNIT frames:
+
+    seglog            a manifest of format 1
+    seglog_producers  a manifest of format 2 with producers, and BATCH frames
+    seglog_keys       a manifest of format 2 with keys and a producer, and KEY frames
 """
 
 from __future__ import annotations
@@ -10,25 +17,31 @@ from __future__ import annotations
 from pathlib import Path
 
 import seglog
-from seglog import LogSettings, TopicConfig
+from seglog import LogSettings, ProducerBatch, TopicConfig
 from tests.faults.disk import Image, SimulatedDisk
-from tests.seams.log import engine_of
+from tests.seams.log import engine_of, known_mark_secret
 from tests.seglog.clocks import SetClock
 
-DIRECTORY = Path(__file__).parent / "seglog"
+_GOLDEN = Path(__file__).parent
+DIRECTORY = _GOLDEN / "seglog_units"
+OLD, OLD_WITH_PRODUCERS, OLD_WITH_KEYS = (_GOLDEN / f"seglog{name}" for name in ("", "_producers", "_keys"))
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096)
+SECRET = 0x0123456789ABCDEF
 _ROOT = Path("/log")
 
 
 def make() -> dict[str, bytes]:
     """Relative paths and bodies, without LOCK."""
     disk, clock = SimulatedDisk(), SetClock(1_720_000_000_000)
-    log = seglog.open(_ROOT, files=disk, settings=SETTINGS, clock=clock)
+    with known_mark_secret(SECRET):
+        log = seglog.open(_ROOT, files=disk, settings=SETTINGS, clock=clock)
     orders = log.create_topic("orders@fix", TopicConfig("disk", True, {"codec": "zstd"}), first_seq=101)
     log.topic("plain").append([b"one", b"", b"\x00\xff\r\n"])
-    orders.append([b"tagged"], tag="grüß", node="node-1", unterminated=True)
+    orders.append([b"tagged"], tag="gr\u00fc\u00df", node="node-1", unterminated=True)
+    orders.append([b"a", b"b"], producer=ProducerBatch("pr\u00fcfer", 3, 0))
     clock.ms += 61
     orders.append([b"%d" % number for number in range(5)], durability="fsync")
+    log.topic("plain").append([b"once"], key="schl\u00fcssel")
     log.topic("plain").append([b"passing"], durability="ephemeral")
     log.topic("plain").append([b"kept"])
     log.topic("plain").delete(before=2)
@@ -39,6 +52,9 @@ def make() -> dict[str, bytes]:
         log.topic("plain").append([b"x" * 3000])
         log.topic("plain").append([b"passing"], durability="ephemeral")
         log.topic("plain").append([b"y" * 500] * 2, tag="", durability="fsync")
+        orders.append([b"c"], producer=ProducerBatch("pr\u00fcfer", 3, 1))
+        orders.append([b"d", b"e"], key="last")
+        log.topic("plain").append([b"%d" % number for number in range(30)])
     return relative(disk.after_kill())
 
 

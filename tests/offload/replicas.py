@@ -11,7 +11,7 @@ import seglog
 from catalog.objects.base import ObjectStore
 from offload.archive import Archive
 from offload.settings import CatalogSettings
-from seglog import Log
+from seglog import Log, LogSettings
 from seglog.files.clock import Clock
 
 __all__ = ["opened", "ship", "values"]
@@ -21,11 +21,15 @@ DEFAULTS = CatalogSettings()
 
 @contextmanager
 def opened(
-    path: Path, store: ObjectStore, clock: Clock | None = None, catalog: CatalogSettings = DEFAULTS
+    path: Path,
+    store: ObjectStore,
+    clock: Clock | None = None,
+    catalog: CatalogSettings = DEFAULTS,
+    settings: LogSettings | None = None,
 ) -> Iterator[tuple[Log, Archive]]:
     """Open a data directory with its archive over `store`."""
     with (
-        seglog.open(path, clock=clock) as log,
+        seglog.open(path, clock=clock, settings=settings) as log,
         offload.attach(log, store=store, clock=clock, settings=offload.Settings().with_parts(catalog)) as archive,
     ):
         yield log, archive

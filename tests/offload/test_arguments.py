@@ -204,9 +204,9 @@ CALLS = {
     ),
     "HistoryService.window_ms": _of_name("history.window_ms"),
     "HistoryService.newest_removal": _of_name("history.newest_removal"),
-    "HistoryService.preview_undo": _of_name("history.preview_undo", {"lsn": "whole"}, lsn=2),
+    "HistoryService.preview_undo": _of_name("history.preview_undo", {"lsn": "whole", "vid": "instance"}, "vid", lsn=2),
     "HistoryService.undo_removal": _of_name(
-        "history.undo_removal", {"lsn": "whole", "partial": "bool", "message": "text"}, lsn=2
+        "history.undo_removal", {"lsn": "whole", "vid": "instance", "partial": "bool", "message": "text"}, "vid", lsn=2
     ),
     "PinService.list": _of("pins.list", {"topic": "text"}, "topic"),
     "PinService.refresh": _of("pins.refresh", {"name": "text", "ttl_s": "whole"}, name="x", ttl_s=1),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offload.errors import InvalidInput
+from offload.errors import InvalidInput, TooManyRecords
 from offload.wire import decode_lines, decode_values, encode_values
 
 
@@ -35,6 +35,7 @@ def test_a_line_without_a_line_feed_is_refused() -> None:
         decode_lines(b"one\n\nthr")
 
 
-def test_a_body_has_a_bounded_number_of_lines() -> None:
-    with pytest.raises(InvalidInput, match="line 1048577 is one too many"):
-        decode_lines(b"\n" * 1_048_577)
+def test_a_body_has_a_bounded_number_of_values() -> None:
+    assert decode_values(bytes(4 * 10), most=10) == [b""] * 10
+    with pytest.raises(TooManyRecords, match="at most 10 records"):
+        decode_values(bytes(4 * 10) + b"\xff\xff\xff\xff", most=10)

@@ -83,12 +83,16 @@ class World:
 Step: TypeAlias = Callable[[World], Awaitable[object]]
 
 
-def put(path: str, body: bytes = b"", headers: dict[str, str] = TEXT, after_ms: int = 0) -> Step:
-    async def make(world: World) -> None:
-        world.clock.now += after_ms
-        await world.streams.create(path, create_of(headers), body)
+def put(path: str, body: bytes = b"", headers: dict[str, str] = TEXT) -> Step:
+    return lambda world: world.streams.create(path, create_of(headers), body)
 
-    return make
+
+def sweep(after_ms: int) -> Step:
+    async def look(world: World) -> None:
+        world.clock.now += after_ms
+        await world.streams.sweep()
+
+    return look
 
 
 def post(path: str, body: bytes, headers: dict[str, str]) -> Step:
@@ -115,7 +119,8 @@ STEPS: tuple[Step, ...] = (
     put("d", b"again"),
     post("d", b"numbered", number(0)),
     post("d", b"", {**CLOSED, "stream-seq": "z"}),
-    put("e", b"e", after_ms=20_000),  # sweeps b/c, which has expired
+    sweep(20_000),  # b/c has expired
+    put("e", b"e"),
     delete("a"),
     put("b/c", b"[6]", JSON),
     put("a", b"anew"),

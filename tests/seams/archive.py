@@ -169,9 +169,9 @@ def note_threads_of_bodies(patch: pytest.MonkeyPatch) -> list[threading.Thread]:
     threads: list[threading.Thread] = []
     batches = bodies.batches_of
 
-    def noting(*arguments: Any) -> Any:
+    def noting(*arguments: Any, **named: Any) -> Any:
         threads.append(threading.current_thread())
-        return batches(*arguments)
+        return batches(*arguments, **named)
 
     patch.setattr(bodies, "batches_of", noting)
     return threads

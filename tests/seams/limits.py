@@ -30,6 +30,8 @@ class Limit(Enum):
     PART_OF_A_CHECK = "catalog.objects.conformance._PART"
     READ_OF_LINES_BYTES = "offload.commands.lines._READ_BYTES"
     RECORD_OVERHEAD_BYTES = "offload.attachment._FRAME_OVERHEAD_BYTES"
+    STREAM_ENTRIES_OUTDATED = "offload.daemon.streams.registry._OUTDATED_MAX"
+    STREAMS_KEPT = "offload.daemon.streams.kept._KEPT"
     TEXT_IN_A_LIST_BYTES = "offload.commands.lines._FEW_BYTES"
     S3_FIRST_BACKOFF = "catalog.objects.s3_reads._BACKOFF_FIRST"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,23 +20,26 @@ from seglog.aio.merged import Ack, Part
 from seglog.engine.engine import Engine
 from seglog.engine.entries import CreateEntry
 from seglog.engine.tail import Tail
-from seglog.files.port import Files
-from seglog.format.frame import FrameType, Header
+from seglog.files.port import Files, OsFiles
+from seglog.format.appends import encode_appends
+from seglog.format.frame import Header
 from seglog.journal.journal import Journal
-from seglog.process.own_lock import Reentrant
+from seglog.process.own_lock import Reentrant, owned
 from seglog.segments.segment import SegmentInfo
 from seglog.topic import Topic
 from seglog.values.append_key import Key
+from seglog.values.layout import Layout
 from seglog.wal.committer import Committer
 from seglog.wal.group_commit import Entry, GroupCommit
-from seglog.wal.manifest import Encoder, TopicMeta
+from seglog.wal.manifest import Encoder, TopicMeta, load
 from seglog.wal.wal import Wal
 from seglog.writing import append
 
 __all__ = [
-    "as_release_without_producers",
+    "as_release_of_format_1",
     "async_queue_of",
     "before_abandoning",
+    "behind_encoded_ahead",
     "commit_for_tasks",
     "end_work_at",
     "engine_of",
@@ -42,11 +47,14 @@ __all__ = [
     "has_spare_file",
     "holds_checkpoint_lock",
     "keys_of",
+    "known_mark_secret",
     "known_to",
     "lengths_of",
     "lock_of",
+    "mark_secret_of",
     "new_topic_entry",
     "note_encoded",
+    "note_encoded_under_lock",
     "note_groups",
     "note_replayed",
     "parts_of",
@@ -74,13 +82,23 @@ def waiters_of(log: Log | Topic, name: str) -> list[Callable[[], None]]:
     return engine_of(log).topics[name].waiters
 
 
-def as_release_without_producers(patch: pytest.MonkeyPatch) -> None:
-    """Know the frames and the manifest of the releases before producers, and nothing newer."""
-    types = frozenset(kind for kind in FrameType if kind not in (FrameType.BATCH, FrameType.KEY))
-    patch.setattr("seglog.format.frame._KNOWN_TYPES", types)
-    patch.setattr("seglog.format.frames.LAST_TYPE", max(types))
-    patch.setattr("seglog.wal.file_end._TYPES", types)
-    patch.setattr("seglog.wal.manifest._FORMAT_WITH_UNITS", 1)
+def as_release_of_format_1(patch: pytest.MonkeyPatch) -> None:
+    """Know the manifests of the releases before producers, and no newer ones."""
+    patch.setattr("seglog.wal.manifest._FORMATS_WITHOUT_SECRET", (1,))
+    patch.setattr("seglog.wal.manifest._FORMAT", 1)
+
+
+@contextmanager
+def known_mark_secret(secret: int) -> Iterator[None]:
+    """Give a directory that is made meanwhile this secret for its sync marks. Else it draws one (WAL-9)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seglog.startup.creation.new_mark_secret", lambda: secret)
+        yield
+
+
+def mark_secret_of(directory: Path, files: Files | None = None) -> int:
+    """Return the secret of the sync marks of a data directory. A test puts a mark where the log would have put one."""
+    return load(files or OsFiles(), Layout(directory))[1].mark_secret
 
 
 def producers_of(log: Log, name: str) -> tuple[tuple[str, Producer], ...]:
@@ -232,6 +250,32 @@ def note_encoded(patch: pytest.MonkeyPatch) -> tuple[list[SegmentInfo], list[Top
     patch.setattr(seglog.wal.manifest, "_row", row)
     patch.setattr(seglog.wal.manifest, "_topic_to_json", topic_to_json)
     return segments, topics
+
+
+def behind_encoded_ahead(patch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Act once, when the frames of an append are encoded, and before it takes the lock."""
+    encode_ahead = append._encode_ahead
+
+    def encode_and_act(*given: Any) -> Any:
+        patch.setattr(append, "_encode_ahead", encode_ahead)
+        ahead = encode_ahead(*given)
+        act()
+        return ahead
+
+    patch.setattr(append, "_encode_ahead", encode_and_act)
+
+
+def note_encoded_under_lock(patch: pytest.MonkeyPatch, lock: Reentrant) -> list[int]:
+    """Return a list that gets the number of records of each append that is encoded under the lock from now on."""
+    under_lock: list[int] = []
+
+    def encode(topic_id: int, seqs: range, *given: Any, **named: Any) -> Any:
+        if owned(lock):
+            under_lock.append(len(seqs))
+        return encode_appends(topic_id, seqs, *given, **named)
+
+    patch.setattr(append, "encode_appends", encode)
+    return under_lock
 
 
 # ---------------------------------------------------------------- asyncio, the journal

@@ -8,7 +8,7 @@ there once.
     durable   an append at `fsync`, every step that is no append, and every step before these
     lost      at most the appends at `disk` and `memory` since then, and the append in progress
 
-Each value is unique. Plain appends are at `fsync` and have one record, so a crash never leaves a part of a step.
+Each value is unique. A crash never leaves a part of a step.
 """
 
 from __future__ import annotations
@@ -94,14 +94,16 @@ class Keyed:
 
 @dataclass(frozen=True)
 class Plain:
-    """A step that appends one record without a producer."""
+    """A step that appends without a producer. The values are `value`, and then `more` others."""
 
     topic: str
     value: bytes
     durability: str = "fsync"
+    more: int = 0
 
     def __call__(self, log: Log) -> range:
-        return log.topic(self.topic).append([self.value], durability=self.durability)
+        values = [self.value, *(b"%s %d" % (self.value, number) for number in range(self.more))]
+        return log.topic(self.topic).append(values, durability=self.durability)
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,8 @@ STEPS: tuple[Step, ...] = (
     Keyed("d", "one", 3),
     Keyed("d", "two", 1, "memory"),
     Plain("a", b"plain 1"),
+    Plain("a", b"several", more=29),
+    Plain("b", b"in memory", "memory", more=2),
     Send("a", "p", 0, 2, 4, "memory"),
     Send("a", "p", 0, 3, 1, "memory"),
     Send("b", "q", 5, 1, 1),
@@ -155,7 +159,7 @@ STEPS: tuple[Step, ...] = (
     Send("a", "r", 0, 7, 3, "disk", gaps=True),
     Plain("a", b"passing", "ephemeral"),
     Send("a", "p", 1, 1, 2),  # behind a HEAD_WATERMARK frame
-    _truncate("a", 22),  # in the tail
+    _truncate("a", 52),  # in the tail
     Send("a", "p", 1, 2, 2),
     _truncate("a", 6),  # through a segment
     Send("a", "p", 1, 3, 2, "memory"),

@@ -151,7 +151,7 @@ LOG = {
     "Log.topic_defaults": Row(_set_defaults, {"config": "instance"}),
     "Log.create_topic": _of_log(
         "create_topic",
-        {"name": "name", "config": "instance", "first_seq": "whole", "ts_floor_ms": "whole"},
+        {"name": "name", "config": "instance", "first_seq": "whole", "ts_floor_ms": "whole", "is_taken_over": "bool"},
         "config",
         name="other",
     ),
@@ -159,6 +159,10 @@ LOG = {
     "Log.delete_topic": _of_log("delete_topic", {"name": "text", "position": "position"}, "position", name="orders"),
     "Log.seal": _of_log("seal", {"names": "texts"}),
     "Log.attach_cold": _of_log("attach_cold", {"tier": "instance"}),
+    "Log.mark_elsewhere": _of_log(
+        "mark_elsewhere", {"name": "name", "mark": "instance"}, "mark", name="orders", mark=None
+    ),
+    "Log.known_appends": _of_log("known_appends", {"name": "text"}),
     "Log.hold_appends": _of_log("hold_appends", {"reason": "text"}, "reason"),
     "Topic.append": _of_topic("append", APPEND, _OPTIONAL, values=[b"x"]),
     "Topic.append_once": _of_topic("append_once", APPEND, _OPTIONAL, values=[b"x"]),
@@ -197,7 +201,8 @@ CONFIG = {
     "cap_bytes": "whole",
     "discard": "text",
 }
-SETTINGS = dict.fromkeys(settings_of(seglog.LogSettings), "whole") | {"cold_dir": "directory"}
+SETTINGS = dict.fromkeys(settings_of(seglog.LogSettings), "whole")
+SETTINGS |= {"append_when_fenced": "bool", "cold_dir": "directory"}
 BATCH = {"id": "text", "epoch": "whole", "number": "whole", "gaps": "bool"}
 CONSTRUCTED = {
     "ProducerBatch": _of(seglog.ProducerBatch, BATCH, id="p", epoch=0, number=0),

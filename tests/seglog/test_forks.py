@@ -103,11 +103,13 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
         "remove": log.remove,
         "detach_cold": log.detach_cold,
         "attach_cold": lambda: log.attach_cold(_NoTier()),
+        "mark_elsewhere": lambda: log.mark_elsewhere("t", None),
+        "known_appends": lambda: log.known_appends("t"),
         "hold_appends": lambda: log.hold_appends("x"),
         "check_writable": log.check_writable,
         "topic_defaults =": lambda: setattr(log, "topic_defaults", TopicConfig()),
     }
-    for name in ("path", "is_read_only", "settings", "topic_defaults", "is_poisoned", "wal_bytes"):
+    for name in ("path", "is_read_only", "settings", "topic_defaults", "is_poisoned", "wal_bytes", "elsewhere"):
         calls[name] = lambda name=name: getattr(log, name)  # type: ignore[misc]
     for name in ("exists", "topic_id", "config", "first_seq", "head_seq", "hot_floor", "earliest_seq", "evict_floor"):
         calls[name] = lambda name=name: getattr(topic, name)  # type: ignore[misc]

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from xxhash import xxh3_64_hexdigest
 
 import seglog
-from seglog import DeleteOp, Gap, Record, TopicConfig
+from seglog import Appended, DeleteOp, Gap, ProducerBatch, Record, TopicConfig
+from seglog.format.batch_frame import encode_unit
 from seglog.format.control import TopicCreated, encode_config, encode_create, encode_delete, encode_head
-from seglog.format.frame import FrameType, encode, encode_lost, read_header, tombstone
+from seglog.format.frame import encode_lost, encode_sync_mark, read_header, tombstone
 from seglog.format.index import encode_entry
 from tests.faults.disk import Image, SimulatedDisk
-from tests.golden.make_seglog import DIRECTORY, SETTINGS, make
+from tests.golden.make_seglog import DIRECTORY, OLD, SECRET, SETTINGS, make
+from tests.seglog.clocks import SetClock
 from tests.seglog.frames import append_frames
 
 T0 = 1_720_000_000_000
@@ -27,13 +30,23 @@ PINNED = {
     "TOPIC_CREATE": (encode_create(TopicCreated(7, "orders@fix", 1, 101, CONFIG, T0)), "8f023823c0d5eba2"),
     "CONFIG_UPDATE": (encode_config(7, T0, CONFIG), "e32381b947782094"),
     "DELETE": (encode_delete(7, DeleteOp(3, 258, T0, before=200, tag="gr\u00fc\u00df*")), "ff31068e8c4870ff"),
-    "SYNC_MARK": (encode(FrameType.SYNC_MARK, topic_id=17, seq=4096, ts_ms=0), "90ec5d6ef10ca418"),
+    "SYNC_MARK": (encode_sync_mark(17, 4096, SECRET), "620e9984331063d0"),
+    "SYNC_MARK without a secret": (encode_sync_mark(17, 4096, 0), "90ec5d6ef10ca418"),
+    "UNIT": (encode_unit(7, T0, 258, 30), "c88a555f8a774e40"),
     "index entry": (encode_entry(258, 1000, 55, T0, 9), "0df36a021a36aa41"),
 }
 
 
-def golden() -> dict[str, bytes]:
-    return {str(path.relative_to(DIRECTORY)): path.read_bytes() for path in DIRECTORY.rglob("*") if path.is_file()}
+def golden(directory: Path = DIRECTORY) -> dict[str, bytes]:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def on_disk(files: dict[str, bytes]) -> SimulatedDisk:
+    tree: dict[str, bytes | None] = {"/log": None}
+    for name, body in files.items():
+        tree[f"/log/{name}"] = body
+        tree |= {str(folder): None for folder in list(Path("/log", name).parents)[:-1]}
+    return SimulatedDisk(Image(tree))
 
 
 @pytest.mark.parametrize("kind", PINNED)
@@ -49,11 +62,7 @@ def test_the_same_calls_write_the_same_bytes() -> None:
 
 
 def test_the_old_directory_is_read() -> None:
-    tree: dict[str, bytes | None] = {"/log": None}
-    for name, body in golden().items():
-        tree[f"/log/{name}"] = body
-        tree |= {str(folder): None for folder in list(Path("/log", name).parents)[:-1]}
-    with seglog.open("/log", files=SimulatedDisk(Image(tree)), settings=SETTINGS) as log:
+    with seglog.open("/log", files=on_disk(golden(OLD)), settings=SETTINGS) as log:
         assert log.topics() == ["orders@fix", "plain"]
         plain, orders = log.topic("plain"), log.topic("orders@fix")
         assert plain.config == TopicConfig("memory")
@@ -70,3 +79,56 @@ def test_the_old_directory_is_read() -> None:
         assert (orders.config, orders.first_seq, orders.head_seq) == (CONFIG, 101, 106)
         assert list(orders.read(101)) == [Record(102 + number, T0 + 61, b"%d" % number) for number in range(5)]
         assert orders.delete_ops() == (DeleteOp(1, 106, T0 + 61, None, "gr*"),)
+
+
+def test_the_directory_is_read() -> None:
+    """With its sync marks, units, producers and keys."""
+    with seglog.open("/log", files=on_disk(golden()), settings=SETTINGS, clock=SetClock(T0 + 100)) as log:
+        plain, orders = log.topic("plain"), log.topic("orders@fix")
+        assert [(record.seq, record.value) for record in plain.read(2, gaps=True) if isinstance(record, Record)] == [
+            (2, b""),
+            (3, b"\x00\xff\r\n"),
+            (4, b"once"),
+            (6, b"kept"),
+            (7, b"x" * 3000),
+            (9, b"y" * 500),
+            (10, b"y" * 500),
+            *[(11 + number, b"%d" % number) for number in range(30)],
+        ]
+        assert [record.value for record in orders.read(101)] == [
+            b"a",
+            b"b",
+            b"0",
+            b"1",
+            b"2",
+            b"3",
+            b"4",
+            b"c",
+            b"d",
+            b"e",
+        ]
+        assert orders.append_once([b"d", b"e"], key="last") == Appended(range(110, 112), True)
+        assert orders.append_once([b"c"], producer=ProducerBatch("pr\u00fcfer", 3, 1)) == Appended(
+            range(109, 110), True
+        )
+
+
+def test_the_opening_of_an_old_directory_gives_its_sync_marks_a_secret() -> None:
+    """The manifest with the secret is durable before the first append, and keeps it for good."""
+    disk = on_disk(golden(OLD))
+    assert _secret_in(disk) is None
+    log = seglog.open("/log", files=disk, settings=SETTINGS)
+    secret = _secret_in(SimulatedDisk(disk.after_power_cut()))
+    assert secret is not None
+    log.topic("plain").append([b"next"], durability="fsync")
+    log.checkpoint()
+    assert _secret_in(disk) == secret
+    log.close()
+
+
+def _secret_in(disk: SimulatedDisk) -> int | None:
+    tree = disk.after_kill().tree
+    newest = tree[max(path for path in tree if path.startswith("/log/meta/snapshot."))]
+    assert newest is not None
+    secret: int | None = json.loads(newest.partition(b"\n")[0]).get("mark_secret")
+    return secret

@@ -1,35 +1,25 @@
-"""The golden directory with keys: its bytes are pinned, it is read, and an older release refuses it by name."""
+"""The golden directory of an older release with keys is read."""
 
 from __future__ import annotations
 
 import pytest
 
 import seglog
-from seglog import Appended, FileCorrupt, FormatUnsupported, KeyReused, ProducerBatch
+from seglog import Appended, FileCorrupt, KeyReused, ProducerBatch
 from seglog.values.append_key import Key, digest_of
-from tests.faults.disk import SimulatedDisk
-from tests.golden.make_keys import DIRECTORY, SETTINGS, make
-from tests.seams.log import as_release_without_producers, keys_of
+from tests.golden.make_seglog import OLD_WITH_KEYS
+from tests.seams.log import keys_of
 from tests.seglog.clocks import SetClock
-from tests.seglog.test_golden_producers import on_disk
+from tests.seglog.test_golden_directory import golden, on_disk
+from tests.seglog.test_golden_producers import SETTINGS
 
 T0 = 1_720_000_000_000
 WAL = "wal/wal-0000000000000001.log"
 
 
-def golden() -> dict[str, bytes]:
-    return {str(path.relative_to(DIRECTORY)): path.read_bytes() for path in DIRECTORY.rglob("*") if path.is_file()}
-
-
-def test_the_same_calls_write_the_same_bytes() -> None:
-    made, kept = make(), golden()
-    assert sorted(made) == sorted(kept)
-    assert [name for name in made if made[name] != kept[name]] == []
-
-
 def test_the_directory_is_read() -> None:
     clock = SetClock(T0 + 100)
-    with seglog.open("/log", files=on_disk(golden()), settings=SETTINGS, clock=clock) as log:
+    with seglog.open("/log", files=on_disk(golden(OLD_WITH_KEYS)), settings=SETTINGS, clock=clock) as log:
         topic = log.topic("orders")
         assert keys_of(log, "orders") == (
             *[(f"order-{number}", Key(T0, 2 * number + 1, 2, digest_of([b"%d" % number] * 2))) for number in range(3)],
@@ -48,31 +38,14 @@ def test_the_directory_is_read() -> None:
 def test_a_flipped_byte_of_the_wal_is_reported_or_leaves_whole_appends(caplog: pytest.LogCaptureFixture) -> None:
     """Only the last append, at `memory`, may look torn. It then goes with its key."""
     caplog.set_level("ERROR", "seglog")
-    body = golden()[WAL]
+    body = golden(OLD_WITH_KEYS)[WAL]
     for position in range(0, len(body.rstrip(b"\0")), 29):
         damaged = bytearray(body)
         damaged[position] ^= 1 << position % 8
-        port = on_disk({**golden(), WAL: bytes(damaged)})
+        port = on_disk({**golden(OLD_WITH_KEYS), WAL: bytes(damaged)})
         try:
             with seglog.open("/log", files=port, settings=SETTINGS, clock=SetClock(T0 + 100)) as log:
                 newest = keys_of(log, "orders")[-1][0]
                 assert (log.topic("orders").head_seq, newest) in ((14, "last"), (13, "k" * 256))
         except FileCorrupt:
             pass
-
-
-def test_a_release_without_keys_refuses_the_manifest_and_the_frame_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The frame is refused where no manifest tells of keys yet."""
-    disk = SimulatedDisk()
-    log = seglog.open("/log", files=disk, settings=SETTINGS, clock=SetClock())
-    log.topic("orders").append([b"x"], key="k")
-    image = disk.after_kill()
-    log.close()
-    as_release_without_producers(monkeypatch)
-    for port, place, found in (
-        (on_disk(golden()), "/log/meta/snapshot.0000000000000002.json", "format version 2"),
-        (SimulatedDisk(image), f"/log/{WAL}", "frames of type 15"),
-    ):
-        with pytest.raises(FormatUnsupported, match=found) as caught:
-            seglog.open("/log", files=port, settings=SETTINGS)
-        assert str(caught.value.path) == place

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from xxhash import xxh3_64_hexdigest
 
 import seglog
-from seglog import Corrupt, FileCorrupt, LogSettings, SeglogError
+from seglog import Corrupt, FileCorrupt, LogSettings, SeglogError, WarmStoreRequired
 from seglog.engine.upkeep import InCaller
 from seglog.format.frame import FrameType, encode
 from tests.faults.files import UnsyncedFiles
@@ -192,7 +192,7 @@ def _is_opened_or_damaged(directory: Path) -> None:
     """Check that the opening, and calls on the opened log, raise only our own errors."""
     try:
         log = _open(directory)
-    except Corrupt:
+    except (Corrupt, WarmStoreRequired):
         return
     with log:
         for name in log.topics():

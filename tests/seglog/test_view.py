@@ -187,8 +187,10 @@ def test_a_directory_that_may_not_be_read_is_told_so(tmp_path: Path) -> None:
 
 READS = {
     *(
+        "elsewhere",
         "hold_appends",
         "is_poisoned",
+        "known_appends",
         "bytes_hot",
         "bytes_relocated",
         "config",
@@ -250,6 +252,7 @@ CHANGES: dict[str, Callable[[Log], object]] = {
     "release": lambda log: log.topic("a").release(4),
     "seal": lambda log: log.topic("a").seal(),
     "settle_deletes": lambda log: log.topic("a").settle_deletes(1),
+    "mark_elsewhere": lambda log: log.mark_elsewhere("a", None),
     "settle_truncation": lambda log: log.topic("a").settle_truncation(TruncateOp(1, 0, 1)),
     "truncate": lambda log: log.topic("a").truncate(1),
 }

@@ -1,8 +1,8 @@
 """A small life of a log, a journal of its operations, and an oracle for the state after a crash.
 
-The oracle checks bounds: durable <= recovered <= appended. Values are exact and in order. The same bounds hold for
-deletes. The oracle compares the bounds of the journal at a moment (`Bounds`) with the state that recovery finds
-(`Found`). Durability depends on the class:
+The oracle checks bounds: durable <= recovered <= appended. Values are exact and in order, and no append is there in
+part. The same bounds hold for deletes. The oracle compares the bounds of the journal at a moment (`Bounds`) with the
+state that recovery finds (`Found`). Durability depends on the class:
 
     fsync      durable when acked, with all records appended to its topic before it
     disk       durable after a later sync
@@ -129,7 +129,8 @@ Found: TypeAlias = Mapping[str, FoundTopic]
 class Journal:
     """The operations that a life tried, and the operations that are acked.
 
-    `tried` lists the records given to `append`, in order. `acked` is the number of durable records of each topic.
+    `tried` lists the records given to `append`, in order. `ends` are the last seqs of these appends. `acked` is the
+    number of durable records of each topic.
     `keepers` are the topics with `keep_history`. They lose hot records only by a release.
     `ephemeral` are the seqs of the ephemeral class. `gone` are the ephemeral seqs whose records no longer exist.
     `versions` is the oracle of other topics, which the rest of the journal does not know.
@@ -148,6 +149,7 @@ class Journal:
     details: dict[str, dict[int, Detail]] = field(default_factory=dict[str, dict[int, Detail]])
     kinds: dict[str, Kind] = field(default_factory=dict[str, Kind])
     versions: Versions = field(default_factory=Versions)
+    ends: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
 
     def append(self, log: Log, name: str, count: int, tag: str | None = None, durability: str = "fsync") -> None:
         known = self.tried.setdefault(name, [])
@@ -167,6 +169,7 @@ class Journal:
         known = self.tried.setdefault(name, [])
         seqs = {*range(len(known) + 1, len(known) + len(values) + 1)}
         known.extend((value, tag) for value in values)
+        self.ends.setdefault(name, {0}).add(len(known))
         if durability == "ephemeral":
             self.ephemeral.setdefault(name, set()).update(seqs)
 
@@ -253,6 +256,8 @@ class Journal:
             most = bounds.heads.get(name, (0, 0))[1]
             if topic.head > most:
                 return f"{name} ends at {topic.head}, and {most} were appended"
+            if topic.head not in self.ends.get(name, {0}):
+                return f"{name} ends at {topic.head}, within an append"
             records = self._all(name, topic)
             for seq, value, tag in records:
                 if (value, tag) != self.tried[name][seq - 1]:
@@ -353,6 +358,9 @@ class Journal:
             },
             kinds={name: topic.kind for name, topic in found.items() if topic.kind is not None},
             versions=versions,
+            ends={
+                name: {seq for seq in self.ends.get(name, {0}) if seq <= topic.head} for name, topic in found.items()
+            },
         )
 
     def _all(self, name: str, topic: FoundTopic) -> list[tuple[int, bytes, str | None]]:

@@ -59,7 +59,8 @@ __all__ = ["Directory"]
 
 T = TypeVar("T")
 
-_LOG = LogSettings(segment_max_events=5, wal_file_bytes=1 << 16, max_record_bytes=256)
+# A fenced directory goes on appending here, so that offloads and resets meet records that nobody else has.
+_LOG = LogSettings(segment_max_events=5, wal_file_bytes=1 << 16, max_record_bytes=256, append_when_fenced=True)
 _COLD = ColdSettings(cache_bytes=0, connections=1, get_attempts=1)
 _UPKEEP = CatalogSettings(checkpoint_commits=4)
 _BLOCK_BYTES = 1024  # small, so that an object of a few records is a multipart upload

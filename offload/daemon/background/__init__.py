@@ -8,7 +8,9 @@
     gc           gc_interval      runs GC over the whole remote, in a thread of its own
     erase        erase_interval   rewrites objects that hold deleted records, topic by topic, in the thread of GC
 
-Without a remote, only the first two run.
+    streams      check_interval   deletes streams that have expired, and ends deletions (offload.daemon.streams)
+
+Without a remote, only the first two and the last one run.
 
 DAEMON-1  No task waits for another. Each kind of work has its own threads. Slow work on one topic delays neither other
     topics nor appends. But beside other tenants, the uploads of one tenant take turns in its only upload process.
@@ -49,7 +51,10 @@ class Background:
         self._offloads: Offloads | None = None
         self._replicas: Replicas | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._looks = {"disk": self.disk.look, "upkeep": Upkeep(context, archive, self.disk).look}
+        self._looks: dict[str, Callable[[], Awaitable[None]]] = {
+            "disk": self.disk.look,
+            "upkeep": Upkeep(context, archive, self.disk).look,
+        }
         if archive is not None:
             self._offloads = Offloads(context, archive, self.disk)
             self._replicas = Replicas(context, archive)
@@ -63,9 +68,13 @@ class Background:
 
     def start(self) -> None:
         """Start the tasks in the running event loop."""
-        self._tasks = [
-            asyncio.create_task(self._repeat(name, look), name=f"seglog-{name}") for name, look in self._looks.items()
-        ]
+        self._tasks = [self._task(name, look) for name, look in self._looks.items()]
+
+    def add(self, name: str, look: Callable[[], Awaitable[None]]) -> None:
+        """Add a task. If the others run, it starts at once."""
+        self._looks[name] = look
+        if self._tasks:
+            self._tasks.append(self._task(name, look))
 
     async def close(self) -> None:
         """End the tasks, and return when no offload runs. The caller sets `stopping` before (DAEMON-3). Idempotent."""
@@ -78,6 +87,9 @@ class Background:
 
     def replica_figures(self) -> Iterator[ReplicaFigures]:
         return iter(()) if self._replicas is None else self._replicas.figures()
+
+    def _task(self, name: str, look: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        return asyncio.create_task(self._repeat(name, look), name=f"seglog-{name}")
 
     async def _repeat(self, name: str, look: Callable[[], Awaitable[None]]) -> None:
         while True:

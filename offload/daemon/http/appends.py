@@ -7,7 +7,7 @@
 
 APPEND-1  The records of a body keep their order. If a part fails, no later part of its body is in.
 APPEND-2  An append with a condition, or with `whole=1`, is all or none. So is a body of at most 1 MiB and 65,536
-    records whose lines have equal labels.
+    records whose lines have equal labels. Each is one unit of the WAL (BATCHFRAME-2), so that holds over a crash too.
 APPEND-3  A body that is taken by parts holds three parts at most, whatever its length.
 APPEND-4  No client appends to `_streams`, because its entries say which topics the daemon deletes.
 """
@@ -15,6 +15,7 @@ APPEND-4  No client appends to `_streams`, because its entries say which topics 
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -135,8 +136,8 @@ class _Appends:
         longest = self._service.sync.settings.max_record_bytes
         # The decoding of a large body takes long. In the event loop it would delay every other answer.
         is_short = len(text) <= PART_BYTES
-        given = asked.form, text, longest
-        batch = joined(batches_of(*given) if is_short else await in_threads(self._service.local, batches_of, *given))
+        decode = functools.partial(batches_of, asked.form, text, longest, most=body.most_records)
+        batch = joined(decode() if is_short else await in_threads(self._service.local, decode))
         if not batch.values and asked.conditions.is_repeatable:
             name = "Idempotency-Key" if asked.conditions.producer is None else "Producer-Seq"
             raise InvalidOption(name, "is for at least one record, and the body has none")
@@ -147,7 +148,7 @@ class _Appends:
         if (text := await body.at_once(PART_BYTES)) is not None:
             await self._give(asked, whole_part(asked.form, text, longest), body.place)
             return
-        reader = PartReader(asked.form, longest)
+        reader = PartReader(asked.form, longest, body.most_records)
         giving: asyncio.Task[None] | None = None
         try:
             async for piece in body.pieces():
@@ -168,6 +169,8 @@ class _Appends:
         """Append the batches of a part in order."""
         size_bytes = sum(total_bytes(batch.values) for batch in part.batches)
         await self._service.quota.take_append(size_bytes, is_first=asked.first_seq is None)
+        room_bytes = part.record_room_bytes
+        await place.came(room_bytes, is_whole=False)
         await place.begin_part()
         try:
             if part.batches and self._service.archive is not None:
@@ -179,7 +182,7 @@ class _Appends:
                 finally:
                     self._service.metrics.append_s.observe(time.perf_counter() - begin)
         finally:
-            place.end_part(part.size_bytes)
+            place.end_part(part.size_bytes + room_bytes)
 
     async def _append_batch(self, asked: _Append, batch: Batch) -> None:
         topic, conditions = self._service.log.topic(asked.topic), asked.conditions

@@ -12,6 +12,8 @@ most 65,536 of them.
 BODY-1  A part has at most 1 MiB, or one record that is longer. So memory does not grow with the body.
 BODY-2  A record that is too long is refused by its length, or by as many bytes. The rest of it never comes to memory.
 BODY-3  A part is checked whole before the log gets its first record.
+BODY-4  A body that is taken as a whole, or is encoded, has few records for its bound in bytes (`max_body_records`). So
+    a few KiB of an encoding, or of empty values, never become millions of frames.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from typing import NamedTuple, Protocol
 
 from offload.commands.lines import Batch, json_batches
 from offload.daemon.http.parameters import yes
-from offload.errors import InvalidOption, Refused
+from offload.errors import InvalidOption, Refused, TooManyRecords
+from offload.settings import RECORD_ROOM_BYTES
 from offload.wire import LINES_TYPE, VALUES_TYPE, decode_lines, decode_values
 from seglog import RecordTooLarge
 from seglog.format.lines import Lines, longest_bytes
@@ -72,6 +75,11 @@ class Part(NamedTuple):
     batches: list[Batch]
     size_bytes: int
 
+    @property
+    def record_room_bytes(self) -> int:
+        """Return the room of the part's records beside their values. The log gets one batch at a time."""
+        return RECORD_ROOM_BYTES * max((len(batch.values) for batch in self.batches), default=0)
+
 
 def form_of(content_type: str, query: Mapping[str, str]) -> BodyForm:
     """Return the form of a body. Raises `Refused` with 415, and `InvalidOption`."""
@@ -83,17 +91,21 @@ def form_of(content_type: str, query: Mapping[str, str]) -> BodyForm:
     return BodyForm(kind, query.get("tag"), query.get("node"), yes(query, "unterminated"))
 
 
-def batches_of(form: BodyForm, text: bytes, longest: int, skipped: int = 0) -> list[Batch]:
+def batches_of(form: BodyForm, text: bytes, longest: int, skipped: int = 0, *, most: int | None = None) -> list[Batch]:
     """Return the batches of a body, or of a part of it behind `skipped` records or lines.
 
-    Raises `InvalidInput`. If a value has more than `longest` bytes, raises `RecordTooLarge`.
+    Raises `InvalidInput`, `RecordTooLarge` for a value of more than `longest` bytes, and `TooManyRecords` for more than
+    `most` records or lines.
     """
+    has_lines = form.kind in {JSON_LINES_TYPE, LINES_TYPE}
+    if most is not None and has_lines and text.count(b"\n") > most:
+        raise TooManyRecords(most)
     if form.kind == JSON_LINES_TYPE:
         found = list(json_batches(io.BytesIO(text), form.tag, form.node, skipped=skipped))
     else:
         values: Sequence[bytes]
         if form.kind == VALUES_TYPE:
-            values = decode_values(text, skipped)
+            values = decode_values(text, skipped, most)
         else:
             values = decode_lines(text, skipped) if form.kind == LINES_TYPE else [text]
         found = [Batch(values, len(text), len(values), form.tag, form.node, form.unterminated)]
@@ -121,11 +133,15 @@ def whole_part(form: BodyForm, text: bytes, longest: int) -> Part:
 
 
 class PartReader:
-    """The parts of one body. The caller feeds bytes while `is_full` is False. Not thread-safe."""
+    """The parts of one body. The caller feeds bytes while `is_full` is False. Not thread-safe.
 
-    def __init__(self, form: BodyForm, longest: int) -> None:
+    A body of more than `most` records or lines is refused.
+    """
+
+    def __init__(self, form: BodyForm, longest: int, most: int | None = None) -> None:
         self._form = form
         self._longest = longest
+        self._most = most
         self._cut: _Cut = _Values(longest) if form.kind == VALUES_TYPE else _Lines(form.kind, longest)
         self._held = bytearray()
         self._done = 0  # records or lines
@@ -146,7 +162,7 @@ class PartReader:
         return self._taken(size_bytes) if size_bytes else Part([], 0)
 
     def end(self) -> Part:
-        """Return the last part. Raises `InvalidInput` and `RecordTooLarge`."""
+        """Return the last part. Raises `InvalidInput`, `RecordTooLarge` and `TooManyRecords`."""
         return self._taken(len(self._held))
 
     def _taken(self, size_bytes: int) -> Part:
@@ -156,6 +172,8 @@ class PartReader:
         found = batches_of(self._form, text, self._longest, self._done)
         is_json = self._form.kind == JSON_LINES_TYPE
         self._done += text.count(b"\n") if is_json else sum(len(batch.values) for batch in found)
+        if self._most is not None and self._done > self._most:
+            raise TooManyRecords(self._most)
         return Part([*_in_small(found)], len(text))
 
 

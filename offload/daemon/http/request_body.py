@@ -22,7 +22,7 @@ class RequestBody:
     """The body of one request. Nothing of it comes before `pieces` or `whole` asks for it.
 
     A body with a `Content-Encoding` has at most `max_body_bytes` once it is decoded. Without one, only a body that is
-    taken as a whole has that bound.
+    taken as a whole has that bound. `most_records` is the bound of its records, None without one.
     """
 
     def __init__(self, service: Service, request: Request, *, is_whole: bool) -> None:
@@ -34,6 +34,7 @@ class RequestBody:
         headers = headers_of(request.scope)
         self._decoder = decoder_of(headers.get(b"content-encoding", b"").decode("latin-1"))
         self._is_bounded = is_whole or self._decoder is not None
+        self.most_records = self._settings.max_body_records if self._is_bounded else None
         self._came_bytes = self._out_bytes = 0
         self._first: MutableMapping[str, Any] | None = None
         self.is_ended = False

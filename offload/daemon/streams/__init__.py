@@ -2,7 +2,7 @@
 
     request     what the daemon reads        offload.daemon.streams.requests, names, offsets
     stream      what it is                   entries (what a PUT fixed), marks (what the last record says)
-    place       where that is kept           registry (topic `_streams`), live (in use), store (made, deleted)
+    place       where that is kept           registry (topic `_streams`), live (in use), expiry, store (made, deleted)
     work        appends, reads               turns, appends, reads, messages, answers, routes
 
 A stream is a topic, so `seglog read`, `seglog restore` and Spark see its records. A fork is a branch.

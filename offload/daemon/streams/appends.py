@@ -35,7 +35,7 @@ from seglog import BatchForgotten, BatchReused, ProducerFenced, ProducerGap
 from seglog.errors import Conflict, Misuse
 from seglog.values.producer import Producer, ProducerBatch
 
-__all__ = ["append", "write"]
+__all__ = ["append", "records_of", "write"]
 
 _SHORT_BYTES = 1024 * 1024
 
@@ -83,6 +83,13 @@ async def write(
         if mark != live.mark:
             live.appended(mark, is_end=is_end)
     return is_known
+
+
+async def records_of(service: Service, content_type: str, body: bytes) -> list[bytes]:
+    """Return the records of a body. Raise `InvalidStreamRequest` and `TooManyRecords`."""
+    given = content_type, body, service.settings.max_body_records
+    # Decoding a large body takes long. In the event loop it would delay every other answer.
+    return messages(*given) if len(body) <= _SHORT_BYTES else await in_threads(service.local, messages, *given)
 
 
 def producer_id(live: Live, given: str) -> str:
@@ -138,9 +145,7 @@ async def _values(service: Service, live: Live, wanted: Append, body: bytes) -> 
     kind = live.entry.content_type
     if base_type(wanted.content_type) != base_type(kind):
         raise StreamConflict(live.entry.path, f"its content type is {kind}, not {wanted.content_type}")
-    # Decoding a large body takes long. In the event loop it would delay every other answer.
-    is_short = len(body) <= _SHORT_BYTES
-    values = messages(kind, body) if is_short else await in_threads(service.local, messages, kind, body)
+    values = await records_of(service, kind, body)
     if not values:
         raise InvalidStreamRequest("body", "it is an empty array")
     return values

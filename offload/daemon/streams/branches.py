@@ -1,15 +1,16 @@
 """The branches of forks, and the removal of what a stream leaves.
 
-DSFORK-1  The branch of a fork ends with `_g` and a number that no entry had before. So the daemon never deletes
-    another branch.
+DSFORK-1  The branch of a fork ends with `_g` and 64 random bits. So two forks beside each other never get one branch,
+    and the daemon never deletes another branch.
 """
 
 from __future__ import annotations
 
+import secrets
 from contextlib import suppress
 from functools import partial
 
-from catalog.errors import NoSuchBranch
+from catalog import errors as catalog_errors
 from offload.archive import Archive
 from offload.daemon.service import Service
 from offload.daemon.streams.entries import Entry
@@ -23,12 +24,12 @@ from seglog import NoSuchTopic
 
 __all__ = ["branch_name", "divergence", "drop_branch", "drop_topic", "make_branch"]
 
-_PATH_PART = 100  # characters of the path's name; `_g` and the number follow
+_PATH_PART = 100  # characters of the path's name; `_g` and 16 hexadecimal digits follow
 
 
-def branch_name(source: Live, name: str, number: int) -> str:
-    """Return the name of the branch of a fork whose path has this name (DSFORK-1)."""
-    return f"{source.entry.topic.partition('@')[0]}@{name[:_PATH_PART]}_g{number}"
+def branch_name(source: Live, name: str) -> str:
+    """Return a name for the branch of a fork whose path has this name (DSFORK-1)."""
+    return f"{source.entry.topic.partition('@')[0]}@{name[:_PATH_PART]}_g{secrets.token_hex(8)}"
 
 
 async def make_branch(service: Service, archive: Archive, entry: Entry, source: Live) -> None:
@@ -69,7 +70,9 @@ def drop_branch(service: Service, name: str) -> None:
     with suppress(NoSuchTopic):
         archive.delete_topic(name, detach=True, discard=True)
     root, _, branch = name.partition("@")
-    with suppress(NoSuchBranch):
+    with suppress(
+        catalog_errors.NoSuchBranch, catalog_errors.NoSuchTopic
+    ):  # the source may never have reached the remote
         archive.branches.delete_branch(root, branch)
 
 

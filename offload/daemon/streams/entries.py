@@ -7,7 +7,8 @@
     dying    deleted, and its records are about to go                  404
     gone     deleted; its topic stays, as the remote has it            404
 
-The entry of a path in the newest record holds. So a stream exists from one record on, and ends with one.
+The entry of a path in the newest record holds. So a stream exists from one record on, and ends with one. But an entry
+`gone` holds for its topic alone: a fork of the path, which has a topic of another name, stays as it is.
 
 DENTRY-1  A record that is no entry changes no stream of another path. If it names its path, the state of that stream is
     unknown: an earlier entry does not hold again, because the daemon might then delete the topic.
@@ -62,11 +63,11 @@ class Entry:
     def is_fork(self) -> bool:
         return self.fork is not None
 
-    def is_expired(self, now_ms: int, used_ms: int) -> bool:
-        """Return whether the stream has expired. `used_ms` is the time of the last read or write."""
+    def end_ms(self, used_ms: int) -> int | None:
+        """Return when the stream expires; None: never. `used_ms` is the time of the last read or write."""
         if self.expires_at is not None:
-            return now_ms >= expires_ms(self.expires_at)
-        return self.ttl_s is not None and now_ms >= used_ms + self.ttl_s * 1000
+            return expires_ms(self.expires_at)
+        return None if self.ttl_s is None else used_ms + self.ttl_s * 1000
 
 
 def encode_entry(entry: Entry) -> bytes:

@@ -1,8 +1,7 @@
 """The streams in use, by path.
 
 KEPT-1  All requests that use a stream at one time use one object, so they have one order.
-KEPT-2  The objects of the 10,000 streams used last stay, and those with a time to live. The mark of another one is read
-    again.
+KEPT-2  The objects of the 10,000 streams used last stay. The mark of another one is read again.
 """
 
 from __future__ import annotations
@@ -37,10 +36,8 @@ class Kept:
             live = self._all[entry.path] = Live(self._service, entry)
         self._newest[entry.path] = live
         self._newest.move_to_end(entry.path)
-        for _ in range(len(self._newest) - _KEPT):
-            path, oldest = self._newest.popitem(last=False)
-            if oldest.entry.ttl_s is not None:
-                self._newest[path] = oldest
+        if len(self._newest) > _KEPT:
+            self._newest.popitem(last=False)
         return live
 
     def drop(self, path: str) -> None:

@@ -2,11 +2,15 @@
 
 LIVE-1  The mark is read from the last record before the first request uses it, and again after an append that failed
     and after a truncation.
+LIVE-2  A mark that was read counts only if no append changed the mark meanwhile, and none failed. Otherwise a request
+    that reads it beside a closure would open the stream again.
+LIVE-3  A deletion waits until no request makes the topic. So none makes it anew behind the deletion.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 from offload.daemon.service import Service
@@ -16,7 +20,7 @@ from offload.daemon.streams.marks import NO_MARK, Mark, mark_of
 from offload.daemon.streams.offsets import BEGINNING, NOW, offset_text, parsed_offset
 from offload.daemon.streams.turns import Turns
 from offload.daemon.threads import in_threads
-from seglog import NoSuchTopic, Topic, TopicExists
+from seglog import NoSuchTopic, SeqOutOfRange, Topic, TopicExists, Truncated
 
 __all__ = ["WHOLE_BATCH", "Live"]
 
@@ -30,8 +34,10 @@ class Live:
     __slots__ = (
         "__weakref__",
         "_batches",
+        "_changes",
         "_epoch",
         "_is_known",
+        "_opening",
         "_service",
         "entry",
         "has_end",
@@ -39,7 +45,6 @@ class Live:
         "mark",
         "topic",
         "turns",
-        "used_ms",
         "waiters",
     )
 
@@ -50,9 +55,10 @@ class Live:
         self.mark = NO_MARK
         self.has_end = False
         self.turns = Turns()
-        self.used_ms = service.now_ms()
         self.waiters: set[asyncio.Event] = set()
         self._is_known = False
+        self._changes = 0  # of the mark, and doubts about it
+        self._opening = asyncio.Lock()
         self._batches = 0
         self._epoch = 0
         self.is_gone = False
@@ -103,23 +109,36 @@ class Live:
 
     async def prepare(self) -> None:
         """Open the topic if needed, and read the mark of its last record (LIVE-1)."""
-        if self.is_gone:
-            raise NoSuchStream(self.entry.path)
-        if self._is_known and self.topic.exists and self.topic.epoch == self._epoch:
-            return
-        if not self.topic.exists:
-            await self._open()
-        self._epoch, head = self.topic.epoch, self.topic.head_seq
-        self.mark, self.has_end = NO_MARK, False
+        while True:
+            if self.is_gone:
+                raise NoSuchStream(self.entry.path)
+            if not self.topic.exists:
+                await self._open()
+            elif self._is_known and self.topic.epoch == self._epoch:
+                return
+            else:
+                await self._read_mark()
+
+    async def _read_mark(self) -> None:
+        """Read the mark of the last record, and keep it unless it changed meanwhile (LIVE-2)."""
+        changes, epoch, head = self._changes, self.topic.epoch, self.topic.head_seq
+        mark, has_end = NO_MARK, False
         if head > max(self.entry.base, self.entry.own):
             pool = self._service.read_threads(self.topic, head)
-            last = await in_threads(pool, lambda: next(self.topic.read(head, head), None))
+            try:
+                last = await in_threads(pool, lambda: next(self.topic.read(head, head), None))
+            except (SeqOutOfRange, Truncated):
+                if epoch == self.topic.epoch:
+                    raise
+                return  # a truncation took the record: `prepare` reads the one before it
             if last is not None:
-                self.mark = mark_of(last.tag)
-                self.has_end = self.mark.is_closed and not last.value
+                mark = mark_of(last.tag)
+                has_end = mark.is_closed and not last.value
+        if changes != self._changes:
+            return
         known = self.topic.producer(WHOLE_BATCH)
         self._batches = max(self._batches, 0 if known is None else known.number + 1)
-        self._is_known = True
+        self.mark, self.has_end, self._epoch, self._is_known = mark, has_end, epoch, True
 
     def next_batch(self) -> int:
         """Return a number that no batch of `WHOLE_BATCH` had."""
@@ -129,13 +148,16 @@ class Live:
     def doubt(self) -> None:
         """Read the mark again at the next request: an append has failed."""
         self._is_known = False
+        self._changes += 1
 
     def appended(self, mark: Mark, *, is_end: bool) -> None:
         self.mark, self.has_end = mark, is_end
+        self._changes += 1
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """Refuse what comes from now on, and wake the readers that wait: the stream was deleted."""
-        self.is_gone = True
+        async with self._opening:  # LIVE-3: a deletion waits until no request makes the topic
+            self.is_gone = True
         self.wake()
 
     def wake(self) -> None:
@@ -144,6 +166,11 @@ class Live:
             waiter.set()
 
     async def _open(self) -> None:
+        async with self._opening:
+            if not self.is_gone and not self.topic.exists:
+                await self._make_topic()
+
+    async def _make_topic(self) -> None:
         service, name = self._service, self.entry.topic
         archive = service.archive
         if archive is not None and (
@@ -151,7 +178,5 @@ class Live:
         ):
             await in_threads(service.cold_reads, archive.open_for_append, name)
         if not self.topic.exists:
-            try:
+            with suppress(TopicExists):
                 await in_threads(service.local, service.sync.create_topic, name)
-            except TopicExists:
-                return

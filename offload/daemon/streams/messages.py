@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 from offload.daemon.streams.errors import InvalidStreamRequest
+from offload.errors import TooManyRecords
 
 __all__ = ["base_type", "control_event", "data_event", "is_binary", "is_json", "joined", "messages"]
 
@@ -41,14 +42,17 @@ def is_binary(content_type: str) -> bool:
     return not (is_json(content_type) or base_type(content_type).startswith("text/"))
 
 
-def messages(content_type: str, body: bytes) -> list[bytes]:
-    """Return the records of a body. Raise `InvalidStreamRequest` for a body that is no JSON in JSON mode."""
+def messages(content_type: str, body: bytes, most: int) -> list[bytes]:
+    """Return the records of a body.
+
+    In JSON mode, raise `InvalidStreamRequest` for a body that is no JSON, and `TooManyRecords` for more than `most`.
+    """
     if not body:
         return []
     if not is_json(content_type):
         return [body]
     try:
-        return [message.encode() for message in _elements(body.decode())]
+        return [message.encode() for message in _elements(body.decode(), most)]
     except RecursionError:
         raise InvalidStreamRequest("body", "its JSON is nested too deep") from None
     except ValueError as error:
@@ -77,7 +81,7 @@ def _line(text: bytes) -> bytes:
     return (b"data: " if text.startswith(b" ") else b"data:") + text + b"\n"
 
 
-def _elements(text: str) -> Iterator[str]:
+def _elements(text: str, most: int) -> Iterator[str]:
     """Yield the text of each element of an array, or of the one value that is no array."""
     begin = _after_space(text, 0)
     if text[begin : begin + 1] != "[":
@@ -89,8 +93,10 @@ def _elements(text: str) -> Iterator[str]:
     if text[at : at + 1] == "]":
         _check_end(text, at + 1)
         return
-    found = []
+    found: list[str] = []
     while True:
+        if len(found) == most:
+            raise TooManyRecords(most)
         end = _value_end(text, at)
         found.append(text[at:end])
         at = _after_space(text, end)

@@ -15,11 +15,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterator
 
 from offload.daemon.service import Service
 from offload.daemon.streams.entries import Entry, State, UnreadableEntry, decode_entry, encode_entry
 from offload.daemon.streams.errors import StreamUnknown
+from offload.daemon.streams.expiry import Expiry
 from offload.daemon.streams.reserved import TOPIC
 from offload.daemon.threads import in_threads
 
@@ -31,12 +31,18 @@ _AT_ONCE = 1000
 
 
 class Registry:
-    """The entries by path. For one event loop. The caller has a lock for each path."""
+    """The entries by path. For one event loop. The caller has a lock for each path, and calls `load` first.
 
-    def __init__(self, service: Service) -> None:
+    `expiry` gets each stream that is there.
+    """
+
+    def __init__(self, service: Service, expiry: Expiry) -> None:
         self._service = service
-        self._entries: dict[str, Entry] = {}
+        self._expiry = expiry
+        self._entries: dict[str, Entry] = {}  # of streams that are not gone
+        self._left: dict[str, Entry] = {}  # by the topic that a stream left behind
         self._forks: defaultdict[str, set[str]] = defaultdict(set)
+        self._waiting: set[str] = set()
         self._unreadable: dict[str, int] = {}  # path, and the seq of its newest record
         self._loading = asyncio.Lock()
         self._is_loaded = False
@@ -48,31 +54,34 @@ class Registry:
                 return
             records = 0
             if self._service.sync.has_topic(TOPIC):
-                for entry in await in_threads(self._service.cold_reads, self._replay):
-                    records += 1
-                    self._take(entry)
-            self._entries = {path: each for path, each in self._entries.items() if self._is_needed(each)}
-            if records > 2 * len(self._entries) + _OUTDATED_MAX and not self._unreadable:
+                records = await in_threads(self._service.cold_reads, self._replay)
+            if records > 2 * len(self._newest()) + _OUTDATED_MAX and not self._unreadable:
                 await self._compact()
             self._is_loaded = True
 
-    @property
-    def serial(self) -> int:
-        """Return a number that grows with each entry."""
-        return self._service.sync.topic(TOPIC).head_seq
-
     def find(self, path: str) -> Entry | None:
-        """Return the entry of a path. Raise `StreamUnknown` if its newest record is unreadable (REGISTRY-3)."""
+        """Return the entry of a path, or None for a stream that is gone.
+
+        Raise `StreamUnknown` if its newest record is unreadable (REGISTRY-3).
+        """
         if path in self._unreadable:
             raise StreamUnknown(path, TOPIC, self._unreadable[path])
         return self._entries.get(path)
 
-    def all(self) -> list[Entry]:
-        """Return the entries of all streams whose state is known."""
-        return [each for path, each in self._entries.items() if path not in self._unreadable]
-
     def has_forks(self, path: str) -> bool:
-        return bool(self._forks.get(path))
+        return path in self._forks
+
+    def has_left(self, topic: str) -> bool:
+        """Return whether a stream that is gone left the topic behind, for the next stream of its path."""
+        return topic in self._left
+
+    def waiting(self) -> tuple[str, ...]:
+        """Return the paths at which something waits for its end (`is_waiting`)."""
+        return tuple(self._waiting)
+
+    def is_waiting(self, path: str) -> bool:
+        """Return whether something waits for its end: a stream in the making, or a deletion that no fork holds up."""
+        return path in self._waiting
 
     async def put(self, entry: Entry) -> Entry:
         """Store the entry durably (REGISTRY-1)."""
@@ -80,43 +89,79 @@ class Registry:
         self._take(entry)
         return entry
 
-    async def forget(self, entry: Entry) -> None:
-        """Store durably that the stream is gone. If its topic stays, keep the entry, as its path has that topic."""
-        await self.put(entry)
-        if not self._is_needed(entry):
-            self._entries.pop(entry.path, None)
-
     def _take(self, entry: Entry) -> None:
-        self._entries[entry.path] = entry
-        if entry.fork is None:
-            return
-        forks = self._forks[entry.fork.source]
+        before = self._entries.get(entry.path)
         if entry.state is State.GONE:
-            forks.discard(entry.path)
-            if not forks:
-                del self._forks[entry.fork.source]
+            self._leave(entry)
+            if before is not None and before.topic != entry.topic:
+                return  # it was an earlier stream of the path
+            self._entries.pop(entry.path, None)
         else:
-            forks.add(entry.path)
+            self._entries[entry.path] = entry
+            self._left.pop(entry.topic, None)
+        if entry.state is State.LIVE:
+            self._expiry.add(entry)
+        else:
+            self._expiry.drop(entry.path)
+        self._note(entry.path)
+        if entry.fork is not None:
+            self._count_fork(entry.fork.source, entry)
 
-    def _replay(self) -> list[Entry]:
-        return list(self._records())
+    def _leave(self, entry: Entry) -> None:
+        """Keep what says that the topic of a stream is ours, as long as the topic is there."""
+        if "@" not in entry.topic and self._service.sync.has_topic(entry.topic):
+            self._left[entry.topic] = entry
+        else:
+            self._left.pop(entry.topic, None)
 
-    def _records(self) -> Iterator[Entry]:
+    def _count_fork(self, source: str, entry: Entry) -> None:
+        if entry.state is State.GONE:
+            self._forks[source].discard(entry.path)
+        else:
+            self._forks[source].add(entry.path)
+        if not self._forks[source]:
+            del self._forks[source]
+        self._note(source)
+
+    def _note(self, path: str) -> None:
+        entry = self._entries.get(path)
+        state = None if entry is None else entry.state
+        if state in {State.MAKING, State.DYING} or (state is State.SOFT and not self.has_forks(path)):
+            self._waiting.add(path)
+        else:
+            self._waiting.discard(path)
+
+    def _replay(self) -> int:
+        """Take all records. Return their number."""
+        count = 0
         for record in self._service.sync.topic(TOPIC).read():
+            count += 1
             try:
                 entry = decode_entry(record.value)
             except UnreadableEntry as error:
                 _log.error("record %d of %s: %s", record.seq, TOPIC, error)
                 if error.path is not None:
-                    self._unreadable[error.path] = record.seq
+                    self._forget(error.path, record.seq)
             else:
                 self._unreadable.pop(entry.path, None)
-                yield entry
+                self._take(entry)
+        return count
+
+    def _forget(self, path: str, seq: int) -> None:
+        """Take note that nobody knows the state of a stream (REGISTRY-3)."""
+        self._unreadable[path] = seq
+        self._entries.pop(path, None)
+        self._expiry.drop(path)
+        self._note(path)
+
+    def _newest(self) -> list[Entry]:
+        """Return the entries that count. Those of topics left behind come first: their paths may have newer ones."""
+        return [*self._left.values(), *self._entries.values()]
 
     async def _compact(self) -> None:
         topic = self._service.log.topic(TOPIC)
         first = topic.sync.head_seq + 1
-        values = [encode_entry(each) for each in self._entries.values()]
+        values = [encode_entry(each) for each in self._newest()]
         for at in range(0, len(values), _AT_ONCE):
             await topic.append(values[at : at + _AT_ONCE], durability="fsync")
         archive = self._service.archive
@@ -124,6 +169,3 @@ class Registry:
             await in_threads(self._service.local, lambda: topic.sync.delete(before=first))
         else:
             await in_threads(self._service.cold_reads, lambda: archive.delete(TOPIC, before=first))
-
-    def _is_needed(self, entry: Entry) -> bool:
-        return entry.state is not State.GONE or ("@" not in entry.topic and self._service.sync.has_topic(entry.topic))

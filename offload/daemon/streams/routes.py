@@ -53,6 +53,7 @@ class _Routes:
     def __init__(self, service: Service) -> None:
         self._service = service
         self._streams = Streams(service)
+        service.repeat("streams", self._streams.sweep)
         self._takes = {
             "PUT": (self._put, Role.APPEND),
             "POST": (self._post, Role.APPEND),

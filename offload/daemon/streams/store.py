@@ -14,13 +14,13 @@ Deletion:
        stays, and the daemon deletes its records.
     3  The daemon puts the entry `gone`, and looks at the source of a fork in the same way.
 
-DSTREAM-1  A crash leaves an entry `making` or `dying`. Requests get 404. The next PUT of the path ends the deletion.
-    For `dying`, the next sweep does so too.
+DSTREAM-1  A crash or an error leaves an entry `making` or `dying`, or one `soft` without forks. Requests get 404, or
+    410 for `soft`. The next sweep ends what is left, and for the first two the next PUT of the path does so too. The
+    sweep runs in the background, so no request waits for what it does about other streams.
 DSTREAM-2  A fork in the making already needs its source. So no deletion takes the records that a fork begins with.
 DSTREAM-3  A path that was deleted gets a later part of the same topic, or a branch of another name. So an offset never
     means a record of an earlier stream.
-DSTREAM-4  A time to live counts from the last request, and after a restart from the start of the daemon: it never ends
-    too early.
+DSTREAM-4  The locks of paths are taken from a fork to its source, never the other way.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from weakref import WeakValueDictionary
 
 from catalog.errors import CatalogError
 from offload.daemon.service import Service
-from offload.daemon.streams.appends import write
+from offload.daemon.streams.appends import records_of, write
 from offload.daemon.streams.branches import branch_name, divergence, drop_branch, drop_topic, make_branch
 from offload.daemon.streams.entries import Entry, State, check_same
 from offload.daemon.streams.errors import (
@@ -43,10 +43,11 @@ from offload.daemon.streams.errors import (
     StreamExists,
     StreamGone,
 )
+from offload.daemon.streams.expiry import Expiry
 from offload.daemon.streams.kept import Kept
 from offload.daemon.streams.live import Live
 from offload.daemon.streams.marks import Mark
-from offload.daemon.streams.messages import base_type, messages
+from offload.daemon.streams.messages import base_type
 from offload.daemon.streams.names import topic_name
 from offload.daemon.streams.registry import Registry
 from offload.daemon.streams.requests import Create, Fork
@@ -65,7 +66,8 @@ class Streams:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._registry = Registry(service)
+        self._expiry = Expiry(service.now_ms())
+        self._registry = Registry(service, self._expiry)
         self._kept = Kept(service)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._swept_ms = service.now_ms()
@@ -87,7 +89,7 @@ class Streams:
             raise NoSuchStream(path)
         live = self._kept.get(entry)
         if uses:
-            live.used_ms = self.service.now_ms()
+            self._expiry.use(entry, self.service.now_ms())
         await live.prepare()
         return live
 
@@ -95,7 +97,6 @@ class Streams:
         """Make a stream, or find it with the same configuration. Return whether it is new, and the stream."""
         name = topic_name(path)
         await self._registry.load()
-        await self._sweep()
         with suppress(NoSuchStream, StreamGone):
             live = await self.find(path)
             check_same(live.entry, wanted, is_closed=live.mark.is_closed)
@@ -114,8 +115,9 @@ class Streams:
                 return False, live
             if wanted.fork is not None:
                 return True, await self._make_fork(path, name, wanted, wanted.fork, body)
+            values = await records_of(self.service, wanted.type_or_default, body)
             made = Entry(path, name, wanted.type_or_default, wanted.ttl_s, wanted.expires_at, 0, 0, None, State.MAKING)
-            return True, await self._make(self._placed(made), messages(made.content_type, body), wanted)
+            return True, await self._make(self._placed(made), values, wanted)
 
     async def delete(self, path: str, *, is_expired: bool = False) -> None:
         """Delete a stream. Raise `NoSuchStream` and `StreamGone`."""
@@ -129,7 +131,7 @@ class Streams:
             async with live.turns.alone():
                 state = State.SOFT if self._registry.has_forks(path) else State.DYING
                 entry = await self._registry.put(replace(entry, state=state))
-                live.end()
+                await live.end()
                 self._kept.drop(path)
             if state is State.DYING:
                 await self._try_to_end(entry)
@@ -138,10 +140,10 @@ class Streams:
 
     def _placed(self, entry: Entry) -> Entry:
         """Return the entry with the base of its records: behind those of an earlier stream of the path (DSTREAM-3)."""
-        before, topic = self._registry.find(entry.path), self.service.sync.topic(entry.topic)
+        topic = self.service.sync.topic(entry.topic)
         if not topic.exists:
             return entry
-        if before is None or before.topic != entry.topic:
+        if not self._registry.has_left(entry.topic):
             raise StreamExists(entry.path, f"{entry.topic} is a topic already, and no stream")
         return replace(entry, base=topic.head_seq, own=topic.head_seq)
 
@@ -157,6 +159,7 @@ class Streams:
                 await write(self.service, live, [prefix], live.mark)
             if values or wanted.is_closed:
                 await write(self.service, live, values, Mark(wanted.is_closed))
+        self._expiry.use(entry, self.service.now_ms())
         entry = await self._registry.put(replace(entry, state=State.LIVE))
         live = self._kept.get(entry)
         await live.prepare()
@@ -166,7 +169,7 @@ class Streams:
         source = await self._source(fork.source, path)
         if wanted.content_type is not None and base_type(wanted.content_type) != base_type(source.entry.content_type):
             raise StreamExists(path, f"its source has the content type {source.entry.content_type}")
-        values = messages(source.entry.content_type, body)
+        values = await records_of(self.service, source.entry.content_type, body)
         last, prefix = await divergence(self.service, source, fork)
         has_expiry = wanted.ttl_s is not None or wanted.expires_at is not None
         entry = Entry(
@@ -188,7 +191,7 @@ class Streams:
         async with source.turns.shared():  # a deletion looks for forks in a turn of its own
             if source.is_gone:
                 raise _source_gone(path, fork.source)
-            branch = await self._registry.put(replace(entry, topic=branch_name(source, name, self._registry.serial)))
+            branch = await self._registry.put(replace(entry, topic=branch_name(source, name)))
         await make_branch(self.service, self.service.archive, branch, source)
         return await self._make(branch, values, wanted, prefix)
 
@@ -206,9 +209,9 @@ class Streams:
             await in_threads(self.service.cold_reads, drop_branch, self.service, entry.topic)
         else:
             await in_threads(self.service.cold_reads, drop_topic, self.service, entry.topic)
-        await self._registry.forget(replace(entry, state=State.GONE))
+        await self._registry.put(replace(entry, state=State.GONE))
         if entry.fork is not None:
-            await self._look_at_source(entry.fork.source)
+            await self._settle(entry.fork.source)
 
     async def _try_to_end(self, entry: Entry) -> None:
         """End a deletion, now or with a later sweep. For clients it is complete already."""
@@ -217,34 +220,41 @@ class Streams:
         except (SeglogError, CatalogError, OffloadError) as error:
             _log.warning("the deletion of stream %s waits: %s", entry.path, error)
 
-    async def _look_at_source(self, path: str) -> None:
-        source = self._registry.find(path)
-        if source is None or source.state is not State.SOFT or self._registry.has_forks(path):
-            return
-        async with self._locked(path):
-            if self._registry.find(path) == source:  # else another deletion came first, and the path may be new
-                await self._try_to_end(await self._registry.put(replace(source, state=State.DYING)))
+    async def _settle(self, path: str) -> None:
+        """End what waits for its end at a path.
 
-    async def _sweep(self) -> None:
-        """Delete the streams that have expired, and end deletions that a crash or the store stopped."""
+        The caller may have the lock of a fork of the path, and of no other path. A fork ends before its source, so no
+        two callers wait for each other.
+        """
+        async with self._locked(path):  # a deletion of the source may be about to store that it has forks
+            entry = self._registry.find(path)
+            if entry is None or not self._registry.is_waiting(path):
+                return
+            if entry.state is State.SOFT:
+                entry = await self._registry.put(replace(entry, state=State.DYING))
+            await self._try_to_end(entry)
+
+    async def sweep(self) -> None:
+        """Delete the streams that have expired, and end what a crash or the store stopped (DSTREAM-1)."""
+        await self._registry.load()
         now_ms = self.service.now_ms()
         if abs(now_ms - self._swept_ms) < _SWEEP_MS:
             return
         self._swept_ms = now_ms
-        for entry in self._registry.all():
-            if entry.state is State.LIVE and self._is_expired(entry):
-                await self.delete(entry.path, is_expired=True)
-            elif entry.state is State.DYING and entry.path not in self._locks:
-                async with self._locked(entry.path):
-                    if self._registry.find(entry.path) == entry:  # else a PUT came first, and the path is new
-                        await self._try_to_end(entry)
+        while (path := self._expiry.due(self.service.now_ms())) is not None:
+            entry = self._registry.find(path)
+            if entry is not None:
+                self._expiry.add(entry)  # it was used meanwhile, or its deletion may fail
+                await self.delete(path, is_expired=True)
+            await asyncio.sleep(0)
+        for path in self._registry.waiting():
+            if path not in self._locks:  # else a request works on it
+                await self._settle(path)
 
     # ------------------------------------------------------------ shared
 
     def _is_expired(self, entry: Entry) -> bool:
-        if entry.ttl_s is None and entry.expires_at is None:
-            return False
-        return entry.is_expired(self.service.now_ms(), self._kept.get(entry).used_ms)
+        return self._expiry.is_over(entry, self.service.now_ms())
 
     @asynccontextmanager
     async def _locked(self, path: str) -> AsyncIterator[None]:

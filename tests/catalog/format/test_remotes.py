@@ -21,6 +21,7 @@ from catalog.format.remotes import split_remote
         ("s3://key:secret@bucket/acme", "credentials"),
         ("s3://bucket/acme?", "nothing may follow"),
         ("s3://bucket/acme#", "nothing may follow"),
+        ("s3://bucket/eu//acme", "empty or unsafe path segment"),
     ],
 )
 def test_a_url_that_a_parser_would_read_as_another_is_refused(url: str, reason: str) -> None:

@@ -35,7 +35,9 @@ def half(store: MemoryStore, main: Vid) -> Vid:
 
 
 def promote(store: MemoryStore | WrappedStore, branch: str = "half", keep: str = "before") -> None:
-    branches_of(store).promote("orders", branch, keep, now_ms=NOW_MS + 1)  # type: ignore[arg-type]
+    branches = branches_of(store)  # type: ignore[arg-type]
+    vids = branches.resolve("orders"), branches.resolve("orders", branch)
+    branches.promote("orders", branch, keep, vids, now_ms=NOW_MS + 1)
 
 
 class Watched(Meanwhile):

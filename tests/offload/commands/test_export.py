@@ -24,12 +24,13 @@ from offload.commands.export_forms import Form
 from offload.commands.export_state import ExportBegun, Source
 from offload.commands.registry import COMMANDS
 from offload.errors import ExportDamaged, ExportOutdated, ExportRunning, OtherExport, PartlyExported
-from seglog import Log, NotInstalled, OsFiles
+from seglog import Log, NotInstalled, OsFiles, TopicConfig
 from seglog.errors import DirectoryInUse
 from seglog.files.port import Files
 from tests.faults.files import CrashingFiles, FailingFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.store import Fault, FaultyStore, unreachable
 from tests.offload.replicas import opened, ship
+from tests.seglog.clocks import SetClock
 
 VALUES = [b"record %d" % number for number in range(1, 31)]
 LINES = Wanted("t", None, Form.RAW, 60)
@@ -99,6 +100,45 @@ def _live_pins(archive: Archive) -> int:
 @pytest.fixture
 def archive(calls: Calls) -> Archive:
     return calls.place.archive
+
+
+@pytest.mark.parametrize("nth", range(1, 6))
+@pytest.mark.parametrize("offloads", [False, True])
+def test_a_delete_before_any_call_takes_no_record_of_the_state_in_the_manifest(
+    calls: Calls, archive: Archive, tmp_path: Path, nth: int, *, offloads: bool
+) -> None:
+    """Another client of the daemon deletes, once."""
+    left = nth
+
+    def before(_path: str, _values: Mapping[str, Any]) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            archive.delete("t", before=8)
+            if offloads:
+                archive.offload("t")
+
+    calls.before = before
+    begun, *_, total = calls.run(tmp_path / "out")
+    assert left <= 0
+    if begun.lsn is None:
+        assert (begun.first_seq, total.records) == (8, 23)
+    else:
+        assert total.records == len(list(archive.read("t", at=f"lsn:{begun.lsn}"))) == 31 - begun.first_seq
+    assert _live_pins(archive) == 0
+
+
+def test_what_is_past_the_ttl_is_left_out_without_a_target(tmp_path: Path, store: MemoryStore) -> None:
+    clock = SetClock()
+    with opened(tmp_path / "data", store, clock) as (log, archive):
+        log.create_topic("t", TopicConfig(ttl_ms=100))
+        ship(archive, log, "t", *VALUES[:3])
+        clock.ms += 101
+        ship(archive, log, "t", *VALUES[3:5])
+        calls = Calls(log, archive)
+        assert [(each.lsn, each.first_seq) for each in calls.run(tmp_path / "out")[:1]] == [(3, 4)]
+        assert _bytes(tmp_path / "out") == b"".join(value + b"\n" for value in VALUES[3:5])
+        assert calls.run(tmp_path / "all", Wanted("t", "lsn:3", Form.RAW, 60))[-1].records == 5
 
 
 def test_the_files_hold_all_records_and_the_manifest_lists_them(calls: Calls, archive: Archive, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import zstandard
 
 import seglog
 from offload.wire import encode_values
+from seglog.format.frame import FrameType, Header, read_header
 from tests.daemons import ServedDirectory, served
 from tests.waiting import wait_until
 from tests.work import amounts, tell
@@ -29,7 +30,8 @@ JSON_LINES = {"Content-Type": "application/x-ndjson"}
 VALUES = {"Content-Type": "application/vnd.seglog.values"}
 LINES = {"Content-Type": "application/vnd.seglog.lines"}
 MIB = 1024 * 1024
-MAX_BODY_BYTES = 4 * MIB
+MAX_BODY_BYTES = 8 * MIB
+MAX_RECORDS = MAX_BODY_BYTES // 128
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +74,30 @@ def test_a_batch_that_is_repeated_is_there_once(daemon: ServedDirectory) -> None
     assert first[1] == {**told, "duplicate": False}
     assert again[1] == {**told, "duplicate": True}
     assert values_of(daemon, "once") == ["a", "b"]
+
+
+ALL_OR_NONE: dict[str, tuple[bytes, dict[str, str], str]] = {
+    "a whole body of several parts": (b"x" * 800 + b"\n", LINES, "?whole=1"),
+    "a body of one part": (b"x\n", LINES, ""),
+    "values": (encode_values([b"x"]), VALUES, ""),
+    "lines of JSON": (b'{"value":"x"}\n', JSON_LINES, "?tag=eu"),
+    "a head": (b"x\n", {**LINES, "seglog-if-head": "0"}, ""),
+}
+
+
+@pytest.mark.parametrize("name", ALL_OR_NONE)
+def test_what_is_all_or_none_is_one_unit_of_the_wal(daemon: ServedDirectory, name: str) -> None:
+    """So a crash within it leaves all of its records or none."""
+    one, headers, query = ALL_OR_NONE[name]
+    records = 3_000 if "whole" in query else 30
+    topic = "unit-" + name.replace(" ", "-")
+    assert append(daemon, topic, one * records, headers, query)[1]["appended"] == records
+    newest, frames, offset = max((daemon.directory / "wal").glob("wal-*.log")).read_bytes(), list[Header](), 0
+    while any(newest[offset : offset + 4]):
+        frames.append(read_header(newest, offset))
+        offset += frames[-1].frame_bytes
+    kinds = [frame.type for frame in frames if frame.type != FrameType.SYNC_MARK]
+    assert kinds[-records - 2 :] == [FrameType.TOPIC_CREATE, FrameType.UNIT, *[FrameType.APPEND] * records]
 
 
 def test_a_fenced_producer_a_gap_and_an_old_batch_are_told_apart(daemon: ServedDirectory) -> None:
@@ -303,6 +329,26 @@ def test_only_a_body_that_is_taken_as_a_whole_is_bounded(daemon: ServedDirectory
     assert append(daemon, "bounded", long, BYTES)[0] == 413
     assert append(daemon, "bounded", long, LINES)[1]["appended"] == len(long) // 1000
     assert append(daemon, "bounded", long[: 3 * MIB // 1000 * 1000], batch(0))[0] == 201
+
+
+@pytest.mark.parametrize("more", [{}, {"Content-Encoding": "gzip"}])
+@pytest.mark.parametrize(("kind", "one"), [(VALUES, bytes(4)), (LINES, b"\n"), (JSON_LINES, b'{"value":""}\n')])
+def test_a_whole_body_has_few_records_for_its_bound(
+    daemon: ServedDirectory, kind: dict[str, str], one: bytes, more: dict[str, str]
+) -> None:
+    topic = f"few-{one[:1].hex()}-{len(more)}"
+    encoded = gzip.compress if more else bytes
+    status, told, _ = append(daemon, topic, encoded(one * (MAX_RECORDS + 1)), kind | more, "?whole=1")
+    assert (status, told["title"]) == (413, "TooManyRecords")
+    assert daemon.ask("GET", f"/topics/{topic}/records")[0] == 404
+    assert append(daemon, topic, encoded(one * MAX_RECORDS), kind | more, "?whole=1")[1]["appended"] == MAX_RECORDS
+
+
+def test_a_few_bytes_of_an_encoding_never_become_millions_of_records(daemon: ServedDirectory) -> None:
+    bomb = gzip.compress(bytes(6 * MIB))  # 6 KB
+    status, told, _ = append(daemon, "frames", bomb, VALUES | {"Content-Encoding": "gzip"})
+    assert (status, told["title"]) == (413, "TooManyRecords")
+    assert 0 <= told["appended"] <= MAX_RECORDS
 
 
 def test_a_head_that_does_not_fit_is_refused_before_the_body(daemon: ServedDirectory) -> None:

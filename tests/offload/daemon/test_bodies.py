@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from offload.daemon.http.bodies import PART_BYTES, BodyForm, PartReader, batches_of, form_of, joined
+from offload.daemon.http.bodies import PART_BYTES, BodyForm, PartReader, batches_of, form_of, joined, whole_part
 from offload.errors import InvalidInput, InvalidOption, Refused
 from offload.wire import LINES_TYPE, VALUES_TYPE, encode_values
 from seglog import RecordTooLarge
@@ -104,6 +104,11 @@ def test_a_part_has_few_records() -> None:
     reader = PartReader(form(LINES_TYPE), LONGEST)
     reader.feed(b"\n" * PART_BYTES)
     assert [len(batch.values) for batch in reader.take().batches] == [65_536] * 16
+
+
+def test_the_records_of_a_part_take_room_beside_their_values() -> None:
+    assert whole_part(form(VALUES_TYPE), bytes(4 * 1_000), LONGEST).record_room_bytes == 1_000 * 128
+    assert whole_part(form(LINES_TYPE), b"\n" * PART_BYTES, LONGEST).record_room_bytes == 65_536 * 128
 
 
 def test_lines_of_different_labels_are_no_append_that_is_all_or_none() -> None:

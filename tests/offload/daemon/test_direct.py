@@ -24,12 +24,14 @@ READER = Rights("reader", (Grant(Role.READ, ("*",)),))
 OF_A = Rights("of-a", (Grant(Role.APPEND, ("a*",)),))
 
 
-async def asked(app: Any, path: str, *headers: tuple[bytes, bytes], **more: Any) -> tuple[int, Any, Any]:
+async def asked(
+    app: Any, path: str, *headers: tuple[bytes, bytes], body: bytes = b"value", **more: Any
+) -> tuple[int, Any, Any]:
     """Send a request. Return the status, the body, and the route that the metrics name."""
     sent: list[MutableMapping[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"value", "more_body": False}
+        return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(message: MutableMapping[str, Any]) -> None:
         sent.append(message)
@@ -45,10 +47,10 @@ async def asked(app: Any, path: str, *headers: tuple[bytes, bytes], **more: Any)
         **more,
     }
     await app(scope, receive, send)
-    body = b"".join(each.get("body", b"") for each in sent[1:])
-    assert dict(sent[0]["headers"])[b"content-length"] == b"%d" % len(body)
+    answer = b"".join(each.get("body", b"") for each in sent[1:])
+    assert dict(sent[0]["headers"])[b"content-length"] == b"%d" % len(answer)
     route = scope.get("route")
-    return sent[0]["status"], json.loads(body) if body else None, getattr(route, "path", None)
+    return sent[0]["status"], json.loads(answer) if answer else None, getattr(route, "path", None)
 
 
 CASES: dict[str, tuple[str, tuple[tuple[bytes, bytes], ...], dict[str, Any]]] = {

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import signal
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import seglog
-from offload.daemon.revocation import last_words
+from offload.daemon.access import Access
+from offload.daemon.asgi import App, Receive, Scope, Send
+from offload.daemon.clients import for_checked_clients
+from offload.daemon.entrance import entrance
+from offload.daemon.guard import Guard
+from offload.daemon.http import make_app
+from offload.daemon.http.direct import direct
+from offload.daemon.revocation import keep_open, last_words
+from offload.daemon.service import Service
 from offload.rights import Role, token_line
+from offload.settings import ServeSettings
 from tests.daemons import ServedDirectory, served, served_tenants
+from tests.offload.daemon.conftest import serving
 from tests.offload.daemon.open_answers import EventStream, LineStream, opened
 from tests.waiting import wait_until
 
@@ -154,6 +167,167 @@ def test_a_follower_of_a_tenant_ends_too(tmp_path: Path) -> None:
             hang_up(daemon, "1 open answers end")
             assert follower.next() == {"end": "revoked"}
             assert follower.next() is None
+
+
+@dataclass
+class Asked:
+    """One request to an application in this process, and what it answers."""
+
+    app: App
+    method: str
+    target: str
+    pieces: Sequence[bytes] = ()
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    status: int = 0
+    body: bytes = b""
+
+    async def run(self, before: Callable[[int], None] = lambda _number: None) -> int:
+        """Return the status. Call `before` with the number of each piece of the body, before it comes."""
+        path, _, query = self.target.partition("?")
+        headers = {"host": "127.0.0.1", **bearer("gone"), **self.headers}
+        if self.pieces:
+            headers |= {"content-length": str(sum(map(len, self.pieces)))}
+        scope = {
+            "type": "http", "method": self.method, "path": path, "raw_path": path.encode(), "http_version": "1.1",
+            "query_string": query.encode(), "scheme": "http", "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 1),
+            "headers": [(name.lower().encode(), text.encode()) for name, text in headers.items()],
+        }  # fmt: skip
+        left = enumerate(self.pieces or [b""])
+
+        async def receive() -> dict[str, Any]:
+            number, piece = next(left, (-1, b""))
+            if number < 0:
+                await asyncio.Event().wait()  # the client stays
+            before(number)
+            return {"type": "http.request", "body": piece, "more_body": number + 1 < len(self.pieces)}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            self.status = message.get("status", self.status)
+            self.body += message.get("body", b"")
+
+        async with asyncio.timeout(10):  # a follower that was not refused
+            await self.app(scope, receive, send)
+        return self.status
+
+
+@asynccontextmanager
+async def reloading(
+    directory: Path, between: Callable[[Callable[[], None]], None]
+) -> AsyncIterator[tuple[Service, App]]:
+    """Yield a service and its application over TCP. `between` runs after the check of each client, with a function that
+    takes the token of `gone` away as SIGHUP does."""
+    settings = ServeSettings(token_file=str(directory / "tokens"))
+    write(directory / "tokens", ("gone", Role.APPEND, "*"), ("stays", Role.READ, "*"))
+    access = Access(settings)
+
+    def revoke() -> None:
+        write(directory / "tokens", ("stays", Role.READ, "*"))
+        access.reload(settings, [])
+
+    entry = {"content_type": "text/plain", "base": 0, "own": 0, "path": "s", "topic": "s", "state": "live"}
+    with seglog.open(directory / "d") as log:
+        for topic, value in (("t", b"first"), ("s", b"first"), ("_streams", json.dumps(entry).encode())):
+            log.topic(topic).append([value])
+    async with serving(directory / "d", "") as service:
+        guard = Guard(direct(make_app(service)), lambda: service.settings, service.metrics)
+
+        async def checked(scope: Scope, receive: Receive, send: Send) -> None:
+            between(revoke)
+            await guard.known(scope, receive, send)
+
+        told = for_checked_clients(
+            checked, lambda: settings, lambda: access.tokens, lambda _reason: None, access.open_answers
+        )
+        yield service, entrance(told, service)
+
+
+SSE = {"accept": "text/event-stream"}
+
+
+@pytest.mark.parametrize(
+    ("target", "headers"),
+    [
+        ("/topics/t/records?follow=1", {}),
+        ("/topics/t/records?follow=1", SSE),
+        ("/topics/t/records?from=2&wait_s=50", {}),
+        ("/daemon/events", {}),
+        ("/streams/s?offset=now&live=long-poll", {}),
+        ("/streams/s?offset=now&live=sse", {}),
+    ],
+)
+def test_a_reload_between_the_check_of_a_client_and_its_wait_refuses_it(
+    tmp_path: Path, target: str, headers: dict[str, str]
+) -> None:
+    async def run() -> None:
+        async with reloading(tmp_path, lambda revoke: revoke()) as (_, app):
+            asked = Asked(app, "GET", target, headers=headers)
+            assert await asked.run() == 401
+            assert json.loads(asked.body)["reason"] == "token"
+
+    asyncio.run(run())
+
+
+def test_other_requests_that_had_their_rights_complete(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with reloading(tmp_path, lambda revoke: revoke()) as (_, app):
+            assert await Asked(app, "GET", "/topics/t/records").run() == 200
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("target", "pieces", "headers"),
+    [
+        ("/rpc/read", [b'{"topic": "t", "follow"', b": true}"], {"content-type": "application/json"}),
+        ("/rpc/read", [b'{"topic"', b': "t"}'], {"content-type": "application/json"}),
+        ("/topics/t/records", [b"one\n", b"two\n"], {"content-type": "application/vnd.seglog.lines"}),
+        ("/streams/s", [b"one", b"two"], {"content-type": "text/plain"}),
+    ],
+)
+def test_a_body_that_comes_after_the_reload_is_refused(
+    tmp_path: Path, target: str, pieces: list[bytes], headers: dict[str, str]
+) -> None:
+    async def run() -> None:
+        takers: list[Callable[[], None]] = []
+        async with reloading(tmp_path, takers.append) as (service, app):
+            asked = Asked(app, "POST", target, pieces, headers)
+            assert await asked.run(lambda number: takers[0]() if number == 1 else None) == 401
+            for topic in "ts":
+                assert [each.value for each in service.sync.topic(topic).read()] == [b"first"]
+
+    asyncio.run(run())
+
+
+def test_nothing_passes_between_the_reload_and_the_end_of_a_request(tmp_path: Path) -> None:
+    async def run() -> None:
+        async def answer(scope: Scope, _receive: Receive, send: Send) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"x/y")]})
+            keep_open(scope)
+            ends = asyncio.Event()
+
+            async def more() -> None:
+                await ends.wait()
+                await send({"type": "http.response.body", "body": b"secret", "more_body": True})
+
+            async with asyncio.TaskGroup() as group:
+                group.create_task(more())
+                await asyncio.sleep(0)  # `more` waits
+                ends.set()  # it goes on before the cancellation below comes to this task
+                write(tmp_path / "tokens", ("stays", Role.READ, "*"))
+                access.reload(settings, [])
+
+        settings = ServeSettings(token_file=str(tmp_path / "tokens"))
+        write(tmp_path / "tokens", ("gone", Role.READ, "*"), ("stays", Role.READ, "*"))
+        access = Access(settings)
+        async with serving(tmp_path / "d", "") as service:
+            checked = for_checked_clients(
+                answer, lambda: settings, lambda: access.tokens, lambda _: None, access.open_answers
+            )
+            asked = Asked(entrance(checked, service), "GET", "/")
+            assert await asked.run() == 200
+            assert asked.body == b""
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
@@ -19,7 +20,12 @@ from typing import Any
 import pytest
 
 import seglog
+from offload.daemon import tenants as tenants_module
+from offload.daemon.opening import open_service
+from offload.daemon.service import Service
+from offload.daemon.tenants import Tenants
 from offload.rights import Role, token_line
+from offload.settings import ServeSettings
 from tests.daemons import ServedDirectory, served_tenants
 from tests.waiting import wait_until
 
@@ -438,3 +444,32 @@ def test_tenant_list_asks_the_daemon_or_the_directory(root: Path) -> None:
         address = ("--daemon", f"http://127.0.0.1:{daemon.port}", "--token-file")
         assert listed(*address, str(root.parent / "boss")) == (0, [("acme", "open"), ("globex", "open")])
         assert listed(*address, str(root.parent / "acme-ci")) == (2, [])
+
+
+def test_a_tenant_that_opens_at_a_reload_takes_the_new_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, file = tmp_path / "root", tmp_path / "root" / "acme" / "seglog.toml"
+    root.mkdir(mode=0o700)
+    seglog.open(root / "acme").close()
+
+    async def run() -> None:
+        async def held(*given: Any, **named: Any) -> Service:
+            service = await open_service(*given, **named)
+            file.write_text("[tenant]\nquota_bytes = 5\n")
+            tenants.reload({})  # as SIGHUP does, while the directory opens
+            return service
+
+        monkeypatch.setattr(tenants_module, "open_service", held)
+        tenants = Tenants(root, ServeSettings(), {})
+        tenants.start()
+        try:
+            await tenants.opened()
+            tenant = tenants.find("acme")
+            assert tenant is not None
+            assert tenant.service is not None
+            assert tenant.service.quota.most_bytes == 5
+        finally:
+            await tenants.close()
+
+    asyncio.run(run())

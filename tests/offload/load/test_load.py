@@ -181,6 +181,19 @@ def test_a_branch_has_the_keys_of_the_records_that_it_has(store: MemoryStore) ->
 # ---------------------------------------------------------------- owners
 
 
+def test_a_key_outlives_a_truncation_of_its_records_and_the_load_says_so(tmp_path: Path, store: MemoryStore) -> None:
+    keyed = LoadRequest("orders", key="day 1")
+    load(store, [A, C], keyed)
+    with opened(tmp_path / "data", store) as (_, archive):
+        archive.replication.take_over("orders")
+        archive.truncate("orders", 1)
+        archive.offload("orders")
+    again = begin(store, [B], keyed)
+    assert again.done_seq == 5
+    found = finish(store, again, [])
+    assert (found.lsn, found.done_seq, values(store)) == (None, 5, [])
+
+
 def test_a_branch_that_a_log_writes_is_refused_and_nothing_changes(tmp_path: Path, store: MemoryStore) -> None:
     with opened(tmp_path / "data", store) as (log, archive):
         ship(archive, log, "orders", *A)
@@ -247,6 +260,27 @@ def test_a_takeover_during_a_load_wins(tmp_path: Path, store: MemoryStore) -> No
     written = [part(store, begun, 0, B)]
     with opened(tmp_path / "data", store) as (_, archive):
         archive.replication.take_over("orders")
+        with pytest.raises(LoadConflict):
+            finish(store, begun, written)
+    assert values(store) == A
+
+
+@pytest.mark.parametrize("wins", ["takeover", "promotion"])
+def test_a_takeover_or_a_promotion_during_a_load_that_takes_over_wins(
+    tmp_path: Path, store: MemoryStore, wins: str
+) -> None:
+    """Each of the two raises the epoch as far as the load would."""
+    with opened(tmp_path / "one", store) as (log, archive):
+        ship(archive, log, "orders", *A)
+        begun = begin(store, [B], LoadRequest("orders", take_over=True), log.topic("orders").last_ts_ms)
+        written = [part(store, begun, 0, B)]
+        if wins == "promotion":
+            archive.restore("orders", to="head", name="f")
+            archive.branches.promote_branch("orders", "f")
+        else:
+            with opened(tmp_path / "two", store) as (_, other):
+                other.replication.take_over("orders")
+        assert Volumes(store).snapshot(begun.vid).epoch == begun.epoch
         with pytest.raises(LoadConflict):
             finish(store, begun, written)
     assert values(store) == A

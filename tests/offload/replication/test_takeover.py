@@ -15,7 +15,7 @@ from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from offload import OffloadSettings
 from offload.errors import OtherRemote
-from seglog import ProducerBatch, ProducerGap, TopicConfig
+from seglog import LogSettings, ProducerBatch, ProducerGap, TopicConfig, WrittenElsewhere
 from tests.offload.replicas import opened, ship, values
 from tests.promises.test_hot_copy_goes_last import HandClock
 
@@ -80,33 +80,47 @@ def test_a_directory_that_takes_over_knows_no_producer_and_has_another_incarnati
         assert topic.incarnation() != incarnation
 
 
-def test_the_old_writer_is_fenced_for_good_and_goes_on_only_locally(tmp_path: Path, store: MemoryStore) -> None:
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_the_old_writer_is_fenced_for_good_and_goes_on_only_locally_and_if_a_setting_says_so(
+    tmp_path: Path, store: MemoryStore, goes_on: bool
+) -> None:
+    settings = LogSettings(append_when_fenced=goes_on)
     with opened(tmp_path / "one", store) as (log, archive):
-        ship(archive, log, "t", b"a")
+        ship(archive, log, "t", b"a", b"x")
+        log.topic("t").append([b"keyed"], key="k")
+        ship(archive, log, "t", b"y")
     with opened(tmp_path / "two", store) as (log, archive):
         archive.replication.sync("t")
         ship(archive, log, "t", b"b")
-    with opened(tmp_path / "one", store) as (log, archive):
+    with opened(tmp_path / "one", store, settings=settings) as (log, archive):
         log.topic("t").append([b"mine"])
         log.topic("t").seal()
         for _ in range(2):
             with pytest.raises(Fenced) as caught:
                 archive.offload("t")
-            assert (caught.value.lsn, caught.value.epoch, caught.value.exit_code) == (2, 2, 4)
+            assert (caught.value.lsn, caught.value.epoch, caught.value.exit_code) == (3, 2, 4)
         with pytest.raises(Fenced):
             archive.replication.sync("t")
         with pytest.raises(Fenced):
             archive.replication.take_over("t")
-        assert log.topic("t").append([b"more"]) == range(3, 4)
+        assert log.topic("t").append([b"keyed"], key="k") == range(3, 4), "a repetition is not refused"
+        if goes_on:
+            assert log.topic("t").append([b"more"]) == range(6, 7)
         assert (archive.status.topic("t").fenced_epoch, archive.status.is_diverged("t")) == (2, True)
+    with seglog.open(tmp_path / "one", settings=settings) as log:
+        if not goes_on:
+            with pytest.raises(WrittenElsewhere, match="another directory has taken t over; nothing") as refused:
+                log.topic("t").append([b"more"])
+            assert refused.value.is_fenced
+            assert "seglog reset t --as NAME" in (refused.value.hint or "")
     with opened(tmp_path / "one", store) as (log, archive):
-        assert values(archive, "t") == [b"a", b"mine", b"more"]
+        assert values(archive, "t") == [b"a", b"x", b"keyed", b"y", b"mine", *[b"more"] * goes_on]
         archive.replication.reset("t", as_branch="old")
-        assert values(archive, "t") == [b"a", b"b"]
-        assert values(archive, "t@old") == [b"a", b"mine", b"more"]
+        assert values(archive, "t") == [b"a", b"x", b"keyed", b"y", b"b"]
+        assert values(archive, "t@old") == [b"a", b"x", b"keyed", b"y", b"mine", *[b"more"] * goes_on]
     with opened(tmp_path / "two", store) as (log, archive):
         ship(archive, log, "t", b"c")
-        assert values(archive, "t") == [b"a", b"b", b"c"]
+        assert values(archive, "t") == [b"a", b"x", b"keyed", b"y", b"b", b"c"]
 
 
 def test_a_topic_with_records_of_its_own_takes_no_volume_over(tmp_path: Path, store: MemoryStore) -> None:
@@ -163,7 +177,7 @@ def test_a_takeover_that_was_cut_off_goes_on_only_if_the_topic_fits_by_now(tmp_p
     with opened(tmp_path / "one", store) as (one_log, one), opened(tmp_path / "two", store) as (two_log, two):
         ship(one, one_log, "t", b"a", b"b")
         two.replication.sync("t")
-        two_log.create_topic("t", first_seq=3)
+        two_log.create_topic("t", first_seq=3, is_taken_over=True)
         ship(one, one_log, "t", b"c")
         with pytest.raises(Diverged):
             two.replication.take_over("t")
@@ -257,6 +271,7 @@ def test_a_topic_that_came_to_be_beside_a_replica_is_told(tmp_path: Path, store:
         ship(archive, log, "t", b"a")
     with opened(tmp_path / "two", store) as (log, archive):
         archive.replication.sync("t")
+        log.mark_elsewhere("t", None)  # as an older release leaves it
         log.topic("t").append([b"not asked"])  # appended without the archive
         log.topic("t").seal()
         for ask in (archive.offload, archive.replication.take_over):

@@ -79,6 +79,54 @@ def test_a_restored_branch_shows_what_its_parent_hides_until_it_has_a_ttl_of_its
         assert values(archive, "t@back") == [*VALUES[:20], b"own"]
 
 
+@pytest.mark.parametrize("drop_hot", [False, True])
+def test_a_branch_shows_its_parent_until_a_record_of_its_own_expires_wherever_that_is(
+    tmp_path: Path, drop_hot: bool
+) -> None:
+    store, clock = MemoryStore(), SetClock()
+    with opened(tmp_path / "writer", store, clock) as (log, archive), opened(tmp_path / "other", store, clock) as other:
+        written(log, archive, clock)
+        archive.restore("t", to="seq:20", name="b")
+        clock.ms += TTL_MS
+        archive.open_for_append("t@b").append([b"own"])
+        log.topic("t@b").seal()
+        archive.offload("t@b", drop_hot=drop_hot)
+        assert values(archive, "t@b") == values(other[1], "t@b") == [*VALUES[:20], b"own"]
+        assert [record.seq for record in log.topic("t@b").read(1)] == list(range(1, 22))
+        if drop_hot:  # a topic that a takeover makes begins after the branch's own records
+            other[1].replication.take_over("t@b")
+            assert values(other[1], "t@b") == [*VALUES[:20], b"own"]
+        clock.ms += TTL_MS + 1
+        assert values(archive, "t@b") == values(other[1], "t@b") == []
+
+
+def test_a_branch_that_loses_all_records_of_its_own_shows_its_parent_again(tmp_path: Path) -> None:
+    store, clock = MemoryStore(), SetClock()
+    with opened(tmp_path / "writer", store, clock) as (log, archive), opened(tmp_path / "other", store, clock) as other:
+        written(log, archive, clock)
+        archive.restore("t", to="seq:20", name="b")
+        archive.open_for_append("t@b").append([b"own"])
+        clock.ms += TTL_MS + 1
+        assert values(archive, "t@b") == []
+        archive.truncate("t@b", 21)
+        assert values(archive, "t@b") == VALUES[:20]
+        archive.offload("t@b")
+        assert values(archive, "t@b") == values(other[1], "t@b") == VALUES[:20]
+
+
+def test_records_that_a_truncation_took_out_of_a_segment_expire_nothing_of_the_later_ones(tmp_path: Path) -> None:
+    store, clock = MemoryStore(), SetClock()
+    with opened(tmp_path / "writer", store, clock) as (log, archive), opened(tmp_path / "other", store, clock) as other:
+        written(log, archive, clock)
+        archive.truncate("t", 24)
+        clock.ms += TTL_MS // 2
+        log.topic("t").append([b"a", b"b"])
+        log.topic("t").seal()
+        archive.offload("t", drop_hot=True)
+        at_expiry_of(clock, 24)
+        assert values(archive, "t") == values(other[1], "t") == [b"a", b"b"]
+
+
 def test_what_expires_before_it_was_offloaded_is_offloaded(tmp_path: Path) -> None:
     store, clock = MemoryStore(), SetClock()
     with (

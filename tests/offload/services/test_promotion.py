@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from catalog import CommitKind
-from catalog.errors import BranchExists, CatalogError, Fenced, NoSuchBranch, StoreUnreachable, UnnamableBranch
+from catalog import CommitKind, Vid
+from catalog.errors import (
+    BranchExists,
+    CatalogError,
+    Fenced,
+    KeyChanged,
+    NoSuchBranch,
+    StoreUnreachable,
+    UnnamableBranch,
+    VolumeHasName,
+)
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.errors import CarriedOtherwise, OffloadError, OtherRemote, RecordsAfterFork
+from offload.format.topic_config import CARRIED_FROM
 from seglog import Log, SystemClock
 from tests.catalog.test_names import branches_of
 from tests.catalog.test_renames import Meanwhile
@@ -19,6 +30,7 @@ from tests.faults.steps import Place, crashes
 from tests.faults.store import Fault, FaultyStore, unreachable
 from tests.faults.stride import every as strided
 from tests.offload.replicas import opened, ship, values
+from tests.seglog.clocks import SetClock
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 
@@ -34,6 +46,13 @@ def _bad_delete(log: Log, archive: Archive) -> None:
     ship(archive, log, "t", b"c")
     archive.delete("t", before=3)
     archive.restore("t", to="head~1", name="good")
+
+
+def _rename(store: MemoryStore, through: MemoryStore | FaultyStore) -> None:
+    """Make the branch `fix` main by its names alone, with no fence."""
+    branches = branches_of(store)
+    vids = branches.resolve("t"), branches.resolve("t", "fix")
+    branches_of(through).promote("t", "fix", "old", vids, now_ms=SystemClock().now_ms())  # type: ignore[arg-type]
 
 
 def test_a_restored_state_becomes_main_and_undo_takes_that_back(tmp_path: Path, store: MemoryStore) -> None:
@@ -164,9 +183,7 @@ def test_a_second_call_fences_a_writer_that_the_first_one_had_not_fenced(tmp_pat
         two.replication.sync("t")
         ship(two, two_log, "t", b"theirs")
         with pytest.raises(StoreUnreachable):
-            branches_of(FaultyStore(store, [Fault(4, "before", unreachable)])).promote(  # type: ignore[arg-type]
-                "t", "fix", "old", now_ms=SystemClock().now_ms()
-            )
+            _rename(store, FaultyStore(store, [Fault(4, "before", unreachable)]))
         one.branches.promote_branch("t", "fix", keep="any")
         two_log.topic("t").append([b"late"])
         two_log.topic("t").seal()
@@ -179,7 +196,7 @@ def test_a_writer_that_nobody_has_fenced_is_reset_after_its_name_has_moved(tmp_p
     with opened(tmp_path / "one", store) as (log, one):
         ship(one, log, "t", b"a")
         one.restore("t", to="head", name="fix")
-        branches_of(store).promote("t", "fix", "old", now_ms=SystemClock().now_ms())
+        _rename(store, store)
         log.topic("t").append([b"late"])
         log.topic("t").seal()
     with opened(tmp_path / "one", store) as (_, one):
@@ -253,6 +270,60 @@ def test_a_takeover_meanwhile_writes_main_or_is_fenced(tmp_path: Path, store: Me
             assert values(other, "t@rest")[-1:] == [b"more"]
 
 
+@pytest.mark.parametrize("effect", range(1, 9))
+def test_a_promotion_of_another_branch_meanwhile_keeps_the_records_of_its_main(
+    tmp_path: Path, store: MemoryStore, effect: int
+) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        ship(archive, log, "t", b"a")
+        archive.restore("t", to="head", name="f")
+        archive.restore("t", to="head", name="g")
+    with opened(tmp_path / "two", store) as (other_log, other):
+
+        def act() -> None:
+            with suppress(CatalogError):  # Fenced, or ours was faster
+                other.branches.promote_branch("t", "g", keep="was")
+                other.replication.sync("t")
+                ship(other, other_log, "t", b"acked")
+                acked.append(b"acked")
+
+        acked: list[bytes] = []
+        with opened(tmp_path / "one", Meanwhile(store, effect, act)) as (_, archive):
+            try:
+                archive.branches.promote_branch("t", "f", keep="k")
+            except (KeyChanged, VolumeHasName, RecordsAfterFork):
+                assert acked
+        with opened(tmp_path / "three", store) as (_, fresh):
+            assert values(fresh, "t") == [b"a", *acked]
+
+
+@pytest.mark.parametrize("carry", [True, False])
+@pytest.mark.parametrize("effect", range(1, 9))
+def test_a_branch_that_is_made_anew_meanwhile_is_not_promoted_in_place_of_the_former_one(
+    tmp_path: Path, store: MemoryStore, effect: int, carry: bool
+) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        ship(archive, log, "t", b"a")
+        ship(archive, log, "t", b"b")
+        archive.restore("t", to="head~1" if carry else "head", name="f")
+    with opened(tmp_path / "two", store) as (_, other):
+
+        def act() -> None:
+            with suppress(CatalogError):  # it is promoted already
+                other.branches.delete_branch("t", "f")
+                other.restore("t", to="lsn:1", name="f")
+                made.append((other.history.snapshot("t@f").vid, values(other, "t@f")))
+
+        made: list[tuple[Vid, list[bytes]]] = []
+        with opened(tmp_path / "one", Meanwhile(store, effect, act)) as (_, archive), suppress(KeyChanged):
+            archive.branches.promote_branch("t", "f", keep="k", carry=carry)
+        with opened(tmp_path / "three", store) as (_, fresh):
+            assert values(fresh, "t") == [b"a", b"b"]
+            for vid, theirs in made:
+                assert fresh.history.snapshot("t").vid != vid
+                assert values(fresh, "t@f") == theirs
+
+
 @strided(47, part=8)
 def test_a_promotion_that_ends_at_any_step_is_completed_by_the_next(tmp_path: Path, every: int) -> None:
     base = Place(tmp_path / "base")
@@ -295,12 +366,77 @@ def test_records_of_main_are_carried_with_their_labels(tmp_path: Path, store: Me
         assert values(archive, "t@bad") == [b"c", b"1", b"2", b"3"]
         archive.history.undo()
         ship(archive, log, "t", b"4")
-        assert archive.branches.promote_branch("t", "good", keep="bad", carry=True).carried == range(5, 9)
+        assert archive.branches.promote_branch("t", "good", keep="bad", carry=True).carried == range(8, 9)
         assert values(archive, "t") == [b"a", b"b", b"c", b"own", b"1", b"2", b"3", b"4"]
+
+
+@pytest.mark.parametrize(
+    ("cut", "own", "expected"),
+    [
+        (3, [], b"a x 1 2 3"),
+        (4, [], b"a x y 1 2 3"),
+        (4, [b"1"], b"a x y 1 1 2 3"),
+        (6, [], b"a x y 1 2 3"),
+        (6, [b"3"], b"a x y 1 2 3 3"),
+        (6, [b"z", b"4"], b"a x y 1 2 z 4 3"),
+        (7, [b"4"], b"a x y 1 2 3 4"),
+    ],
+)
+def test_a_branch_that_was_cut_gets_again_what_it_lost_and_keeps_its_own(
+    tmp_path: Path, store: MemoryStore, cut: int, own: list[bytes], expected: bytes
+) -> None:
+    clock = SetClock()
+    with opened(tmp_path / "one", store, clock) as (log, archive):
+        ship(archive, log, "t", b"a")
+        archive.restore("t", to="head", name="f")
+        archive.open_for_append("t@f").append([b"x", b"y"])
+        log.topic("t").append([b"1", b"2", b"3"])
+        assert archive.branches.promote_branch("t", "f", keep="old", carry=True).carried == range(4, 7)
         archive.history.undo()
-        ship(archive, log, "t@good", b"other")
-        with pytest.raises(CarriedOtherwise):
-            archive.branches.promote_branch("t", "good", keep="bad", carry=True)
+        archive.open_for_append("t@f")
+        archive.truncate("t@f", cut)
+        clock.ms += 1
+        log.topic("t@f").append(own)
+        archive.branches.promote_branch("t", "f", keep="old", carry=True)
+        assert b" ".join(values(archive, "t")) == expected
+        archive.history.undo()
+        ship(archive, log, "t", b"5")
+        archive.branches.promote_branch("t", "f", keep="old", carry=True)
+        assert b" ".join(values(archive, "t")) == expected + b" 5"
+
+
+def test_records_that_came_in_the_place_of_carried_ones_are_carried_too(tmp_path: Path, store: MemoryStore) -> None:
+    clock = SetClock()
+    with opened(tmp_path / "one", store, clock) as (log, archive):
+        ship(archive, log, "t", b"a")
+        archive.restore("t", to="head", name="f")
+        ship(archive, log, "t", b"1", b"1", b"1")
+        archive.branches.promote_branch("t", "f", keep="old", carry=True)
+        archive.history.undo()
+        archive.open_for_append("t")
+        archive.truncate("t", 3)
+        clock.ms += 1
+        log.topic("t").append([b"1"])
+        archive.open_for_append("t@f").append([b"1"])
+        assert archive.branches.promote_branch("t", "f", keep="old", carry=True).carried == range(6, 7)
+        assert values(archive, "t") == [b"a", *[b"1"] * 5]
+
+
+def test_an_old_note_is_compared_and_a_cut_ends_its_refusal(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        ship(archive, log, "t", b"a")
+        archive.restore("t", to="head", name="f")
+        ship(archive, log, "t", b"1", b"2")
+        topic = archive.open_for_append("t@f")
+        noted = {CARRIED_FROM: f"{archive.history.snapshot('t').vid} 1 1"}
+        log.configure("t@f", replace(topic.config, attributes=noted))
+        topic.append([b"1", b"z"])
+        with pytest.raises(CarriedOtherwise) as refused:
+            archive.branches.promote_branch("t", "f", keep="old", carry=True)
+        assert "truncate t@f --from 2" in str(refused.value.hint)
+        archive.truncate("t@f", 3)
+        assert archive.branches.promote_branch("t", "f", keep="old", carry=True).carried == range(2, 4)
+        assert values(archive, "t") == [b"a", b"1", b"2"]
 
 
 @strided(71, part=8)
@@ -315,7 +451,7 @@ def test_a_promotion_that_carries_may_end_at_any_step(tmp_path: Path, every: int
 
     for name, place in crashes(base, tmp_path, act, every):
         with place.opened() as (log, archive):
-            if "good" in {each.branch for each in archive.branches.list("t")}:
+            with suppress(NoSuchBranch):  # the first call made all changes in the remote
                 act(log, archive)
             assert values(archive, "t") == [b"a", b"b", b"c", b"1", b"1", b"1"], name
             assert values(archive, "t@bad") == [b"c", b"1", b"1", b"1"], name

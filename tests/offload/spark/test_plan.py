@@ -107,6 +107,25 @@ def test_a_time_is_a_version(url: str):
         pin(options_of(url, timestampAsOf=first_ms - 1))
 
 
+def test_a_glob_at_a_time_has_idle_topics_whole_and_leaves_out_younger_ones(url: str):
+    idle, busy, younger = (TopicArchive(url, name) for name in ("idle", "busy", "younger"))
+    idle.add(numbered(2), first_ts_ms=NOW_MS)
+    busy.add(numbered(2), first_ts_ms=NOW_MS)
+    busy.add(numbered(2), first_ts_ms=NOW_MS + 20)
+    younger.add(numbered(2), first_ts_ms=NOW_MS + 20)
+    TopicArchive(url, "empty")
+    found = [(row["topic"], row["seq"]) for row in read(url, topic="*", timestampAsOf=NOW_MS + 10)]
+    assert found == [("busy", 1), ("busy", 2), ("idle", 1), ("idle", 2)]
+    assert {row["topic"] for row in read(url, topic="*", timestampAsOf=NOW_MS + 20)} == {"busy", "idle", "younger"}
+    for named in ("idle", "younger", "busy,idle"):
+        with pytest.raises(OutOfWindow):
+            pin(options_of(url, topic=named, timestampAsOf=NOW_MS + 10))
+    with pytest.raises(OutOfWindow):
+        pin(options_of(url, topic="*", timestampAsOf="2999-01-01T00:00:00Z"))
+    with pytest.raises(NoSuchTopic, match=r"no topic \* at 1699999999999"):
+        pin(options_of(url, topic="*", timestampAsOf=NOW_MS - 1))
+
+
 def test_several_topics_are_pinned_in_the_order_of_their_names(url: str):
     for name in ("orders", "events", "other"):
         TopicArchive(url, name).add(numbered(2))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +20,32 @@ from pyspark.sql import SparkSession
 from offload.spark import register, registration
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
+from tests.offload.spark.session import OF_A_SHORT_RUN
 from tests.seams.spark import driver_jvm, end_planners, planners, query_execution, status_store
+
+_WITH_JAR = """
+import os, sys
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+from offload.spark import register
+
+_, jar, url, written = sys.argv
+settings = {"spark.jars": jar, "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
+settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.extraJavaOptions": "OPTIONS"}
+spark = SparkSession.builder.master("local[1]").config(map=settings).getOrCreate()
+spark.sparkContext.setLogLevel("OFF")
+read = spark.read.format("seglog").option("topic", "orders")
+write = spark.range(5).selectExpr("cast(id as string) value").write.format("seglog").option("topic", "orders")
+print(read.load(url).count())
+try:
+    write.mode("append").save(written)
+except AnalysisException as refusal:
+    print(refusal.getCondition())
+print(register(spark))
+write.mode("append").save(written)
+print(read.option("reader", "python").load(written).count())
+spark.stop()
+""".replace("OPTIONS", OF_A_SHORT_RUN)
 
 PYTHON, READER, PATIENCE = "seglog.python", "seglog.reader", "seglog.planner.seconds"
 
@@ -69,6 +96,15 @@ def test_both_readers_serve_one_session_and_a_second_call_does_no_harm(spark_ses
     assert "(Python)" in plans["python"]
     assert load.option("reader", "python").load(url).collect() == load.option("reader", "jvm").load(url).collect()
     assert spark_session.newSession().read.format("seglog").option("topic", "orders").load(url).count() == 300
+
+
+def test_a_session_with_the_jar_on_spark_jars_registers_and_then_writes(url: str, tmp_path: Path):
+    """Spark refuses a source in Python under the name that such a jar has."""
+    job = tmp_path / "job.py"
+    job.write_text(_WITH_JAR)
+    run = [sys.executable, str(job), str(registration.JAR), url, (tmp_path / "written").as_uri()]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=200, check=False)
+    assert done.stdout.splitlines() == ["300", "NotInstalled", "jvm", "5"], done.stderr
 
 
 def test_a_driver_has_one_planner_and_a_planner_that_was_killed_is_replaced(spark_session: SparkSession, url: str):

@@ -180,7 +180,7 @@ def test_a_delete_is_said_anew_of_what_a_merge_has_made(tmp_path: Path, store: M
                 donor.put(key, store.get(key), {})
             with opened(tmp_path.parent / f"{tmp_path.name}-donor", donor) as (other, helper):
                 helper.replication.sync("t")
-                topic = other.create_topic("t", first_seq=4)
+                topic = other.create_topic("t", first_seq=4, is_taken_over=True)
                 handle = context_of(helper).local.handle("t")
                 assert handle is not None
                 context_of(helper).local.save(handle=replace(handle, epoch=1, topic_id=topic.topic_id))

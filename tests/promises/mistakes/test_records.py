@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from seglog import (
     SeqOutOfRange,
 )
 from seglog.engine.upkeep import InCaller
-from seglog.format.frame import LABEL_MAX_BYTES
+from seglog.format.frame import HEADER, LABEL_MAX_BYTES, encode_sync_mark
 from seglog.journal.journal import Journal
 from tests.arguments import refused
 from tests.faults.files import UnsyncedFiles
@@ -230,6 +231,43 @@ def test_a_topic_is_truncated_beyond_its_head(log: Log) -> None:
     with pytest.raises(SeqOutOfRange):
         log.topic("orders").truncate(100)
     log.topic("orders").truncate(11)
+
+
+def test_a_value_imitates_the_files_of_the_log(tmp_path: Path) -> None:
+    """A client appends a value with forged sync marks, and the power fails within the write.
+
+    Outcome: nothing is lost. The log opens with every acked record, and without that value.
+    """
+    data = tmp_path / "data"
+    with seglog.open(data) as log:
+        log.topic("orders").append(numbered(10))
+        begin = log.wal_bytes
+        marks = b"".join(encode_sync_mark(1, begin + HEADER.size + 8192 + at) for at in range(0, 46 * 500, 46))
+        log.topic("orders").append([bytes(8192) + marks])
+        end = log.wal_bytes
+        shutil.copytree(data, tmp_path / "copy")
+    with (tmp_path / "copy/wal/wal-0000000000000001.log").open("r+b") as file:
+        for place in (begin, end - 4096):  # the first page of the write, and the last one with its sync mark
+            file.seek(place)
+            file.write(bytes(4096))
+    assert values(tmp_path / "copy") == numbered(10)
+
+
+def test_the_power_fails_within_an_append_of_many_records(tmp_path: Path) -> None:
+    """A program appends 30 records with one call, and the power fails within the write.
+
+    Outcome: all of them are there, or none. Whoever appends them again never has a part of them twice.
+    """
+    data = tmp_path / "data"
+    with seglog.open(data) as log:
+        log.topic("orders").append(numbered(10))
+        begin = log.wal_bytes
+        log.topic("orders").append([b"x" * 400] * 30)
+        shutil.copytree(data, tmp_path / "copy")
+    with (tmp_path / "copy/wal/wal-0000000000000001.log").open("r+b") as file:
+        file.seek(begin + 8192)
+        file.write(bytes(8192))
+    assert values(tmp_path / "copy") == numbered(10)
 
 
 def test_an_argument_is_of_the_wrong_type(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import seglog
 from catalog.errors import (
     AccessDenied,
     Diverged,
+    Fenced,
     InvalidObject,
     NoSuchBucket,
     NoSuchObject,
@@ -24,7 +25,7 @@ from catalog.errors import (
 from offload import ColdSettings
 from offload.archive import Archive
 from offload.errors import InvalidChunk, NameDeleted, OtherRemote, RemoteBehind
-from seglog import Log, TopicConfig
+from seglog import Appended, Log, LogSettings, ProducerBatch, TopicConfig, WrittenElsewhere
 from tests.catalog.test_s3 import ScriptedS3
 from tests.faults.front import Front, HttpFault
 from tests.promises.mistakes.scene import command, filled, numbered, tree, values
@@ -457,3 +458,83 @@ def test_the_remote_is_a_file(tmp_path: Path) -> None:
                 act()
         hot_goes_on(log, numbered(10))
     assert (tmp_path / "remote").read_bytes() == b"precious"
+
+
+# ---------------------------------------------------------------- who writes
+
+
+@pytest.mark.parametrize("made_by", ["undo", "init --from", "follow", "recover"])
+def test_a_program_appends_to_a_topic_that_its_directory_follows(tmp_path: Path, made_by: str) -> None:
+    """A program appends in Python after `undo TOPIC lsn:N`, `init --from`, `follow` or `recover`.
+
+    Outcome: refused with `WrittenElsewhere`, also without the remote. The error names the call to make.
+    No second history begins at seq 1.
+    """
+    shipped(tmp_path, count=1)
+    data, url = tmp_path / "data", (tmp_path / "remote").as_uri()
+    if made_by == "undo":
+        with attached(tmp_path) as (_, archive):
+            lsn = archive.delete("orders", before=5).lsn
+        assert command("--remote", url, "undo", "orders", f"lsn:{lsn}", directory=data).returncode == 0
+    else:
+        data = tmp_path / "new"
+        words = {"init --from": ("init", "--from", url), "follow": ("follow", url, str(data), "--once")}
+        assert command(*words.get(made_by, ("recover", url, str(data))), directory=data).returncode == 0
+    with seglog.open(data, create=False) as log, pytest.raises(WrittenElsewhere):
+        log.topic("orders").append([b"second history"])
+    with attached(tmp_path, name=data.name) as (log, archive):
+        with pytest.raises(WrittenElsewhere, match="this directory follows orders") as refused:
+            log.topic("orders").append([b"second history"])
+        assert "archive.open_for_append('orders')" in str(refused.value.hint)
+        assert archive.open_for_append("orders").append([b"after"]) == range(11, 12)
+        assert [each.value for each in archive.read("orders")] == [*numbered(10), b"after"]
+
+
+def test_a_program_goes_on_after_another_directory_took_its_topic_over(tmp_path: Path) -> None:
+    """A program goes on appending after another directory took the topic over, and an offload said so.
+
+    Outcome: refused with `WrittenElsewhere`, unless `append_when_fenced` allows it. `reset --as` keeps what is here.
+    """
+    shipped(tmp_path, count=1)
+    with attached(tmp_path, name="other") as (_, other):
+        other.replication.take_over("orders").append([b"theirs"])
+    with attached(tmp_path) as (log, archive):
+        log.topic("orders").append([b"before it knows"])
+        log.topic("orders").seal()
+        with pytest.raises(Fenced):
+            archive.offload("orders")
+    with seglog.open(tmp_path / "data") as log, pytest.raises(WrittenElsewhere, match="has taken orders over"):
+        log.topic("orders").append([b"after it knows"])
+    with seglog.open(tmp_path / "data", settings=LogSettings(append_when_fenced=True)) as log:
+        log.topic("orders").append([b"as it is told"])
+    with attached(tmp_path) as (log, archive):
+        archive.replication.reset("orders", as_branch="mine")
+        mine = [each.value for each in archive.read("orders@mine")]
+        assert mine == [*numbered(10), b"before it knows", b"as it is told"]
+
+
+@pytest.mark.parametrize("what", ["undo", "promote"])
+def test_a_client_repeats_an_append_after_an_undo_or_a_promotion(tmp_path: Path, what: str) -> None:
+    """A client repeats an append under its key, or a batch of a producer, after an undo or a promotion here.
+
+    Outcome: the records are there once, and the repetition gets their seqs.
+    """
+    batch = ProducerBatch("shop", 0, 0)
+    with attached(tmp_path) as (log, archive):
+        log.topic("orders").append(numbered(2), tag="wrong")
+        log.topic("orders").seal()
+        archive.offload("orders")
+        lsn = archive.delete("orders", tag="wrong").lsn
+        assert lsn is not None
+        if what == "promote":
+            archive.restore("orders", to="head~1", name="good")
+        log.topic("orders").append([b"a", b"b"], key="order-4711")
+        log.topic("orders").append([b"c"], producer=batch)
+        if what == "undo":
+            archive.history.undo_removal("orders", lsn)
+        else:
+            archive.branches.promote_branch("orders", "good", carry=True)
+        topic = archive.open_for_append("orders")
+        assert topic.append_once([b"a", b"b"], key="order-4711") == Appended(range(3, 5), True)
+        assert topic.append_once([b"c"], producer=batch) == Appended(range(5, 6), True)
+        assert [each.value for each in archive.read("orders")] == [*numbered(2), b"a", b"b", b"c"]

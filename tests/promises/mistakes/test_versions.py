@@ -18,7 +18,7 @@ import seglog
 from offload import Archive
 from seglog import FormatUnsupported, InvalidSetting, Log, Record
 from seglog.format.frame import CHECKSUM, FrameType, encode
-from tests.golden.make_seglog import DIRECTORY, SETTINGS
+from tests.golden.make_seglog import OLD, SETTINGS
 from tests.promises.mistakes.scene import command, filled, numbered, tree, values
 from tests.seams.limits import Limit, set_limit
 
@@ -82,7 +82,7 @@ def test_a_snapshot_is_of_a_newer_version(tmp_path: Path, monkeypatch: pytest.Mo
     """
     filled(tmp_path / "data")
     with monkeypatch.context() as newer, seglog.open(tmp_path / "data") as log:
-        set_limit(newer, Limit.MANIFEST_FORMAT, 3)
+        set_limit(newer, Limit.MANIFEST_FORMAT, 5)
         log.topic("orders").append([b"from the future"])
         log.checkpoint()
         newest = sorted((tmp_path / "data/meta").glob("snapshot.*"))[-1]
@@ -96,12 +96,12 @@ def test_a_newer_directory_is_read_by_the_command_line(tmp_path: Path, monkeypat
     Outcome: refused with exit code 1; the message says which version the manifest has, and what to do.
     """
     with monkeypatch.context() as newer:
-        set_limit(newer, Limit.MANIFEST_FORMAT, 3)
+        set_limit(newer, Limit.MANIFEST_FORMAT, 5)
         filled(tmp_path / "data")
     before = tree(tmp_path / "data")
     done = command("read", "orders", directory=tmp_path / "data")
     assert done.returncode == 1
-    assert b"format version 3" in done.stderr
+    assert b"format version 5" in done.stderr
     assert b"Use the seglog version that wrote it" in done.stderr
     assert b"Traceback" not in done.stderr
     assert tree(tmp_path / "data") == before
@@ -249,12 +249,12 @@ def test_an_older_directory_is_opened(tmp_path: Path) -> None:
 
     Outcome: nothing is lost. Every record is there, and new ones follow.
     """
-    shutil.copytree(DIRECTORY, tmp_path / "data")
+    shutil.copytree(OLD, tmp_path / "data")
     assert seglog.verify(tmp_path / "data", settings=SETTINGS).is_sound
     with seglog.open(tmp_path / "data", settings=SETTINGS, read_only=True) as log:
         before = held(log)
     assert {name: len(found) for name, found in before.items()} == {"orders@fix": 5, "plain": 6}
-    assert tree(tmp_path / "data") == tree(DIRECTORY)
+    assert tree(tmp_path / "data") == tree(OLD)
     with seglog.open(tmp_path / "data", settings=SETTINGS) as log:
         log.topic("plain").append([b"new"])
     with seglog.open(tmp_path / "data", settings=SETTINGS) as log:

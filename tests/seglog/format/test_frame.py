@@ -107,7 +107,7 @@ def test_frames_of_many_records_are_those_of_each() -> None:
 
 
 def test_a_sync_mark_is_a_frame_like_any_other() -> None:
-    assert encode_sync_mark(3, 4096) == encode(FrameType.SYNC_MARK, topic_id=3, seq=4096, ts_ms=0)
+    assert encode_sync_mark(3, 4096, 7) == encode(FrameType.SYNC_MARK, topic_id=3, seq=4096, ts_ms=7)
 
 
 def test_no_truncation_passes() -> None:

@@ -24,6 +24,7 @@ from tests.seglog.tables import table_of
 GOLDEN_ITEM = "04000000 64617461 63f3f3ad 04040404"
 GOLDEN_EMPTY = "00000000 00000000 08080808 08080808"
 GOLDEN_MARK = "00000000 00000000 338c7adae7611be6"
+GOLDEN_MARK_WITH_SECRET = "00000000000000004d65d54b26bd410c"
 
 
 def encoded(data: bytes) -> bytes:
@@ -38,7 +39,8 @@ def test_the_tables_in_the_docstring_are_the_structs() -> None:
 def test_the_bytes_are_pinned() -> None:
     assert encoded(b"data") == bytes.fromhex(GOLDEN_ITEM)
     assert encoded(b"") == bytes.fromhex(GOLDEN_EMPTY)
-    assert encode_mark(258, 4096) == bytes.fromhex(GOLDEN_MARK)
+    assert encode_mark(258, 4096, b"") == bytes.fromhex(GOLDEN_MARK)
+    assert encode_mark(258, 4096, bytes(range(8))) == bytes.fromhex(GOLDEN_MARK_WITH_SECRET)
 
 
 @given(st.binary(max_size=100))
@@ -73,16 +75,18 @@ def test_zeros_are_no_item(length: int) -> None:
         read_item(bytes(length))
 
 
-def test_a_mark_fits_its_own_place_only() -> None:
-    mark = encode_mark(3, 160)
-    assert is_mark(b"x" + mark, 1, 3, 160)
-    assert not is_mark(mark, 0, 4, 160)
-    assert not is_mark(mark, 0, 3, 176)
-    assert not is_mark(mark[:-1], 0, 3, 160)
-    assert not is_mark(encoded(b""), 0, 3, 160)
+@pytest.mark.parametrize("secret", [b"", bytes(range(8))])
+def test_a_mark_fits_its_own_place_only(secret: bytes) -> None:
+    mark = encode_mark(3, 160, secret)
+    assert is_mark(b"x" + mark, 1, 3, 160, secret)
+    assert not is_mark(mark, 0, 4, 160, secret)
+    assert not is_mark(mark, 0, 3, 176, secret)
+    assert not is_mark(mark, 0, 3, 160, b"another.")
+    assert not is_mark(mark[:-1], 0, 3, 160, secret)
+    assert not is_mark(encoded(b""), 0, 3, 160, secret)
     with pytest.raises(InvalidItem):
         read_item(mark)
     for position in range(len(mark)):
         damaged = bytearray(mark)
         damaged[position] ^= 1
-        assert not is_mark(damaged, 0, 3, 160)
+        assert not is_mark(damaged, 0, 3, 160, secret)

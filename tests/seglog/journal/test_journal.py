@@ -25,10 +25,20 @@ from seglog.errors import (
     WriterPoisoned,
     WrongSize,
 )
-from seglog.journal.item import OFFSET_MAX, UNIT_BYTES, encode_item, encode_mark, slot_bytes
+from seglog.journal.item import (
+    MARK_BYTES,
+    OFFSET_MAX,
+    SIZE,
+    UNIT_BYTES,
+    encode_item,
+    encode_mark,
+    is_mark,
+    slot_bytes,
+)
 from seglog.journal.journal import Item, Journal
 from tests.faults.disk import Moment, SimulatedDisk
 from tests.faults.files import Effects, FailingFiles, UnsyncedFiles
+from tests.seams.log import section_end
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "journal_section.log"
 GOLDEN_ITEMS = [b"data", b"", b"8 bytes.", bytes(range(40))]
@@ -41,7 +51,12 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 
 
 def file_of(directory: Path, section: int = 1) -> Path:
-    return directory / f"section-{section:020d}.log"
+    """Return the file of a section. Without any, return the name that an older release gave it."""
+    return next(directory.glob(f"section-{section:020d}*.log"), directory / f"section-{section:020d}.log")
+
+
+def secret_of(file: Path) -> bytes:
+    return bytes.fromhex(file.stem.partition(f"-{1:020d}-")[2])
 
 
 def replayed(journal: Journal, section: int = 1) -> list[bytes]:
@@ -208,16 +223,71 @@ def test_appenders_and_readers_share_a_journal(journal: Journal) -> None:
 # ---------------------------------------------------------------- life
 
 
-def test_the_file_is_pinned_and_old_files_stay_readable(tmp_path: Path) -> None:
+def test_the_file_is_pinned(tmp_path: Path) -> None:
+    """The marks have the secret of the file. All else is as in the golden section, which has none."""
     with Journal(tmp_path / "j") as journal:
         for data in GOLDEN_ITEMS:
             journal.append(1, data)
         journal.sync(1)
         journal.append(1, b"after a mark")
-    assert file_of(tmp_path / "j").read_bytes() == GOLDEN.read_bytes()
+    file = file_of(tmp_path / "j")
+    wanted, secret = bytearray(GOLDEN.read_bytes()), secret_of(file)
+    for position in range(0, len(wanted), UNIT_BYTES):
+        if is_mark(wanted, position, 1, position, b""):
+            wanted[position : position + MARK_BYTES] = encode_mark(1, position, secret)
+    assert len(secret) == 8
+    assert file.read_bytes() == wanted != GOLDEN.read_bytes()
     with Journal(tmp_path / "j") as journal:
         assert replayed(journal) == [*GOLDEN_ITEMS, b"after a mark"]
-    assert file_of(tmp_path / "j").read_bytes() == GOLDEN.read_bytes()
+    assert file.read_bytes() == wanted
+
+
+def test_the_sections_of_an_older_release_are_read_and_go_on(tmp_path: Path) -> None:
+    (tmp_path / "j").mkdir()
+    old = tmp_path / "j" / f"section-{1:020d}.log"
+    old.write_bytes(GOLDEN.read_bytes())
+    with Journal(tmp_path / "j") as journal:
+        assert replayed(journal) == [*GOLDEN_ITEMS, b"after a mark"]
+        assert old.read_bytes() == GOLDEN.read_bytes()
+        journal.append(1, b"next")
+        journal.append(2, b"another section")
+    body = old.read_bytes()
+    assert is_mark(body, len(body) - MARK_BYTES, 1, len(body) - MARK_BYTES, b"")
+    assert file_of(tmp_path / "j", 2).name != f"section-{2:020d}.log"
+    with Journal(tmp_path / "j") as journal:
+        assert replayed(journal) == [*GOLDEN_ITEMS, b"after a mark", b"next"]
+
+
+def test_a_section_with_two_files_is_refused(tmp_path: Path) -> None:
+    """An older release takes a section with a secret for none, and begins it anew."""
+    with Journal(tmp_path / "j") as journal:
+        journal.append(1, b"data")
+    (tmp_path / "j" / f"section-{1:020d}.log").write_bytes(GOLDEN.read_bytes())
+    with pytest.raises(FileCorrupt, match="section 1 has two files"):
+        Journal(tmp_path / "j")
+
+
+@pytest.mark.parametrize("is_synced", [True, False])
+@pytest.mark.parametrize("shift", range(0, 8 * UNIT_BYTES, UNIT_BYTES))
+def test_no_item_holds_a_mark_of_its_place(is_synced: bool, shift: int) -> None:
+    """The process dies, or the power fails before the mark behind the item is durable."""
+    disk = SimulatedDisk()
+    journal = Journal("/j", files=disk)
+    journal.append(1, b"first")
+    journal.sync(1)
+    begin = section_end(journal, 1)
+    data = bytearray(b"x" * 10 * UNIT_BYTES)
+    guesses = (b"", bytes(8), b"\xff" * 8)
+    for number, guess in enumerate(guesses):
+        at = begin + UNIT_BYTES + shift % (7 * UNIT_BYTES) + number * MARK_BYTES
+        data[at - begin - SIZE.size : at - begin - SIZE.size + MARK_BYTES] = encode_mark(1, at, guess)
+    journal.append(1, bytes(data))
+    if is_synced:
+        journal.sync(1)
+    left = disk.after_power_cut() if is_synced else disk.after_kill()
+    journal.close()
+    with Journal("/j", files=SimulatedDisk(left)) as again:
+        assert replayed(again) == [b"first", bytes(data)]
 
 
 def test_what_was_appended_is_there_after_close_and_goes_on(tmp_path: Path) -> None:
@@ -275,7 +345,7 @@ def test_the_files_of_pruned_sections_go_at_once(tmp_path: Path) -> None:
         for floor in (2, 3):
             journal.prune(floor)
             assert sorted(path.name for path in (tmp_path / "j").glob("*-*")) == [
-                f"floor-{floor:020d}", *(file_of(tmp_path, section).name for section in range(floor, 4)),
+                f"floor-{floor:020d}", *(file_of(tmp_path / "j", section).name for section in range(floor, 4)),
             ]  # fmt: skip
 
 
@@ -344,7 +414,7 @@ def test_offsets_end_at_the_highest_u32(tmp_path: Path) -> None:
     with file_of(directory).open("wb") as file:  # a sparse file: 64 GiB that take no space
         position = OFFSET_MAX * UNIT_BYTES - UNIT_BYTES
         file.seek(position)
-        file.write(encode_mark(1, position))
+        file.write(encode_mark(1, position, b""))
     with Journal(directory, files=UnsyncedFiles()) as journal:
         last = bytes(range(256)) * 100
         assert journal.append(1, last) == OFFSET_MAX
@@ -454,8 +524,8 @@ def test_what_is_no_item_behind_the_newest_mark_is_cut_and_told(
 
 def test_what_is_torn_does_not_come_back_behind_a_later_item(tmp_path: Path) -> None:
     """The file has a hole, then an unsynced item. A later item fills the hole and ends at the unsynced item."""
-    path = file_of(tmp_path / "j")
     raw = grown(tmp_path / "j", closed=True)
+    path = file_of(tmp_path / "j")
     path.write_bytes(raw + b"\xff" * slot_bytes(24) + b"".join(encode_item(b"torn")))
     with Journal(tmp_path / "j", files=UnsyncedFiles()) as journal:
         journal.append(1, b"n" * 24)
@@ -655,7 +725,7 @@ def test_what_is_pruned_stays_so_in_later_lives(tmp_path: Path) -> None:
                     journal.append(section, b"again")
             journal.append(3, b"y")
     names = sorted(path.name for path in (tmp_path / "j").iterdir())
-    assert names == ["LOCK", f"floor-{3:020d}", f"section-{3:020d}.log"]
+    assert names == ["LOCK", f"floor-{3:020d}", file_of(tmp_path / "j", 3).name]
 
 
 def test_a_floor_above_all_sections_is_kept_too(tmp_path: Path) -> None:

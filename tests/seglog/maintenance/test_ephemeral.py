@@ -495,7 +495,7 @@ def test_one_of_a_topic_that_is_being_made_waits_for_that(log: Log) -> None:
     with engine.committer.lock:
         create = new_topic_entry(engine, "new", PASSING)
         engine.committer.enqueue(create)
-    begun = append.begin_append(engine, "new", [b"value"], 1, append.AppendOptions(durability="ephemeral"))
+    begun = append.begin_append(engine, "new", [b"value"], 1, 5, append.AppendOptions(durability="ephemeral"))
     assert create.state.head_seq == 0
     engine.committer.finish(create)
     assert append.finish_append(engine, begun) == range(1, 2)

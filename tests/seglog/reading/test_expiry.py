@@ -242,7 +242,12 @@ def test_records_in_the_cold_tier_expire_and_hot_reads_do_not_ask_it(log: Log, c
 
 
 def test_a_branch_begins_its_ttl_with_its_own_records(log: Log, clock: SetClock) -> None:
-    cold = Cold()
+    class ParentsAlone(Cold):
+        def expired_own(self, branch: str, end: int, oldest_ms: int) -> tuple[int, int]:
+            assert (branch, end) == ("t@branch", 11)
+            return 1, 0
+
+    cold = ParentsAlone()
     cold.records = [Record(seq, 1_000 + seq, b"x") for seq in range(1, 11)]
     log.attach_cold(cold)
     clock.ms = 50_000

@@ -18,6 +18,12 @@ def test_every_setting_takes_its_range_and_nothing_beyond() -> None:
         if setting.is_path:
             assert getattr(LogSettings(**{key: "/any where/ü"}), key) == "/any where/ü"
             continue
+        if setting.is_switch:
+            assert getattr(LogSettings(**{key: True}), key) is True
+            with pytest.raises(InvalidSetting, match=key) as caught:
+                LogSettings(**{key: 1})
+            assert setting.allowed in str(caught.value)
+            continue
         assert setting.high is not None
         for value in (setting.low, setting.high):
             assert getattr(LogSettings(**{key: value}), key) == value
@@ -70,7 +76,7 @@ def test_the_default_file_says_the_defaults_and_the_remote(tmp_path: Path) -> No
     assert read_sections(tmp_path / "seglog.toml")["remote"] == {}
     write_default(tmp_path, 's3://b/"quoted"\\')
     assert read_sections(tmp_path / "seglog.toml")["remote"] == {"url": 's3://b/"quoted"\\'}
-    shown = tomllib.loads(re.sub(r"^# (\w+ = [\d\"])", r"\1", default_toml(), flags=re.MULTILINE))["log"]
+    shown = tomllib.loads(re.sub(r"^# (\w+ = [\d\"ft])", r"\1", default_toml(), flags=re.MULTILINE))["log"]
     assert shown == {key: setting.default for key, setting in settings_of(LogSettings).items()}
 
 

@@ -54,7 +54,7 @@ def test_floors_keep_their_order_and_forget_no_loss(steps: list[tuple[int, int, 
 
 
 def test_an_eviction_takes_back_nothing_that_a_delete_raised_meanwhile() -> None:
-    state = new_state(TopicCreated(1, "t", 1, 1, TopicConfig(), 0))
+    state = new_state(TopicCreated(1, "t", 1, 1, TopicConfig(), 0), None)
     state.floors = Floors(8, 1, 1)
     apply_evict(state, Floors(5, 1, 5))
     assert state.floors == Floors(8, 1, 5)

@@ -4,12 +4,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from xxhash import xxh3_64_hexdigest
 
 from seglog.errors import FileCorrupt
 from seglog.segments.segment import SegmentInfo
 from seglog.values.append_key import Key
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
+from seglog.values.elsewhere import Elsewhere
 from seglog.values.floors import Floors
 from seglog.values.producer import Batch, Producer
 from seglog.values.truncate_op import TruncateOp
@@ -55,10 +57,12 @@ MANIFEST = LogManifest(
     deleted=(1,),
     epoch_floor=4,
     pending_warm_deletes=((1, 21), (2, 101)),
+    mark_secret=2**64 - 1,
 )
 PLACE = Path("meta/snapshot.0000000000000001.json")
 GOLDEN = (
-    '{"deleted":[1],"doomed":[[1,21],[2,101]],"epoch_floor":4,"format":1,"next_topic_id":3,"topics":[{'
+    '{"deleted":[1],"doomed":[[1,21],[2,101]],"epoch_floor":4,"format":3,"mark_secret":18446744073709551615,'
+    '"next_topic_id":3,"topics":[{'
     '"active":[121,5,500,1,60],'
     '"cold_ops":[{"at_seq":104,"before":null,"op":1,"tag":"ü*","ts_ms":1720000000000}],'
     '"config":{"attributes":{"codec":"zstd"},"cap_bytes":null,"cap_records":null,"discard":"old","durability":"disk",'
@@ -71,7 +75,7 @@ GOLDEN = (
     '"sealed":[114,400,1720000000000,1720000000061,1,46,171,'
     "118,300,1720000000061,1720000000062,2,93,null,120,200,1720000000062,1720000000062,0,0,null]}],"
     '"wal":[{"file":17,"offset":4096,"ordinal":99},'
-    '{"file":200000000000001,"offset":0,"ordinal":200000000000001}]}\ne8a87b3e9afdde34\n'
+    '{"file":200000000000001,"offset":0,"ordinal":200000000000001}]}\n4c0986cd94bac28f\n'
 )
 
 
@@ -88,29 +92,72 @@ WITH_KEYS = replace(MANIFEST, topics=(replace(MANIFEST.topics[0], keys=KEYS),))
 WITH_PRODUCERS = replace(MANIFEST, topics=(replace(MANIFEST.topics[0], producers=PRODUCERS),))
 
 
-def test_producers_are_pinned_and_raise_the_format() -> None:
+def test_producers_are_pinned() -> None:
     raw = encode_manifest(WITH_PRODUCERS)
     rows = (
         '"producers":[["prüfer",3,1720000000061,7,101,2,8,104,1],'
         '["a \\"name\\"",0,1720000000661,9223372036854775807,127,1]],'
     )
-    body = GOLDEN.rpartition("\n")[0].rpartition("\n")[0].replace('"format":1', '"format":2')
+    body = GOLDEN.rpartition("\n")[0].rpartition("\n")[0]
     assert raw.decode().rpartition("\n")[0].rpartition("\n")[0] == body.replace('"sealed":', rows + '"sealed":')
     assert decode_manifest(raw, PLACE) == WITH_PRODUCERS
 
 
-def test_keys_are_pinned_and_raise_the_format() -> None:
+def test_keys_are_pinned() -> None:
     raw = encode_manifest(WITH_KEYS)
     rows = '"keys":[["schlüssel",1720000000061,101,2,18446744073709551615],["a \\"key\\"",1720000000661,127,1,0]],'
-    body = GOLDEN.rpartition("\n")[0].rpartition("\n")[0].replace('"format":1', '"format":2')
+    body = GOLDEN.rpartition("\n")[0].rpartition("\n")[0]
     assert raw.decode().rpartition("\n")[0].rpartition("\n")[0] == body.replace('"last_ts_ms":', rows + '"last_ts_ms":')
     assert decode_manifest(raw, PLACE) == WITH_KEYS
 
 
-def test_an_encoder_lowers_the_format_when_no_producer_and_no_key_is_left() -> None:
+ELSEWHERE = (("a@fix", Elsewhere(is_fenced=True)), ("orders", Elsewhere(producers=PRODUCERS, keys=KEYS)))
+WITH_ELSEWHERE = replace(MANIFEST, elsewhere=ELSEWHERE)
+
+
+def test_topics_that_are_elsewhere_are_pinned_and_raise_the_format() -> None:
+    raw = encode_manifest(WITH_ELSEWHERE)
+    rows = (
+        '"elsewhere":[{"is_fenced":true,"keys":[],"name":"a@fix","producers":[]},'
+        '{"is_fenced":false,"keys":[["schlüssel",1720000000061,101,2,18446744073709551615],'
+        '["a \\"key\\"",1720000000661,127,1,0]],"name":"orders",'
+        '"producers":[["prüfer",3,1720000000061,7,101,2,8,104,1],'
+        '["a \\"name\\"",0,1720000000661,9223372036854775807,127,1]]}],'
+    )
+    body = GOLDEN.rpartition("\n")[0].rpartition("\n")[0].replace('"format":3', '"format":4')
+    pinned = body.replace('"epoch_floor":', rows + '"epoch_floor":')
+    assert raw.decode().rpartition("\n")[0].rpartition("\n")[0] == pinned
+    assert decode_manifest(raw, PLACE) == WITH_ELSEWHERE
+
+
+@pytest.mark.parametrize("elsewhere", [(ELSEWHERE[0], ELSEWHERE[0]), (("a/b", ELSEWHERE[0][1]),), ((7, Elsewhere()),)])
+def test_topics_that_are_elsewhere_twice_or_without_a_name_are_damage(
+    elsewhere: tuple[tuple[str, Elsewhere], ...],
+) -> None:
+    with pytest.raises(FileCorrupt, match="does not fit"):
+        decode_manifest(encode_manifest(replace(MANIFEST, elsewhere=elsewhere)), PLACE)
+
+
+def test_an_encoder_forgets_producers_and_keys_that_are_gone() -> None:
     encoder = Encoder()
-    for manifest in (MANIFEST, WITH_PRODUCERS, WITH_KEYS, MANIFEST, replace(WITH_PRODUCERS, topics=())):
+    for manifest in (MANIFEST, WITH_PRODUCERS, WITH_KEYS, WITH_ELSEWHERE, MANIFEST, replace(WITH_PRODUCERS, topics=())):
         assert encoder.encode(manifest) == encode_manifest(manifest)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_formats_without_a_secret_are_read(version: int) -> None:
+    body = GOLDEN.partition("\n")[0].replace('"format":3,"mark_secret":18446744073709551615', f'"format":{version}')
+    raw = f"{body}\n{xxh3_64_hexdigest(body.encode())}\n".encode()
+    assert decode_manifest(raw, PLACE) == replace(MANIFEST, mark_secret=0)
+
+
+def test_a_manifest_of_the_newest_format_without_a_secret_is_damage() -> None:
+    for raw in (
+        encode_manifest(replace(MANIFEST, mark_secret=0)),
+        encode_manifest(replace(MANIFEST, mark_secret=2**64)),
+    ):
+        with pytest.raises(FileCorrupt, match="does not fit"):
+            decode_manifest(raw, PLACE)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ from seglog.errors import InvalidFrame
 from seglog.files.open_file import OpenFile
 from seglog.files.port import OsFiles
 from seglog.files.read_only import ReadOnlyFiles
-from seglog.format.frame import DELETED, LOST, FrameType, encode, read_header
+from seglog.format.batch_frame import encode_unit
+from seglog.format.frame import DELETED, LOST, FrameType, Header, data_of, encode, read_header
 from seglog.format.frames import read_any_headers, read_headers
 from seglog.startup.recovery import recover
 from seglog.values.layout import Layout, WalFolder
@@ -206,6 +207,25 @@ def _spoilt(body: bytes, chance: random.Random) -> Iterator[bytes]:
         swapped = frames.copy()
         swapped[number], swapped[other] = swapped[other], swapped[number]
         yield b"".join(swapped)
+        header = read_header(frames[number])
+        if header.type == FrameType.UNIT and chance.random() < 0.2:
+            records = int.from_bytes(data_of(frames[number], 0, header), "little")
+            for topic_id, seq, count in _other_units(header, records):
+                unit = encode_unit(topic_id, header.ts_ms, seq, count)
+                yield b"".join([*frames[:number], unit, *frames[number + 1 :]])
+            for data in (b"", b"\1\0\0", records.to_bytes(5, "little")):
+                odd = encode(FrameType.UNIT, topic_id=header.topic_id, seq=header.seq, ts_ms=1, data=data)
+                yield b"".join([*frames[:number], odd, *frames[number + 1 :]])
+
+
+def _other_units(header: Header, records: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the topic, the first seq and the number of records of units that are wrong at the place of this one."""
+    for count in (0, 1, records - 1, records + 1, records + 40, 2**32 - 1):
+        yield header.topic_id, header.seq, count
+    for topic_id in (header.topic_id - 1, header.topic_id + 1, 99):
+        yield topic_id, header.seq, records
+    for seq in (0, header.seq - 1, header.seq + 1):
+        yield header.topic_id, seq, records
 
 
 def test_whatever_is_wrong_with_a_wal_the_verdict_is_that_of_one_by_one(

@@ -11,12 +11,14 @@ import pytest
 from seglog.errors import DiskFull, OffsetOverflow
 from seglog.files.open_file import OpenFile
 from seglog.files.port import OsFiles
-from seglog.format.frame import FrameType, encode
+from seglog.format.frame import FrameType, encode_sync_mark
 from seglog.values.layout import WalFolder
 from seglog.wal.manifest import WalPosition
 from seglog.wal.scan import scan
-from seglog.wal.wal import SYNC_MARK_BYTES, Wal, create_first, durable_after, is_blank, read_current
+from seglog.wal.wal import SYNC_MARK_BYTES, Wal, create_first, durable_after, foreign_mark, is_blank, read_current
 from tests.seglog.frames import append_frames
+
+SECRET = 0xDEADBEEFDEADBEEF
 
 
 @pytest.fixture
@@ -27,7 +29,7 @@ def folder(tmp_path: Path) -> WalFolder:
 
 @pytest.fixture
 def wal(folder: WalFolder) -> Wal:
-    return Wal(OsFiles(), folder, 4096, create_first(OsFiles(), folder))
+    return Wal(OsFiles(), folder, 4096, create_first(OsFiles(), folder), mark_secret=SECRET)
 
 
 class _TakesOneFrame(OsFiles):
@@ -64,9 +66,10 @@ def test_frames_lie_one_after_the_other_and_a_mark_follows_each_sync(wal: Wal, f
     found = itertools.chain.from_iterable(scan(file, 0, wal.end.offset))
     kinds = [(offset, header.type, header.seq) for offset, header, _ in found]
     assert kinds == [(0, 1, 1), (56, 1, 2), (112, FrameType.SYNC_MARK, 112), (158, 1, 1)]
-    assert durable_after(file, 1, 0, file.size()) == 112
-    assert durable_after(file, 1, 113, file.size()) is None
-    assert durable_after(file, 2, 0, file.size()) is None
+    assert durable_after(file, 1, 0, file.size(), SECRET) == 112
+    assert durable_after(file, 1, 113, file.size(), SECRET) is None
+    assert durable_after(file, 2, 0, file.size(), SECRET) is None
+    assert foreign_mark(file, 2, 0, file.size(), SECRET) == 112
     assert is_blank(file, wal.end.offset, file.size())
     assert not is_blank(file, 0, file.size())
 
@@ -121,13 +124,24 @@ def test_a_group_and_its_mark_end_below_the_largest_offset(wal: Wal, monkeypatch
 def test_a_mark_is_found_wherever_it_lies(folder: WalFolder) -> None:
     window = 1024 * 1024
     for offset in (0, 1, window - SYNC_MARK_BYTES, window - 20, window, window + 1, 2 * window - 1):
-        mark = encode(FrameType.SYNC_MARK, topic_id=1, seq=offset, ts_ms=0)
+        mark = encode_sync_mark(1, offset, SECRET)
         folder.wal_file(1).write_bytes(b"\xaa" * offset + mark + b"\xaa" * 50)
         file = _file(folder)
-        assert durable_after(file, 1, 0, file.size()) == offset
+        assert durable_after(file, 1, 0, file.size(), SECRET) == offset
         if offset:
             folder.wal_file(1).write_bytes(b"\xaa" * (offset - 1) + mark)
-            assert durable_after(_file(folder), 1, 0, file.size()) is None
+            assert durable_after(_file(folder), 1, 0, file.size(), SECRET) is None
+
+
+@pytest.mark.parametrize("guess", [0, 1, SECRET - 1, SECRET + 1, 2**64 - 1])
+def test_a_mark_without_the_secret_is_none(folder: WalFolder, guess: int) -> None:
+    """An older release wrote its marks without one. As long as the manifest has none, any number fits."""
+    folder.wal_file(1).write_bytes(b"\xaa" * 9 + encode_sync_mark(1, 9, guess) + b"\xaa" * 50)
+    file = _file(folder)
+    assert durable_after(file, 1, 0, file.size(), SECRET) is None
+    assert foreign_mark(file, 2, 0, file.size(), SECRET) is None
+    assert durable_after(file, 1, 0, file.size(), 0) == 9
+    assert foreign_mark(file, 2, 0, file.size(), 0) == 9
 
 
 class WrittenFiles(OsFiles):

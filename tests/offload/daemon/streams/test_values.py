@@ -18,10 +18,11 @@ from offload.daemon.streams.names import path_of, source_path, topic_name
 from offload.daemon.streams.offsets import cursor, offset_text, parsed_offset
 from offload.daemon.streams.requests import Fork, append_of, create_of, read_of
 from offload.daemon.streams.reserved import TOPIC
-from offload.errors import Refused
+from offload.errors import Refused, TooManyRecords
 from seglog.values.names import check_topic_name
 
 _NOW_MS = 1_790_000_000_000
+MOST = 1_000
 
 paths = st.text(st.characters(codec="utf-8"), min_size=1, max_size=10)
 
@@ -107,7 +108,7 @@ def test_a_cursor_never_stays_where_the_client_has_it() -> None:
     ],
 )
 def test_an_array_is_flattened_by_one_level_and_each_message_keeps_its_bytes(body: str, found: list[str]) -> None:
-    assert messages("application/json; charset=utf-8", body.encode()) == [each.encode() for each in found]
+    assert messages("application/json; charset=utf-8", body.encode(), MOST) == [each.encode() for each in found]
 
 
 @pytest.mark.parametrize(
@@ -115,12 +116,18 @@ def test_an_array_is_flattened_by_one_level_and_each_message_keeps_its_bytes(bod
 )
 def test_a_body_that_is_no_json_is_refused(body: bytes) -> None:
     with pytest.raises(InvalidStreamRequest, match="body"):
-        messages("application/json", body)
+        messages("application/json", body, MOST)
+
+
+def test_an_array_has_a_bounded_number_of_messages() -> None:
+    assert len(messages("application/json", b"[0,0,0]", 3)) == 3
+    with pytest.raises(TooManyRecords, match="at most 3 records"):
+        messages("application/json", b"[0,0,0,", 3)
 
 
 @given(st.lists(st.none() | st.integers() | st.text() | st.lists(st.text()), min_size=1))
 def test_messages_joined_are_the_array_that_came(values: list[object]) -> None:
-    found = messages("application/json", json.dumps(values).encode())
+    found = messages("application/json", json.dumps(values).encode(), MOST)
     assert len(found) == len(values)
     assert json.loads(joined("application/json", found)) == values
 

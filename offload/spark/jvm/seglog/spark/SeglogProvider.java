@@ -6,6 +6,7 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SQLContext;
 import org.apache.spark.sql.SaveMode;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;
@@ -24,7 +25,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * The source and sink that Spark knows as {@code seglog}. Spark makes one for each load() and each save().
  *
  * <p>A load() pins the version, so every action on its DataFrame sees the same commits. With {@code option("reader",
- * "python")} the Python source of the same name serves, if the session has registered it.
+ * "python")} the Python source serves, if the session has registered it.
  *
  * <p>The tables here take no writes. So Spark hands a DataFrame that is saved to {@link #createRelation}, and the
  * micro-batches of a stream to the sink. Both count the rows of each partition, and hand them to the Python source.
@@ -32,6 +33,10 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public final class SeglogProvider
         implements TableProvider, DataSourceRegister, CreatableRelationProvider, StreamSinkProvider {
     static final String NAME = "seglog";
+
+    /** The name of the source in Python. It is another one, because Spark lets no source in Python have a jar's name. */
+    private static final String PYTHON = "seglog_python";
+
     private static final String READER = "reader";
 
     /** The system property with the reader of loads that name none. */
@@ -113,8 +118,14 @@ public final class SeglogProvider
 
     private PythonDataSourceV2 python() {
         if (python == null) {
+            if (!SparkSession.active().sessionState().dataSourceManager().dataSourceExists(PYTHON)) {
+                throw SparkErrors.shown(new PlannerFailure(
+                        "NotInstalled",
+                        "writes and option reader=python need the part in Python, which this session lacks",
+                        "call offload.spark.register(spark) first"));
+            }
             python = new PythonDataSourceV2();
-            python.setShortName(NAME);
+            python.setShortName(PYTHON);
         }
         return python;
     }

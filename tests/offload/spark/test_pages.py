@@ -1,0 +1,38 @@
+"""The Spark examples of the README and of docs/spark.md run, with directories in the place of buckets and machines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from catalog.format.commit import ForkPoint
+from scripts.snippets import programs
+from tests.offload.samples import Sample
+from tests.offload.spark.archives import TopicArchive
+
+
+def test_each_example_runs(spark_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = (tmp_path / "acme").as_uri()
+    orders = TopicArchive(url)
+    orders.add([Sample(b"one", "eu"), Sample(b"two", "eu")])
+    TopicArchive(url, "orders", "half", ForkPoint(orders.vid, orders.lsn)).add([Sample(b"three")])
+    counts, pages = [], programs()
+    for program in ("".join(pages["README.md"][2:]), "".join(pages["docs/spark.md"])):
+        for path in ("s3://my-bucket/acme", "s3://my-bucket/copies"):
+            program = program.replace(path, (tmp_path / path.rpartition("/")[2]).as_uri())
+        for place in ("/etc/seglog", "/checkpoints", "/lake", "/var/lib"):
+            program = program.replace(f'"{place}/', f'"{tmp_path}{place}/')
+        assert "s3://" not in program
+        names: dict[str, Any] = {}
+        exec(program, names)  # noqa: S102
+        counts.append([names[name].count() for name in ("events", "rescued") if name in names])
+        for query in spark_session.streams.active:
+            query.processAllAvailable()
+            query.stop()
+    assert counts == [[2, 3], [2]]
+    written = spark_session.read.format("seglog").option("topic", "copy").load((tmp_path / "copies").as_uri())
+    assert written.count() == 2
+    assert spark_session.read.parquet(f"{tmp_path}/lake/orders").count() == 2
