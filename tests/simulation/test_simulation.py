@@ -59,7 +59,7 @@ FOUND_BY = {
     "a reset saves nothing": 1,
     "a takeover keeps the epoch": 3,
     "an undo brings back what later commits took": 24,
-    "an undo does not compare": 1,
+    "an undo does not compare": 64,
     "an undo drops what comes meanwhile": 2,
     "gc closes without a look": 4,
     "gc looks once": 1,
