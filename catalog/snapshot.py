@@ -65,8 +65,9 @@ class Snapshot:
     commits tell. `epoch` is the epoch of the newest commit, 0 without one. `config` is the topic's configuration as
     JSON, empty if no commit tells it. No segment with an id from before `collected_before_ms` may be added any more.
     `put_out_ms` is the time of the newest commit that reduced the deleted records in shown objects, 0 without one. Such
-    a commit is a delete, or replaces an object that held deleted records. `load_epoch` is the epoch of the newest load
-    of the volume itself, 0 without one. `loaded` has the idempotency keys of loads, oldest first (SNAP-5).
+    a commit is a delete, or replaces an object that held deleted records. `load_epoch` is the epoch of the newest
+    commit of the volume itself with the mark of a load, 0 without one. `loaded` has the idempotency keys of loads,
+    oldest first (SNAP-5).
     """
 
     vid: Vid

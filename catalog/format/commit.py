@@ -113,10 +113,11 @@ class ForkPoint:
 
 @dataclass(frozen=True, slots=True)
 class LoadMark:
-    """The mark of a commit of a load. A load is a job that appends records to a volume without a log.
+    """The mark of a load. A load is a job that appends records to a volume without a log.
 
-    `key` is the job's idempotency key, empty if it has none. `salt` is 16 random bytes. The commit's nonce is made of
-    both (`catalog.format.encoding.load_nonce`).
+    A commit of an undo or a promotion has it as well, if no log wrote the volume before. `key` is the job's idempotency
+    key, empty if it has none. `salt` is 16 random bytes. The commit's nonce is made of both
+    (`catalog.format.encoding.load_nonce`).
     """
 
     key: str

@@ -44,8 +44,8 @@ and for kind restore only:
               16 vid · 8 lsn · 8 first · 8 last · the segment, as above · 4 length · bitmap of deleted seqs (length 0:
               none)
 
-The nonce of a commit of a load is the first 16 bytes of blake3 over "SGL1", the salt and the key in UTF-8. Software
-from before loads passes over the field `load`. It finds a sound commit of kind offload.
+The nonce of a commit with the mark of a load is the first 16 bytes of blake3 over "SGL1", the salt and the key in
+UTF-8. Software from before loads passes over the field `load`. It finds a sound commit of its kind.
 
 HASH-1  The hash covers every field of `Commit`, at a fixed place or after its length. It covers `load` by the nonce. So
     no two commits share the bytes.

@@ -25,6 +25,8 @@ LOAD-3  The idempotency key is in the commit, and in the snapshots after it (SNA
 LOAD-4  A load writes only where no log writes: to a volume without commits of a writer, or after other loads.
     Its first commit raises the epoch, as a takeover does. So a log that has the volume without a commit yet is fenced.
     Later loads keep that epoch. A log becomes the writer by a takeover, and then loads are refused.
+    The commit of an undo or a promotion raises the epoch, too, but no log writes by it. If no log wrote the volume
+    before, the commit has the mark of a load without a key, and later loads keep its epoch (ASIDE-2).
 LOAD-5  The sids of a load are no older than the time up to which the volume was collected (OFFLOAD-6).
     If GC plans to delete the objects of a slow load, a commit of GC has the LSN of step 6. Then the driver finds the
     sids too old, and the load ends with `LoadTooLate`.

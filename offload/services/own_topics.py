@@ -8,18 +8,23 @@ A promotion and an undo put such a commit:
     4  `put_after` puts the commit right after the state of step 2. If another commit is there, the caller begins again.
 
 ASIDE-1  No record that this directory acked is lost: step 2 sees all of them, or step 3 or 4 fails.
+ASIDE-2  The commit raises the epoch, and makes nobody the writer. If no log wrote the volume so far, it has the mark of
+    a load, so that loads may go on (LOAD-4).
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 from catalog import Bounds, CommitKind, Handle, Snapshot, encode_commit
 from catalog.errors import Diverged
-from catalog.format.commit import Restored
+from catalog.format.commit import LoadMark, Restored
+from catalog.format.encoding import load_nonce
 from offload.context import ArchiveContext
 from offload.errors import LocalChangesLost
 from offload.handles import Tip
+from offload.load.opening import is_free
 from offload.replication.reset import Reset
 from offload.services.writers import Writers
 from offload.write.offloader import Offloader
@@ -83,7 +88,11 @@ class OwnTopics:
             epoch=state.next_epoch,
             message=message,
         )
-        body, _ = encode_commit(replace(commit, restored=restored))
+        commit = replace(commit, restored=restored)
+        if is_free(state):
+            mark = LoadMark("", os.urandom(16))
+            commit = replace(commit, load=mark, nonce=load_nonce(mark))
+        body, _ = encode_commit(commit)
         try:
             self._volumes.publish(state.vid, commit.lsn, body)
         except Diverged:

@@ -235,8 +235,11 @@ class Directory(Member):
             is_there = name == TOPIC or (is_the_same and branch in self._alive())
             self._hold(not is_there, f"{name} is said to be gone: {error}")
         except NoSuchObject:
-            # If the process sleeps for longer than the grace, GC may collect the objects that it uses.
-            if self.schedule.now_ms - begun_ms < self.model.grace_ms:
+            # If the process sleeps for longer than the grace, GC may collect the objects that it uses. A writer that
+            # does not know yet that it is fenced may begin with a state that has left the window.
+            handle = context_of(self.archive).handles.find(name)
+            is_stale = handle is not None and not self.model.is_promised(ForkPoint(handle.vid, handle.lsn))
+            if self.schedule.now_ms - begun_ms < self.model.grace_ms and not is_stale:
                 raise
         except Diverged as error:
             self._check_parted(name, error)

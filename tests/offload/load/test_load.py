@@ -223,6 +223,41 @@ def test_a_log_follows_a_load_takes_it_over_and_loads_are_refused_then(tmp_path:
         assert archive.replication.is_replica("orders")
 
 
+def test_loads_go_on_after_a_promotion_and_its_undo(tmp_path: Path, store: MemoryStore) -> None:
+    load(store, [A])
+    with opened(tmp_path / "data", store) as (_, archive):
+        archive.restore("orders", to="head", name="first")  # a branch without a commit of its own
+        archive.restore("orders", to="head", name="second")
+        load(store, [B], LoadRequest("orders", branch="second"))
+        for branch, shown in (("first", A), ("second", [*A, *B])):
+            archive.branches.promote_branch("orders", branch)
+            assert values(store) == shown
+            load(store, [C])
+            assert values(store) == [*shown, *C]
+            archive.history.undo()
+            load(store, [], LoadRequest("orders"))
+            assert values(store) == A
+
+
+def test_loads_go_on_after_the_undo_of_a_delete_unless_a_log_wrote(tmp_path: Path, store: MemoryStore) -> None:
+    load(store, [A])
+    with opened(tmp_path / "data", store) as (_, archive):
+        archive.replication.take_over("orders")
+        archive.evict("orders", 3)
+        evicted = archive.history.newest_removal("orders")
+        assert evicted is not None
+        archive.restore("orders", to="head", name="side")
+        load(store, [B], LoadRequest("orders", branch="side"))
+        for branch, shown in (("main", A), ("side", [*A, *B])):
+            name = "orders" if branch == "main" else "orders@side"
+            archive.history.undo_removal(name, evicted.commit.lsn, evicted.commit.vid)
+            assert values(store, branch=branch) == shown
+        load(store, [C], LoadRequest("orders", branch="side"))
+        assert values(store, branch="side") == [*A, *B, *C]
+        with pytest.raises(WrittenByLog):  # the directory took the topic over, and nobody else since
+            load(store, [C])
+
+
 def test_a_log_that_has_the_topic_without_a_commit_is_fenced(tmp_path: Path, store: MemoryStore) -> None:
     with opened(tmp_path / "data", store) as (log, archive):
         log.topic("orders").append([b"not offloaded"])
