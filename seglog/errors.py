@@ -408,18 +408,22 @@ class OtherIncarnation(Conflict):
 
 
 class Truncated(Conflict):
-    """The topic was truncated at `seq` while a reader was above it.
+    """The topic was truncated at `seq`, and a reader is above it.
 
-    The records that the reader has from `seq` on are gone.
+    The records that the reader has from `seq` on are gone; those below `seq` are as they are in `epoch`. So
+    `follow(seq, epoch=epoch)` continues, and tells of a truncation that comes before it. Where the log cannot tell what
+    is left, as after a deletion of the topic, `seq` is 1.
     """
 
-    def __init__(self, topic: str, seq: int) -> None:
+    def __init__(self, topic: str, seq: int, epoch: int) -> None:
+        also = ", or deleted and made again" if seq == 1 else ""
         super().__init__(
-            f"topic {topic} was truncated at seq {seq}, which the reader has passed",
-            hint=f"discard the records from seq {seq} on, and read again from there",
+            f"topic {topic} was truncated at seq {seq}{also}; the reader has passed that seq",
+            hint=f"discard the records from seq {seq} on, and continue there: follow({seq}, epoch={epoch})",
         )
         self.topic = topic
         self.seq = seq
+        self.epoch = epoch
 
 
 class ViewOutdated(Conflict):
@@ -481,7 +485,7 @@ class Evicted(Missing):
     def __init__(self, topic: str, gap_from: int, gap_to: int) -> None:
         super().__init__(
             f"records {gap_from} to {gap_to} of topic {topic} were evicted",
-            hint=f"read from seq {gap_to + 1} on, or read with gaps=True, which returns a Gap in their place",
+            hint=f"continue from seq {gap_to + 1} on, or ask with gaps=True, which returns a Gap in their place",
         )
         self.topic = topic
         self.gap_from = gap_from

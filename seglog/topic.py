@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, cast, overload
 from seglog.arguments import checked
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
-from seglog.errors import ReadOnly, SeqOutOfRange
+from seglog.errors import ReadOnly, SeqOutOfRange, Truncated
 from seglog.format.frames import Frames
 from seglog.maintenance import eviction
 from seglog.maintenance.checkpoint import checkpoint
@@ -375,35 +375,76 @@ class Topic:
 
     @overload
     def follow(
-        self, start: int | None = None, *, timeout_s: float | None = None, gaps: Literal[False] = False
+        self,
+        start: int | None = None,
+        *,
+        epoch: int | None = None,
+        timeout_s: float | None = None,
+        gaps: Literal[False] = False,
     ) -> Iterator[Record]: ...
     @overload
     def follow(
-        self, start: int | None = None, *, timeout_s: float | None = None, gaps: bool
+        self, start: int | None = None, *, epoch: int | None = None, timeout_s: float | None = None, gaps: bool
     ) -> Iterator[Record | Gap]: ...
     @checked
     def follow(
-        self, start: int | None = None, *, timeout_s: float | None = None, gaps: bool = False
+        self,
+        start: int | None = None,
+        *,
+        epoch: int | None = None,
+        timeout_s: float | None = None,
+        gaps: bool = False,
     ) -> Iterator[Record] | Iterator[Record | Gap]:
         """Return the records of `read`, and then wait for further records at the head, without polling.
+
+        `epoch` says that the caller has the records below `start` as they were in that epoch of the topic. If a
+        truncation took one of them since then, raise `Truncated`, whose `seq` and `epoch` are the next `start` and
+        `epoch`:
+
+            start, epoch = 1, topic.epoch
+            while True:
+                try:
+                    for record in topic.follow(start, epoch=epoch):
+                        view[record.seq] = record.value
+                        start = record.seq + 1
+                except Truncated as cut:
+                    start, epoch = cut.seq, cut.epoch
+                    view = {seq: value for seq, value in view.items() if seq < start}
+
+        Without `start` the caller has no record, and `epoch` tells nothing. If the topic was deleted and made again, or
+        if the truncation is older than the opening of this log, the `seq` of `Truncated` is 1. Epochs of another data
+        directory mean nothing here: compare `incarnation` as well if the caller keeps its place over a takeover.
+
+        Without `gaps`, records that retention took raise `Evicted`, whose `gap_to` is the last of them. So no loss is
+        silent. To continue, follow from `gap_to + 1` on. With `gaps`, a `Gap` comes in their place, and the follower
+        goes on.
 
         The iteration ends when the log closes, or after `timeout_s` seconds without a new record. Raise the errors of
         `read`. If the topic is deleted meanwhile, raise `NoSuchTopic`. If the log is read-only, raise `ReadOnly`,
         because no record is ever added there.
         """
-        found = follow_records(self.follower(start, gaps=gaps), timeout_s)
+        found = follow_records(self.follower(start, gaps=gaps, epoch=epoch), timeout_s)
         return found if gaps else cast("Iterator[Record]", found)
 
     @checked
-    def follower(self, start: int | None = None, *, gaps: bool = False) -> Follower:
+    def follower(self, start: int | None = None, *, gaps: bool = False, epoch: int | None = None) -> Follower:
         """Return the object behind `follow`, for a caller that waits in another way. Raise the errors of `follow`."""
         if self._engine.is_read_only:
             raise ReadOnly(self._engine.layout.root, "what it shows does not grow")
         state = self._engine.state(self.name)
-        with self._engine.committer.lock:
-            epoch, truncations = state.epoch, len(state.truncations)
-        first, expired = self._begin(state, start)
-        return Follower(self._engine, state, first, truncations, epoch=epoch, gaps=gaps, expired=expired)
+        while True:
+            with self._engine.committer.lock:
+                now, truncations = state.epoch, len(state.truncations)
+                cut = None if epoch is None else state.cut_since(epoch)
+            if start is not None and cut is not None and cut < start:
+                raise Truncated(self.name, cut, now)
+            try:
+                first, expired = self._begin(state, start)
+            except SeqOutOfRange:
+                if epoch is None or state.epoch == now:
+                    raise
+                continue  # truncated once more in between
+            return Follower(self._engine, state, first, truncations, epoch=now, gaps=gaps, expired=expired)
 
     @checked
     def seq_at(self, ts_ms: int) -> int:
@@ -509,11 +550,7 @@ class Topic:
         """
         state = self._engine.state(self.name)
         with self._engine.committer.lock:
-            count = state.epoch - epoch  # each truncation raises the epoch by 1
-            if not count:
-                return state.epoch, None
-            is_known = 0 < count <= len(state.truncations)
-            return state.epoch, min(state.truncations[-count:]) if is_known else 1
+            return state.epoch, state.cut_since(epoch)
 
     @checked
     def sealed_version(self, last: int) -> tuple[int, ...] | None:

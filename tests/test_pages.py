@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,8 +34,12 @@ def run_blocks(
     *,
     blocks: slice = slice(None),
     lines: int | None = None,
+    after: tuple[int, Callable[[], object]] | None = None,
 ) -> None:
-    """Run Python blocks of a page as one program in `directory`. End it when it has printed so many lines."""
+    """Run Python blocks of a page as one program in `directory`. End it when it has printed so many lines.
+
+    `after` is what another program does once so many lines are there.
+    """
     program = "".join(PROGRAMS[page][blocks]).replace("s3://my-bucket/acme", f"{directory.as_uri()}/remote")
     monkeypatch.chdir(directory)
     printed = 0
@@ -43,6 +48,8 @@ def run_blocks(
         nonlocal printed
         print(*items)
         printed += 1
+        if after is not None and printed == after[0]:
+            after[1]()
         if printed == lines:
             raise _Enough
 
@@ -136,7 +143,7 @@ def test_the_example_of_the_client_appends_and_reads(
 ) -> None:
     seglog.open(tmp_path / "data").close()
     with served(tmp_path / "data", ""):
-        run_blocks("docs/client.md", tmp_path, monkeypatch)
+        run_blocks("docs/client.md", tmp_path, monkeypatch, blocks=slice(0, 1))
     assert capsys.readouterr().out.splitlines() == [
         "range(1, 3) False",
         "1000 records are in",
@@ -144,3 +151,21 @@ def test_the_example_of_the_client_appends_and_reads(
         "2 b'two'",
         "1002",
     ]
+
+
+def test_the_example_of_a_follower_keeps_an_exact_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with seglog.open(tmp_path / "data") as log:
+        log.topic("orders").append([b"one", b"two", b"three"])
+    with served(tmp_path / "data", ""), seglog.connect(f"unix:{tmp_path / 'data'}") as other:
+        orders = other.topic("orders")
+
+        def truncate() -> None:
+            orders.truncate(2)
+            orders.append([b"four"])
+
+        monkeypatch.setitem(PROGRAMS, "docs/client.md", ["import seglog\n", *PROGRAMS["docs/client.md"][1:]])
+        run_blocks("docs/client.md", tmp_path, monkeypatch, lines=5, after=(3, truncate))
+    copied = [f"{count} records, the last one b'{value}'" for count, value in ((1, "one"), (2, "two"), (3, "three"))]
+    assert capsys.readouterr().out.splitlines() == [*copied, "1 records are left", "2 records, the last one b'four'"]

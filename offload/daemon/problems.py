@@ -12,6 +12,8 @@
     head_seq                            HeadMoved: the last seq
     first_seq, records                  KeyReused: the records that the key has
     seq, first, last                    SeqOutOfRange: the seq, and the bounds of the topic
+    seq, epoch                          Truncated: the first seq that is gone, and the epoch after that
+    gap_from, gap_to                    Evicted: the first and the last record that retention took
     incarnation                         OtherIncarnation: that of the topic, null without a topic
     appended, first_seq, last_seq       an append of many parts: the records that are in
 
@@ -28,12 +30,14 @@ from typing import Any, Final, TypeAlias
 
 from starlette.responses import Response
 
+from offload.commands.results import problem
 from offload.daemon.asgi import Send
 from offload.daemon.request_id import request_id
 from offload.errors import Busy, Refused
 from seglog import (
     BatchForgotten,
     BatchReused,
+    Evicted,
     HeadMoved,
     KeyReused,
     OtherIncarnation,
@@ -41,9 +45,10 @@ from seglog import (
     ProducerGap,
     SeqOutOfRange,
     TooManyKeys,
+    Truncated,
 )
 
-__all__ = ["RETRY_AFTER_S", "ErrorAnswer", "answer_of", "error_answer", "refuse"]
+__all__ = ["RETRY_AFTER_S", "ErrorAnswer", "answer_of", "error_answer", "line_of", "refuse"]
 
 RETRY_AFTER_S = 1
 """The time to wait where the daemon does not know better."""
@@ -88,6 +93,8 @@ _MEMBERS: dict[type[Exception], tuple[tuple[str, str | None, Callable[[Any], int
         ("first", None, lambda error: error.first),
         ("last", "seglog-head", lambda error: error.last),
     ),
+    Truncated: (("seq", None, lambda error: error.seq), ("epoch", "seglog-epoch", lambda error: error.epoch)),
+    Evicted: (("gap_from", None, lambda error: error.gap_from), ("gap_to", None, lambda error: error.gap_to)),
     OtherIncarnation: (("incarnation", None, lambda error: error.found),),
 }
 
@@ -117,6 +124,11 @@ def error_answer(error: Exception, members: Mapping[str, Any] = _NO_MEMBERS) -> 
     if isinstance(error, Refused) and error.reason == "encoding":
         headers.append((b"accept-encoding", b"zstd, gzip"))
     return status, headers, body
+
+
+def line_of(error: Exception) -> dict[str, Any]:
+    """Return the report of an error that comes after the first bytes of an answer, with the same members."""
+    return {**problem(error), **{member: value_of(error) for member, _, value_of in _MEMBERS.get(type(error), ())}}
 
 
 def answer_of(error: Exception, members: Mapping[str, Any] = _NO_MEMBERS) -> Response:

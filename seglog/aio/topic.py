@@ -166,21 +166,33 @@ class AsyncTopic:
 
     @overload
     def follow(
-        self, start: int | None = None, *, timeout_s: float | None = None, gaps: Literal[False] = False
+        self,
+        start: int | None = None,
+        *,
+        epoch: int | None = None,
+        timeout_s: float | None = None,
+        gaps: Literal[False] = False,
     ) -> AsyncIterator[Record]: ...
     @overload
     def follow(
-        self, start: int | None = None, *, timeout_s: float | None = None, gaps: bool
+        self, start: int | None = None, *, epoch: int | None = None, timeout_s: float | None = None, gaps: bool
     ) -> AsyncIterator[Record | Gap]: ...
     @checked
     def follow(
-        self, start: int | None = None, *, timeout_s: float | None = None, gaps: bool = False
+        self,
+        start: int | None = None,
+        *,
+        epoch: int | None = None,
+        timeout_s: float | None = None,
+        gaps: bool = False,
     ) -> AsyncIterator[Record] | AsyncIterator[Record | Gap]:
         """Follow as `Topic.follow` does, but no thread waits. Errors are raised when a record is asked for."""
-        return self._follow(start, timeout_s, gaps=gaps)
+        return self._follow(start, epoch, timeout_s, gaps=gaps)
 
-    async def _follow(self, start: int | None, timeout_s: float | None, *, gaps: bool) -> AsyncIterator[Any]:
-        follower = self.sync.follower(start, gaps=gaps)
+    async def _follow(
+        self, start: int | None, epoch: int | None, timeout_s: float | None, *, gaps: bool
+    ) -> AsyncIterator[Any]:
+        follower = self.sync.follower(start, gaps=gaps, epoch=epoch)
         try:
             while True:
                 async for item in in_batches(self._queue, follower.new_items):

@@ -26,7 +26,8 @@ CLIENT-1  A request may have changed something before its answer was lost. The c
 CLIENT-2  All tries of a call together take at most `total_s`. The client waits at least as long as `Retry-After` says.
     If that wait goes beyond `total_s`, the call fails at once.
 CLIENT-3  An append whose outcome is unknown fails with `AppendUnknown`, also if a later try got another error.
-CLIENT-4  A read hands each record to its caller once, in order. It never mixes records of two epochs or incarnations.
+CLIENT-4  A read hands each record to its caller once, in order, and none that came after it began. It never mixes
+    records of two epochs or incarnations.
 CLIENT-5  A batch gets its number once, in the order of the calls of `send`. Each try has the same number and values.
 CLIENT-6  Batch n gets its number only after batch n - 5 has its definite answer. The log knows the last five batches.
     So it knows each batch that is repeated.

@@ -24,6 +24,7 @@ __all__ = [
     "Receipt",
     "bounds_of",
     "error_of",
+    "error_of_line",
     "problem_of",
     "receipt_of",
     "refusal_of",
@@ -138,6 +139,17 @@ def error_of(request: Request, outcome: Outcome, place: str) -> SeglogError:
     return known
 
 
+def error_of_line(request: Request, said: Any) -> SeglogError:
+    """Return the error that the last line or the last event of an answer tells of."""
+    told = said if isinstance(said, dict) else {}
+    title = told.get("error")
+    try:
+        return _MADE[title](request, told)
+    except (KeyError, TypeError, ValueError):
+        message = str(told.get("message") or told.get("detail") or "the answer failed")
+        return DaemonError(message, int(told.get("exit_code", 1)), hint=told.get("hint"), title=title)
+
+
 def refusal_of(status: int, body: bytes, title: str | None = None) -> DaemonError:
     """Return the error of a failed request, with the exit code of a command. `title` is for a body without one."""
     said = problem_of(body)
@@ -211,10 +223,19 @@ def _out_of_range(request: Request, said: dict[str, Any]) -> SeglogError:
     return errors.SeqOutOfRange(request.topic, int(said["seq"]), int(said["first"]), int(said["last"]))
 
 
+def _evicted(request: Request, said: dict[str, Any]) -> SeglogError:
+    return errors.Evicted(request.topic, int(said["gap_from"]), int(said["gap_to"]))
+
+
+def _truncated(request: Request, said: dict[str, Any]) -> SeglogError:
+    return errors.Truncated(request.topic, int(said["seq"]), int(said["epoch"]))
+
+
 _MADE: Final[Mapping[str | None, Callable[[Request, dict[str, Any]], SeglogError]]] = MappingProxyType(
     {
         "BatchForgotten": _forgotten,
         "BatchReused": _reused,
+        "Evicted": _evicted,
         "HeadMoved": _head_moved,
         "KeyReused": _key_reused,
         "NoSuchTopic": lambda request, _said: errors.NoSuchTopic(request.topic),
@@ -222,6 +243,7 @@ _MADE: Final[Mapping[str | None, Callable[[Request, dict[str, Any]], SeglogError
         "ProducerFenced": _fenced,
         "ProducerGap": _gap,
         "SeqOutOfRange": _out_of_range,
+        "Truncated": _truncated,
     }
 )
 """The errors that the client makes of a problem, with all their fields."""

@@ -6,7 +6,10 @@
     4  If the topic was truncated meanwhile, it has another epoch. A reader raises `ConcurrentModification`. A follower
        sends the id of its last event. The daemon then says from which seq on the records are gone, and the follower
        raises `Truncated`.
-    5  If the daemon ends a follower because it stops, the follower asks again too.
+    5  A reader asks no further than to the head that the first answer named. So it shows no record that came later.
+    6  If the daemon ends a follower because it stops, the follower asks again too.
+    7  If another directory answers, or the topic was made again, its incarnation is another one. Epochs of the two do
+       not compare. A reader raises `ConcurrentModification`, and a follower `OtherIncarnation`.
 
 The rule that this keeps (CLIENT-4) is in `seglog.client`.
 """
@@ -14,17 +17,17 @@ The rule that this keeps (CLIENT-4) is in `seglog.client`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from seglog.client.answers import Answer
+from seglog.client.answers import Answer, error_of_line
 from seglog.client.bodies import item_of, lines_of, object_of
 from seglog.client.requests import INCARNATION, Request, Wanted, follow_request, read_request
-from seglog.errors import ConcurrentModification, DaemonError, SeglogError, Truncated
+from seglog.errors import ConcurrentModification, DaemonError, OtherIncarnation, SeglogError, Truncated
 from seglog.values.record import Gap, Record
 
-__all__ = ["Fed", "Following", "Reading"]
+__all__ = ["Fed", "Following", "Reading", "place_of"]
 
-_EPOCH = "seglog-epoch"
+_EPOCH, _HEAD = "seglog-epoch", "seglog-head"
 _Item: TypeAlias = "Record | Gap"
 
 
@@ -65,7 +68,10 @@ class Reading:
         version = (answer.headers.get(_EPOCH), answer.headers.get(INCARNATION))
         if self.version is not None and self.version != version:
             raise ConcurrentModification(self.topic)
-        return replace(self, version=version, rest=())
+        wanted = self.wanted
+        if self.version is None and (head := answer.headers.get(_HEAD)) is not None:
+            wanted = replace(wanted, end=int(head) if wanted.end is None else min(int(head), wanted.end))
+        return replace(self, version=version, wanted=wanted, rest=())
 
     def fed(self, piece: bytes) -> Fed:
         """Take a piece of the answer."""
@@ -73,7 +79,7 @@ class Reading:
         items: list[_Item] = []
         error = None
         for line in lines:
-            found = _item_of_line(line)
+            found = _item_of_line(self, line)
             if isinstance(found, SeglogError):
                 error = found
                 break
@@ -85,12 +91,14 @@ class Reading:
 class Following:
     """A follower of a topic. `last_event` is the id of the last event that came: the epoch and a seq.
 
-    `event` has the fields of an event that is not whole yet.
+    Before the first event it is the place where the follower began. `event` has the fields of an event that is not
+    whole yet. `incarnation` is that of the first answer, or of what the caller has already.
     """
 
     topic: str
     wanted: Wanted
     last_event: str | None = None
+    incarnation: str | None = None
     rest: tuple[bytes, ...] = ()
     event: tuple[tuple[str, str], ...] = ()
     ends_with_answer = False
@@ -105,7 +113,11 @@ class Following:
         kind = answer.headers.get("content-type", "")
         if not kind.startswith("text/event-stream"):
             raise DaemonError(f"the answer to a follower has the type {kind}", 1)
-        return replace(self, rest=(), event=())
+        incarnation = answer.headers.get(INCARNATION, self.incarnation)
+        if self.incarnation is not None and incarnation != self.incarnation:
+            raise OtherIncarnation(self.topic, self.incarnation, incarnation)
+        last_event = self.last_event or place_of(self.wanted.start, answer.headers.get(_EPOCH))
+        return replace(self, last_event=last_event, incarnation=incarnation, rest=(), event=())
 
     def fed(self, piece: bytes) -> Fed:
         """Take a piece of the answer. A comment has a colon first, and changes nothing."""
@@ -131,11 +143,17 @@ class Following:
         after = replace(self, event=(), last_event=fields.get("id", self.last_event))
         kind = fields.get("event", "record" if data else "")
         if kind in ("record", "gap"):
-            return after, _item_of_line(data.encode())
+            return after, _item_of_line(self, data.encode())
         if kind == "truncated":
-            return after, Truncated(self.topic, int(object_of(data.encode())["from"]))
+            epoch = str(after.last_event).partition("-")[0]
+            return after, Truncated(self.topic, int(object_of(data.encode())["from"]), int(epoch))
         said = object_of(data.encode()) if kind == "end" else {}
-        return after, _failed(said["error"]) if "error" in said else None
+        return after, error_of_line(self.request, said["error"]) if "error" in said else None
+
+
+def place_of(start: int | None, epoch: object) -> str | None:
+    """Return the id of an event whose client has the records below `start` of `epoch`, or None if it has none."""
+    return None if epoch is None or start is None or start <= 1 else f"{epoch}-{start - 1}"
 
 
 def _behind(wanted: Wanted, items: list[_Item]) -> Wanted:
@@ -148,16 +166,10 @@ def _behind(wanted: Wanted, items: list[_Item]) -> Wanted:
     return replace(wanted, start=start, limit=None if wanted.limit is None else wanted.limit - records)
 
 
-def _item_of_line(line: bytes) -> _Item | SeglogError:
+def _item_of_line(source: Reading | Following, line: bytes) -> _Item | SeglogError:
     """Return the item of a line, or the error of the last line of an answer that failed in the middle."""
     try:
         said = object_of(line)
-        return _failed(said["error"]) if "error" in said else item_of(said)
+        return error_of_line(source.request, said["error"]) if "error" in said else item_of(said)
     except (ValueError, KeyError, TypeError) as error:
         return DaemonError(f"a line of the answer is no record: {error}", 1)
-
-
-def _failed(said: Any) -> DaemonError:
-    told = said if isinstance(said, dict) else {}
-    message = str(told.get("message") or told.get("detail") or "the answer failed")
-    return DaemonError(message, int(told.get("exit_code", 1)), hint=told.get("hint"), title=told.get("error"))

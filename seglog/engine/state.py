@@ -112,6 +112,16 @@ class TopicState:
     def sealed_seq(self) -> int:
         return self.sealed[-1].last_seq if self.sealed else self.hot_floor - 1
 
+    def cut_since(self, epoch: int) -> int | None:
+        """Return the lowest seq that may mean another record than in `epoch`, or None. The caller holds the lock.
+
+        The seq is 1 if the state does not know all truncations since then.
+        """
+        count = self.epoch - epoch  # each truncation raises the epoch by 1
+        if not count:
+            return None
+        return min(self.truncations[-count:]) if 0 < count <= len(self.truncations) else 1
+
     def touch(self) -> None:
         """Enter the topic for the next checkpoint. The caller holds the lock."""
         self.changed[self.topic_id] = self

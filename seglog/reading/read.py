@@ -202,9 +202,9 @@ def check_place(state: TopicState, seq: int, truncations: int) -> None:
     """
     if state.is_gone:
         raise NoSuchTopic(state.name)
-    cut = min(state.truncations[truncations:], default=seq)
-    if seq > cut:
-        raise Truncated(state.name, cut)
+    if seq > min(state.truncations[truncations:], default=seq):
+        epoch = state.epoch  # before the seqs: a truncation changes it last, so the error never names one that it lacks
+        raise Truncated(state.name, min(state.truncations[truncations:]), epoch)
 
 
 def tail_batch(

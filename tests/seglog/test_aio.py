@@ -22,6 +22,7 @@ from seglog import (
     RecordTooLarge,
     TopicConfig,
     TopicFull,
+    Truncated,
     WriterPoisoned,
     aio,
 )
@@ -577,6 +578,21 @@ def test_a_follower_ends_with_its_log_and_with_its_topic(tmp_path: Path) -> None
 
     async def _count(topic: aio.AsyncTopic) -> int:
         return len([record async for record in topic.follow()])
+
+    run(test, tmp_path / "data")
+
+
+def test_a_follower_that_names_its_epoch_is_told_of_a_truncation_since_then(tmp_path: Path) -> None:
+    async def test(log: AsyncLog) -> None:
+        topic = log.topic("t")
+        await topic.append([b"1", b"2", b"3"])
+        epoch = topic.sync.epoch
+        await topic.truncate(2)
+        await topic.append([b"other"] * 3)
+        with pytest.raises(Truncated) as cut:
+            await anext(topic.follow(4, epoch=epoch))
+        again = topic.follow(cut.value.seq, epoch=cut.value.epoch, timeout_s=0)
+        assert [record.seq async for record in again] == [2, 3, 4]
 
     run(test, tmp_path / "data")
 

@@ -93,7 +93,7 @@ def _of(function: Any, takes: dict[str, str], optional: str = "", **fit: object)
 
 
 READ = {"start": "whole", "end": "whole"}
-FOLLOW = {"start": "whole", "timeout_s": "number", "gaps": "bool"}
+FOLLOW = {"start": "whole", "epoch": "whole", "timeout_s": "number", "gaps": "bool"}
 APPEND = {
     "values": "values",
     "tag": "text",
@@ -177,8 +177,8 @@ LOG = {
         "start end since_ms until_ms tag",
     ),
     "Topic.read_batches": _of_topic("read_batches", READ, "start end"),
-    "Topic.follow": _of_topic("follow", FOLLOW, "start timeout_s", timeout_s=0),
-    "Topic.follower": _of_topic("follower", {"start": "whole", "gaps": "bool"}, "start"),
+    "Topic.follow": _of_topic("follow", FOLLOW, "start epoch timeout_s", timeout_s=0),
+    "Topic.follower": _of_topic("follower", {"start": "whole", "gaps": "bool", "epoch": "whole"}, "start epoch"),
     "Topic.seq_at": _of_topic("seq_at", {"ts_ms": "whole"}),
     "Topic.frames": _of_topic("frames", {"first": "whole", "last": "whole"}, first=1, last=1),
     "Topic.frame_batches": _of_topic("frame_batches", {"first": "whole", "last": "whole"}, first=1, last=1),
@@ -249,7 +249,7 @@ ASYNC = {
     "append": (APPEND, _OPTIONAL, {"values": [b"x"]}),
     "append_once": (APPEND, _OPTIONAL, {"values": [b"x"]}),
     "read": ({**READ, "since_ms": "whole", "until_ms": "whole", "gaps": "bool"}, "start end since_ms until_ms", {}),
-    "follow": (FOLLOW, "start timeout_s", {"timeout_s": 0}),
+    "follow": (FOLLOW, "start epoch timeout_s", {"timeout_s": 0}),
     "delete": ({"before": "whole", "tag": "text"}, "before tag", {"tag": "eu"}),
     "evict": ({"before": "whole"}, "", {}),
     "truncate": ({"seq": "whole", "position": "position"}, "position", {"seq": 3}),

@@ -4,7 +4,8 @@ FOLLOWER-1  An id of an event names one record for ever, because a truncation ma
     resumes in a former epoch and may have a record that was removed, it first gets a `truncated` event.
 FOLLOWER-2  The daemon knows the seq of each truncation since its log was opened. For an earlier one, `from` is 1: the
     client gets all records again.
-FOLLOWER-3  If a truncation removes a record that a follower of JSON lines has, its last line is the error `Truncated`.
+FOLLOWER-3  If a truncation removes a record that a follower of JSON lines has, its last line is the error `Truncated`,
+    with the seq and the epoch. If that came before its request, which names its last id, the answer is 409.
 FOLLOWER-4  If the daemon stops, the last line is {"end": "stopping"}, and the last event is `end`.
 FOLLOWER-5  An event stream gets a comment after 15 s without an event. Nothing else wakes an idle follower.
 FOLLOWER-6  A follower holds one page of up to 256 KiB, or one larger record. It takes the next one when its client has
@@ -18,17 +19,17 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from offload.commands.results import problem
 from offload.daemon.feeds import Page, read_page
 from offload.daemon.http import follower_bodies as bodies
 from offload.daemon.http.follower_bodies import EventId, Truncation
 from offload.daemon.http.forms import Form
 from offload.daemon.http.range_query import RangeQuery
 from offload.daemon.http.sse import KEEP_ALIVE
+from offload.daemon.problems import line_of
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.errors import Stopping
-from seglog import LogClosed, SeqOutOfRange, Topic, Truncated
+from seglog import LogClosed, Topic, Truncated
 from seglog.reading.follow import Follower
 
 __all__ = ["follow"]
@@ -73,13 +74,13 @@ async def follow(
     except Exception as error:
         if not has_begun:
             raise
-        yield end("error", problem(error))
+        yield end("error", line_of(error))
 
 
 def _truncated(topic: Topic, cut: Truncation, form: Form) -> bytes:
     if form is Form.EVENTS:
         return bodies.truncated_event(cut)
-    raise Truncated(topic.name, cut.seq)
+    raise Truncated(topic.name, cut.seq, cut.epoch)
 
 
 def _body(news: _News, query: RangeQuery, form: Form, count_left: int | None) -> tuple[bytes, int]:
@@ -156,18 +157,13 @@ def _begun(topic: Topic, query: RangeQuery, last: EventId | None) -> tuple[Follo
 
 def _continued(topic: Topic, epoch: int, seq: int, query: RangeQuery) -> tuple[Follower, Truncation | None]:
     """Return a follower for a client that has the records below `seq` of `epoch`, and what it has that is void."""
+    cut = None
     while True:
-        now, changed = topic.changed_since(epoch)
-        cut = None if changed is None or changed >= seq else Truncation(now, changed)
-        first = seq if cut is None else cut.seq
         try:
-            follower = topic.follower(first if first > 1 else None, gaps=query.gaps)
-        except SeqOutOfRange:
-            if topic.epoch == now:
-                raise
-            continue  # truncated once more in between
-        if follower.epoch == now:
-            return follower, cut
+            return topic.follower(seq if seq > 1 else None, gaps=query.gaps, epoch=epoch), cut
+        except Truncated as error:
+            epoch, seq = error.epoch, error.seq
+            cut = Truncation(epoch, seq)
 
 
 def _own_page(topic: Topic, follower: Follower) -> Page | None:

@@ -36,8 +36,9 @@ _STEP_LOOKS = 8192
 
 
 class RangeRead(Protocol):
-    """A read that has begun. `next_seq` is as RANGE-2 says."""
+    """A read that has begun, when the topic ended at `head`. `next_seq` is as RANGE-2 says."""
 
+    head: int
     next_seq: int | None
 
     def step(self) -> tuple[bytes, bool]:
@@ -53,8 +54,8 @@ def open_range(topic: Topic | ReplicaTopic, query: RangeQuery, form: Form) -> Ra
     if form is Form.ARROW:
         if isinstance(topic, ReplicaTopic):
             raise Refused(406, "accept", f"{topic.name} is a replica: its records do not come in Arrow")
-        return _ArrowRead(topic, query, start, last)
-    return _RecordsRead(_items(topic, query, start, last), query, last, form)
+        return _ArrowRead(topic, query, start, last, head)
+    return _RecordsRead(_items(topic, query, start, last), query, last, head, form)
 
 
 def _items(topic: Topic | ReplicaTopic, query: RangeQuery, start: int | None, last: int) -> Iterator[Record | Gap]:
@@ -79,7 +80,8 @@ def _without_first_gap(name: str, items: Iterable[Record | Gap]) -> Iterator[Rec
 class _RecordsRead:
     """A read of records one by one, as JSON lines or as seqs with values."""
 
-    def __init__(self, items: Iterator[Record | Gap], query: RangeQuery, last: int, form: Form) -> None:
+    def __init__(self, items: Iterator[Record | Gap], query: RangeQuery, last: int, head: int, form: Form) -> None:
+        self.head = head
         self.next_seq = None if query.is_cut else last + 1
         self._items = items
         self._query = query
@@ -126,8 +128,9 @@ class _RecordsRead:
 class _ArrowRead:
     """A read as batches of Apache Arrow, which begin with their schema and end with an end-of-stream mark."""
 
-    def __init__(self, topic: Topic, query: RangeQuery, start: int | None, last: int) -> None:
+    def __init__(self, topic: Topic, query: RangeQuery, start: int | None, last: int, head: int) -> None:
         choice = query.choice
+        self.head = head
         self.next_seq = None if query.is_cut else last + 1
         self._batches = topic.read_arrow(start, last, since_ms=choice.since_ms, until_ms=query.until_ms, tag=choice.tag)
         self._excluded = sorted(choice.excluded)

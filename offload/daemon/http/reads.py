@@ -26,7 +26,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from offload.commands.results import problem
 from offload.daemon.http.answers import BrokenOff, answer_error, begun
 from offload.daemon.http.etags import etag_of, is_match
 from offload.daemon.http.follower_bodies import EventId
@@ -37,6 +36,7 @@ from offload.daemon.http.range_query import RangeQuery
 from offload.daemon.http.ranges import STEP_BYTES, open_range
 from offload.daemon.http.topics import readable
 from offload.daemon.places import become_follower
+from offload.daemon.problems import line_of
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption, Stopping
@@ -89,7 +89,7 @@ class _Reads:
             return _bounds(topic, headers, form)
         if query.follow:
             assert isinstance(topic, Topic)  # noqa: S101 - it is no replica
-            last = EventId.of(request.headers.get("last-event-id")) if form is Form.EVENTS else None
+            last = EventId.of(request.headers.get("last-event-id"))
             become_follower(request.scope)
             # Proxies would hold events back.
             headers |= {"cache-control": "no-cache", "x-accel-buffering": "no"}
@@ -137,6 +137,7 @@ class _Answer:
         first = query.begin(self.topic.earliest_seq, self.topic.head_seq)
         pool = self.service.read_threads(self.topic, first)
         read = await in_threads(pool, open_range, self.topic, query, self.form)
+        self.headers["seglog-head"] = str(read.head)
         body, is_end = await in_threads(pool, read.step)
         while query.is_cut and not is_end and len(body) < STEP_BYTES:  # the answer may soon know its next seq
             more, is_end = await in_threads(pool, read.step)
@@ -150,7 +151,7 @@ class _Answer:
             except Exception as error:
                 if self.form is not Form.LINES or self.has_etag:
                     raise BrokenOff from error
-                yield json.dumps({"error": problem(error)}).encode() + b"\n"
+                yield json.dumps({"error": line_of(error)}).encode() + b"\n"
                 return
             yield body
 
@@ -173,9 +174,9 @@ class _Answer:
                     seq = max(seq, page.next_seq)
         except (TimeoutError, Stopping):
             pass
-        _, changed = topic.changed_since(epoch)
+        now, changed = topic.changed_since(epoch)
         if changed is not None and changed < seq:
-            raise Truncated(topic.name, changed)
+            raise Truncated(topic.name, changed, now)
         self.headers |= _place(topic)
         return replace(query, start=seq, tail=None)
 

@@ -93,7 +93,7 @@ class Live:
         if parsed is None or parsed[0] > self.topic.epoch or parsed[1] > self.topic.head_seq:
             raise InvalidStreamRequest(name, f"{text} is beyond the end of the stream, {self.tail_offset}")
         cut = self.topic.changed_since(parsed[0])[1] if self.topic.exists else None
-        if cut is not None and 1 < cut <= parsed[1]:
+        if parsed[0] and cut is not None and cut <= parsed[1]:  # before the first epoch the topic had no record
             raise OffsetGone(text)
         return min(max(parsed[1], self.entry.base), self.tail)
 

@@ -26,7 +26,7 @@ from seglog.client.aio.producer import AsyncRemoteProducer
 from seglog.client.answers import Bounds, Receipt, bounds_of, problem_of, receipt_of
 from seglog.client.batching import Batching, Outbox
 from seglog.client.connections import tls_context
-from seglog.client.reading import Following, Reading
+from seglog.client.reading import Following, Reading, place_of
 from seglog.client.requests import (
     AppendLabels,
     Wanted,
@@ -209,7 +209,7 @@ class AsyncRemoteTopic:
     ) -> AsyncIterator[Record] | AsyncIterator[Record | Gap]:
         """Yield the records from seq `start` to `end`, both inclusive, that were there when the read began.
 
-        With `gaps`, yield a gap in the place of records that were evicted. Otherwise they raise an error. Raise
+        With `gaps`, yield a gap in the place of records that were evicted. Otherwise they raise `Evicted`. Raise
         `ConcurrentModification` if the topic was truncated while a lost connection interrupted the read, and errors of
         the daemon.
         """
@@ -218,23 +218,36 @@ class AsyncRemoteTopic:
 
     @overload
     def follow(
-        self, start: int | None = None, *, tag: str | None = None, gaps: Literal[False] = False
+        self,
+        start: int | None = None,
+        *,
+        epoch: int | None = None,
+        tag: str | None = None,
+        gaps: Literal[False] = False,
     ) -> AsyncIterator[Record]: ...
     @overload
     def follow(
-        self, start: int | None = None, *, tag: str | None = None, gaps: bool
+        self, start: int | None = None, *, epoch: int | None = None, tag: str | None = None, gaps: bool
     ) -> AsyncIterator[Record | Gap]: ...
     @checked
     def follow(
-        self, start: int | None = None, *, tag: str | None = None, gaps: bool = False
+        self, start: int | None = None, *, epoch: int | None = None, tag: str | None = None, gaps: bool = False
     ) -> AsyncIterator[Record] | AsyncIterator[Record | Gap]:
         """Yield the records from seq `start` on, and then new ones as they come, without an end.
 
-        The follower resumes after a lost connection, also while the daemon restarts. With `gaps`, it yields a gap in
-        the place of evicted records. Otherwise they raise an error. Raise `Truncated` if records that
-        it yielded were truncated, and errors of the daemon.
+        The follower resumes after a lost connection, also while the daemon restarts. If records that it yielded were
+        truncated, raise `Truncated`. Its `seq` and `epoch` are the next `start` and `epoch`: `epoch` says that the
+        caller has the records below `start` as they were in that epoch, and `Truncated` tells of a truncation since
+        then that took one of them (`seglog.Topic.follow`).
+
+        Without `gaps`, records that retention took raise `Evicted`; to continue, follow from its `gap_to + 1` on. With
+        `gaps`, a `Gap` comes in their place, and the follower goes on. Raise `OtherIncarnation` if the topic was made
+        again or another directory answers, and errors of the daemon.
         """
-        found = self._driver.items(Following(self.name, Wanted(start=start, tag=tag, gaps=gaps)))
+        wanted = Wanted(start=start, tag=tag, gaps=gaps)
+        place = place_of(start, epoch)
+        known = None if place is None else self._incarnation
+        found = self._driver.items(Following(self.name, wanted, place, known))
         return found if gaps else cast("AsyncIterator[Record]", found)
 
     async def bounds(self) -> Bounds:

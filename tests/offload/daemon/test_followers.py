@@ -139,8 +139,13 @@ def test_a_truncation_below_a_follower_is_an_event_and_the_stream_continues_ther
         assert [value(first.next()) for _ in range(3)] == ["other 0", "other 1", "other 2"]
         last = lines.next()
         assert last is not None
-        assert last["error"]["error"] == "Truncated"
+        error = last["error"]
+        assert (error["error"], error["seq"], error["epoch"]) == ("Truncated", 6, 2)
         assert lines.next() is None
+    status, body, headers = daemon.ask("GET", path(topic), headers={"Last-Event-ID": "1-10"})
+    told = json.loads(body)
+    assert (status, told["title"], told["seq"], told["epoch"]) == (409, "Truncated", 6, 2)
+    assert headers["seglog-epoch"] == "2"
     for last_id, expected in (
         ("1-10", [("truncated", "2-5"), ("record", "2-6")]),
         ("1-6", [("truncated", "2-5"), ("record", "2-6")]),

@@ -51,7 +51,9 @@ ROWS = {
         epoch=1,
     ),
     "RemoteTopic.read": _of_topic("read", READ, "start end since_ms until_ms tag limit"),
-    "RemoteTopic.follow": _of_topic("follow", {"start": "whole", "tag": "text", "gaps": "bool"}, "start tag"),
+    "RemoteTopic.follow": _of_topic(
+        "follow", {"start": "whole", "epoch": "whole", "tag": "text", "gaps": "bool"}, "start epoch tag"
+    ),
     "RemoteTopic.truncate": _of_topic("truncate", {"seq": "whole"}, seq=1),
     "RemoteProducer.send": Row(_send, {"value": "bytes", **RECORD}, {"value": b"x"}, frozenset({"tag", "node"})),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 import seglog
 from seglog import Gap, Record
-from seglog.client import Client, Retries
+from seglog.client import Client, Retries, aio
 from tests.daemons import ServedDirectory, served
 from tests.seglog.client.conftest import Place
 from tests.seglog.client.cutting_proxy import Leak
@@ -57,9 +58,57 @@ def test_a_follower_is_told_of_a_truncation(client: Client, name: str) -> None:
         next(followed)
     assert cut.value.seq == 3
     topic.append([b"new"])
-    again = topic.follow(cut.value.seq)
-    assert next(again) == next(topic.read(3))
+    assert cut.value.epoch == topic.bounds().epoch
+    topic.truncate(2)
+    topic.append([b"newer"] * 2)
+    with pytest.raises(seglog.Truncated) as once_more:
+        next(topic.follow(cut.value.seq, epoch=cut.value.epoch))
+    assert (once_more.value.seq, once_more.value.epoch) == (2, cut.value.epoch + 1)
+    again = topic.follow(2, epoch=once_more.value.epoch)
+    assert next(again) == next(topic.read(2))
     again.close()  # type: ignore[attr-defined]
+
+
+def test_a_follower_names_the_records_that_retention_took(client: Client, place: Place, name: str) -> None:
+    topic = client.topic(name)
+    topic.append([b"x"] * 5)
+    place.call("evict", topic=name, before=4, yes=True)
+    for broken in (topic.follow(1), topic.read(1)):
+        with pytest.raises(seglog.Evicted) as lost:
+            next(broken)
+        assert (lost.value.gap_from, lost.value.gap_to) == (1, 3)
+    followed = topic.follow(1, gaps=True)
+    assert [next(followed), next(followed)] == [Gap(1, 3), next(topic.read(4))]
+    followed.close()  # type: ignore[attr-defined]
+
+
+def test_a_follower_that_lags_names_what_retention_takes_meanwhile(client: Client, place: Place, name: str) -> None:
+    topic = client.topic(name)
+    for _ in range(20):
+        topic.append([bytes(100_000)] * 10)
+    followed, seen = topic.follow(1), list[int]()
+    seen.append(next(followed).seq)  # most of the 20 MB waits for this reader
+    place.call("evict", topic=name, before=200, yes=True)
+    with pytest.raises(seglog.Evicted) as lost:
+        seen.extend(record.seq for record in followed)
+    assert (lost.value.gap_from, lost.value.gap_to) == (seen[-1] + 1, 199)
+    assert seen == list(range(1, seen[-1] + 1))
+    followed = topic.follow(lost.value.gap_to + 1)
+    assert next(followed).seq == 200
+    followed.close()  # type: ignore[attr-defined]
+
+
+def test_a_follower_of_a_topic_that_was_made_again_is_told(client: Client, place: Place, name: str) -> None:
+    topic = client.topic(name)
+    topic.append([b"x"] * 5)
+    before = topic.bounds()
+    place.call("topic/delete", topic=name, yes=True)
+    client.topic(name).append([b"another"] * 9)
+    with pytest.raises(seglog.OtherIncarnation):  # this object knows the former one
+        next(topic.follow(6, epoch=before.epoch))
+    with pytest.raises(seglog.Truncated, match="or deleted and made again") as cut:
+        next(client.topic(name).follow(6, epoch=before.epoch))
+    assert cut.value.seq == 1
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +126,36 @@ def test_a_read_that_breaks_off_resumes_and_yields_each_record_once(daemon: Serv
     with Leak(daemon.port, limit) as leak, seglog.connect(f"http://127.0.0.1:{leak.port}", retries=QUICK) as client:
         assert seqs_of(client.topic(f"t{limit}").read()) == [*range(1, 501)]
         assert seqs_of(client.topic(f"t{limit}").read(100, limit=200)) == [*range(100, 300)]
+        assert leak.connections > 2
+
+
+@pytest.mark.parametrize("driver", ["plain", "asyncio"])
+@pytest.mark.parametrize("end", [None, 300, 5_000])
+def test_a_read_that_resumes_shows_no_record_that_came_after_it_began(
+    daemon: ServedDirectory, driver: str, end: int | None
+) -> None:
+    name = f"resumed-{driver}-{end}"
+    with seglog.connect(f"http://127.0.0.1:{daemon.port}") as direct, Leak(daemon.port, 60_000) as leak:
+        direct.topic(name).append([b"x" * 1_000] * 500)
+        seen: list[int] = []
+
+        def see(item: Record) -> None:
+            if not seen:
+                direct.topic(name).append([b"later"] * 7)
+            seen.append(item.seq)
+
+        async def in_a_loop() -> None:
+            async with aio.connect(f"http://127.0.0.1:{leak.port}", retries=QUICK) as client:
+                async for item in client.topic(name).read(end=end):
+                    see(item)
+
+        if driver == "asyncio":
+            asyncio.run(in_a_loop())
+        else:
+            with seglog.connect(f"http://127.0.0.1:{leak.port}", retries=QUICK) as client:
+                for item in client.topic(name).read(end=end):
+                    see(item)
+        assert seen == [*range(1, min(end or 500, 500) + 1)]
         assert leak.connections > 2
 
 

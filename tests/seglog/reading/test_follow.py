@@ -9,7 +9,20 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog import ColdTierRequired, Gap, Log, LogSettings, NoSuchTopic, Record, Topic, TopicConfig, Truncated
+from seglog import (
+    ColdTierRequired,
+    Evicted,
+    Gap,
+    Log,
+    LogSettings,
+    NoSuchTopic,
+    Record,
+    SeqOutOfRange,
+    Topic,
+    TopicConfig,
+    Truncated,
+)
+from seglog.engine.state import TopicState
 from tests.seams.log import waiters_of
 from tests.seglog.clocks import SetClock
 
@@ -126,6 +139,91 @@ def test_a_truncation_reaches_followers(log: Log) -> None:
     assert at.ends() == list(range(1, 7))
 
 
+def _view(topic: Topic) -> dict[int, bytes]:
+    return {record.seq: record.value for record in topic.read()}
+
+
+def test_whoever_follows_again_is_told_of_what_happened_in_between(log: Log) -> None:
+    topic = log.topic("t")
+    topic.append([b"old %d" % seq for seq in range(1, 11)])
+    start, epoch, view = 1, topic.epoch, dict[int, bytes]()
+    cuts: list[tuple[int, int]] = []
+    # Each step comes before the program follows once more.
+    for step in (
+        lambda: None,
+        lambda: topic.truncate(9),
+        lambda: (topic.truncate(5), topic.append([b"new"] * 8)),
+        lambda: (topic.truncate(11), topic.append([b"newer"] * 2), topic.truncate(7), topic.append([b"newest"] * 9)),
+    ):
+        step()
+        while True:
+            try:
+                for record in topic.follow(start, epoch=epoch, timeout_s=0):
+                    view[record.seq] = record.value
+                    start = record.seq + 1
+                break
+            except Truncated as cut:
+                start, epoch = cut.seq, cut.epoch
+                cuts.append((start, epoch))
+                view = {seq: value for seq, value in view.items() if seq < start}
+        assert view == _view(topic)
+    assert cuts == [(9, 2), (5, 3), (7, 5)]
+
+
+def test_an_epoch_tells_of_no_truncation_above_the_start(log: Log) -> None:
+    topic = log.topic("t")
+    topic.append([b"x"] * 10)
+    first = topic.epoch
+    topic.truncate(6)
+    topic.append([b"y"] * 10)
+    assert [record.seq for record in topic.follow(6, epoch=first, timeout_s=0)] == list(range(6, 16))
+    assert [record.seq for record in topic.follow(epoch=first, timeout_s=0)] == list(range(1, 16))
+    assert [record.seq for record in topic.follow(16, epoch=topic.epoch, timeout_s=0)] == []
+    for start in (7, 100):  # also above the head
+        with pytest.raises(Truncated) as cut:
+            topic.follow(start, epoch=first)
+        assert (cut.value.seq, cut.value.epoch) == (6, topic.epoch)
+        assert f"follow(6, epoch={topic.epoch})" in (cut.value.hint or "")
+    with pytest.raises(SeqOutOfRange):
+        topic.follow(100, epoch=topic.epoch)
+
+
+def test_after_a_restart_or_a_deletion_no_record_of_a_former_epoch_is_sure(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "data") as log:
+        topic = log.topic("t")
+        topic.append([b"x"] * 10)
+        first = topic.epoch
+        topic.truncate(6)
+        second = topic.epoch
+    with seglog.open(tmp_path / "data") as log:
+        topic = log.topic("t")
+        assert [record.seq for record in topic.follow(3, epoch=second, timeout_s=0)] == [3, 4, 5]
+        with pytest.raises(Truncated) as cut:
+            topic.follow(3, epoch=first)
+        assert (cut.value.seq, cut.value.epoch) == (1, second)
+        log.delete_topic("t")
+        log.topic("t").append([b"another"] * 10)
+        with pytest.raises(Truncated, match="or deleted and made again") as cut:
+            topic.follow(3, epoch=second)
+        assert (cut.value.seq, cut.value.epoch) == (1, log.topic("t").epoch)
+
+
+def test_a_truncation_while_a_follower_begins_is_told_too(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = log.topic("t")
+    topic.append([b"x"] * 10)
+    begin, epoch = Topic._begin, topic.epoch
+
+    def late(self: Topic, state: TopicState, start: int | None, since_ms: int | None = None) -> tuple[int, int]:
+        monkeypatch.setattr(Topic, "_begin", begin)
+        topic.truncate(4)
+        return begin(self, state, start, since_ms)
+
+    monkeypatch.setattr(Topic, "_begin", late)
+    with pytest.raises(Truncated) as cut:
+        topic.follow(11, epoch=epoch)
+    assert (cut.value.seq, cut.value.epoch) == (4, topic.epoch)
+
+
 def test_a_deletion_ends_followers_with_an_error(log: Log) -> None:
     topic = log.topic("t")
     topic.append([b"x"])
@@ -141,6 +239,10 @@ def test_a_follower_is_told_of_a_gap(log: Log) -> None:
     topic.append([b"x"] * 25)
     topic.enforce_retention()
     assert list(topic.follow(1, timeout_s=0.01, gaps=True))[:1] == [Gap(1, topic.evict_floor - 1)]
+    with pytest.raises(Evicted) as lost:
+        next(topic.follow(1))
+    assert (lost.value.gap_from, lost.value.gap_to) == (1, topic.evict_floor - 1)
+    assert next(topic.follow(lost.value.gap_to + 1)).seq == topic.evict_floor
 
 
 # ---------------------------------------------------------------- time

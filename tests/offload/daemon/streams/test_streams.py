@@ -305,6 +305,20 @@ def test_an_answer_ends_in_order_if_its_stream_is_deleted_or_its_place_truncated
     assert daemon.ask("GET", f"{path}?offset={offset}")[0] == status
 
 
+def test_an_offset_whose_record_was_truncated_is_gone_also_when_others_have_its_seq(
+    daemon: ServedDirectory, path: str
+) -> None:
+    empty = put(daemon, path)[2]["stream-next-offset"]
+    for each in (b"a", b"b"):
+        offset = post(daemon, path, each)[2]["stream-next-offset"]
+    topic = path.removeprefix("/streams/").replace("_", "__")
+    assert daemon.ask("POST", f"/topics/{topic}/rpc/truncate", b'{"seq": 1}', JSON)[0] == 200
+    for each in (b"c", b"d", b"e"):
+        post(daemon, path, each)
+    assert daemon.ask("GET", f"{path}?offset={offset}")[0] == 410
+    assert daemon.ask("GET", f"{path}?offset={empty}")[1] == b"cde"
+
+
 def test_a_truncation_that_takes_the_closure_opens_the_stream(daemon: ServedDirectory, path: str) -> None:
     put(daemon, path, b"a")
     post(daemon, path, b"b", Stream_Closed="true")
