@@ -11,6 +11,8 @@ from contextlib import contextmanager
 
 import uvicorn
 
+from offload.daemon.entrance import LAST_ANSWER_S
+
 __all__ = ["Server"]
 
 _log = logging.getLogger("seglog.daemon")
@@ -44,6 +46,9 @@ class Server(uvicorn.Server):
             opened.close()
         await asyncio.gather(*map(self._attach, waiting))
         await super().shutdown(sockets)
+        # After its time limit, the base class has cancelled the rest. Each of them gets an answer (STOP-1).
+        if self.server_state.tasks:
+            await asyncio.wait(set(self.server_state.tasks), timeout=LAST_ANSWER_S)
 
     async def _attach(self, opened: socket.socket) -> None:
         def connection() -> asyncio.Protocol:

@@ -9,8 +9,9 @@ A request of a tenant names it. A request with a token has the token's name, and
 Without it, the mistakes of clients get a line each (offload.daemon.mistakes).
 The path has no query, and stays percent-encoded. So a line shows no tags, and a client cannot break the line.
 
-Once the daemon stops, a new request gets 503 after its body was read. Each answer then says `Connection: close`. So a
-request that the daemon reads gets an answer (STOP-1). The probes still answer.
+Once the daemon stops, a new request gets 503 after its body was read. Each answer then says `Connection: close`. A
+request that lasts longer than `stop_timeout_s` is cancelled, and gets 503 too: it may wait for a store that does not
+answer. So a request that the daemon reads gets an answer (STOP-1). The probes still answer.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ from offload.errors import Stopping
 from offload.rights import rights_of
 from offload.settings import ServeSettings
 
-__all__ = ["Host", "entrance"]
+__all__ = ["LAST_ANSWER_S", "Host", "entrance"]
+
+LAST_ANSWER_S = 1.0
+"""How long a client may take for the answer to a request that outlasted `stop_timeout_s`."""
 
 _HEADER = b"seglog-request-id"
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
@@ -70,11 +74,15 @@ def entrance(app: App, host: Host) -> App:
             else:
                 await app(scope, receive, line.send)
         except asyncio.CancelledError:
-            if not is_revoked(scope):
+            if is_revoked(scope):
+                limit_s = float(host.settings.body_timeout_s)
+            elif host.stopping.is_set():
+                limit_s = LAST_ANSWER_S
+            else:
                 raise
             with suppress(TimeoutError):  # the client takes nothing
-                async with asyncio.timeout(host.settings.body_timeout_s):
-                    await line.end_revoked()
+                async with asyncio.timeout(limit_s):
+                    await line.end()
         finally:
             request_id.reset(token)
             if host.settings.access_log:
@@ -125,17 +133,21 @@ class _Line:
                 self._problem = self._problem or body
         await self._send(message)
 
-    async def end_revoked(self) -> None:
-        """End the answer of a request that a reload of the tokens cancelled. The client may be gone."""
+    async def end(self) -> None:
+        """End the answer of a request that was cancelled: its token is revoked, or the daemon stops.
+
+        The client may be gone.
+        """
         task = asyncio.current_task()
         if task is not None:
             task.uncancel()
         if not self.status:
-            status, headers, body = error_answer(refusal())
+            status, headers, body = error_answer(refusal() if is_revoked(self._scope) else Stopping())
             await self._pass({"type": "http.response.start", "status": status, "headers": headers})
             await self._pass({"type": "http.response.body", "body": body})
             return
-        words = last_words(dict(self._headers).get(b"content-type", b""), self._end)
+        media_type = dict(self._headers).get(b"content-type", b"")
+        words = last_words(media_type, self._end) if is_revoked(self._scope) else None
         if words is not None:
             await self._pass({"type": "http.response.body", "body": words})
 

@@ -2,6 +2,7 @@
 
 GATE-1  A limit spaces requests out. The gate refuses no request and loses none. When the daemon stops, a waiting
     request ends at once with `Stopping`.
+    After `close`, no request begins any more: each raises `Stopping`.
 GATE-2  The gate repeats no request: it sends `put_new`, `swap` and `complete_upload` once each.
 """
 
@@ -52,6 +53,7 @@ class Gate:
         self._metrics = metrics
         self._requests = requests
         self._uploads = uploads
+        self._is_closed = False
 
     @classmethod
     def of(cls, metrics: Metrics, settings: OffloadSettings, stopping: threading.Event) -> Gate:
@@ -67,8 +69,14 @@ class Gate:
 
     def take(self, sent_bytes: int) -> None:
         """Wait until the limits admit a request that sends `sent_bytes`. Raises `Stopping`."""
+        if self._is_closed:
+            raise Stopping
         self._uploads.take(sent_bytes)
         self._requests.take(1)
+
+    def close(self) -> None:
+        """Let no request begin any more. Those under way continue."""
+        self._is_closed = True
 
     def answered(self, method: str, outcome: str, elapsed_s: float, sent_bytes: int, received_bytes: int) -> None:
         self._metrics.last_day.count(method)

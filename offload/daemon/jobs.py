@@ -27,7 +27,7 @@ from offload.commands.registry import Command
 from offload.commands.results import json_line, problem
 from offload.daemon.problems import RETRY_AFTER_S
 from offload.daemon.service import Service
-from offload.errors import Busy, OtherRemote
+from offload.errors import Busy, OtherRemote, Stopping
 from offload.wire import encode_message
 from seglog import Log
 
@@ -71,6 +71,8 @@ def start(
     def run() -> None:
         error: BaseException | None = None
         try:
+            if service.stopping.is_set():  # the command may have waited for its thread since then
+                raise Stopping
             with acting_for(client):
                 work()
         except BaseException as raised:

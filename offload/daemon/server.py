@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import resource
 import sys
 from collections.abc import Callable, Coroutine, Mapping
@@ -100,6 +101,7 @@ async def _run(
             await service.close()
         finally:
             watching.cancel()
+    _leave(service)
 
 
 async def _run_tenants(
@@ -130,6 +132,14 @@ async def _run_tenants(
             await tenants.close()
         finally:
             watching.cancel()
+    _leave(tenants)
+
+
+def _leave(host: Service | Tenants) -> None:
+    """End the process at once if a thread hangs in a call. Python would wait for each thread (STOP-3)."""
+    if host.has_work:
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def _opened_text(tenants: Tenants) -> str:

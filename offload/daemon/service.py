@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from offload.archive import Archive
 from offload.daemon.background import Background
@@ -38,6 +40,8 @@ _log = logging.getLogger("seglog.daemon")
 _READ_THREADS = 8
 _COLD_READ_THREADS = 16
 _LOCAL_THREADS = 4
+_CLOSE_ARCHIVE_S = 2.0
+_LEAST_CLOSE_S = 0.2
 
 
 class Service:
@@ -69,6 +73,8 @@ class Service:
         self.is_leaving = False  # the daemon stops soon: it is not ready, and still takes requests
         self.events = Events(clock.now_ms, metrics.lost_events.inc)
         self.stopping.listen(self.events.wake)
+        self._stopped_s = 0.0
+        self.stopping.listen(self._note_stop)
         self.runs = Runs(metrics, self.events, stopping, clock.now_ms)
         self.works = TopicWorks(lambda: self._loaded.offload, clock.now_ms)
         self._threads = Threads(self.tenant)
@@ -82,6 +88,7 @@ class Service:
         self._loaded = loaded
         self._gate = gate
         self._has_log_id = False
+        self._closing: threading.Thread | None = None
         context = TaskContext(
             log=self.sync,
             settings=lambda: self._loaded,
@@ -136,16 +143,51 @@ class Service:
     async def ended(self) -> None:
         """Return: the service has no sockets of its own."""
 
+    @property
+    def has_work(self) -> bool:
+        """Return whether a thread still works, for example as it waits for a store that does not answer."""
+        return self._threads.has_work or (self._closing is not None and self._closing.is_alive())
+
     async def close(self) -> None:
-        """Stop running work at its next step, then close the archive and the log (DAEMON-3). Idempotent."""
+        """Stop running work at its next step, then close the archive and the log (DAEMON-3). Idempotent.
+
+        From the stop on, the service waits `stop_timeout_s` for calls of the store, and two seconds more for the
+        archive. Then it closes the log without them, and `has_work` is True.
+        """
         self.stopping.set()
-        await self._background.close()
+        until_s = self._stopped_s + self.settings.stop_timeout_s
+        await self._background.close(max(0.0, until_s - time.monotonic()))
+        self._gate.close()
         self._threads.close()
         if self.archive is not None:
-            await asyncio.to_thread(self.archive.close)
+            patience_s = until_s + _CLOSE_ARCHIVE_S - time.monotonic()
+            await self._close_archive(self.archive, max(_LEAST_CLOSE_S, patience_s))
         if self.aws is not None:
             await self.aws.close()
         await self.log.close()
+        if self.has_work:
+            _log.warning("the store has not answered: what waits for it stays on record, and the next start continues")
+
+    async def _close_archive(self, archive: Archive, patience_s: float) -> None:
+        """Close the archive in a thread of its own, and wait `patience_s` at most: its readers may hang."""
+        loop, closed = asyncio.get_running_loop(), asyncio.Event()
+
+        def close() -> None:
+            try:
+                archive.close()
+            except Exception as error:
+                _log.error("the archive was not closed well: %s", error)
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(closed.set)
+
+        self._closing = threading.Thread(target=close, name="seglog-archive-close", daemon=True)
+        self._closing.start()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await closed.wait()
+
+    def _note_stop(self) -> None:
+        self._stopped_s = time.monotonic()
 
     def reload(self, variables: Mapping[str, str]) -> None:
         """Read the settings of the daemon, the offload and the catalog from seglog.toml again.

@@ -114,6 +114,7 @@ class Tenants:
         self._looking = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._refresher: Refresher | None = None
+        self._left: list[Service] = []  # those that were closed while a thread hung
         self.stopping.listen(self._stop_all)
 
     def __iter__(self) -> Iterator[Tenant]:
@@ -169,6 +170,11 @@ class Tenants:
         """Return when no Unix socket of a tenant has a request under way."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(each.serving for each in self if each.serving is not None), return_exceptions=True)
+
+    @property
+    def has_work(self) -> bool:
+        """Return whether a thread of a tenant that was closed still works (`Service.has_work`)."""
+        return any(each.has_work for each in self._left)
 
     async def close(self) -> None:
         """Close all services, some at a time. Idempotent."""
@@ -307,6 +313,8 @@ class Tenants:
             await asyncio.gather(tenant.serving, return_exceptions=True)
         async with self._at_once:
             await self._close_parts(tenant)
+        if tenant.service is not None and tenant.service.has_work:
+            self._left.append(tenant.service)
         tenant.service = tenant.app = None
 
     async def _close_parts(self, tenant: Tenant) -> None:

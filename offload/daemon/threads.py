@@ -1,10 +1,14 @@
-"""Threads for blocking work of the event loop."""
+"""Threads for blocking work of the event loop.
+
+THREADS-1  Nothing ends a thread from outside. So the end of a daemon does not wait for a thread whose call hangs, and
+    `has_work` tells whether there is one.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from offload.daemon.tenant_id import tenant_id
@@ -17,18 +21,37 @@ class Threads:
 
     def __init__(self, tenant: str) -> None:
         self._tenant = tenant
-        self._pools: list[ThreadPoolExecutor] = []
+        self._pools: list[_Pool] = []
 
     def pool(self, most: int, name: str) -> ThreadPoolExecutor:
         """Return a pool of at most `most` threads. It makes a thread only when it needs one more."""
-        pool = ThreadPoolExecutor(most, name, tenant_id.set, (self._tenant,))
+        pool = _Pool(most, name, tenant_id.set, (self._tenant,))
         self._pools.append(pool)
         return pool
+
+    @property
+    def has_work(self) -> bool:
+        """Return whether some work has begun, or waits, and has not ended."""
+        return any(pool.unfinished for pool in self._pools)
 
     def close(self) -> None:
         """Drop the work that waits. Each thread ends after the work that it has begun."""
         for pool in self._pools:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _Pool(ThreadPoolExecutor):
+    """A pool that knows the work that has not ended."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.unfinished: set[Future[Any]] = set()
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        future = super().submit(work, *arguments, **named)
+        self.unfinished.add(future)
+        future.add_done_callback(self.unfinished.discard)
+        return future
 
 
 async def in_threads(pool: ThreadPoolExecutor, work: Callable[..., Any], *arguments: Any) -> Any:

@@ -16,7 +16,9 @@ DAEMON-1  No task waits for another. Each kind of work has its own threads. Slow
     topics nor appends. But beside other tenants, the uploads of one tenant take turns in its only upload process.
 DAEMON-2  The daemon logs and counts a failure, and tries again. A topic's offload waits longer after each failure in a
     row (offload.backoff). No failure of one topic ends a task.
-DAEMON-3  `close` stops running work at its next step. Attempts stay on record, and the next start continues them.
+DAEMON-3  Once the daemon stops, no task looks again, and no work that waits for a thread begins. Running work stops at
+    its next step. `close` waits for offloads, but no longer than its caller says: a store may never answer. Attempts
+    stay on record, and the next start continues them.
 DAEMON-4  If the clock goes back, by whatever amount, no task and no retry stalls: each comes within its interval
     (TRIGGER-4).
 """
@@ -36,6 +38,7 @@ from offload.daemon.background.replicas import Replicas
 from offload.daemon.background.upkeep import Upkeep
 from offload.daemon.figures import ReplicaFigures
 from offload.daemon.quota import Quota
+from offload.errors import Stopping
 
 __all__ = ["Background"]
 
@@ -76,13 +79,16 @@ class Background:
         if self._tasks:
             self._tasks.append(self._task(name, look))
 
-    async def close(self) -> None:
-        """End the tasks, and return when no offload runs. The caller sets `stopping` before (DAEMON-3). Idempotent."""
+    async def close(self, patience_s: float) -> None:
+        """End the tasks, and return when no offload runs, or after `patience_s`.
+
+        The caller sets `stopping` before (DAEMON-3). Idempotent.
+        """
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._offloads is not None:
-            await self._offloads.ended()
+            await self._offloads.ended(patience_s)
         self._tasks.clear()
 
     def replica_figures(self) -> Iterator[ReplicaFigures]:
@@ -92,9 +98,11 @@ class Background:
         return asyncio.create_task(self._repeat(name, look), name=f"seglog-{name}")
 
     async def _repeat(self, name: str, look: Callable[[], Awaitable[None]]) -> None:
-        while True:
+        while not self._context.stopping.is_set():
             try:
                 await look()
+            except Stopping:
+                return
             except Exception as error:
                 self._context.metrics.failures.labels(name).inc()
                 _log.exception("%s failed, and is tried again: %s", name, error)

@@ -43,9 +43,10 @@ class Offloads:
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
-    async def ended(self) -> None:
-        """Return when no offload runs."""
-        await asyncio.gather(*self._running, return_exceptions=True)
+    async def ended(self, patience_s: float) -> None:
+        """Return when no offload runs, or after `patience_s`."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=patience_s)
 
     async def _offload(self, name: str, wanted: Due) -> None:
         runs, works, work = self._context.runs, self._context.works, self._context.works.of(name)
@@ -67,11 +68,12 @@ class Offloads:
     def _run(self, name: str, wanted: Due) -> bool:
         """Offload the topic, and return whether that published anything."""
         log, count_bytes, up_to = self._context.log, self._context.runs.count_bytes, wanted.up_to
+        count_bytes(0)  # raises if the daemon stops: this offload may have waited for its thread since then
         if wanted.seal:
             # The sealed segments also hold the records appended since the look. The offload takes them too.
             self._seals.seal(log, name)
             up_to = max(up_to, log.topic(name).sealed_seq)
         result = self._archive.offload(name, up_to=up_to, on_bytes=count_bytes)
-        if result.published:
+        if result.published and not self._context.stopping.is_set():
             self._archive.upkeep.compact(name, on_bytes=count_bytes)
         return bool(result.published)

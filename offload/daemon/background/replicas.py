@@ -10,6 +10,7 @@ from offload.daemon.background.context import TaskContext
 from offload.daemon.background.triggers import is_over
 from offload.daemon.figures import ReplicaFigures
 from offload.daemon.threads import in_threads
+from offload.errors import Stopping
 
 __all__ = ["Replicas"]
 
@@ -46,13 +47,20 @@ class Replicas:
         context = self._context
         self._synced_at_ms[name] = context.now_ms()
         try:
-            await in_threads(self._threads, self._archive.replication.follow, name)
+            await in_threads(self._threads, self._follow, name)
+        except Stopping:
+            return
         except Exception as error:
             context.metrics.failures.labels("sync").inc()
             context.works.warn(name, "the replica stays at the last commit that it knows", error)
         else:
             context.works.of(name).last_error = None
             self._fresh_at_ms[name] = context.now_ms()
+
+    def _follow(self, name: str) -> None:
+        if self._context.stopping.is_set():  # this sync may have waited for its thread since then
+            raise Stopping
+        self._archive.replication.follow(name)
 
     def figures(self) -> Iterator[ReplicaFigures]:
         """Yield the lag of each replica, for the metrics."""

@@ -8,6 +8,7 @@ from offload.daemon.background.disk_watch import DiskWatch
 from offload.daemon.background.triggers import is_over
 from offload.daemon.disk import DiskState
 from offload.daemon.threads import in_threads
+from offload.errors import Stopping
 from seglog import Retention
 
 __all__ = ["Upkeep"]
@@ -46,6 +47,8 @@ class Upkeep:
                 continue
             try:
                 await in_threads(self._threads, self._release, archive, name)
+            except Stopping:
+                return
             except Exception as error:
                 context.metrics.failures.labels("release").inc()
                 context.works.warn(name, "hot copies stay for now", error)

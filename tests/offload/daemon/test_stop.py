@@ -9,21 +9,28 @@ import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+import offload
 import seglog
+from catalog.errors import StoreUnreachable
 from catalog.objects.memory import MemoryStore
+from catalog.objects.wrapped import WrappedStore
 from offload.daemon.entrance import entrance
+from offload.daemon.service import Service
 from tests.daemons import ServedDirectory, served
-from tests.offload.daemon.conftest import serving
+from tests.faults.front import Front, HttpFault
+from tests.offload.daemon.conftest import serving, until
 from tests.waiting import wait_until
 
 BYTES = {"Content-Type": "application/octet-stream"}
 TIMEOUT_S = 120
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -192,3 +199,100 @@ def test_a_request_that_comes_after_the_stop_is_read_and_answered_503_but_a_prob
             assert asked == ["/topics/t/records", "/x", "/readyz"]
 
     asyncio.run(scenario())
+
+
+class HangingStore(WrappedStore):
+    """A store in memory. While `hangs`, each call waits until the test ends. `begun` has the calls of that time."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore())
+        self.hangs = False
+        self.begun: list[str] = []
+        self.end = threading.Event()
+
+    def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
+        if self.hangs:
+            self.begun.append(f"{method} {key}")
+            assert self.end.wait(TIMEOUT_S)
+            raise StoreUnreachable(self.url, "it did not answer")
+        return act()
+
+
+@pytest.fixture
+def hanging() -> Iterator[HangingStore]:
+    store = HangingStore()
+    yield store
+    store.end.set()
+
+
+def test_a_stop_waits_for_no_store_and_begins_no_queued_offload(directory: Path, hanging: HangingStore) -> None:
+    async def stopped() -> bool:
+        async with serving(directory, hanging, OFFLOAD_TAIL_INTERVAL_S="1", SERVE_STOP_TIMEOUT_S="0") as service:
+            hanging.hangs = True
+            for number in range(5):
+                await service.log.topic(f"t{number}").append([b"acked"])
+            await until(lambda: len(hanging.begun) == 2, "offload.topics_at_once offloads begin")
+            service.stopping.set()
+            await service.close()
+            return service.has_work
+
+    assert asyncio.run(stopped())
+    assert len(hanging.begun) == 2
+    with seglog.open(directory) as log:
+        assert [log.topic(name).head_seq for name in log.topics()] == [1] * 5
+
+
+def test_no_request_of_the_archive_begins_after_a_stop_that_left_a_thread(
+    directory: Path, hanging: HangingStore
+) -> None:
+    async def stopped() -> Service:
+        async with serving(directory, hanging, SERVE_STOP_TIMEOUT_S="0", OFFLOAD_TAIL_INTERVAL_S="1") as service:
+            hanging.hangs = True
+            await service.log.topic("t").append([b"acked"])
+            await until(lambda: bool(hanging.begun), "the offload begins")
+        return service
+
+    service = asyncio.run(stopped())
+    begun = len(hanging.begun)
+    hanging.end.set()
+    wait_until(lambda: not service.has_work)
+    assert len(hanging.begun) == begun
+
+
+def test_the_next_start_continues_what_a_stop_left(directory: Path, hanging: HangingStore) -> None:
+    async def stopped() -> None:
+        async with serving(directory, hanging, OFFLOAD_TAIL_INTERVAL_S="1", SERVE_STOP_TIMEOUT_S="0") as service:
+            hanging.hangs = True
+            await service.log.topic("t").append([b"acked"])
+            await until(lambda: bool(hanging.begun), "the offload begins")
+
+    async def started() -> None:
+        async with serving(directory, hanging.inner, OFFLOAD_OFFLOAD_AFTER_S="0") as service:
+            archive = service.archive
+            assert archive is not None
+            await until(lambda: archive.status.offloaded_seq("t") == 1, "the offload continues")
+
+    asyncio.run(stopped())
+    asyncio.run(started())
+
+
+def test_readers_of_a_store_that_never_answers_get_503_when_the_daemon_stops(
+    tmp_path: Path, s3_remote: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Front(s3_endpoint) as front:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", front.url)
+        directory = tmp_path / "data"
+        with seglog.open(directory) as log, offload.attach(log, s3_remote) as archive:
+            log.topic("t").append([b"cold"])
+            log.topic("t").seal()
+            archive.offload("t", drop_hot=True)
+        with served(directory, s3_remote, SERVE_STOP_TIMEOUT_S="1", SERVE_CHECK_INTERVAL_MS="3600000") as daemon:
+            front.restart([HttpFault("timeout", lasts=True)])
+            with ThreadPoolExecutor(20) as threads:  # more than the daemon has threads for cold reads
+                answers = [threads.submit(daemon.ask, "GET", "/topics/t/records?from=1&limit=1") for _ in range(20)]
+                wait_until(lambda: bool(front.struck))
+                daemon.terminate()
+                assert daemon.process.wait(TIMEOUT_S) == 0
+                statuses = {each.result()[0] for each in answers}
+            assert statuses == {503}
+            assert not [line for line in daemon.lines if "Traceback" in line]
