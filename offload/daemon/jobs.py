@@ -60,6 +60,8 @@ def start(
     service.metrics.commands_running.inc()
 
     def work() -> None:
+        if service.stopping.is_set():  # the command may have waited for its thread since then
+            raise Stopping
         host = _Daemon(service, stream, tells_progress=is_stream, takes_lines=takes_lines)
         with closing(command.run(_place(service, command, host, remote), values)) as results:
             for result in filter(shows, service.runs.counted(command, values, results)):
@@ -71,8 +73,6 @@ def start(
     def run() -> None:
         error: BaseException | None = None
         try:
-            if service.stopping.is_set():  # the command may have waited for its thread since then
-                raise Stopping
             with acting_for(client):
                 work()
         except BaseException as raised:

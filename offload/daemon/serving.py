@@ -15,8 +15,8 @@ The stop, with a client C, a follower F and a load balancer L:
     6  Connections without a request close when they are quiet. After `stop_timeout_s` the daemon cuts the rest.
     7  The daemon closes the probe port and the log. All that it acked is durable.
 
-If a store does not answer, no step waits for it longer than `stop_timeout_s` and some seconds. Its readers then get 503.
-What waits for an answer stays on record, as after a kill, and the next start continues it.
+If a store does not answer, no step waits for it longer than `stop_timeout_s` and some seconds. Its readers then get
+503. What waits for an answer stays on record, as after a kill, and the next start continues it.
 
 STOP-1  A request that the daemon reads gets an answer (offload.daemon.entrance).
 STOP-2  No connection that the kernel accepted before step 3 is reset: the daemon takes it and answers its request.
