@@ -34,6 +34,7 @@ Source: Graft RFC 0001 (visibility_path, remote_commit, checkpoints).
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -88,6 +89,7 @@ from catalog.history import BranchSpan, History, KeptCommits
 from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore
 from catalog.objects.first_valid_key import first_valid_key
+from catalog.objects.patience import carried
 from catalog.objects.put_once import put_once
 from catalog.objects.wrapped import OfflineStore
 from catalog.progress import count
@@ -502,7 +504,7 @@ class Volumes:
             yield from _counted(self._get_commit(vid, lsn) for lsn in lsns)
             return
         with ThreadPoolExecutor(min(_CONCURRENT_GETS, len(lsns)), "catalog-get") as pool:
-            yield from _counted(pool.map(lambda lsn: self._get_commit(vid, lsn), lsns))
+            yield from _counted(pool.map(carried(functools.partial(self._get_commit, vid)), lsns))
 
     def _get_commit(self, vid: Vid, lsn: int) -> bytes | None:
         try:

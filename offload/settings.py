@@ -201,6 +201,13 @@ class ColdSettings:
     connections: int = number(16, "", 1, 256, "GETs at the same time, of all readers")
     get_timeout_s: int = number(60, "seconds", 1, 3600, "time limit of a GET, from the connection to its last byte")
     get_attempts: int = number(4, "", 1, 20, "tries of a GET that fails, with growing pauses")
+    store_timeout_s: int = number(
+        120,
+        "seconds",
+        1,
+        86_400,
+        "how long a command, or a task of the daemon, waits in all for a store that does not answer, or too slowly",
+    )
 
     def place_of_cache(self, directory: Path) -> Path:
         return directory / (self.cache_dir or "cache")

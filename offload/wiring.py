@@ -157,7 +157,7 @@ def _s3(
     storage_class = "" if offload.storage_class == DEFAULT else offload.storage_class
     writes = WriteSettings(offload.checksum, storage_class, offload.sse, offload.sse_kms_key_id)
     place = f"s3://{bucket}/{prefix}" if prefix else f"s3://{bucket}"
-    return S3Store(place, credentials=credentials, reads=reads, writes=writes)
+    return S3Store(place, credentials=credentials, reads=reads, writes=writes, limit_s=settings.store_timeout_s)
 
 
 def _is_in(path: Path, other: Path) -> bool:

@@ -29,6 +29,7 @@ from catalog.format.keys import (
 )
 from catalog.format.small_objects import decode_pin, decode_ref, decode_tag
 from catalog.objects.base import ObjectStore
+from catalog.objects.patience import carried
 from catalog.retention import HeldBy, Holder
 
 __all__ = ["Point", "Roots", "read_roots", "volumes_of"]
@@ -151,7 +152,7 @@ def _bodies(store: ObjectStore, keys: Iterable[str]) -> Iterator[tuple[str, byte
         yield from _there(listed, bodies)
         return
     with ThreadPoolExecutor(min(_CONCURRENT_GETS, len(listed)), "roots-get") as pool:
-        yield from _there(listed, pool.map(body_of, listed))
+        yield from _there(listed, pool.map(carried(body_of), listed))
 
 
 def _there(keys: Iterable[str], bodies: Iterable[bytes | None]) -> Iterator[tuple[str, bytes]]:

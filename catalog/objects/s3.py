@@ -64,8 +64,10 @@ from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key, check_key, check_prefix
 from catalog.format.remotes import split_remote
 from catalog.objects.base import ObjectInfo, PartTag, WithETag, checksum_of_parts
+from catalog.objects.patience import LIMIT_S, one_request
 from catalog.objects.s3_client import is_aws, leave_bodies_unsigned, new_session, open_client
 from catalog.objects.s3_credentials import CredentialSource, resend_with_newer, session_of
+from catalog.objects.s3_patience import SilentStore, be_patient, read_patiently
 from catalog.objects.s3_reads import ObstoreReads, OtherRegion, Refusal
 from catalog.objects.s3_writes import (
     Scheme,
@@ -82,6 +84,11 @@ __all__ = ["ReadSettings", "S3Store", "WriteSettings"]
 CONNECT_TIMEOUT_S = 5
 READ_TIMEOUT_S = 30
 ATTEMPTS = 4
+SILENT_HINT = (
+    "check the endpoint, the network and the store's health; "
+    "--store-timeout SECONDS or cold.store_timeout_s lets a command wait longer"
+)
+_GET_HINT = f"{SILENT_HINT}, and cold.get_timeout_s one GET"
 MOST_KEYS = 1000  # the limit of one request
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -113,7 +120,8 @@ class S3Store:
     """An `ObjectStore`. `url` is `s3://bucket` or `s3://bucket/prefix`; any other URL raises `InvalidRemote`.
 
     `credentials` is the source of a tenant's credentials; without it they come from the environment. `session` is for
-    other settings of AWS. The constructor makes no request.
+    other settings of AWS. A command waits `limit_s` at most for a store that does not answer, or too slowly
+    (catalog.objects.patience). The constructor makes no request.
     """
 
     def __init__(
@@ -124,12 +132,14 @@ class S3Store:
         credentials: CredentialSource | None = None,
         reads: ReadSettings | None = None,
         writes: WriteSettings | None = None,
+        limit_s: float = LIMIT_S,
         reader: Literal["obstore", "boto3"] = "obstore",
     ) -> None:
         self._bucket, self._base = _parse_url(url)
         self._url = url.rstrip("/")
         self._writes = writes or WriteSettings()
         self._credentials = credentials
+        self._limit_s = limit_s
         self._schemes = Schemes(self._url, self._writes.checksum)
         sums = "when_required" if self._writes.checksum == "none" else "when_supported"
         timeouts = {"connect_timeout": CONNECT_TIMEOUT_S, "read_timeout": READ_TIMEOUT_S}
@@ -138,6 +148,8 @@ class S3Store:
             self._once = open_client(session, {"total_max_attempts": 1}, sums, timeouts)
             self._client = open_client(session, {"total_max_attempts": ATTEMPTS, "mode": "adaptive"}, sums, timeouts)
             leave_bodies_unsigned(self._client)
+            be_patient(self._once, limit_s)
+            be_patient(self._client, limit_s)
             if credentials is not None:
                 resend_with_newer(self._once, credentials)
                 resend_with_newer(self._client, credentials)
@@ -331,6 +343,7 @@ class S3Store:
             read_timeout_s=READ_TIMEOUT_S,
             timeout_s=settings.timeout_s,
             attempts=settings.attempts,
+            limit_s=self._limit_s,
             credentials=self._credentials,
         )
 
@@ -347,6 +360,8 @@ class S3Store:
             except OtherRegion:
                 self._reads = None  # boto3 asks for the bucket's region and goes there
             except Refusal as refusal:
+                if refusal.is_silent:
+                    raise StoreUnreachable(self._url, str(refusal), _GET_HINT) from refusal
                 raise self._error_of(key, refusal.code, refusal.status, str(refusal)) from refusal
             except BotoCoreError as trouble:
                 raise self._trouble(trouble) from trouble
@@ -354,6 +369,7 @@ class S3Store:
             return self._get(key)
         return self._get(key, Range=f"bytes={part[0]}-{part[0] + part[1] - 1}")
 
+    @one_request
     def _get(self, key: Key, **request: str) -> WithETag:
         # The SDK repeats a request that fails, but not the reading of a body that breaks off.
         for attempt in range(1, ATTEMPTS + 1):
@@ -361,11 +377,11 @@ class S3Store:
                 # Not `with body`: that hands out the bare stream, which checks neither length nor checksum.
                 answer = self._client.get_object(**self._at(key), **request)
                 with contextlib.closing(answer["Body"]) as body:
-                    return WithETag(bytes(body.read()), answer.get("ETag", ""))
+                    return WithETag(read_patiently(body, self._limit_s), answer.get("ETag", ""))
             except ClientError as refusal:
                 raise self._refused(key, refusal) from refusal
             except _TROUBLE as trouble:
-                if attempt == ATTEMPTS or isinstance(trouble, (*_NO_CREDENTIALS, *_NOT_SENT)):
+                if attempt == ATTEMPTS or isinstance(trouble, (*_NO_CREDENTIALS, *_NOT_SENT, SilentStore)):
                     raise self._trouble(trouble) from trouble
         raise AssertionError  # the last attempt returns or raises
 
@@ -403,7 +419,8 @@ class S3Store:
                 raise OutcomeUnknown(key, _describe(refusal)) from refusal
             raise self._refused(key, refusal) from refusal
         except _TROUBLE as trouble:
-            if isinstance(trouble, (*_NO_CREDENTIALS, *_NOT_SENT)):
+            is_unsent = isinstance(trouble, SilentStore) and not trouble.was_sent
+            if is_unsent or isinstance(trouble, (*_NO_CREDENTIALS, *_NOT_SENT)):
                 raise self._trouble(trouble) from trouble
             raise OutcomeUnknown(key, str(trouble)) from trouble
 
@@ -433,6 +450,8 @@ class S3Store:
             return AccessDenied(
                 self._url, "no AWS credentials found", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile"
             )
+        if isinstance(trouble, SilentStore):
+            return StoreUnreachable(self._url, str(trouble), SILENT_HINT)
         return StoreUnreachable(self._url, str(trouble))
 
 

@@ -13,6 +13,8 @@ BGET-4  Body and ETag come from one answer. If the body breaks off, the repeated
 BGET-5  A bucket in another region than the session's is `OtherRegion`. boto3 follows the store there, obstore does not.
 BGET-6  No error has the body of an answer, nor a cause that has it: S3 sends a wrong token back in it. Only its code
     and its message go on.
+BGET-7  obstore takes its time limits when a client is made. The usual client spends four fifths of a command's patience
+    at most. A command that has less left gets a client of its own (catalog.objects.patience).
 """
 
 from __future__ import annotations
@@ -33,19 +35,28 @@ from obstore.store import S3Store
 
 from catalog.errors import AccessDenied
 from catalog.objects.base import WithETag
+from catalog.objects.patience import LIMIT_S, Call, waiting
 from catalog.objects.s3_credentials import REFUSED_KEY_CODES, CredentialSource
+from catalog.objects.s3_patience import SilentStore
 
 __all__ = ["ObstoreReads", "OtherRegion", "Refusal"]
 
 CREDENTIALS_TTL = timedelta(minutes=10)  # obstore asks again when less than five are left
 SOURCE_TTL = timedelta(minutes=6)
 
+_USUAL = 0.8  # of the patience of a command: the most that the usual client spends
+_ONE_TRY = 0.75  # of what a client may spend: the most for one try, so that a quick failure is repeated
+_SPENT = 0.25  # of the patience: with less left, the error names the limit
 _BACKOFF_FIRST = timedelta(milliseconds=100)
 _BACKOFF_MOST = timedelta(seconds=20)
 _CODE = re.compile(r"<Code>([^<]*)</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]*)</Message>")
 _STATUS = re.compile(r"status code: (\d{3})")
 _DEBUG = "\n\nDebug source:"
+_ASKED = re.compile(r"uri: Some\(\s*([^\s,]+)")
+_TRIED = re.compile(r"\bretries: (\d+)")
+_ELAPSED = re.compile(r"elapsed: (\d+(?:\.\d)?)\d*((?:[mµn])?s)")
+_TROUBLE = re.compile(r'(?:message|error): "([^"]*)"')
 _BODY = re.compile(r"(status code: \d{3}[^:]*):.*", re.DOTALL)
 _REGION_CODES = frozenset({"AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"})
 _Read = TypeVar("_Read")
@@ -55,13 +66,14 @@ _BARE_REDIRECT = "Received redirect without LOCATION"
 class Refusal(Exception):
     """A read that failed. `code` is the one in the store's XML, "" without one.
 
-    `status` is 0 if there was no answer.
+    `status` is 0 if there was no answer. `is_silent` says that its time was over.
     """
 
-    def __init__(self, code: str, status: int, description: str) -> None:
+    def __init__(self, code: str, status: int, description: str, *, is_silent: bool = False) -> None:
         super().__init__(description)
         self.code = code
         self.status = status
+        self.is_silent = is_silent
 
 
 class OtherRegion(Exception):
@@ -86,6 +98,7 @@ class ObstoreReads:
         read_timeout_s: float,
         timeout_s: float,
         attempts: int,
+        limit_s: float = LIMIT_S,
         credentials: CredentialSource | None = None,
     ) -> None:
         self._credentials = _Credentials(session, credentials)
@@ -94,7 +107,6 @@ class ObstoreReads:
             "allow_http": client.meta.endpoint_url.startswith("http://"),
             "connect_timeout": timedelta(seconds=connect_timeout_s),
             "read_timeout": timedelta(seconds=read_timeout_s),
-            "timeout": timedelta(seconds=timeout_s),
         }
         bundle = session._session.get_config_variable("ca_bundle")  # noqa: SLF001 - boto3 shows it nowhere else
         if bundle:
@@ -105,15 +117,25 @@ class ObstoreReads:
             endpoint=_endpoint(client.meta.endpoint_url, "" if is_path_style else bucket),
             region=_region(client.meta.region_name),
             virtual_hosted_style_request=not is_path_style,
-            client_options=options,  # type: ignore[arg-type]  # a plain dict of its keys
-            retry_config={
-                "max_retries": attempts - 1,
-                "retry_timeout": timedelta(seconds=attempts * timeout_s),
-                "backoff": {"init_backoff": _BACKOFF_FIRST, "max_backoff": _BACKOFF_MOST, "base": 2},
-            },
             credential_provider=self._credentials,
         )
-        self._store: S3Store = self._open()
+        self._options = options
+        self._timeout_s = timeout_s
+        self._attempts = attempts
+        self._limit_s = limit_s
+        self._usual = (limit_s, self._opened(limit_s * _USUAL))
+
+    def _opened(self, left_s: float) -> S3Store:
+        """Return a client of obstore. A request takes no longer than `left_s`, with its repetitions (BGET-7)."""
+        timeout_s = min(self._timeout_s, left_s * _ONE_TRY)
+        return self._open(
+            client_options={**self._options, "timeout": timedelta(seconds=timeout_s)},  # type: ignore[arg-type]
+            retry_config={
+                "max_retries": self._attempts - 1,
+                "retry_timeout": timedelta(seconds=left_s - timeout_s),
+                "backoff": {"init_backoff": _BACKOFF_FIRST, "max_backoff": _BACKOFF_MOST, "base": 2},
+            },
+        )
 
     def get(self, path: str) -> WithETag:
         def read(store: S3Store) -> WithETag:
@@ -121,39 +143,69 @@ class ObstoreReads:
             etag = answer.meta["e_tag"] or ""  # before the body, which uses the answer up
             return WithETag(bytes(answer.bytes()), etag)
 
-        return self._read(read)
+        return self._read(read, lambda found: len(found.body))
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         """Return the bytes of the range that exist."""
-        return self._read(lambda store: bytes(obstore.get_range(store, path, start=start, length=length)))
+        return self._read(lambda store: bytes(obstore.get_range(store, path, start=start, length=length)), len)
 
-    def _read(self, read: Callable[[S3Store], _Read]) -> _Read:
-        used = self._credentials.access_key
+    def _read(self, read: Callable[[S3Store], _Read], size_of: Callable[[_Read], int]) -> _Read:
+        with waiting(self._limit_s) as call:
+            used = self._credentials.access_key
+            try:
+                found = self._read_once(read, call)
+            except Refusal as refusal:
+                if not self._credentials.has_newer(used, refusal):
+                    raise
+                self._usual = (call.limit_s, self._opened(call.limit_s * _USUAL))
+                found = self._read_once(read, call)
+            call.answered()
+            call.moved(size_of(found))
+            return found
+
+    def _read_once(self, read: Callable[[S3Store], _Read], call: Call) -> _Read:
+        left_s = call.left_s()
+        if left_s <= 0:
+            raise SilentStore(call.limit_s, was_sent=False)
+        if self._usual[0] != call.limit_s:
+            self._usual = (call.limit_s, self._opened(call.limit_s * _USUAL))
         try:
-            return read(self._store)
+            return read(self._usual[1] if left_s >= call.limit_s * _USUAL else self._opened(left_s))
         except (BaseError, OSError) as error:
             refusal = self._refusal(error)
-            if not self._credentials.has_newer(used, refusal):
-                raise refusal from None
-        self._store = self._open()
-        try:
-            return read(self._store)
-        except (BaseError, OSError) as error:
-            raise self._refusal(error) from None
+        if isinstance(refusal, Refusal) and not refusal.status and call.left_s() < call.limit_s * _SPENT:
+            raise SilentStore(call.limit_s, was_sent=True) from None
+        if isinstance(refusal, Refusal) and 0 < refusal.status < 500 and refusal.status != 429:
+            call.answered()
+        raise refusal
 
     def _refusal(self, error: Exception) -> Exception:
         trouble = self._credentials.trouble
         if trouble is not None and isinstance(error, UnauthenticatedError):
             return trouble
-        text = str(error).partition(_DEBUG)[0]
+        text, _, details = str(error).partition(_DEBUG)
         status = int(found[1]) if (found := _STATUS.search(text)) else 0
         code = found[1] if (found := _CODE.search(text)) else ""
         if code in _REGION_CODES or status == 301 or _BARE_REDIRECT in text:
             return OtherRegion(_BODY.sub(r"\1", text))
         if not status and isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
             status = 403
+        if not status and not code:
+            text = _in_one_line(details) or text
         reason = found[1] if (found := _MESSAGE.search(text)) else ""
-        return Refusal(code, status, f"{code}: {reason}".rstrip(": ") if code else _BODY.sub(r"\1", text))
+        told = f"{code}: {reason}".rstrip(": ") if code else _BODY.sub(r"\1", text)
+        return Refusal(code, status, told, is_silent=not status and not code and "kind: Timeout" in details)
+
+
+def _in_one_line(details: str) -> str:
+    """Return what became of a GET without an answer, from obstore's description of many lines; "" if it has another."""
+    asked, tried, elapsed = (found.search(details) for found in (_ASKED, _TRIED, _ELAPSED))
+    if not (asked and elapsed):
+        return ""
+    tries = int(tried[1]) + 1 if tried else 1
+    trouble = _TROUBLE.search(details)
+    after = f"after {tries} {'try' if tries == 1 else 'tries'} in {elapsed[1]} {elapsed[2]}"
+    return f"{trouble[1] if trouble else 'no answer'}, {after}: GET {asked[1]}"
 
 
 class _Credentials:

@@ -71,6 +71,7 @@ from catalog.format.gid import Vid
 from catalog.format.keys import Key, branch_of, named_by, ref_key, refs_prefix, topic_of
 from catalog.format.small_objects import decode_ref, encode_ref
 from catalog.objects.first_valid_key import first_valid_key
+from catalog.objects.patience import carried
 from catalog.objects.store_time import latest_ms
 from catalog.refs.one_name import check_only_name
 from catalog.refs.oplog import Oplog
@@ -503,7 +504,7 @@ class Branches:
         if len(items) < 2:
             return [ask(item) for item in items]
         with ThreadPoolExecutor(min(_CONCURRENT_GETS, len(items)), "catalog-get") as pool:
-            return list(pool.map(ask, items))
+            return list(pool.map(carried(ask), items))
 
 
 def _unknown_fork(control: Control) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["doctor"]
 
-_WORDS = {"ok": "ok", "failed": "FAILED", "skipped": "skipped", "warn": "warn", "fail": "FAIL"}
+_WORDS = {"ok": "ok", "failed": "FAIL", "skipped": "skipped", "warn": "warn", "fail": "FAIL"}
 
 
 def doctor(

@@ -123,6 +123,7 @@ def _command(request: Request, serve: Serve) -> None:
         is_plain=bool(options["plain"]),
         no_pager=bool(options["no_pager"]),
         daemon_url=None if options["daemon"] is None else str(options["daemon"]),
+        store_timeout_s=None if options["store_timeout"] is None else int(str(options["store_timeout"])),
         token_file=None if options["token_file"] is None else Path(str(options["token_file"])),
     )
     paths = [each.name for each in COMMANDS[request.path].parameters if each.kind == "path"]

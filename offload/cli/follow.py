@@ -66,7 +66,7 @@ def follow(
         f"stopped: `seglog follow {url} {directory}` continues, "
         f"`seglog -C {directory} takeover TOPIC` makes this directory the writer"
     )
-    with told(lambda: line), closing(with_bars(run, is_shown=session.shows_progress)) as results:
+    with told(lambda: line), session.one_command(), closing(with_bars(run, is_shown=session.shows_progress)) as results:
         _show(session, results, once=once)
 
 

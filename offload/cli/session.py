@@ -40,7 +40,8 @@ class Serve(Protocol):
 class Session:
     """The global options of one command. `remote` overrides the `[remote]` section of seglog.toml.
 
-    `daemon_url` names a daemon of another machine. The command then uses no data directory here.
+    `daemon_url` names a daemon of another machine. The command then uses no data directory here. `store_timeout_s`
+    overrides `cold.store_timeout_s`.
     """
 
     directory: Path
@@ -52,6 +53,7 @@ class Session:
     no_pager: bool = False
     daemon_url: str | None = None
     token_file: Path | None = None
+    store_timeout_s: int | None = None
     _sections: dict[str, Any] | None = field(default=None, init=False)
 
     @property
@@ -100,6 +102,14 @@ class Session:
         return self._sections
 
     @contextmanager
+    def one_command(self) -> Iterator[None]:
+        """Let all requests of the block to a store share one limit of time (catalog.objects.patience)."""
+        from catalog.objects.patience import one_command
+
+        with one_command(self.store_timeout_s):
+            yield
+
+    @contextmanager
     def remote_store(self) -> Iterator[ObjectStore]:
         """Yield the store behind --remote, the environment or seglog.toml. Raises `NoRemote`."""
         from offload.errors import NoRemote
@@ -110,7 +120,8 @@ class Session:
         url = self.remote or settings.url
         if not url:
             raise NoRemote(self.directory)
-        with closing(open_store(url, settings.cold, settings.offload, source_of(settings, url))) as store:
+        source = source_of(settings, url)
+        with self.one_command(), closing(open_store(url, settings.cold, settings.offload, source)) as store:
             yield store
 
     @contextmanager
@@ -133,7 +144,7 @@ class Session:
             except NoRemote:
                 yield log, None
                 return
-            with archive:
+            with self.one_command(), archive:
                 yield log, archive
 
 

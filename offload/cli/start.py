@@ -45,7 +45,7 @@ def init(
     if source is not None:
         if remote or session.remote:
             raise InvalidParameters("--from names the remote: leave out --remote and SEGLOG_REMOTE")
-        with closing(ToldBars(is_shown=session.shows_progress)) as bars:
+        with session.one_command(), closing(ToldBars(is_shown=session.shows_progress)) as bars:
             tenant = tenant_of(source, role_arn)
             made = use.init_from(session.directory, source, bars.tell, dict(os.environ), tenant)
         branches = sum("@" in name for name in made.topics or ())
@@ -82,7 +82,7 @@ def recover(
         return use.recover(directory, url, tell, topic=topic, writable=writable, variables=variables, tenant=tenant)
 
     results = with_bars(run, is_shown=session.shows_progress)
-    with told(lambda: "interrupted: repeat the command, and it continues"):
+    with told(lambda: "interrupted: repeat the command, and it continues"), session.one_command():
         for found in results:
             if isinstance(found, NotRecovered):
                 note(f"{found.topic}: {found.error}")

@@ -48,7 +48,7 @@ def credentials(
     if bucket is not None:
         url = f"s3://{check_bucket(bucket)}/{prefix_of(name, base)}"
     asked = use.Asked(name, TenantRole(role), parse_span_s("--for", lasts), kms_key, role_arn, external_id, profile)
-    with _alone():
+    with _alone(), session.one_command():
         made = use.credentials(asked, settings, url)
     session.output.show(made, json.dumps(made.process_output()))
 
@@ -87,7 +87,8 @@ def check(
 
     settings = session.settings()
     url = session.remote or settings.url
-    found = use.check(name, settings, url)
+    with session.one_command():
+        found = use.check(name, settings, url)
     answers = f"own prefix: {found.own_prefix}, whole bucket: {found.whole_bucket}"
     session.output.show(found, "\n".join([answers, *found.failures]))
     if found.failures:

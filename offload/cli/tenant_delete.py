@@ -88,6 +88,7 @@ def _opened(
     from offload.wiring import open_prefix
 
     with ExitStack() as stack:
+        stack.enter_context(session.one_command())
         on_record: list[Upload] = []
         directory = _own_directory(session, url)
         if directory is not None:

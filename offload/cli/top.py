@@ -52,6 +52,15 @@ OPTIONS = (
         variable="SEGLOG_TOKEN_FILE",
     ),
     ListedParameter(
+        "store_timeout",
+        "int",
+        "How long the command waits in all for a store that does not answer, in place of cold.store_timeout_s. A "
+        "daemon has its own.",
+        ("--store-timeout",),
+        metavar="SECONDS",
+        least=1,
+    ),
+    ListedParameter(
         "as_json", "bool", "Results as JSON, one object a line. Also after the command.", ("--json",), default=False
     ),
     ListedParameter(

@@ -14,6 +14,7 @@ The caller compares the clock with the store's, in another check.
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import resource
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["DirectoryChecked", "doctor_directory"]
 
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_ROOM = "free some space, or offload and release hot copies: `seglog offload --all --drop-hot`"
 _SYNCS = 5
 _SYNC_BYTES = 4096
 _SLOW_SYNC_MS = 100
@@ -78,7 +81,8 @@ def doctor_directory(
         try:
             outcome, found, advice = check()
         except OSError as error:
-            outcome, found, advice = "fail", str(error), "make the path readable and writable for this user"
+            outcome, found = "fail", str(error)
+            advice = _ROOM if error.errno in _FULL else "make the path readable and writable for this user"
         failed += outcome == "fail"
         yield DirectoryChecked(name, outcome, found, advice)
     if failed:
@@ -95,7 +99,7 @@ def _versions() -> tuple[str, str, str]:
 def _disk(directory: Path, settings: ServeSettings) -> tuple[str, str, str]:
     usage = shutil.disk_usage(directory)
     found = f"{usage.free / 1e9:.1f} GB of {usage.total / 1e9:.1f} GB are free"
-    advice = "free some space, or offload and release hot copies: `seglog offload --all --drop-hot`"
+    advice = _ROOM
     if usage.free < settings.disk_reject_bytes:
         return "fail", f"{found}: a daemon refuses appends here", advice
     return ("warn", found, advice) if usage.free < settings.disk_alarm_bytes else ("ok", found, "")

@@ -25,6 +25,7 @@ from pathlib import Path
 import seglog
 from catalog.errors import StoreUnreachable
 from catalog.objects.base import ObjectStore
+from catalog.objects.patience import one_command
 from offload import recovery
 from offload.attachment import attach
 from offload.backoff import Backoff
@@ -78,7 +79,8 @@ def follow(
     ):
         follower = Follower(log, archive, backoff, options.on_progress)
         while True:
-            yield from follower.look()
+            with one_command():  # each look has its own time: a store that was away may be back
+                yield from follower.look()
             if options.once:
                 if follower.error is not None:
                     raise follower.error

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from catalog.acting import acting_for
+from catalog.objects.patience import one_command
 from offload.archive import Archive
 from offload.commands.codec import encode
 from offload.commands.directory import Directory, RequestsSeen, Tell, Work
@@ -73,7 +74,7 @@ def start(
     def run() -> None:
         error: BaseException | None = None
         try:
-            with acting_for(client):
+            with acting_for(client), one_command():
                 work()
         except BaseException as raised:
             error = raised

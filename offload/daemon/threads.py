@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from catalog.objects.patience import one_command
 from offload.daemon.tenant_id import tenant_id
 
 __all__ = ["Threads", "in_threads"]
@@ -55,4 +56,10 @@ class _Pool(ThreadPoolExecutor):
 
 
 async def in_threads(pool: ThreadPoolExecutor, work: Callable[..., Any], *arguments: Any) -> Any:
-    return await asyncio.get_running_loop().run_in_executor(pool, work, *arguments)
+    """Return the result of `work`. All its requests to the store share one limit (catalog.objects.patience)."""
+    return await asyncio.get_running_loop().run_in_executor(pool, _as_command, work, *arguments)
+
+
+def _as_command(work: Callable[..., Any], *arguments: Any) -> Any:
+    with one_command():
+        return work(*arguments)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+from catalog.objects.patience import carried
 from seglog.process.ownership import Owned, check_process, is_foreign
 
 __all__ = ["Pool", "in_order", "one_ahead"]
@@ -27,7 +28,7 @@ class Pool(Owned):
     def begin(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> Future[T] | None:
         """Submit `work` to a thread, and return its future. Return None once the pool is closed."""
         with self._lock:
-            return None if self._is_closed else self._threads.submit(work, *args, **named)
+            return None if self._is_closed else self._threads.submit(carried(work), *args, **named)
 
     def close(self) -> None:
         """Wait for the work that is under way, and cancel the rest. Idempotent."""
@@ -48,7 +49,7 @@ def in_order(work: Iterable[Callable[[], T]], at_a_time: int, name: str) -> Iter
             for one in work:
                 if len(waiting) == at_a_time:
                     yield waiting.popleft().result()
-                waiting.append(pool.submit(one))
+                waiting.append(pool.submit(carried(one)))
             while waiting:
                 yield waiting.popleft().result()
         finally:
@@ -69,13 +70,13 @@ def one_ahead(items: Generator[T, None, None], owner: Owned, name: str) -> Gener
             return
         yield first
         thread = ThreadPoolExecutor(1, thread_name_prefix=name)
-        coming = thread.submit(next, items, None)
+        coming = thread.submit(carried(next), items, None)
         while True:
             check_process(owner)
             item = coming.result()
             if item is None:
                 return
-            coming = thread.submit(next, items, None)
+            coming = thread.submit(carried(next), items, None)
             yield item
     finally:
         # A child has no such thread, and the parent's is in the middle of `items`.

@@ -34,6 +34,7 @@ from catalog.errors import CatalogError, NoSuchObject, NotTakenBack, OutOfWindow
 from catalog.format import keys
 from catalog.format.encoding import StoredCommit
 from catalog.history import History, retry_if_collected
+from catalog.objects.patience import carried
 from catalog.refs.pin import HeldPin, Pins
 from catalog.refs.retention_check import check_kept
 from catalog.undo_plan import TAKES_AWAY, Taken, UndoPlan, count, first_ranges, plan_undo
@@ -233,7 +234,7 @@ class Undoing:
             return set()
         with ThreadPoolExecutor(min(_CONCURRENT_HEADS, len(views)), "undo-head") as pool:
             missing: set[Sid] = set()
-            for view, is_here in zip(views, pool.map(self._is_here, views), strict=True):
+            for view, is_here in zip(views, pool.map(carried(self._is_here), views), strict=True):
                 progress.count("looking for objects", 2, "objects")
                 if not is_here:
                     missing.add(view.ref.sid)

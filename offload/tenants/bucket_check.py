@@ -12,6 +12,7 @@ APART-3  No answer proves nothing. It is neither an allow nor a denial.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -26,6 +27,7 @@ from offload.tenants.aio_clients import open_aio_client, warm
 __all__ = ["BucketCheck", "Outcome", "check_bucket"]
 
 _TIMEOUTS = {"connect_timeout": 5, "read_timeout": 15}
+_ANSWER_S = 30
 _DENIED = frozenset({"AccessDenied", "AllAccessDisabled"})
 
 
@@ -99,11 +101,14 @@ async def check_bucket(url: str, credentials: FoundCredentials | None, profile: 
 
 async def _list(client: Any, **request: object) -> tuple[Outcome, str]:
     try:
-        await client.list_objects_v2(**request)
+        async with asyncio.timeout(_ANSWER_S):  # also of a store that sends a byte now and then
+            await client.list_objects_v2(**request)
     except ClientError as refusal:
         error = refusal.response.get("Error", {})
         reason = f"{error.get('Code', '')}: {error.get('Message', '')}".strip(": ")
         return (Outcome.DENIED if error.get("Code") in _DENIED else Outcome.UNKNOWN), reason
+    except TimeoutError:
+        return Outcome.UNKNOWN, f"no answer within {_ANSWER_S} s"
     except (BotoCoreError, OSError) as trouble:
         return Outcome.UNKNOWN, str(trouble)
     return Outcome.ALLOWED, ""

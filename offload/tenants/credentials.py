@@ -25,7 +25,9 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NotConnected
 
 from catalog.errors import AccessDenied, CatalogError, StoreUnreachable
+from catalog.objects.patience import LIMIT_S
 from catalog.objects.s3_credentials import FoundCredentials
+from catalog.objects.s3_patience import SilentStore, be_patient
 from offload.tenants.access import GrantedCredentials, TenantAccess, granted_in, request_of
 from offload.tenants.aio_clients import open_aio_client, warm
 from offload.tenants.keeping import Kept
@@ -35,6 +37,7 @@ __all__ = ["Refresher", "SingleTenant", "TenantCredentials", "assume_role"]
 
 _AT_ONCE = 8
 WAIT_S = 10.0
+_ANSWER_S = 60
 _TIMEOUTS = {"connect_timeout": 5, "read_timeout": 10}
 _log = logging.getLogger(__name__)
 
@@ -185,7 +188,10 @@ class _StsClients:
         """Ask STS. Raises `AccessDenied` and `StoreUnreachable`."""
         try:
             client = await self._client(access.profile)
-            return granted_in(access, await client.assume_role(**request_of(access)))
+            async with asyncio.timeout(_ANSWER_S):  # also of a server that sends a byte now and then
+                return granted_in(access, await client.assume_role(**request_of(access)))
+        except TimeoutError as late:
+            raise StoreUnreachable("STS", f"no answer within {_ANSWER_S} s") from late
         except (ClientError, BotoCoreError, OSError, ValueError) as trouble:
             raise _error_of(access, trouble) from trouble
 
@@ -210,6 +216,7 @@ def assume_role(access: TenantAccess) -> GrantedCredentials:
     try:
         session = boto3.Session(profile_name=access.profile or None)
         client = session.client("sts", config=Config(**_TIMEOUTS))
+        be_patient(client, LIMIT_S)
         try:
             return granted_in(access, client.assume_role(**request_of(access)))
         finally:
@@ -227,7 +234,7 @@ def _error_of(access: TenantAccess, trouble: Exception) -> CatalogError:
         text = f"{error.get('Code', status)}: {error.get('Message', '')}".rstrip(": ")
         if status >= 500:
             return StoreUnreachable("STS", text)
-    elif isinstance(trouble, (NotConnected, HTTPClientError, OSError)):
+    elif isinstance(trouble, (NotConnected, HTTPClientError, SilentStore, OSError)):
         return StoreUnreachable("STS", text)
     hint = "check tenant.role_arn, the role's trust policy, and the credentials that take the role"
     return AccessDenied("STS", f"no credentials for {access.tenant} by {access.role_arn}: {text}", hint)

@@ -19,6 +19,7 @@ from types import TracebackType
 from catalog.errors import NoSuchObject, OutcomeUnknown
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore, PartTag, checksum_of_parts
+from catalog.objects.patience import carried
 
 __all__ = ["BlockUpload"]
 
@@ -87,7 +88,7 @@ class BlockUpload:
     def _send(self, upload_id: str, block: bytearray) -> None:
         self._length += len(block)
         number = len(self._tags) + len(self._in_flight) + 1
-        self._in_flight.add(self._pool.submit(self._put, upload_id, number, block))
+        self._in_flight.add(self._pool.submit(carried(self._put), upload_id, number, block))
 
     def _put(self, upload_id: str, number: int, block: bytearray) -> PartTag:
         tag = self._store.put_part(self._key, upload_id, number, block)

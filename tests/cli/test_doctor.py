@@ -111,7 +111,7 @@ def test_a_store_that_breaks_a_promise_is_found_out(
     set_limit(monkeypatch, Limit.PART_OF_A_CHECK, bytes(range(256)) * 4)  # only S3 needs 5 MiB
     done = run("--remote", "s3://bucket/acme", "doctor")
     assert done.code == 1
-    assert f"FAILED  {name}: " in done.text
+    assert f"FAIL    {name}: " in done.text
     assert " failed at memory://. See docs/stores.md" in done.err
 
 
@@ -146,7 +146,7 @@ def test_a_remote_that_cannot_be_reached_is_tried_once(run: Run, tmp_path: Path)
     done = run("--remote", (tmp_path / "unmounted" / "remote").as_uri(), "doctor")
     assert done.code == 1
     first, *others = done.text.splitlines()
-    assert first.startswith("FAILED  read-after-write: directory ")
+    assert first.startswith("FAIL    read-after-write: directory ")
     assert all(line.startswith("skipped ") for line in others)
 
 

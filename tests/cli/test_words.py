@@ -59,6 +59,7 @@ def test_the_options_of_the_top_stand_before_the_command_and_json_after_it_too()
         "no_pager": False,
         "daemon": None,
         "token_file": None,
+        "store_timeout": None,
     }
     assert request.options == top
     assert parsed("-Cdata topic --json list").options["as_json"] is True

@@ -105,7 +105,7 @@ def reads_of(store: S3Store) -> Any:
 def reads_config_of(store: S3Store) -> Any:
     """Return the settings with which obstore asks for objects. A test compares them with those of boto3."""
     assert store._reads is not None
-    return store._reads._store.config
+    return store._reads._usual[1].config
 
 
 def prefix_of(store: S3Store) -> str:

@@ -62,7 +62,7 @@ def test_without_java_the_reason_is_told_and_all_else_is_skipped(
     done = run("--remote", (tmp_path / "remote").as_uri(), "doctor", "--spark")
     assert done.code == 1
     first, *others = done.text.splitlines()
-    assert first.startswith("FAILED  session: RuntimeError: [JAVA_GATEWAY_EXITED]")
+    assert first.startswith("FAIL    session: RuntimeError: [JAVA_GATEWAY_EXITED]")
     assert others == [
         "skipped jvm reader: it needs session",
         "skipped archive: it needs session",
