@@ -29,7 +29,7 @@ check: setup ## lint, format, types, import contracts, generated files
 	$(RUN) ruff format --check
 	$(RUN) mypy
 	$(RUN) python scripts/snippets.py build/snippets
-	$(RUN) mypy build/snippets
+	$(RUN) mypy --strict --config-file= build/snippets
 	$(RUN) lint-imports
 	$(RUN) python scripts/proto.py --check
 	$(RUN) python scripts/jar.py --check

@@ -228,16 +228,18 @@ class Archive(Owned):
         *,
         at: str | None = None,
         tag: str | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Return the records of `read` as batches of Apache Arrow, of a topic, a branch, or a past state of it.
+        text: bool = False,
+    ) -> pa.RecordBatchReader:
+        """Return the records of `read` in Apache Arrow, of a topic, a branch, or a past state of it.
 
-        `Topic.read_arrow` describes the batches, their schema and `tag`. If pyarrow is not installed, raises
-        `NotInstalled`. Raises as `read` does.
+        `Topic.read_arrow` describes the `pyarrow.RecordBatchReader`, its schema, `tag` and `text`. If pyarrow is not
+        installed, raises `NotInstalled`. Raises as `read` does.
         """
-        from seglog.format.arrow import arrow_batches, check_arrow
+        from seglog.format.arrow import read_as_arrow
+        from seglog.values.arrow import check_arrow
 
         check_arrow("Archive.read_arrow")
-        return arrow_batches(name, self._reading.read_arrays(name, start, end, at=at), tag)
+        return read_as_arrow(name, self._reading.read_arrays(name, start, end, at=at), tag, text=text)
 
     @checked
     def open_for_append(self, name: str) -> Topic:

@@ -2,8 +2,9 @@
 
     python scripts/snippets.py DIR    writes one program a page to DIR; `make check` then runs mypy on them
 
-The blocks of a page are one program: a later one may use the names of an earlier one. `tests/test_pages.py` and
-`tests/offload/spark/test_pages.py` run each program.
+The blocks of a page are one program: a later one may use the names of an earlier one. `make check` reads them with
+`mypy --strict` and none of our settings, as a reader would. `tests/test_pages.py`, `tests/offload/spark/test_pages.py`
+and `tests/cli/test_stories.py` run each block.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-__all__ = ["programs"]
+__all__ = ["ROOT", "programs"]
 
 ROOT = Path(__file__).resolve().parent.parent
 _BLOCK = re.compile(r"^ *```python\n(.*?)^ *```", re.MULTILINE | re.DOTALL)

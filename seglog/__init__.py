@@ -92,7 +92,6 @@ if TYPE_CHECKING:
     from seglog.files.clock import Clock, SystemClock
     from seglog.files.port import Files, OsFiles, replace_atomically
     from seglog.files.settings_file import default_toml, load_settings, read_sections, write_default
-    from seglog.format.arrow import arrow_schema
     from seglog.format.record_arrays import RecordArrays
     from seglog.log import Log, open
     from seglog.maintenance.retention import Retention
@@ -100,6 +99,7 @@ if TYPE_CHECKING:
     from seglog.startup.verification import verify
     from seglog.tiers.cold_tier import ColdTier
     from seglog.topic import Topic
+    from seglog.values.arrow import arrow_schema
     from seglog.values.config import DISCARDS, DURABILITIES, SETTINGS_FILE, LogSettings, TopicConfig
     from seglog.values.damage import Checked, Damage, Report
     from seglog.values.deletes import DeleteOp
@@ -224,7 +224,7 @@ _HOMES = {
     "load_settings": "seglog.files.settings_file",
     "read_sections": "seglog.files.settings_file",
     "write_default": "seglog.files.settings_file",
-    "arrow_schema": "seglog.format.arrow",
+    "arrow_schema": "seglog.values.arrow",
     "RecordArrays": "seglog.format.record_arrays",
     "Log": "seglog.log",
     "open": "seglog.log",

@@ -345,33 +345,42 @@ class Topic:
         since_ms: int | None = None,
         until_ms: int | None = None,
         tag: str | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Return the records of `read` as batches of Apache Arrow (`pyarrow.RecordBatch`). No batch is empty.
+        text: bool = False,
+    ) -> pa.RecordBatchReader:
+        """Return the records of `read` in Apache Arrow, as a `pyarrow.RecordBatchReader`, which reads as it is asked.
 
-        Every batch has the schema of `seglog.arrow_schema()`, whose columns are those of the Spark source:
+            table = topic.read_arrow().read_all()
+            frame = topic.read_arrow(text=True).read_pandas()
+            frame = polars.from_arrow(topic.read_arrow())
+            rows = duckdb.sql("select tag, count(*) from records group by tag")  # with records = topic.read_arrow()
+
+        It has the schema of `seglog.arrow_schema()`, whose columns are those of the Spark source:
 
             topic      string                  the topic, without a branch
             seq        int64                   the record's number in the topic, from 1
             timestamp  timestamp[us, tz=UTC]   the time that the log set, in whole milliseconds
             node       string                  the record's node, or null
             tag        string                  the record's tag, or null
-            value      binary                  the record's bytes
+            value      binary                  the record's bytes; with `text` a string
 
         `start` and `end` are inclusive seqs, `since_ms` and `until_ms` inclusive times in ms since the epoch. `tag`
         selects the records with that tag; a trailing `*` makes it a prefix. A batch has up to a MiB of frames with
-        their headers, some 20,000 rows at most, or one larger record. It owns its memory. No object is made for a
-        record.
+        their headers, some 20,000 rows at most, or one larger record. None is empty. It owns its memory. No object is
+        made for a record.
 
-        A batch has no place for a `Gap`: for records that retention took, raise `Evicted`, as `read` does. If pyarrow
-        is not installed, raise `NotInstalled`: the extra `arrow` installs it. Raise the errors of `read`, after the
-        batches of the records that come before.
+        With `text`, a value that is not UTF-8 raises `InvalidArgument`, which names the record. A batch has no place
+        for a `Gap`: for records that retention took, raise `Evicted`, as `read` does. If pyarrow is not installed,
+        raise `NotInstalled`: the extra `arrow` installs it. Raise the errors of `read`, after the batches of the
+        records that come before. A consumer that takes the reader through Arrow's C interface, as Polars and DuckDB do,
+        raises an error of its own with their text.
         Source: the Arrow columnar format, https://arrow.apache.org/docs/format/Columnar.html
         """
-        from seglog.format.arrow import arrow_batches, check_arrow
+        from seglog.format.arrow import read_as_arrow
+        from seglog.values.arrow import check_arrow
 
         check_arrow("Topic.read_arrow")
         arrays = cast("Iterator[RecordArrays]", self._arrays(start, end, since_ms=since_ms, until_ms=until_ms))
-        return arrow_batches(self.name, arrays, tag)
+        return read_as_arrow(self.name, arrays, tag, text=text)
 
     @overload
     def follow(

@@ -14,13 +14,14 @@ import seglog
 from catalog.format.commit import Codec
 from catalog.format.keys import Key
 from catalog.objects import LocalStore
-from scripts.snippets import programs
+from scripts.snippets import ROOT, programs
 from tests.daemons import served
 from tests.offload.samples import Sample, encode_object, frames_of_samples
 
 PROGRAMS = programs()
 _EXAMPLE = '"https://log.example:7373", token="..."'
 _SPARK = {"docs/spark.md"}  # tests/offload/spark/test_pages.py runs it, and the last block of the README
+_APART = {"README.md": 3, "docs/client.md": 2}  # pages whose blocks run one by one: so many
 
 
 class _Enough(Exception):
@@ -58,10 +59,19 @@ def run_blocks(
     assert lines in {None, printed}
 
 
-def test_each_page_with_python_has_a_test() -> None:
+def test_each_block_of_python_has_a_test() -> None:
+    """A page runs as a whole, or its blocks are in `_APART`."""
     stories = {page for page in PROGRAMS if page.startswith("docs/stories/")}  # tests/cli/test_stories.py
     text = Path(__file__).read_text()
-    assert [page for page in PROGRAMS.keys() - stories - _SPARK if f'run_blocks("{page}"' not in text] == []
+    for page, blocks in PROGRAMS.items():
+        fences = re.findall(r"^ *(?:```|~~~) *py.*$|^ *>>> ", (ROOT / page).read_text(), re.MULTILINE | re.IGNORECASE)
+        assert len(fences) == len(blocks), f"scripts/snippets.py does not see all Python of {page}"
+        if page in _APART:
+            assert len(blocks) == _APART[page], f"{page} has another number of blocks: test each"
+        elif page not in stories | _SPARK:
+            assert f'run_blocks("{page}", tmp_path, monkeypatch)' in text
+    others = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")} - PROGRAMS.keys()
+    assert [page for page in sorted(others) if re.search(r"^ *(```|~~~) *py", (ROOT / page).read_text(), re.M)] == []
 
 
 def test_the_readme_appends_offloads_and_restores(

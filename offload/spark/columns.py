@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from offload.errors import InvalidOption
 from offload.spark.options import ReadOptions
-from seglog.format.arrow import arrow_schema
+from seglog.values.arrow import arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa

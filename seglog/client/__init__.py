@@ -9,7 +9,7 @@ The core decides without I/O. The driver needs the standard library alone.
 
     address requests bodies answers      values: where the daemon is, requests, bodies, answers and their errors
     retries                              whether and when a request is sent again (CLIENT-1 to CLIENT-3)
-    reading                              reads and followers that resume (CLIENT-4)
+    reading arrow                        reads and followers that resume, reads in Arrow by pages (CLIENT-4)
     window                               the batches of a producer without a definite answer (CLIENT-5 to CLIENT-10)
     connections driver client producer   the plain driver
 

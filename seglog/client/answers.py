@@ -28,6 +28,7 @@ __all__ = [
     "problem_of",
     "receipt_of",
     "refusal_of",
+    "unfit",
 ]
 
 _HINT_UNSENT = "look whether a daemon serves this address, then try again"
@@ -102,7 +103,7 @@ def receipt_of(request: Request, answer: Answer) -> Receipt:
             answer.headers.get(INCARNATION) or said.get("incarnation"),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise _unfit(request, answer) from error
+        raise unfit(request, answer) from error
 
 
 def bounds_of(request: Request, answer: Answer) -> Bounds:
@@ -112,7 +113,7 @@ def bounds_of(request: Request, answer: Answer) -> Bounds:
             int(found[f"seglog-{name}"]) for name in ("earliest", "head", "sealed", "epoch")
         )
     except (KeyError, ValueError) as error:
-        raise _unfit(request, answer) from error
+        raise unfit(request, answer) from error
     return Bounds(earliest, head, sealed, epoch, found.get(INCARNATION))
 
 
@@ -165,11 +166,12 @@ def _title_without_body(status: int) -> str | None:
 def _object(request: Request, answer: Answer) -> dict[str, Any]:
     said = problem_of(answer.body)
     if not said:
-        raise _unfit(request, answer)
+        raise unfit(request, answer)
     return said
 
 
-def _unfit(request: Request, answer: Answer) -> DaemonError:
+def unfit(request: Request, answer: Answer) -> DaemonError:
+    """Return the error of an answer that no daemon of this version gives."""
     hint = "look whether the address is that of a seglog daemon of this version"
     return DaemonError(f"the answer to {request.method} {request.path} is not of a daemon", 1, hint=hint,
                        status=answer.status)  # fmt: skip

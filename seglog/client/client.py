@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Literal, cast, overload
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 from seglog.arguments import checked
 from seglog.client.address import address_of, check_token
@@ -41,6 +41,9 @@ from seglog.errors import InvalidArgument
 from seglog.values.names import check_topic_name
 from seglog.values.producer import ProducerBatch
 from seglog.values.record import Gap, Record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["Client", "RemoteTopic", "connect"]
 
@@ -212,6 +215,29 @@ class RemoteTopic:
         """
         found = self._driver.items(Reading(self.name, Wanted(start, end, since_ms, until_ms, tag, limit, gaps)))
         return found if gaps else cast("Iterator[Record]", found)
+
+    @checked
+    def read_arrow(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        tag: str | None = None,
+        text: bool = False,
+    ) -> pa.RecordBatchReader:
+        """Return the records of `read` as a `pyarrow.RecordBatchReader` (`seglog.Topic.read_arrow`).
+
+        The daemon needs pyarrow too. The reader asks for half a MiB of values at a time, and raises the errors of
+        `read` when it gets there. If pyarrow is not installed here, raise `NotInstalled` at once.
+        """
+        from seglog.client.arrow import ArrowReading
+        from seglog.values.arrow import arrow_reader, check_arrow
+
+        check_arrow("RemoteTopic.read_arrow")
+        source = ArrowReading(self.name, Wanted(start, end, since_ms, until_ms, tag))
+        return arrow_reader(self._driver.batches(source), text=text)
 
     @overload
     def follow(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from seglog.client.answers import Answer, Lost, Outcome
 from seglog.client.connections import Connections
@@ -15,6 +16,11 @@ from seglog.client.reading import Following, Reading
 from seglog.client.requests import Request
 from seglog.client.retries import Broken, Call, Retries, after, is_reached
 from seglog.values.record import Gap, Record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from seglog.client.arrow import ArrowReading
 
 __all__ = ["Driver"]
 
@@ -46,6 +52,12 @@ class Driver:
         outcome = self._connections.exchange(request, on_written)
         self.is_reached |= is_reached(outcome)
         return outcome
+
+    def batches(self, source: ArrowReading) -> Iterator[pa.RecordBatch]:
+        """Yield the batches of a read by pages."""
+        while not source.is_done:
+            source, batches = source.fed(self.ask(source.request))
+            yield from batches
 
     def _begin(self, request: Request) -> Call:
         """Return the call of a request, whose time begins now."""

@@ -25,10 +25,28 @@ from seglog.client.requests import INCARNATION, Request, Wanted, follow_request,
 from seglog.errors import ConcurrentModification, DaemonError, OtherIncarnation, SeglogError, Truncated
 from seglog.values.record import Gap, Record
 
-__all__ = ["Fed", "Following", "Reading", "place_of"]
+__all__ = ["Fed", "Following", "Reading", "Version", "place_of", "version_of", "within_head"]
 
 _EPOCH, _HEAD = "seglog-epoch", "seglog-head"
 _Item: TypeAlias = "Record | Gap"
+Version: TypeAlias = "tuple[str | None, str | None]"
+"""The epoch and the incarnation that an answer names."""
+
+
+def version_of(topic: str, before: Version | None, answer: Answer) -> Version:
+    """Return the version of an answer. If it is not the one of `before`, raise `ConcurrentModification`."""
+    version = (answer.headers.get(_EPOCH), answer.headers.get(INCARNATION))
+    if before is not None and before != version:
+        raise ConcurrentModification(topic)
+    return version
+
+
+def within_head(wanted: Wanted, answer: Answer) -> Wanted:
+    """Return what is wanted up to the head of the first answer, so that a later one shows no record that came after."""
+    head = answer.headers.get(_HEAD)
+    if head is None:
+        return wanted
+    return replace(wanted, end=int(head) if wanted.end is None else min(int(head), wanted.end))
 
 
 class Fed(NamedTuple):
@@ -49,7 +67,7 @@ class Reading:
 
     topic: str
     wanted: Wanted
-    version: tuple[str | None, str | None] | None = None
+    version: Version | None = None
     rest: tuple[bytes, ...] = ()
     ends_with_answer = True
 
@@ -65,12 +83,8 @@ class Reading:
 
     def begun(self, answer: Answer) -> Reading:
         """Return the read after the head of an answer. Raise `ConcurrentModification` for another version."""
-        version = (answer.headers.get(_EPOCH), answer.headers.get(INCARNATION))
-        if self.version is not None and self.version != version:
-            raise ConcurrentModification(self.topic)
-        wanted = self.wanted
-        if self.version is None and (head := answer.headers.get(_HEAD)) is not None:
-            wanted = replace(wanted, end=int(head) if wanted.end is None else min(int(head), wanted.end))
+        version = version_of(self.topic, self.version, answer)
+        wanted = within_head(self.wanted, answer) if self.version is None else self.wanted
         return replace(self, version=version, wanted=wanted, rest=())
 
     def fed(self, piece: bytes) -> Fed:

@@ -17,8 +17,11 @@ from seglog.errors import InvalidArgument
 from seglog.values.producer import ID_MAX_BYTES, ProducerBatch
 
 __all__ = [
+    "ARROW_TYPE",
     "EVENTS_TYPE",
     "INCARNATION",
+    "PAGE_BYTES",
+    "PAGE_RECORDS",
     "AppendLabels",
     "Request",
     "Wanted",
@@ -26,6 +29,7 @@ __all__ = [
     "bounds_request",
     "follow_request",
     "header_text",
+    "page_request",
     "read_request",
     "topics_request",
     "truncate_request",
@@ -33,6 +37,9 @@ __all__ = [
 
 INCARNATION: Final = "seglog-incarnation"
 EVENTS_TYPE: Final = "text/event-stream"
+ARROW_TYPE: Final = "application/vnd.apache.arrow.stream"
+PAGE_RECORDS: Final = 8192
+PAGE_BYTES: Final = 512 * 1024
 _IF_INCARNATION: Final = "seglog-if-incarnation"
 
 
@@ -145,6 +152,12 @@ def append_request(
 def read_request(topic: str, wanted: Wanted) -> Request:
     headers = {"Accept": JSON_LINES_TYPE}
     return Request("GET", _with_query(f"{_place(topic)}/records", wanted.query), headers, topic=topic)
+
+
+def page_request(topic: str, wanted: Wanted) -> Request:
+    """Return a request of the next records in Arrow: few enough that the daemon makes all of the answer at once."""
+    query = {**wanted.query, "limit": str(PAGE_RECORDS), "max_bytes": str(PAGE_BYTES)}
+    return Request("GET", _with_query(f"{_place(topic)}/records", query), {"Accept": ARROW_TYPE}, topic=topic)
 
 
 def follow_request(topic: str, wanted: Wanted, last_event: str | None) -> Request:

@@ -1,6 +1,5 @@
-"""Records as batches of Apache Arrow. pyarrow is optional: the extra `arrow` installs it.
+"""Arrays of records as batches of Apache Arrow, with the columns of `seglog.values.arrow`.
 
-ARROW-1  The columns are those of the Spark source, with the same types (offload.spark.columns).
 ARROW-2  A batch owns its memory. One `take` for each column copies the nodes, tags and values out of the frames.
 
 This module does no I/O. It imports pyarrow when a function is first called.
@@ -8,14 +7,13 @@ This module does no I/O. It imports pyarrow when a function is first called.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from seglog.errors import NotInstalled
 from seglog.format.arrays import Later, NDArray, np
 from seglog.format.frame import HAS_NODE, HAS_TAG
 from seglog.format.record_arrays import RecordArrays
+from seglog.values.arrow import arrow_reader, arrow_schema
 from seglog.values.names import BRANCH_MARK
 
 if TYPE_CHECKING:
@@ -24,41 +22,23 @@ if TYPE_CHECKING:
 else:
     pa, pc = Later("pyarrow"), Later("pyarrow.compute")
 
-__all__ = ["arrow_batches", "arrow_schema", "check_arrow", "labels", "timestamps"]
+__all__ = ["labels", "read_as_arrow", "timestamps"]
 
 _NODE, _TAG, _VALUE = 0, 1, 2
 _PARTS = 4  # of a record: node, tag, value, and all up to the next node
 
 
-def check_arrow(what: str) -> None:
-    """Raise `NotInstalled` if pyarrow is missing. `what` needs it."""
-    if importlib.util.find_spec("pyarrow") is None:
-        raise NotInstalled(what, "pyarrow", "arrow")
+def read_as_arrow(
+    name: str, arrays: Iterable[RecordArrays], tag: str | None = None, *, text: bool = False
+) -> pa.RecordBatchReader:
+    """Return a reader of the records of the topic or branch `name`. With `tag`, it has only those with that tag.
 
-
-def arrow_schema() -> pa.Schema:
-    """Return the schema of the batches of `Topic.read_arrow` and `Archive.read_arrow` (`pyarrow.Schema`).
-
-    If pyarrow is not installed, raise `NotInstalled`.
+    A trailing `*` makes `tag` a prefix. With `text`, the values are texts.
     """
-    check_arrow("arrow_schema")
-    return pa.schema(
-        [
-            ("topic", pa.string()),
-            ("seq", pa.int64()),
-            ("timestamp", pa.timestamp("us", tz="UTC")),
-            ("node", pa.string()),
-            ("tag", pa.string()),
-            ("value", pa.binary()),
-        ]
-    )
+    return arrow_reader(_batches(name, arrays, tag), text=text)
 
 
-def arrow_batches(name: str, arrays: Iterable[RecordArrays], tag: str | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the topic or branch `name`. With `tag`, yield only those with that tag.
-
-    A trailing `*` makes `tag` a prefix.
-    """
+def _batches(name: str, arrays: Iterable[RecordArrays], tag: str | None) -> Iterator[pa.RecordBatch]:
     schema, topic = arrow_schema(), name.partition(BRANCH_MARK)[0]
     for found in arrays:
         batch = pa.RecordBatch.from_arrays(_columns(topic, found), schema=schema)

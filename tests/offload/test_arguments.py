@@ -176,7 +176,9 @@ CALLS = {
     "Archive.read": _of_name("read", {"start": "whole", "end": "whole", "at": "text"}, "start end at"),
     "Archive.read_arrays": _of_name("read_arrays", {"start": "whole", "end": "whole", "at": "text"}, "start end at"),
     "Archive.read_arrow": _of_name(
-        "read_arrow", {"start": "whole", "end": "whole", "at": "text", "tag": "text"}, "start end at tag"
+        "read_arrow",
+        {"start": "whole", "end": "whole", "at": "text", "tag": "text", "text": "bool"},
+        "start end at tag",
     ),
     "Archive.release": _of_name("release", {"at_once": "bool"}),
     "BranchService.rename_branch": _of_topic(

@@ -124,6 +124,7 @@ LOG = {
         "token ca_file",
         url="http://localhost",
     ),
+    "arrow_schema": _of(seglog.arrow_schema, {"text": "bool"}),
     "verify": _of(
         seglog.verify,
         {key: OPEN[key] for key in ("path", "files", "settings", "warm_stores")},
@@ -173,7 +174,7 @@ LOG = {
     "Topic.read_arrays": _of_topic("read_arrays", {**READ, "gaps": "bool"}, "start end"),
     "Topic.read_arrow": _of_topic(
         "read_arrow",
-        {**READ, "since_ms": "whole", "until_ms": "whole", "tag": "text"},
+        {**READ, "since_ms": "whole", "until_ms": "whole", "tag": "text", "text": "bool"},
         "start end since_ms until_ms tag",
     ),
     "Topic.read_batches": _of_topic("read_batches", READ, "start end"),

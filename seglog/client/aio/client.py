@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Sequence
 from types import TracebackType
-from typing import Literal, cast, overload
+from typing import TYPE_CHECKING, Literal, cast, overload
 
 from seglog.arguments import checked
 from seglog.client.address import address_of, check_token
@@ -42,6 +42,9 @@ from seglog.errors import InvalidArgument
 from seglog.values.names import check_topic_name
 from seglog.values.producer import ProducerBatch
 from seglog.values.record import Gap, Record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["AsyncClient", "AsyncRemoteTopic", "connect"]
 
@@ -215,6 +218,33 @@ class AsyncRemoteTopic:
         """
         found = self._driver.items(Reading(self.name, Wanted(start, end, since_ms, until_ms, tag, limit, gaps)))
         return found if gaps else cast("AsyncIterator[Record]", found)
+
+    @checked
+    def read_arrow(
+        self,
+        start: int | None = None,
+        end: int | None = None,
+        *,
+        since_ms: int | None = None,
+        until_ms: int | None = None,
+        tag: str | None = None,
+        text: bool = False,
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """Yield the records of `read` as batches of Apache Arrow (`pyarrow.RecordBatch`, `seglog.Topic.read_arrow`).
+
+        A `pyarrow.RecordBatchReader` cannot wait for an event loop. To get one, collect the batches:
+
+            batches = [batch async for batch in topic.read_arrow()]
+            reader = pyarrow.RecordBatchReader.from_batches(seglog.arrow_schema(), batches)
+
+        No batch is empty. The daemon needs pyarrow too. If it is not installed here, raise `NotInstalled` at once.
+        """
+        from seglog.client.arrow import ArrowReading
+        from seglog.values.arrow import check_arrow
+
+        check_arrow("AsyncRemoteTopic.read_arrow")
+        source = ArrowReading(self.name, Wanted(start, end, since_ms, until_ms, tag))
+        return self._driver.batches(source, text=text)
 
     @overload
     def follow(

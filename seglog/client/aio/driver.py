@@ -9,14 +9,20 @@ import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seglog.client.aio.connections import AsyncConnections
 from seglog.client.answers import Answer, Lost, Outcome
 from seglog.client.reading import Following, Reading
 from seglog.client.requests import Request
 from seglog.client.retries import Broken, Call, Retries, after, is_reached
+from seglog.values.arrow import shown_batches
 from seglog.values.record import Gap, Record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from seglog.client.arrow import ArrowReading
 
 __all__ = ["AsyncDriver"]
 
@@ -74,6 +80,13 @@ class AsyncDriver:
             except Broken as broken:
                 outcome = broken.lost
             call = await self._next_try(call, outcome)
+
+    async def batches(self, source: ArrowReading, *, text: bool) -> AsyncIterator[pa.RecordBatch]:
+        """Yield the batches of a read by pages, with `text` as texts."""
+        while not source.is_done:
+            source, batches = source.fed(await self.ask(source.request))
+            for batch in shown_batches(batches, text=text):
+                yield batch
 
     def _begin(self, request: Request) -> Call:
         """Return the call of a request, whose time begins now."""

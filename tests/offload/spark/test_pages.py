@@ -14,6 +14,11 @@ from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
 
 
+def test_the_readme_has_one_block_of_spark() -> None:
+    blocks = programs()["README.md"]
+    assert ["pyspark" in block for block in blocks] == [False, False, True]  # tests/test_pages.py runs the others
+
+
 def test_each_example_runs(spark_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = (tmp_path / "acme").as_uri()
     orders = TopicArchive(url)

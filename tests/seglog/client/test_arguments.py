@@ -51,6 +51,11 @@ ROWS = {
         epoch=1,
     ),
     "RemoteTopic.read": _of_topic("read", READ, "start end since_ms until_ms tag limit"),
+    "RemoteTopic.read_arrow": _of_topic(
+        "read_arrow",
+        {key: READ[key] for key in ("start", "end", "since_ms", "until_ms", "tag")} | {"text": "bool"},
+        "start end since_ms until_ms tag",
+    ),
     "RemoteTopic.follow": _of_topic(
         "follow", {"start": "whole", "epoch": "whole", "tag": "text", "gaps": "bool"}, "start epoch tag"
     ),

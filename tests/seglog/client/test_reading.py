@@ -7,11 +7,13 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import seglog
 from seglog import Gap, Record
 from seglog.client import Client, Retries, aio
+from tests.array_rows import rows_of
 from tests.daemons import ServedDirectory, served
 from tests.seglog.client.conftest import Place
 from tests.seglog.client.cutting_proxy import Leak
@@ -109,6 +111,57 @@ def test_a_follower_of_a_topic_that_was_made_again_is_told(client: Client, place
     with pytest.raises(seglog.Truncated, match="or deleted and made again") as cut:
         next(client.topic(name).follow(6, epoch=before.epoch))
     assert cut.value.seq == 1
+
+
+def test_a_read_in_arrow_shows_the_records_of_a_read(client: Client, place: Place, name: str) -> None:
+    topic = client.topic(name)
+    for tag in ("a", None, "b"):
+        topic.append([b"%01000d" % number for number in range(300)], tag=tag)
+    topic.append([bytes(600_000), b"\xff", bytes(600_000)], node="n")
+    records = list(topic.read())
+    assert rows_of(topic.read_arrow(), with_ends=False) == records
+    assert rows_of(topic.read_arrow(290, 601), with_ends=False) == records[289:601]
+    assert rows_of(topic.read_arrow(tag="b"), with_ends=False) == records[600:900]
+    times = {"since_ms": records[300].ts_ms, "until_ms": records[300].ts_ms}
+    assert rows_of(topic.read_arrow(**times), with_ends=False) == list(topic.read(**times))
+    assert list(topic.read_arrow(904)) == []
+    texts = [value for batch in topic.read_arrow(10, 12, text=True) for value in batch["value"].to_pylist()]
+    assert [int(text) for text in texts] == [9, 10, 11]
+    with pytest.raises(seglog.InvalidArgument, match=f"record 902 of {name} is not UTF-8"):
+        list(topic.read_arrow(text=True))
+    pages = iter(topic.read_arrow())
+    seen = len(next(pages))
+    topic.append([b"later"])
+    assert seen + sum(len(batch) for batch in pages) == 903
+    pages = iter(topic.read_arrow())
+    next(pages)
+    topic.truncate(900)
+    with pytest.raises(seglog.ConcurrentModification):
+        list(pages)
+    place.call("evict", topic=name, before=4, yes=True)
+    for absent, error in (
+        (topic.read_arrow(1), seglog.Evicted),
+        (topic.read_arrow(5_000), seglog.SeqOutOfRange),
+        (client.topic("absent").read_arrow(), seglog.NoSuchTopic),
+    ):
+        with pytest.raises(error):
+            list(absent)
+
+
+def test_the_plain_client_gives_a_reader_that_resumes(daemon: ServedDirectory) -> None:
+    with seglog.connect(f"http://127.0.0.1:{daemon.port}") as direct:
+        direct.topic("arrow").append([b"x" * 1_000] * 3_000)
+        # The proxy ends each connection after one page and a half.
+        with Leak(daemon.port, 800_000) as leak:
+            with seglog.connect(f"http://127.0.0.1:{leak.port}", retries=QUICK) as client:
+                reader = client.topic("arrow").read_arrow(text=True)
+                assert isinstance(reader, pa.RecordBatchReader)
+                assert reader.schema == seglog.arrow_schema(text=True)
+                first = reader.read_next_batch()
+                direct.topic("arrow").append([b"later"])
+                rest = reader.read_all()
+            assert leak.connections > 2
+    assert first["seq"].to_pylist() + rest["seq"].to_pylist() == [*range(1, 3_001)]
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from seglog import (
     Evicted,
     FileCorrupt,
     Gap,
+    InvalidArgument,
     Log,
     LogSettings,
     NoSuchTopic,
@@ -244,6 +245,41 @@ def test_every_batch_has_the_schema_of_the_spark_source(log: Log) -> None:
     assert table.num_rows == 24
     assert set(table.column("topic").to_pylist()) == {"t"}
     assert pa.Table.from_batches(log.topic("t@half").read_arrow(5, tag="none"), schema).num_rows == 0
+
+
+def test_what_takes_arrow_takes_the_reader(log: Log) -> None:
+    """pyarrow and pandas here; Polars and DuckDB take the same C interface."""
+    topic = log.topic("t")
+    topic.append([b"one", b"two"], tag="a")
+    topic.append([b"three"])
+    assert isinstance(topic.read_arrow(), pa.RecordBatchReader)
+    through_c = pa.RecordBatchReader.from_stream(topic.read_arrow())
+    assert through_c.schema == seglog.arrow_schema()
+    assert through_c.read_all() == topic.read_arrow().read_all()
+    frame = topic.read_arrow(text=True).read_pandas()
+    assert frame[["seq", "tag", "value"]].values.tolist() == [[1, "a", "one"], [2, "a", "two"], [3, None, "three"]]
+    assert topic.read_arrow(tag="none").read_all().num_rows == 0
+    topic.evict(3)
+    with pytest.raises(Evicted) as lost:
+        topic.read_arrow(1).read_all()
+    assert (lost.value.gap_from, lost.value.gap_to) == (1, 2)
+
+
+def test_values_as_text_end_at_the_first_that_is_none(log: Log) -> None:
+    topic = log.topic("t")
+    topic.append(["ä€𝄞".encode(), b"", b"\0"])
+    assert topic.read_arrow(text=True).schema == seglog.arrow_schema(text=True)
+    assert str(seglog.arrow_schema(text=True).field("value").type) == "string"
+    assert topic.read_arrow(text=True).read_all()["value"].to_pylist() == ["ä€𝄞", "", "\0"]
+    topic.append([b"\xff", b"late"], tag="raw")
+    topic.append(["\ud800".encode("utf-8", "surrogatepass")], tag="half")
+    for tag, seq, before in ((None, 4, 3), ("raw", 4, 0), ("half", 6, 0)):
+        batches: list[Any] = []
+        with pytest.raises(InvalidArgument, match=f"record {seq} of t is not UTF-8"):
+            batches.extend(topic.read_arrow(text=True, tag=tag))
+        assert sum(map(len, batches)) == before
+    assert topic.read_arrow(5, 5, text=True).read_all()["value"].to_pylist() == ["late"]
+    assert len(topic.read_arrow().read_all()) == 6
 
 
 def test_without_pyarrow_the_error_names_the_extra(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
