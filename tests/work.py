@@ -41,7 +41,7 @@ COUNT = "count"  # The name of the property that has a name and a number.
 PARTS = {
     1: "crash images: one directory, a warm store, shards",
     2: "calls of the file system that fail, the corruption matrix, kill -9, the topic model",
-    3: "T6: pairs of faults of a store, single faults over HTTP",
+    3: "T6: pairs of faults of a store, single faults over HTTP; the cost of requests",
     4: "T8: the first half of the schedules, and the rare mistakes",
     5: "T8: the second half of the schedules, promotions",
     6: "T9: the first half of the histories",

@@ -141,4 +141,6 @@ def test_forks_of_forks_and_clocks_that_disagree_draw_as_a_tree() -> None:
 def _commit(volume: str, lsn: int, created_at: int) -> CommitListed:
     now = Moment(created_at)
     target = f"lsn:{lsn}@{volume}"
-    return CommitListed(target, volume, lsn, "", "offload", now, 0, None, now, 0, (), None, "w", 1, "", 0, 0, 0, 0, None)
+    return CommitListed(
+        target, volume, lsn, "", "offload", now, 0, None, now, 0, (), None, "w", 1, "", 0, 0, 0, 0, None
+    )

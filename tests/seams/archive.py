@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,6 +16,7 @@ from offload import Archive
 from offload.cli import status
 from offload.context import ArchiveContext
 from offload.daemon.http import bodies
+from offload.daemon.service import Service
 from offload.format.block import ChunkRef
 from offload.read import chunk_records
 from offload.read.cache import ChunkCache
@@ -49,6 +50,7 @@ __all__ = [
     "forget_snapshots",
     "kept_point",
     "lock_of_fetcher",
+    "looks_of",
     "many_records",
     "note_threads_of_bodies",
     "offloader_of",
@@ -190,3 +192,8 @@ def reported_by_child(tell: Callable[[FramesRead], None], source: Iterator[Frame
 def describe_status(found: TopicStatus) -> str:
     """Return the line of `seglog status` on a topic of which no offload runs."""
     return status._describe(found, None)
+
+
+def looks_of(service: Service) -> Mapping[str, Callable[[], Awaitable[None]]]:
+    """Return what each background task does at a time, by its name. A test counts the work of one look."""
+    return service._background._looks

@@ -14,6 +14,7 @@ from seglog.format.batch_frame import encode_unit
 from seglog.format.control import TopicCreated, encode_config, encode_create, encode_delete, encode_head
 from seglog.format.frame import encode_lost, encode_sync_mark, read_header, tombstone
 from seglog.format.index import encode_entry
+from seglog.values import canonical
 from tests.faults.disk import Image, SimulatedDisk
 from tests.golden.make_seglog import DIRECTORY, OLD, SECRET, SETTINGS, make
 from tests.seglog.clocks import SetClock
@@ -124,6 +125,25 @@ def test_the_opening_of_an_old_directory_gives_its_sync_marks_a_secret() -> None
     log.checkpoint()
     assert _secret_in(disk) == secret
     log.close()
+
+
+def test_an_old_directory_without_a_frame_to_replay_gets_a_secret_too() -> None:
+    """No checkpoint is due there but for the secret."""
+    disk = SimulatedDisk()
+    seglog.open("/log", files=disk, settings=SETTINGS).close()
+    tree = disk.after_kill().tree
+    place = max(path for path in tree if path.startswith("/log/meta/snapshot."))
+    fields = json.loads((tree[place] or b"").partition(b"\n")[0])
+    body = canonical.encode({name: 1 if name == "format" else fields[name] for name in fields if name != "mark_secret"})
+    disk = SimulatedDisk(Image({**tree, place: body + b"\n" + xxh3_64_hexdigest(body).encode() + b"\n"}))
+    assert _secret_in(disk) is None
+    log = seglog.open("/log", files=disk, settings=SETTINGS)
+    secret = _secret_in(SimulatedDisk(disk.after_power_cut()))
+    assert secret is not None
+    log.topic("t").append([b"x"])
+    again = seglog.open("/log", files=(after := SimulatedDisk(disk.after_power_cut())), settings=SETTINGS)
+    assert _secret_in(after) == secret
+    assert again.topic("t").head_seq == 1
 
 
 def _secret_in(disk: SimulatedDisk) -> int | None:

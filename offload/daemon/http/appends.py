@@ -17,8 +17,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -28,7 +29,17 @@ from catalog.errors import CatalogError
 from offload.commands.lines import Batch
 from offload.daemon.asgi import headers_of
 from offload.daemon.http.answers import ShortAnswer
-from offload.daemon.http.bodies import PART_BYTES, BodyForm, Part, PartReader, batches_of, form_of, joined, whole_part
+from offload.daemon.http.bodies import (
+    PART_BYTES,
+    SHORT_BYTES,
+    BodyForm,
+    Part,
+    PartReader,
+    batches_of,
+    form_of,
+    joined,
+    whole_part,
+)
 from offload.daemon.http.conditions import Conditions, conditions_of
 from offload.daemon.http.parameters import query_of, yes
 from offload.daemon.http.request_body import RequestBody
@@ -45,6 +56,7 @@ __all__ = ["APPEND_QUERY", "append_routes", "prepare_append"]
 
 # A body of this size has come before the log could refuse it.
 _SMALL_BYTES = 256 * 1024
+_T = TypeVar("_T")
 APPEND_QUERY = frozenset({"tag", "node", "durability", "unterminated", "whole"})
 """The names of the query."""
 
@@ -134,10 +146,8 @@ class _Appends:
         if text is None:
             text = await body.whole()
         longest = self._service.sync.settings.max_record_bytes
-        # The decoding of a large body takes long. In the event loop it would delay every other answer.
-        is_short = len(text) <= PART_BYTES
         decode = functools.partial(batches_of, asked.form, text, longest, most=body.most_records)
-        batch = joined(decode() if is_short else await in_threads(self._service.local, decode))
+        batch = joined(await self._decoded(asked.form, len(text), decode))
         if not batch.values and asked.conditions.is_repeatable:
             name = "Idempotency-Key" if asked.conditions.producer is None else "Producer-Seq"
             raise InvalidOption(name, "is for at least one record, and the body has none")
@@ -146,7 +156,8 @@ class _Appends:
     async def _take_parts(self, asked: _Append, body: RequestBody) -> None:
         longest = self._service.sync.settings.max_record_bytes
         if (text := await body.at_once(PART_BYTES)) is not None:
-            await self._give(asked, whole_part(asked.form, text, longest), body.place)
+            decode = functools.partial(whole_part, asked.form, text, longest)
+            await self._give(asked, await self._decoded(asked.form, len(text), decode), body.place)
             return
         reader = PartReader(asked.form, longest, body.most_records)
         giving: asyncio.Task[None] | None = None
@@ -158,12 +169,20 @@ class _Appends:
                     if giving is not None:
                         await giving
                     giving = asyncio.create_task(self._give(asked, part, body.place))
-            last = reader.end()
+            last = await self._decoded(asked.form, reader.held_bytes, reader.end)
         finally:
             # If the body breaks off, the part under way is in, or its error is the answer.
             if giving is not None:
                 await giving
         await self._give(asked, last, body.place)
+
+    async def _decoded(self, form: BodyForm, size_bytes: int, decode: Callable[[], _T]) -> _T:
+        """Return what `decode` returns, in a thread unless it is short. In the loop it would delay every other answer.
+
+        A MiB of short values takes a quarter of a second.
+        """
+        is_short = size_bytes <= SHORT_BYTES or not form.has_parts
+        return decode() if is_short else await in_threads(self._service.local, decode)
 
     async def _give(self, asked: _Append, part: Part, place: Place) -> None:
         """Append the batches of a part in order."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from offload.daemon.http.bodies import SHORT_BYTES
 from offload.daemon.metrics import timed
 from offload.daemon.service import Service
 from offload.daemon.streams.errors import (
@@ -28,7 +29,7 @@ from offload.daemon.streams.errors import (
 )
 from offload.daemon.streams.live import WHOLE_BATCH, Live
 from offload.daemon.streams.marks import Mark
-from offload.daemon.streams.messages import base_type, messages
+from offload.daemon.streams.messages import base_type, is_json, messages
 from offload.daemon.streams.requests import Append, Numbered
 from offload.daemon.threads import in_threads
 from seglog import BatchForgotten, BatchReused, ProducerFenced, ProducerGap
@@ -36,8 +37,6 @@ from seglog.errors import Conflict, Misuse
 from seglog.values.producer import Producer, ProducerBatch
 
 __all__ = ["append", "records_of", "write"]
-
-_SHORT_BYTES = 1024 * 1024
 
 
 async def append(service: Service, live: Live, wanted: Append, body: bytes) -> tuple[int, dict[str, str]]:
@@ -88,8 +87,9 @@ async def write(
 async def records_of(service: Service, content_type: str, body: bytes) -> list[bytes]:
     """Return the records of a body. Raise `InvalidStreamRequest` and `TooManyRecords`."""
     given = content_type, body, service.settings.max_body_records
-    # Decoding a large body takes long. In the event loop it would delay every other answer.
-    return messages(*given) if len(body) <= _SHORT_BYTES else await in_threads(service.local, messages, *given)
+    # The decoding of a MiB of messages takes up to a second. In the event loop it would delay every other answer.
+    is_short = len(body) <= SHORT_BYTES or not is_json(content_type)
+    return messages(*given) if is_short else await in_threads(service.local, messages, *given)
 
 
 def producer_id(live: Live, given: str) -> str:

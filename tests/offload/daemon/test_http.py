@@ -116,4 +116,4 @@ def test_a_long_body_is_taken_apart_in_a_thread(tmp_path: Path, monkeypatch: pyt
                 assert answer in request.body
 
     asyncio.run(run())
-    assert [each is threading.main_thread() for each in threads] == [True, False, True]
+    assert [each is threading.main_thread() for each in threads] == [True, False, False]
