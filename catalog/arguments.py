@@ -39,6 +39,7 @@ import os
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import wraps
 from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, Union, cast
 
@@ -55,8 +56,13 @@ _Call = TypeVar("_Call", bound=Callable[..., Any])
 _Take: TypeAlias = Callable[[Any], Any]
 
 
-class Within(NamedTuple):
-    """Bounds of a whole number, both inclusive."""
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Bounds of a whole number, both inclusive.
+
+    They equal no tuple, and no bounds of the other package's copy. `Annotated` may return an earlier annotation whose
+    parts equal these: Python 3.11.2 does.
+    """
 
     least: int
     most: int
@@ -150,7 +156,7 @@ def _is_one_of(value: Any, choices: tuple[Any, ...]) -> bool:
 
 
 def _whole(bounds: Within) -> Kind:
-    least, most = bounds
+    least, most = bounds.least, bounds.most
 
     def take(value: Any) -> Any:
         if type(value) is not int:

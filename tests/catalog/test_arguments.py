@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
 import catalog
+import seglog.arguments
 from catalog import Branches, LocalCatalog, MemoryStore, Volumes
+from catalog.arguments import Within, kind_of
 from catalog.errors import CatalogError, InvalidArgument
 from catalog.refs import tag
 from tests.arguments import WRONG, calls_of, contents
@@ -134,3 +136,16 @@ def test_it_is_the_same_text_as_for_the_log() -> None:
     """Both packages carry a copy of the module, because neither imports the other. Only its rules have other codes."""
     [ours, theirs] = [Path(f"{name}/arguments.py").read_text() for name in ("catalog", "seglog")]
     assert ours == theirs.replace("from seglog.", "from catalog.").replace("ARG-", "CARG-")
+
+
+def test_equal_bounds_of_both_packages_stay_apart() -> None:
+    """Python 3.11.2 hands out an earlier `Annotated` whose parts are equal. Its bounds must be those of the package."""
+    least, most = 0, 2**64 - 3
+    for ours, theirs in ((Within, seglog.arguments.Within), (seglog.arguments.Within, Within)):
+        assert ours(least, most) == ours(least, most)
+        assert ours(least, most) != theirs(least, most)
+        assert ours(least, most) != (least, most)
+    for within, kind in ((Within, kind_of), (seglog.arguments.Within, seglog.arguments.kind_of)):
+        found = kind(Annotated[int, within(least, most)])
+        assert found is not None
+        assert found.wanted == f"a whole number from {least} to {most}"
