@@ -278,7 +278,7 @@ class ServeSettings:
     max_bodies_bytes: int = number(
         128 * _MIB, "bytes", 1024, None, "maximum size of all request bodies at the same time; the next one gets 429"
     )
-    header_timeout_s: int = number(10, "seconds", 1, 3600, "time limit for the head of a request")
+    header_timeout_s: int = number(10, "seconds", 1, 3600, "time limit for the head of a request, or a TLS handshake")
     body_timeout_s: int = number(30, "seconds", 1, 3600, "time limit between bytes of a request body or of an answer")
     stop_delay_s: int = number(
         0, "seconds", 0, 3600, "after SIGTERM, time between the failure of /readyz and the end of new requests"

@@ -22,6 +22,7 @@ CONNECTION-3  The daemon and a proxy in front never differ about where a request
     takes one `Authorization`. The host of a target in absolute form stands for `Host` (RFC 9112, 3.2.2). The parser
     refuses the other doubtful forms (tests/offload/daemon/test_connection.py).
 CONNECTION-4  A client that still sends gets its answer before the end (offload.daemon.lingering).
+CONNECTION-5  A timer that is over waits until the loop has read the sockets once more (PACE-1).
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from offload.daemon.asgi import BROKEN, EXCHANGE
 from offload.daemon.exchange import Exchange
 from offload.daemon.lingering import Lingering
+from offload.daemon.pacing import READ_AGAIN_S
 from offload.daemon.problems import error_answer
 from offload.errors import Refused
 
@@ -49,7 +51,6 @@ __all__ = ["Connection"]
 
 _ABORT_AFTER_S = 1
 _QUIET_S = 0.5
-_LOOK_AGAIN_S = 0.01
 _HEAD_BYTES = 64 * 1024
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 _ABSOLUTE = re.compile(rb"https?://([^/?#@]+)((?:[/?][^#]*)?)", re.IGNORECASE)
@@ -68,6 +69,7 @@ class Connection(HttpToolsProtocol):
     _lingering: Lingering | None = None
     _linger_timer: asyncio.TimerHandle | None = None
     _waits_since: float | None = 0.0  # None while a request is at work
+    _is_late = False  # with its next head; the loop reads once more
     _came_at: float = 0.0
     _unparsed_bytes = 0  # since the parser got further
     _is_in_head = False
@@ -311,7 +313,7 @@ class Connection(HttpToolsProtocol):
             return  # the end of the answer calls this again, unless the answer says `Connection: close`
         quiet_s = self.loop.time() - self._came_at
         if quiet_s < _QUIET_S or _waiting_bytes(self.transport):
-            self.loop.call_later(max(_QUIET_S - quiet_s, _LOOK_AGAIN_S), self._close_if_quiet)
+            self.loop.call_later(max(_QUIET_S - quiet_s, READ_AGAIN_S), self._close_if_quiet)
             return
         self.transport.close()
         self._abort_later()
@@ -351,6 +353,7 @@ class Connection(HttpToolsProtocol):
     def _wait_for_headers(self) -> None:
         """Begin the time for the next head. One timer serves many requests."""
         self._waits_since = self.loop.time()
+        self._is_late = False
         if self._header_timer is None:
             self._header_timer = self.loop.call_later(self.header_timeout_s, self._close_if_late)
 
@@ -361,13 +364,19 @@ class Connection(HttpToolsProtocol):
         left_s = self._waits_since + self.header_timeout_s - self.loop.time()
         if left_s > 0:
             self._header_timer = self.loop.call_later(left_s, self._close_if_late)
+        elif not self._is_late:
+            self._is_late = True  # CONNECTION-5: its head may wait in the socket
+            self._header_timer = self.loop.call_later(READ_AGAIN_S, self._close_if_late)
         else:
             self.transport.close()
             self._abort_later()
 
     def _abort_later(self) -> None:
         # The guard's timeout comes first: the guard counts the slow client and ends the request.
-        self._reader_timer = self.loop.call_later(self.reader_timeout_s + _ABORT_AFTER_S, self.transport.abort)
+        self._reader_timer = self.loop.call_later(self.reader_timeout_s + _ABORT_AFTER_S, self._abort_soon)
+
+    def _abort_soon(self) -> None:
+        self._reader_timer = self.loop.call_later(READ_AGAIN_S, self.transport.abort)
 
 
 def _not_http(cause: str) -> Refused:

@@ -1,4 +1,7 @@
-"""A server of uvicorn whose end loses no connection that the kernel accepted (STOP-2)."""
+"""A server of uvicorn whose end loses no connection that the kernel accepted (STOP-2).
+
+A client has `header_timeout_s` for its TLS handshake, and as much again for its first head.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,26 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self._has_ended = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        loop, opened = asyncio.get_running_loop(), sockets or []
+        config, limit_s = self.config, self._handshake_timeout_s
+        self.servers = [
+            await loop.create_server(
+                self._connection, sock=each, ssl=config.ssl, backlog=config.backlog, ssl_handshake_timeout=limit_s
+            )
+            for each in opened
+        ]
+        self.started = True
+
+    @property
+    def _handshake_timeout_s(self) -> int | None:
+        return self.config.timeout_keep_alive if self.config.ssl is not None else None
+
+    def _connection(self) -> asyncio.Protocol:
+        return self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
     def end(self) -> None:
         """Let `serve` end, now and not at the next of the base class's looks."""
@@ -51,16 +74,10 @@ class Server(uvicorn.Server):
             await asyncio.wait(set(self.server_state.tasks), timeout=LAST_ANSWER_S)
 
     async def _attach(self, opened: socket.socket) -> None:
-        def connection() -> asyncio.Protocol:
-            return self.config.http_protocol_class(  # type: ignore[call-arg]
-                config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-            )
-
-        loop, limit_s = asyncio.get_running_loop(), self.config.timeout_keep_alive
-        is_tls = self.config.ssl is not None
+        loop, limit_s = asyncio.get_running_loop(), self._handshake_timeout_s
         try:
             await loop.connect_accepted_socket(
-                connection, opened, ssl=self.config.ssl, ssl_handshake_timeout=limit_s if is_tls else None
+                self._connection, opened, ssl=self.config.ssl, ssl_handshake_timeout=limit_s
             )
         except OSError as error:
             _log.info("a client that came at the end of the daemon was gone: %s", error)

@@ -1,10 +1,15 @@
-"""The pace of one request: a limit of time for each byte of its body and of its answer, and the size of its body."""
+"""The pace of one request: a limit of time for each byte of its body and of its answer, and the size of its body.
+
+PACE-1  A limit counts what the client did, and not what the daemon has read. If the daemon itself stood still, its loop
+    may make a timer before it reads the sockets. So whoever is late gets `READ_AGAIN_S` more, in which the loop reads.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from offload.daemon.asgi import BROKEN, EXCHANGE, Message, Receive, Scope, Send
 from offload.daemon.places import Place
@@ -12,7 +17,10 @@ from offload.daemon.revocation import check_again
 from offload.errors import BodyBroken, Busy, Refused
 from offload.settings import ServeSettings
 
-__all__ = ["PacedRequest", "too_large"]
+__all__ = ["READ_AGAIN_S", "PacedRequest", "too_large"]
+
+READ_AGAIN_S = 0.01
+_Found = TypeVar("_Found")
 
 
 class PacedRequest:
@@ -83,23 +91,28 @@ class PacedRequest:
         """Return the next message of the body. Raise `Refused` if it does not come in time."""
         if self._exchange is not None and self._exchange.has_news:  # most bodies came with their head
             return await self._receive()
-        limit_s = self._settings.body_timeout_s
         try:
-            # `wait_for` would make a task, and can swallow a cancellation of its caller.
-            async with asyncio.timeout(limit_s):
-                return await self._receive()
+            return await self._in_time(self._receive)
         except TimeoutError:
+            limit_s = self._settings.body_timeout_s
             raise self._counted(Refused(408, "slow", f"no byte of the body came in {limit_s} s")) from None
 
     async def send(self, message: Message) -> None:
         """Send a part of the answer. Raise `TimeoutError` if the client takes no byte in time."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-        if self._exchange is not None and self._exchange.is_writable:
-            await self._send(message)
-            return
-        async with asyncio.timeout(self._settings.body_timeout_s):
-            await self._send(message)
+        if self._exchange is not None and not self._exchange.is_writable:
+            await self._in_time(self._exchange.flow.drain)
+        await self._send(message)
+
+    async def _in_time(self, wait: Callable[[], Awaitable[_Found]]) -> _Found:
+        """Return what the client lets come. Raise `TimeoutError` (PACE-1)."""
+        for limit_s in (self._settings.body_timeout_s, READ_AGAIN_S):
+            # `wait_for` would make a task, and can swallow a cancellation of its caller.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limit_s):
+                    return await wait()
+        raise TimeoutError
 
     def _counted(self, refusal: Refused) -> Refused:
         self._count_rejected(refusal.reason)
