@@ -310,7 +310,7 @@ class Log(Owned):
     def hold_appends(self, reason: str | None) -> None:
         """Refuse appends from now on with `AppendsHeld`, which gives the reason. With None, accept them again.
 
-        Other changes still work: deletes, releases and checkpoints make room.
+        Other changes still work: deletes, releases and checkpoints make room. So do repetitions of a batch or a key.
         """
         self._engine.append_block_reason = reason
 

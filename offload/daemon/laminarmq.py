@@ -36,6 +36,7 @@ from offload.daemon.http.appends import prepare_append
 from offload.daemon.http.topics import readable, truncated
 from offload.daemon.metrics import timed
 from offload.daemon.problems import error_answer
+from offload.daemon.quota import frame_bytes
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_open
 from offload.daemon.threads import in_threads
@@ -115,10 +116,12 @@ class _Routes:
         self._check(request, Role.APPEND)
         check_open(self._name)
         value, metrics = await request.body(), self._service.metrics
-        await self._service.quota.take_append(len(value))
-        await prepare_append(self._service, self._name)
-        with timed(metrics.append_s):
-            seqs = await self._service.log.topic(self._name).append([value])
+        size_bytes = frame_bytes([value])
+        with await self._service.quota.take_append(size_bytes) as hold:
+            await prepare_append(self._service, self._name)
+            with timed(metrics.append_s):
+                seqs = await self._service.log.topic(self._name).append([value])
+            hold.appended(size_bytes)
         metrics.appended_records.inc()
         metrics.appended_bytes.inc(len(value))
         return _json({"write_index": seqs.start - 1})

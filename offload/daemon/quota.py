@@ -2,15 +2,20 @@
 
     quota                  counts                                        over it
     requests_per_s         requests over TCP; probes and metrics pass    429 OverRate, Retry-After
-    append_bytes_per_s     bytes of appends, as the log gets them        429 OverRate, Retry-After
-    quota_bytes            hot bytes at the last look, and those since   507 OverQuota
+    append_bytes_per_s     bytes of appends, as they lie on disk         429 OverRate, Retry-After
+    quota_bytes            hot bytes at the last look, those appended    507 OverQuota
+                           since, and those of appends under way
 
 QUOTA-1  The daemon asks a quota before the log gets a record. So a refused append takes no seq.
 QUOTA-2  An account holds the units of a second at most. A request passes while it holds any, and takes all of its own.
     So one large append passes, and later ones wait until the account is paid off.
 QUOTA-3  A body that is taken by parts is refused before its first part. Its later parts wait for the rate. A later part
     that is over `quota_bytes` is refused, and the answer says which records are in.
-QUOTA-4  Reads, deletes and offloads pass over `quota_bytes`, so a tenant can make room.
+QUOTA-4  Reads, deletes and offloads pass over `quota_bytes`, so a tenant can make room. So does the repetition of an
+    append that is in, because it appends nothing.
+QUOTA-5  A record counts its frame: its value, its labels, and 46 bytes. So an empty one counts, too.
+QUOTA-6  An append holds its bytes from the question on, also while it waits for the rate. At its end it gives back
+    those that the log did not take. So appends beside each other never pass `quota_bytes` together.
 """
 
 from __future__ import annotations
@@ -18,13 +23,22 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 
 from offload.errors import OverQuota, OverRate
 from offload.settings import TenantSettings, bound_of
+from seglog.format.frame import MIN_FRAME_BYTES
+from seglog.format.lines import total_bytes
 
-__all__ = ["Account", "Quota"]
+__all__ = ["Account", "Hold", "Quota", "frame_bytes"]
+
+
+def frame_bytes(values: Sequence[bytes], tag: str | None = None, node: str | None = None) -> int:
+    """Return the bytes that the records take on disk (QUOTA-5)."""
+    labels = sum(len(text.encode()) for text in (tag, node) if text)
+    return total_bytes(values) + len(values) * (MIN_FRAME_BYTES + labels)
 
 
 @dataclass(slots=True)
@@ -61,6 +75,7 @@ class Quota:
         self._requests, self._appends = Account(None), Account(None)
         self._hot_bytes = 0
         self._since_bytes = 0
+        self._held_bytes = 0  # of appends under way
         self.change(settings)
 
     def change(self, settings: TenantSettings) -> None:
@@ -76,22 +91,34 @@ class Quota:
             self._count("rate")
             raise OverRate("tenant.requests_per_s", math.ceil(wait_s))
 
-    async def take_append(self, size_bytes: int, *, is_first: bool = True) -> None:
-        """Count an append. If it is not the first part of its body, wait for the rate (QUOTA-3).
+    async def take_append(self, size_bytes: int, *, is_first: bool = True) -> Hold:
+        """Hold bytes for an append (QUOTA-6). If it is not the first part of its body, wait for the rate (QUOTA-3).
 
         Raises `OverRate` and `OverQuota` before anything changes (QUOTA-1).
         """
-        if not size_bytes:
-            return
-        if self.most_bytes is not None and self._hot_bytes + self._since_bytes + size_bytes > self.most_bytes:
+        used_bytes = self._hot_bytes + self._since_bytes + self._held_bytes
+        if self.most_bytes is not None and size_bytes and used_bytes + size_bytes > self.most_bytes:
             self._count("quota")
             raise OverQuota(self.most_bytes)
-        while wait_s := self._appends.take(size_bytes, self._now_s()):
+        hold = Hold(self, size_bytes)
+        try:
+            await self._take_rate(size_bytes, is_first=is_first)
+        except BaseException:
+            hold.end()
+            raise
+        return hold
+
+    async def _take_rate(self, size_bytes: int, *, is_first: bool) -> None:
+        while size_bytes and (wait_s := self._appends.take(size_bytes, self._now_s())):
             if is_first:
                 self._count("rate")
                 raise OverRate("tenant.append_bytes_per_s", math.ceil(wait_s))
             await asyncio.sleep(min(wait_s, 1.0))
-        self._since_bytes += size_bytes
+
+    def change_held(self, size_bytes: int, *, appended_bytes: int = 0) -> None:
+        """Change the bytes of appends under way, and add to those appended since the last look."""
+        self._held_bytes += size_bytes
+        self._since_bytes += appended_bytes
 
     @property
     def since_bytes(self) -> int:
@@ -102,3 +129,29 @@ class Quota:
         """Take the hot bytes of all topics. `since_bytes` were appended before the look began."""
         self._hot_bytes = hot_bytes
         self._since_bytes -= since_bytes
+
+
+class Hold:
+    """The bytes of one append under way, as a context manager. Its end gives back those that the log did not take."""
+
+    __slots__ = ("_left_bytes", "_quota")
+
+    def __init__(self, quota: Quota, size_bytes: int) -> None:
+        self._quota = quota
+        self._left_bytes = size_bytes
+        quota.change_held(size_bytes)
+
+    def __enter__(self) -> Hold:
+        return self
+
+    def __exit__(self, _kind: type[BaseException] | None, _error: object, _trace: TracebackType | None) -> None:
+        self.end()
+
+    def appended(self, size_bytes: int) -> None:
+        """Take note that the log has so many of the bytes."""
+        self._left_bytes -= size_bytes
+        self._quota.change_held(-size_bytes, appended_bytes=size_bytes)
+
+    def end(self) -> None:
+        self._quota.change_held(-self._left_bytes)
+        self._left_bytes = 0

@@ -12,7 +12,7 @@ own frames in step 3, and makes no step that serves other threads. `seglog.aio` 
 appends of many tasks, which go into one group.
 
 Raises `ReadOnly`, `AppendsHeld`, `WrittenElsewhere`, `LogClosed`, `WriterPoisoned` and `DiskFull`. A refused append
-takes no seq. After `DiskFull` nothing has changed.
+takes no seq. After `DiskFull` nothing has changed. A repetition appends nothing, so it passes while appends are held.
 """
 
 from __future__ import annotations
@@ -103,8 +103,12 @@ class AppendOptions(NamedTuple):
     @property
     def has_conditions(self) -> bool:
         """Return whether the log decides about the append before it takes a seq (seglog.writing.conditions)."""
-        is_expecting = self.if_head is not None or self.if_incarnation is not None
-        return is_expecting or self.producer is not None or self.key is not None
+        return self.if_head is not None or self.if_incarnation is not None or self.is_repeatable
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Return whether the topic may have the records already."""
+        return self.producer is not None or self.key is not None
 
 
 PLAIN = AppendOptions()
@@ -127,6 +131,8 @@ def append(engine: Engine, name: str, values: Sequence[bytes], options: AppendOp
             check_incarnation(engine, name, known, options.if_incarnation)
         if options.if_head is not None:
             check_head(name, head, options.if_head)
+        if engine.append_block_reason is not None:
+            raise AppendsHeld(engine.append_block_reason)
         return range(head + 1, head + 1), False
     for wal in engine.wals.each:
         if wal.older:
@@ -151,8 +157,6 @@ def check_append(engine: Engine, values: Sequence[bytes], options: AppendOptions
     """
     if engine.is_read_only:
         raise ReadOnly(engine.layout.root)
-    if engine.append_block_reason is not None:
-        raise AppendsHeld(engine.append_block_reason)
     limit = engine.settings.max_record_bytes
     if type(values) is list and len(values) == 1 and type(value := values[0]) is bytes:
         # The common case, in a third of the time of the general case.
@@ -165,10 +169,12 @@ def check_append(engine: Engine, values: Sequence[bytes], options: AppendOptions
         records, size_bytes = len(own), _check_sizes(own, limit)
     if options is not PLAIN:
         _check_options(options)
-        if not records and (options.producer is not None or options.key is not None):
+        if not records and options.is_repeatable:
             raise InvalidArgument("values", values, "one value at least, because there is nothing to repeat")
         if options.if_incarnation is not None:
             know_log_id(engine)  # not under the lock, because this asks the disk
+    if engine.append_block_reason is not None and records and not options.is_repeatable:
+        raise AppendsHeld(engine.append_block_reason)
     return own, records, size_bytes
 
 
@@ -206,6 +212,8 @@ def begin_append(
             )
             if repeated is not None:
                 return _wait_for(engine, *repeated)
+            if engine.append_block_reason is not None:
+                raise AppendsHeld(engine.append_block_reason)
         if engine.elsewhere and name in engine.elsewhere:
             _check_written_here(engine, name, state)
         if state is None:

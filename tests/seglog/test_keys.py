@@ -15,6 +15,7 @@ import pytest
 import seglog
 from seglog import (
     Appended,
+    AppendsHeld,
     DiskFull,
     FileCorrupt,
     HeadMoved,
@@ -24,6 +25,7 @@ from seglog import (
     Log,
     LogSettings,
     NoSuchTopic,
+    OtherIncarnation,
     ProducerBatch,
     TooManyKeys,
     TopicConfig,
@@ -461,3 +463,37 @@ def test_a_text_that_compares_in_its_own_way_is_the_key_that_it_reads_as(tmp_pat
         log.checkpoint()
     with reopened(tmp_path / "log") as log:
         assert names_in(log) == ["k"]
+
+
+def test_a_repetition_passes_while_appends_are_held(tmp_path: Path) -> None:
+    batch = ProducerBatch("p", 0, 0)
+
+    async def later() -> Appended:
+        async with aio.open(tmp_path / "other") as other:
+            await other.topic("t").append(BOTH, key="one")
+            other.sync.hold_appends("the test holds them")
+            with pytest.raises(AppendsHeld):
+                await other.topic("t").append(BOTH, key="two")
+            return await other.topic("t").append_once(BOTH, key="one")
+
+    with reopened(tmp_path / "log") as log:
+        topic = log.topic("t")
+        topic.append(BOTH, key="one")
+        topic.append(BOTH, producer=batch)
+        incarnation = topic.incarnation()
+        log.hold_appends("the test holds them")
+        for again in (topic.append_once(BOTH, key="one", if_incarnation=incarnation), asyncio.run(later())):
+            assert again == Appended(range(1, 3), True)
+        assert topic.append_once(BOTH, producer=batch) == Appended(range(3, 5), True)
+        for refused in (
+            lambda: topic.append(BOTH, key="two"),
+            lambda: topic.append(BOTH, producer=ProducerBatch("p", 0, 1)),
+            lambda: topic.append(BOTH, if_head=4),
+            lambda: topic.append(BOTH),
+            lambda: topic.append([], if_incarnation=incarnation),
+        ):
+            with pytest.raises(AppendsHeld):
+                refused()
+        with pytest.raises(OtherIncarnation):
+            topic.append([], if_incarnation="another")
+        assert topic.head_seq == 4

@@ -18,7 +18,8 @@ import asyncio
 import functools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from starlette.requests import Request
@@ -45,11 +46,12 @@ from offload.daemon.http.parameters import query_of, yes
 from offload.daemon.http.request_body import RequestBody
 from offload.daemon.places import Place
 from offload.daemon.problems import answer_of
+from offload.daemon.quota import frame_bytes
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_open
 from offload.daemon.threads import in_threads
-from offload.errors import BodyBroken, InvalidOption, OffloadError
-from seglog import DURABILITIES, SeglogError
+from offload.errors import BodyBroken, InvalidOption, OffloadError, OverQuota, OverRate
+from seglog import DURABILITIES, AppendsHeld, HeadMoved, SeglogError
 from seglog.format.lines import total_bytes
 
 __all__ = ["APPEND_QUERY", "append_routes", "prepare_append"]
@@ -57,6 +59,7 @@ __all__ = ["APPEND_QUERY", "append_routes", "prepare_append"]
 # A body of this size has come before the log could refuse it.
 _SMALL_BYTES = 256 * 1024
 _T = TypeVar("_T")
+_NO_HEAD = 2**63 - 1  # no topic has it, so the log appends nothing (APPENDIF-1)
 APPEND_QUERY = frozenset({"tag", "node", "durability", "unterminated", "whole"})
 """The names of the query."""
 
@@ -133,13 +136,16 @@ class _Appends:
         Another incarnation is refused before `prepare_append`, which may take the topic over.
         """
         topic, form, conditions = self._service.sync.topic(asked.topic), asked.form, asked.conditions
-        if conditions.if_incarnation is not None:
-            topic.append([], if_incarnation=conditions.if_incarnation)
-        if body.declared_bytes is not None and body.declared_bytes <= _SMALL_BYTES:
-            return
-        is_here = self._service.sync.has_topic(asked.topic)
-        if_head = conditions.if_head if is_here and not conditions.is_repeatable else None
-        topic.append([], tag=form.tag, node=form.node, durability=asked.durability, if_head=if_head)
+        is_repeatable = conditions.is_repeatable
+        # A repetition passes while appends are held. Only the log knows whether this is one.
+        with suppress(AppendsHeld) if is_repeatable else nullcontext():
+            if conditions.if_incarnation is not None:
+                topic.append([], if_incarnation=conditions.if_incarnation)
+            if body.declared_bytes is not None and body.declared_bytes <= _SMALL_BYTES:
+                return
+            is_here = self._service.sync.has_topic(asked.topic)
+            if_head = conditions.if_head if is_here and not is_repeatable else None
+            topic.append([], tag=form.tag, node=form.node, durability=asked.durability, if_head=if_head)
 
     async def _take_whole(self, asked: _Append, body: RequestBody) -> None:
         text = await body.at_once(PART_BYTES)
@@ -186,22 +192,40 @@ class _Appends:
 
     async def _give(self, asked: _Append, part: Part, place: Place) -> None:
         """Append the batches of a part in order."""
-        size_bytes = sum(total_bytes(batch.values) for batch in part.batches)
-        await self._service.quota.take_append(size_bytes, is_first=asked.first_seq is None)
-        room_bytes = part.record_room_bytes
-        await place.came(room_bytes, is_whole=False)
-        await place.begin_part()
+        sizes = [frame_bytes(batch.values, batch.tag, batch.node) for batch in part.batches]
         try:
-            if part.batches and self._service.archive is not None:
-                await prepare_append(self._service, asked.topic)
-            for batch in part.batches:
-                begin = time.perf_counter()
-                try:
-                    await self._append_batch(asked, batch)
-                finally:
-                    self._service.metrics.append_s.observe(time.perf_counter() - begin)
-        finally:
-            place.end_part(part.size_bytes + room_bytes)
+            hold = await self._service.quota.take_append(sum(sizes), is_first=asked.first_seq is None)
+        except (OverQuota, OverRate):
+            if not await self._is_repetition(asked, part):
+                raise
+            return
+        room_bytes = part.record_room_bytes
+        with hold:
+            await place.came(room_bytes, is_whole=False)
+            await place.begin_part()
+            try:
+                if part.batches and self._service.archive is not None:
+                    await prepare_append(self._service, asked.topic)
+                for batch, size_bytes in zip(part.batches, sizes, strict=True):
+                    begin = time.perf_counter()
+                    try:
+                        await self._append_batch(asked, batch)
+                    finally:
+                        self._service.metrics.append_s.observe(time.perf_counter() - begin)
+                    if not asked.is_duplicate:
+                        hold.appended(size_bytes)
+            finally:
+                place.end_part(part.size_bytes + room_bytes)
+
+    async def _is_repetition(self, asked: _Append, part: Part) -> bool:
+        """Return whether the topic has the records already, and take note of their seqs. Append nothing."""
+        if not asked.conditions.is_repeatable:
+            return False
+        given, asked.conditions = asked.conditions, replace(asked.conditions, if_head=_NO_HEAD)
+        with suppress(HeadMoved):
+            await self._append_batch(asked, part.batches[0])
+        asked.conditions = given
+        return asked.is_duplicate
 
     async def _append_batch(self, asked: _Append, batch: Batch) -> None:
         topic, conditions = self._service.log.topic(asked.topic), asked.conditions

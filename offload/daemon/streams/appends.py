@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from offload.daemon.http.bodies import SHORT_BYTES
 from offload.daemon.metrics import timed
+from offload.daemon.quota import frame_bytes
 from offload.daemon.service import Service
 from offload.daemon.streams.errors import (
     InvalidStreamRequest,
@@ -32,6 +33,7 @@ from offload.daemon.streams.marks import Mark
 from offload.daemon.streams.messages import base_type, is_json, messages
 from offload.daemon.streams.requests import Append, Numbered
 from offload.daemon.threads import in_threads
+from offload.errors import OverQuota, OverRate
 from seglog import BatchForgotten, BatchReused, ProducerFenced, ProducerGap
 from seglog.errors import Conflict, Misuse
 from seglog.values.producer import Producer, ProducerBatch
@@ -113,25 +115,39 @@ async def _append_alone(service: Service, live: Live, wanted: Append, body: byte
 async def _append(
     service: Service, live: Live, wanted: Append, values: list[bytes], mark: Mark
 ) -> tuple[int, dict[str, str]]:
-    producer = wanted.producer
-    await service.quota.take_append(sum(map(len, values)))
-    if producer is None:
-        await write(service, live, values, mark)
-        return 204, _headers(live, None)
+    producer, size_bytes = wanted.producer, frame_bytes(values or [b""], mark.tag)
     try:
-        is_known = await write(service, live, values, mark, producer)
+        hold = await service.quota.take_append(size_bytes)
+    except (OverQuota, OverRate):
+        if producer is None or not _is_appended(live, producer):
+            raise
+        return 204, _headers(live, producer)
+    with hold:
+        if producer is None:
+            is_known = await write(service, live, values, mark)
+        else:
+            is_known = await _write_numbered(service, live, values, mark, producer)
+        if not is_known:
+            hold.appended(size_bytes)
+    is_new = producer is not None and not is_known and bool(values)
+    return (200 if is_new else 204), _headers(live, producer)
+
+
+async def _write_numbered(service: Service, live: Live, values: list[bytes], mark: Mark, producer: Numbered) -> bool:
+    """Append a batch of a producer, as `write` does. Raise an error of streams for a batch that does not follow."""
+    try:
+        return await write(service, live, values, mark, producer)
     except ProducerFenced as fenced:
         raise StaleProducer(fenced.current) from None
     except ProducerGap as gap:
         _is_appended(live, producer)
         raise SkippedBatch(gap.expected, producer.number) from None
     except BatchForgotten:
-        is_known = True
+        return True
     except BatchReused:  # the batch had another number of messages when it was appended
         if not _is_appended(live, producer):
             raise
-        is_known = True
-    return (204 if is_known or not values else 200), _headers(live, producer)
+        return True
 
 
 async def _values(service: Service, live: Live, wanted: Append, body: bytes) -> list[bytes]:

@@ -33,10 +33,11 @@ from dataclasses import replace
 from weakref import WeakValueDictionary
 
 from catalog.errors import CatalogError
+from offload.daemon.quota import frame_bytes
 from offload.daemon.service import Service
 from offload.daemon.streams.appends import records_of, write
 from offload.daemon.streams.branches import branch_name, divergence, drop_branch, drop_topic, make_branch
-from offload.daemon.streams.entries import Entry, State, check_same
+from offload.daemon.streams.entries import Entry, State, check_same, encode_entry
 from offload.daemon.streams.errors import (
     NoForks,
     NoSuchStream,
@@ -149,18 +150,22 @@ class Streams:
 
     async def _make(self, entry: Entry, values: list[bytes], wanted: Create, prefix: bytes = b"") -> Live:
         """Append the first records of a new stream, and put its entry."""
-        await self.service.quota.take_append(len(prefix) + sum(map(len, values)))
-        if values or prefix or wanted.is_closed:
-            if self._registry.find(entry.path) != entry:
-                await self._registry.put(entry)
-            live = Live(self.service, entry)
-            await live.prepare()
-            if prefix:
-                await write(self.service, live, [prefix], live.mark)
-            if values or wanted.is_closed:
-                await write(self.service, live, values, Mark(wanted.is_closed))
-        self._expiry.use(entry, self.service.now_ms())
-        entry = await self._registry.put(replace(entry, state=State.LIVE))
+        mark = Mark(wanted.is_closed)
+        given = values or [b""] * wanted.is_closed
+        size_bytes = frame_bytes([encode_entry(entry), *([prefix] if prefix else [])]) + frame_bytes(given, mark.tag)
+        with await self.service.quota.take_append(size_bytes) as hold:
+            if given or prefix:
+                if self._registry.find(entry.path) != entry:
+                    await self._registry.put(entry)
+                live = Live(self.service, entry)
+                await live.prepare()
+                if prefix:
+                    await write(self.service, live, [prefix], live.mark)
+                if given:
+                    await write(self.service, live, values, mark)
+            self._expiry.use(entry, self.service.now_ms())
+            entry = await self._registry.put(replace(entry, state=State.LIVE))
+            hold.appended(size_bytes)
         live = self._kept.get(entry)
         await live.prepare()
         return live

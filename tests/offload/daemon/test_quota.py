@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import socket
 import threading
@@ -12,10 +13,16 @@ from pathlib import Path
 import pytest
 
 import seglog
-from offload.daemon.quota import Account, Quota
+from catalog.objects.memory import MemoryStore
+from offload.daemon import http
+from offload.daemon.http.direct import direct
+from offload.daemon.quota import Account, Quota, frame_bytes
 from offload.errors import OverQuota, OverRate
 from offload.settings import TenantSettings
+from offload.wire import LINES_TYPE
 from tests.daemons import served_tenants
+from tests.offload.daemon.conftest import serving
+from tests.offload.daemon.test_direct import BYTES, asked
 from tests.offload.daemon.test_tenants import append, ask, make, settings
 from tests.waiting import wait_until
 
@@ -36,7 +43,7 @@ def test_a_change_of_the_limits_holds_at_once_and_keeps_what_is_owed() -> None:
     quota = Quota(TenantSettings(append_bytes_per_s=10, requests_per_s=1), refused.append, lambda: now_s[0])
 
     async def scenario() -> None:
-        await quota.take_append(1_010)
+        await appended(quota, 1_010)
         with pytest.raises(OverRate, match=r"tenant\.append_bytes_per_s") as over:
             await quota.take_append(1)
         assert over.value.retry_after_s == 101
@@ -59,27 +66,75 @@ def test_a_change_of_the_limits_holds_at_once_and_keeps_what_is_owed() -> None:
     assert refused == ["rate"] * 3
 
 
+async def appended(quota: Quota, size_bytes: int, *, is_first: bool = True) -> None:
+    with await quota.take_append(size_bytes, is_first=is_first) as hold:
+        hold.appended(size_bytes)
+
+
 def test_bytes_count_from_the_last_look_and_a_later_part_waits_for_the_rate() -> None:
     async def scenario() -> None:
         quota = Quota(TenantSettings(quota_bytes=100))
         quota.looked(40, quota.since_bytes)
-        await quota.take_append(50)
+        await appended(quota, 50)
         with pytest.raises(OverQuota, match="100 bytes"):
-            await quota.take_append(11)
+            await appended(quota, 11)
         since = quota.since_bytes
-        await quota.take_append(10)
+        await appended(quota, 10)
         quota.looked(20, since)  # a release made room; the look began before the last append
-        await quota.take_append(70)
+        await appended(quota, 70)
         with pytest.raises(OverQuota):
-            await quota.take_append(1)
+            await appended(quota, 1)
 
         now_s = iter([0.0, 0.1, 2.0])
         by_rate = Quota(TenantSettings(append_bytes_per_s=1_000), now_s=lambda: next(now_s))
-        await by_rate.take_append(1_500)
-        await by_rate.take_append(1, is_first=False)
+        await appended(by_rate, 1_500)
+        await appended(by_rate, 1, is_first=False)
         assert next(now_s, None) is None  # it looked, waited, and looked again
 
     asyncio.run(scenario())
+
+
+def test_an_append_under_way_holds_its_bytes_and_gives_back_what_the_log_did_not_take() -> None:
+    async def scenario() -> None:
+        quota = Quota(TenantSettings(quota_bytes=100))
+        with await quota.take_append(60) as hold:
+            quota.looked(0, quota.since_bytes)  # its records are not there yet
+            with pytest.raises(OverQuota):
+                await quota.take_append(41)
+            hold.appended(20)
+        assert quota.since_bytes == 20
+        await appended(quota, 80)
+        with pytest.raises(OverQuota):
+            await quota.take_append(1)
+
+    asyncio.run(scenario())
+
+
+def test_parts_that_wait_for_the_rate_do_not_pass_the_quota_together() -> None:
+    async def scenario() -> None:
+        now_s = 0.0
+        quota = Quota(TenantSettings(quota_bytes=3_000, append_bytes_per_s=1_000), now_s=lambda: now_s)
+        await appended(quota, 2_000)  # 1,000 bytes of the quota are left, and the rate is in debt
+        parts = [asyncio.create_task(appended(quota, 1_000, is_first=False)) for _ in range(8)]
+        await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+        refused, waiting = [each for each in parts if each.done()], [each for each in parts if not each.done()]
+        assert [type(each.exception()) for each in refused] == [OverQuota] * 7
+        waiting[0].cancel()  # its client is gone, so another one may take its place
+        await asyncio.wait(waiting)
+        now_s = 10.0
+        await appended(quota, 1_000)
+        assert quota.since_bytes == 3_000
+
+    asyncio.run(scenario())
+
+
+def test_the_bytes_of_an_append_are_those_of_its_frames(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "log") as log:
+        topic, counted = log.topic("t"), 0
+        for values, tag, node in (([b""], None, None), ([b"a", b"", b"ccc"] * 200, "\u00e4", None), ([b"b"], "t", "n")):
+            topic.append(values, tag=tag, node=node)
+            counted += frame_bytes(values, tag, node)
+            assert topic.bytes_hot == counted
 
 
 @pytest.fixture
@@ -124,6 +179,59 @@ def test_a_tenant_at_its_bytes_gets_507_until_there_is_room(root: Path) -> None:
         (root / "acme" / "seglog.toml").write_text(text.replace("quota_bytes = 4000", "quota_bytes = 40000"))
         daemon.process.send_signal(signal.SIGHUP)
         wait_until(lambda: append(daemon, "acme-ci", b"x" * 3_000)[0] == 201)
+
+
+def test_empty_values_count_for_the_quota_and_the_rate(root: Path) -> None:
+    limit(root, "quota_bytes = 100000\nappend_bytes_per_s = 1000")
+    with served_tenants(root, **settings(root)) as daemon:
+
+        def post(count: int) -> tuple[int, str]:
+            headers = {"Authorization": "Bearer secret-of-acme-ci", "Content-Type": LINES_TYPE}
+            status, answer, _ = daemon.ask("POST", "/topics/t/records", b"\n" * count, headers)
+            return status, json.loads(answer).get("title", "")
+
+        assert [post(5_000), post(1_000), post(1)] == [(507, "OverQuota"), (201, ""), (429, "OverRate")]
+        assert ask(daemon, "acme-ci", "GET", "/topics/t/index_bounds")[1]["head_seq"] == 1_000
+
+
+def test_a_repetition_gets_its_seqs_over_the_quota_and_while_appends_are_held(tmp_path: Path) -> None:
+    """It appends nothing. What was never appended is refused."""
+    topic, stream = "/topics/t/records", "/streams/s"
+    key, other = ((b"idempotency-key", name) for name in (b"one", b"two"))
+
+    def batch(number: int) -> list[tuple[bytes, bytes]]:
+        return [(b"producer-id", b"p"), (b"producer-epoch", b"0"), (b"producer-seq", b"%d" % number)]
+
+    async def scenario() -> None:
+        async with serving(tmp_path / "data", MemoryStore(), TENANT_QUOTA_BYTES="20000") as service:
+            app = direct(http.make_app(service))
+            assert (await asked(app, stream, BYTES, body=b"", method="PUT"))[0] == 201
+            assert (await asked(app, topic, BYTES, *batch(0)))[0] == 201
+            status, told, _ = await asked(app, topic, BYTES, key)
+            assert status == 201
+            incarnation = b"seglog-if-incarnation", told["incarnation"].encode()
+            assert (await asked(app, stream, BYTES, *batch(0)))[0] == 200
+
+            async def look(reason: str) -> None:
+                large = bytes(300_000)  # the route asks the log before it takes such a body
+                for headers, seq in ((batch(0), 1), ([*batch(0), incarnation], 1), ([key], 2), ([key, incarnation], 2)):
+                    status, told, _ = await asked(app, topic, BYTES, *headers)
+                    assert (status, told["first_seq"], told["duplicate"]) == (200, seq, True), reason
+                assert (await asked(app, stream, BYTES, *batch(0)))[0] == 204
+                for path, headers in ((topic, batch(1)), (topic, [other]), (topic, []), (stream, batch(1))):
+                    assert (await asked(app, path, BYTES, *headers, body=large))[1]["title"] == reason
+                assert (await asked(app, topic, BYTES, key, body=large))[1]["title"] == "KeyReused"
+                assert service.sync.topic("t").head_seq == 2
+
+            with await service.quota.take_append(19_000):
+                await look("OverQuota")
+            service.quota.change(TenantSettings())
+            service.sync.hold_appends("the test holds them")
+            await look("AppendsHeld")
+            service.sync.hold_appends(None)
+            assert (await asked(app, topic, BYTES, *batch(1)))[0] == 201
+
+    asyncio.run(scenario())
 
 
 def test_a_dead_bucket_of_one_tenant_delays_no_other(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
