@@ -485,15 +485,16 @@ def test_a_repetition_passes_while_appends_are_held(tmp_path: Path) -> None:
         for again in (topic.append_once(BOTH, key="one", if_incarnation=incarnation), asyncio.run(later())):
             assert again == Appended(range(1, 3), True)
         assert topic.append_once(BOTH, producer=batch) == Appended(range(3, 5), True)
-        for refused in (
+        refused: tuple[Callable[[], object], ...] = (
             lambda: topic.append(BOTH, key="two"),
             lambda: topic.append(BOTH, producer=ProducerBatch("p", 0, 1)),
             lambda: topic.append(BOTH, if_head=4),
             lambda: topic.append(BOTH),
             lambda: topic.append([], if_incarnation=incarnation),
-        ):
+        )
+        for call in refused:
             with pytest.raises(AppendsHeld):
-                refused()
+                call()
         with pytest.raises(OtherIncarnation):
             topic.append([], if_incarnation="another")
         assert topic.head_seq == 4
