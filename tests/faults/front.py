@@ -75,6 +75,7 @@ _SERVER_ONLY = frozenset({"connection", "content-length", "date", "server", "tra
 _CLIENT_ONLY = frozenset({"connection", "content-length", "expect", "transfer-encoding"})
 _REQUESTS_LATE = 3
 _SLOW_S = 0.05
+_DRIP_S = 0.1
 _PATIENCE_S = 30.0
 _SLICE_BYTES = 256 * 1024
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -292,6 +293,8 @@ class Front:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         elif fault.way == "timeout":
             self._say_nothing(connection)
+        elif fault.way == "drip":
+            self._drip(connection, answer or _error(*_ERRORS["500"]))
         else:
             assert answer is not None, f"{fault} changes an answer, so it comes after"
             self._send(handler, answer, since, fault.way)
@@ -352,6 +355,15 @@ class Front:
             for start in range(0, len(whole), _SLICE_BYTES):
                 handler.wfile.write(whole[start : start + _SLICE_BYTES])
                 self._shape.wait(since, start + _SLICE_BYTES)
+
+    def _drip(self, connection: socket.socket, answer: _Answer) -> None:
+        """Send a byte now and then, until the client closes the connection."""
+        head = f"HTTP/1.1 {answer.status} OK\r\nContent-Length: {len(answer.body)}\r\n\r\n".encode()
+        with contextlib.suppress(ConnectionError):
+            for byte in head + answer.body:
+                connection.sendall(bytes([byte]))
+                if self._is_closing.is_set() or select.select([connection], [], [], _DRIP_S)[0]:
+                    return
 
     def _say_nothing(self, connection: socket.socket) -> None:
         """Wait until the client closes the connection. A closed connection becomes readable."""

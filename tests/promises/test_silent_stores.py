@@ -1,0 +1,176 @@
+"""A store that accepts requests and never answers, and one that sends a byte now and then.
+
+Each command of the command line, each task of the daemon and the stop of the daemon end within their limits, with an
+error of ours and without a traceback. The store answers none of their requests before they have ended. So the end
+itself shows the limit, and the number of requests shows that a command makes no second try after it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import offload
+import seglog
+from offload.cli.door import LOCAL
+from offload.cli.listing import COMMANDS
+from tests.faults.front import Front, HttpFault
+from tests.forge import forged
+from tests.work import tell
+
+_HANGS_AFTER_S = 90  # only a hang explains it: the limit of each command is a second
+_MOST_AT_ONCE = 16  # a command that waits for several answers asks for no more at once
+_SILENT = {
+    "never answers": HttpFault("timeout", lasts=True),
+    "drips": HttpFault("drip", "after", lasts=True),
+}
+_ROLE = "arn:aws:iam::111122223333:role/tenants"
+_LINE = re.compile(r"not answered|no answer|no definite answer")
+
+ASKS = {
+    "offload": "offload u",
+    "compact": "compact t",
+    "gc": "gc",
+    "gc/plan": "gc plan",
+    "gc/apply": "gc apply 1 --grace 0",
+    "gc/explain": "gc explain refs/t/main",
+    "cost": "cost",
+    "push": "push u",
+    "pull": "pull t",
+    "fetch": "fetch t",
+    "sync": "sync t",
+    "reset": "reset t",
+    "takeover": "takeover t@back",
+    "uploads": "uploads",
+    "read": "read t --from 1 --limit 1",
+    "log": "log t",
+    "show": "show t head",
+    "diff": "diff t:head t@back",
+    "points": "points t",
+    "resolve": "resolve t --to head",
+    "export": "export t --to {tmp}/export",
+    "restore": "restore t --to head~1 --as again",
+    "oplog": "oplog",
+    "undo": "undo",
+    "verify": "verify --remote",
+    "recover": "recover {url} {tmp}/new",
+    "follow": "follow {url} {tmp}/standby --once",
+    "doctor": "--remote {url} doctor",
+    "init": "init --from {url}",
+    "inspect": "inspect {url}/refs/t/main",
+    "tenant/delete": "tenant delete acme --remote {url} --yes",
+    "tenant/check": "--remote {url} tenant check acme",
+    "tenant/credentials": f"tenant credentials acme --role reader --bucket bucket --role-arn {_ROLE}",
+    "branch/create": "branch create t another",
+    "branch/list": "branch list t",
+    "branch/delete": "branch delete t back --yes",
+    "branch/undelete": "branch undelete t gone",
+    "branch/rename": "branch rename t back other",
+    "branch/promote": "branch promote t back --keep former",
+    "branch/diff": "branch diff t t@back",
+    "tag/create": "tag create t v2",
+    "tag/list": "tag list t",
+    "tag/delete": "tag delete t v1",
+    "pin/list": "pin list t",
+    "pin/refresh": "pin refresh {pin} --for 2h",
+    "pin/release": "pin release {pin}",
+    "topic/delete": "topic delete t --yes",
+}
+"""The commands that ask the store, in the directory of `world`."""
+
+_EXEMPLARS = [("restore", "never answers"), ("gc", "drips")]
+
+
+@pytest.fixture
+def world(tmp_path: Path, s3_remote: str) -> Path:
+    """A directory with topics that are offloaded (`t`) and not (`u`), names, and a deletion."""
+    directory = tmp_path / "data"
+    with seglog.open(directory) as log, offload.attach(log, s3_remote) as archive:
+        for values in ([b"one", b"two"], [b"three"]):
+            log.topic("t").append(values)
+            log.topic("t").seal()
+            archive.offload("t", drop_hot=True)
+        archive.delete("t", before=2)
+        archive.offload("t")
+        archive.restore("t", to="head~1", name="back")
+        archive.restore("t", to="head~1", name="gone")
+        archive.branches.delete_branch("t", "gone")
+        archive.tags.tag("t", "v1")
+        log.topic("u").append([b"not offloaded"])
+        log.topic("u").seal()
+    (directory / "seglog.toml").write_text(f'[remote]\nurl = "{s3_remote}"\n')
+    return directory
+
+
+def test_the_list_of_commands_that_ask_the_store_is_whole() -> None:
+    local = {
+        *("append", "delete", "evict", "truncate", "seal", "pause", "resume", "retry", "status", "segments", "bisect"),
+        *("token/new", "tenant/list", "tenant/policy", "tenant/bucket-policy"),
+        *("topic/create", "topic/set", "topic/show", "topic/list", "completion", "serve"),
+    }
+    assert {*ASKS} | local == {*COMMANDS}
+    assert not {*ASKS} & local
+    assert {*LOCAL} - {"serve"} <= {*ASKS}
+
+
+def _ended(front: Front, url: str, place: Path, path: str, way: str) -> str:
+    """Run a command beside a silent store. Check its end, and return how many requests it made."""
+    words = ASKS[path].format(url=url, tmp=place, pin="t/none").split()
+    before = len(front.struck)
+    front.plan = (_SILENT[way],)
+    variables = {**os.environ, "AWS_ENDPOINT_URL": front.url, "AWS_ENDPOINT_URL_STS": front.url}
+    process = forged(["-C", str(place / "data"), "--store-timeout", "1", *words], variables)
+    said: list[str] = []
+    with ThreadPoolExecutor(1) as reader:
+        reading = reader.submit(lambda: said.extend(process.stderr))
+        try:
+            code = process.wait(_HANGS_AFTER_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise AssertionError(f"{path} does not end beside a store that {way}") from None
+        finally:
+            reading.result()
+            process.stderr.close()
+            front.plan = ()
+    asked, text = len(front.struck) - before, "".join(said)
+    told = f"{path} beside a store that {way}: code {code}, {asked} requests, {text!r}"
+    assert asked, told
+    assert asked <= _MOST_AT_ONCE, told
+    assert code == 1, told
+    assert "Traceback" not in text, told
+    assert _LINE.search(text), told
+    return f"{path} {asked}"
+
+
+@pytest.mark.parametrize(("path", "way"), _EXEMPLARS)
+def test_a_command_ends_beside_a_silent_store(
+    world: Path, s3_remote: str, s3_endpoint: str, tmp_path: Path, path: str, way: str
+) -> None:
+    with Front(s3_endpoint) as front:
+        tell(f"requests to a store that {way}, a command: {_ended(front, s3_remote, tmp_path, path, way)}")
+
+
+@pytest.mark.soak(part=3)
+@pytest.mark.parametrize("way", _SILENT)
+def test_each_command_ends_beside_a_silent_store(
+    world: Path, s3_remote: str, s3_endpoint: str, tmp_path: Path, way: str
+) -> None:
+    found, failed = [], []
+    with Front(s3_endpoint) as front:
+        for path in ASKS:
+            place = tmp_path / path.replace("/", "-")
+            place.mkdir()
+            if path != "init":
+                shutil.copytree(world, place / "data", symlinks=True)
+            try:
+                found.append(_ended(front, s3_remote, place, path, way))
+            except AssertionError as error:
+                failed.append(str(error).partition("\nassert")[0])
+    assert not failed, "\n".join(failed)
+    tell(f"{len(found)} commands beside a store that {way}, with their requests: {', '.join(found)}")
