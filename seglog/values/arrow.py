@@ -1,6 +1,7 @@
 """The columns of records in Apache Arrow, for the log and its client. The extra `arrow` installs pyarrow.
 
-The columns are those of the Spark source, with the same types (offload.spark.columns). With `text`, the values are texts.
+The columns are those of the Spark source, with the same types (offload.spark.columns). With `text`, the values are
+texts.
 
 Each function imports pyarrow, and the module does not.
 """
