@@ -4,6 +4,9 @@ A point is a place where the interpreter looks for signals, so that a handler ma
 function begins, after a call, and when a loop turns. `points` counts the points that a run has in the given modules.
 `interrupted` raises `KeyboardInterrupt` at the nth point. `handled` calls a handler at the nth point instead. Only
 points of the calling thread count, as with signals. Without `entries`, the beginning of a function is no point.
+
+Python 3.11 has `sys.settrace` for this. In 3.12 its first run sees no instruction. In 3.13 a frame of another thread
+switches off the points of code that both threads run. So `sys.monitoring` does it there, and finds the same points.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ import dis
 import functools
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from threading import get_ident
 from types import CodeType, FrameType
 from typing import Any
 
@@ -20,7 +25,7 @@ __all__ = ["handled", "interrupted", "points"]
 
 def points(work: Callable[[], object], modules: tuple[str, ...]) -> int:
     """Run `work` and return its number of points."""
-    tracer = _Tracer(modules, 0, _interrupt)
+    tracer = _Way(modules, 0, _interrupt)
     tracer.run(work)
     return tracer.passed
 
@@ -31,7 +36,7 @@ def interrupted(work: Callable[[], object], modules: tuple[str, ...], at: int, *
     Any other exception of `work` propagates.
     """
     try:
-        _Tracer(modules, at, _interrupt, entries=entries).run(work)
+        _Way(modules, at, _interrupt, entries=entries).run(work)
     except KeyboardInterrupt:
         return True
     return False
@@ -39,7 +44,7 @@ def interrupted(work: Callable[[], object], modules: tuple[str, ...], at: int, *
 
 def handled(work: Callable[[], object], modules: tuple[str, ...], at: int, handler: Callable[[], object]) -> None:
     """Run `work` and call `handler` at that point. Exceptions of both propagate; the handler's pass through `work`."""
-    _Tracer(modules, at, handler).run(work)
+    _Way(modules, at, handler).run(work)
 
 
 def _interrupt() -> None:
@@ -68,7 +73,6 @@ class _Tracer:
     def _enter(self, frame: FrameType, _event: str, _argument: Any) -> Any:
         if frame.f_globals.get("__name__") not in self._modules:
             return None
-        frame.f_trace = self._step  # Python 3.13 traces instructions only of a frame that has its function already
         frame.f_trace_lines = False
         frame.f_trace_opcodes = True
         return self._step
@@ -79,10 +83,76 @@ class _Tracer:
         if event == "opcode":
             last, self._last[frame] = self._last.get(frame), frame.f_lasti
             if last is not None and last in _points(frame.f_code, entries=self._entries):
-                self.passed += 1
-                if self.passed == self._at:
-                    self._handler()
+                self._pass()
         return self._step
+
+    def _pass(self) -> None:
+        self.passed += 1
+        if self.passed == self._at:
+            self._handler()
+
+
+class _Monitor(_Tracer):
+    """The same with `sys.monitoring`, whose events come from all threads. What the handler runs has no points."""
+
+    def run(self, work: Callable[[], object]) -> None:
+        monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
+        events, tool = monitoring.events, monitoring.PROFILER_ID
+        self._thread, self._codes = get_ident(), set[CodeType]()
+        monitoring.use_tool_id(tool, "points")
+        callbacks = {
+            events.PY_START: self._start,
+            events.INSTRUCTION: self._instruction,
+            events.PY_RETURN: self._leave,
+            events.PY_YIELD: self._leave,
+            events.RAISE: self._leave,
+        }
+        try:
+            for event, callback in callbacks.items():
+                monitoring.register_callback(tool, event, callback)
+            monitoring.restart_events()
+            monitoring.set_events(tool, events.PY_START | events.RAISE)
+            work()
+        finally:
+            self._thread = 0
+            monitoring.set_events(tool, 0)
+            for code in list(self._codes):
+                monitoring.set_local_events(tool, code, 0)
+            for event in callbacks:
+                monitoring.register_callback(tool, event, None)
+            monitoring.free_tool_id(tool)
+
+    def _start(self, code: CodeType, _offset: int) -> Any:
+        monitoring: Any = sys.monitoring  # type: ignore[attr-defined,unused-ignore]
+        events = monitoring.events
+        if sys._getframe(1).f_globals.get("__name__") in self._modules:
+            self._codes.add(code)
+            wanted = events.INSTRUCTION | events.PY_RETURN | events.PY_YIELD
+            with suppress(ValueError):  # another thread, and the run has ended
+                monitoring.set_local_events(monitoring.PROFILER_ID, code, wanted)
+        return monitoring.DISABLE  # the code has its events now, or needs none
+
+    def _instruction(self, code: CodeType, offset: int) -> None:
+        if get_ident() != self._thread:
+            return
+        frame = sys._getframe(1)
+        last, self._last[frame] = self._last.get(frame), offset
+        if last is not None and last in _points(code, entries=False):  # `settrace` begins behind it, too
+            thread, self._thread = self._thread, 0
+            try:
+                self._pass()
+            finally:
+                self._thread = thread
+
+    def _leave(self, _code: CodeType, _offset: int, _value: object) -> None:
+        if get_ident() == self._thread:
+            self._last.pop(sys._getframe(1), None)
+
+
+_Way = _Monitor if sys.version_info >= (3, 12) else _Tracer
+
+
+_LOOKING = frozenset({"CALL", "CALL_FUNCTION_EX", "CALL_KW", "JUMP_BACKWARD"})
 
 
 @functools.cache
@@ -91,5 +161,5 @@ def _points(code: CodeType, *, entries: bool) -> frozenset[int]:
     return frozenset(
         each.offset
         for each in dis.get_instructions(code)
-        if (entries and each.opname == "RESUME") or each.opname.startswith(("CALL", "JUMP_BACKWARD"))
+        if each.opname in _LOOKING or (entries and each.opname == "RESUME")
     )

@@ -31,7 +31,10 @@ class Database(sqlite3.Connection):
     on_prepared: Prepared
 
     def close(self) -> None:
-        """Do nothing: the content is as durable as a file."""
+        """Do nothing: the content is as durable as a file. The collector closes the connection for real."""
+
+    def __del__(self) -> None:
+        super().close()
 
     def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
         if sql == "ROLLBACK":
