@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutants.listing import ROOT, Mutant, all_mutants, mutated
+from tests.work import SEED
 
 _COPIED = ("seglog", "catalog", "offload", "tests", "benchmarks", "demo", "docs", "scripts", "localstack")
 _OPTIONS = ("-x", "-q", "-m", "not soak", "-p", "no:cacheprovider", "--timeout=100")
@@ -57,7 +58,7 @@ class Copy:
     def test(self, arguments: tuple[str, ...]) -> tuple[int | None, str]:
         """Return pytest's exit code, or None if it hung, and its output."""
         command = [sys.executable, "-B", "-m", "pytest", *_OPTIONS, *arguments]
-        environment = os.environ | {"PYTHONPATH": str(self._folder)}
+        environment = {SEED: "30"} | os.environ | {"PYTHONPATH": str(self._folder)}  # as `make test`
         process = subprocess.Popen(
             command,
             cwd=self._folder,

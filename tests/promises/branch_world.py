@@ -328,11 +328,13 @@ class World:
         history = self.archive(name).history
         own = history.commits(name).at_lsn(lsn)
         is_plain = own is not None and own.commit.vid == vid  # at this time, the number alone means that commit
+        self.note_writer(name)
         if is_plain and self.chance.random() < 0.5:
             done = history.undo_removal(name, lsn)
         else:
             assert history.preview_undo(name, lsn, vid).undone == removal.point
             self.chance.choice([self.hand, self.merge, self.merge if removal.cut else self.append])(name)
+            self.note_writer(name)
             done = self.archive(name).history.undo_removal(name, lsn, vid)
             assert self.archive(name).history.undo_removal(name, lsn, vid).is_earlier
         self.made["undone"] += 1
