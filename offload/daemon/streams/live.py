@@ -15,7 +15,7 @@ from typing import Final
 
 from offload.daemon.service import Service
 from offload.daemon.streams.entries import Entry
-from offload.daemon.streams.errors import InvalidStreamRequest, NoSuchStream, OffsetGone
+from offload.daemon.streams.errors import InvalidStreamRequest, NoSuchStream, OffsetGone, StreamGone
 from offload.daemon.streams.marks import NO_MARK, Mark, mark_of
 from offload.daemon.streams.offsets import BEGINNING, NOW, offset_text, parsed_offset
 from offload.daemon.streams.turns import Turns
@@ -36,12 +36,12 @@ class Live:
         "_batches",
         "_changes",
         "_epoch",
+        "_gone",
         "_is_known",
         "_opening",
         "_service",
         "entry",
         "has_end",
-        "is_gone",
         "mark",
         "topic",
         "turns",
@@ -61,7 +61,12 @@ class Live:
         self._opening = asyncio.Lock()
         self._batches = 0
         self._epoch = 0
-        self.is_gone = False
+        self._gone: type[NoSuchStream | StreamGone] | None = None
+
+    @property
+    def is_gone(self) -> bool:
+        """Return whether the stream was deleted."""
+        return self._gone is not None
 
     @property
     def first_seq(self) -> int:
@@ -110,8 +115,8 @@ class Live:
     async def prepare(self) -> None:
         """Open the topic if needed, and read the mark of its last record (LIVE-1)."""
         while True:
-            if self.is_gone:
-                raise NoSuchStream(self.entry.path)
+            if self._gone is not None:
+                raise self._gone(self.entry.path)
             if not self.topic.exists:
                 await self._open()
             elif self._is_known and self.topic.epoch == self._epoch:
@@ -154,10 +159,10 @@ class Live:
         self.mark, self.has_end = mark, is_end
         self._changes += 1
 
-    async def end(self) -> None:
+    async def end(self, refusal: type[NoSuchStream | StreamGone]) -> None:
         """Refuse what comes from now on, and wake the readers that wait: the stream was deleted."""
         async with self._opening:  # LIVE-3: a deletion waits until no request makes the topic
-            self.is_gone = True
+            self._gone = refusal
         self.wake()
 
     def wake(self) -> None:

@@ -127,12 +127,14 @@ class Streams:
         async with self._locked(path):
             entry = self._registry.find(path)
             if entry is None or entry.state is not State.LIVE or (is_expired and not self._is_expired(entry)):
-                return
+                if is_expired:
+                    return
+                raise StreamGone(path) if entry is not None and entry.state is State.SOFT else NoSuchStream(path)
             live = self._kept.get(entry)
             async with live.turns.alone():
                 state = State.SOFT if self._registry.has_forks(path) else State.DYING
                 entry = await self._registry.put(replace(entry, state=state))
-                await live.end()
+                await live.end(StreamGone if state is State.SOFT else NoSuchStream)
                 self._kept.drop(path)
             if state is State.DYING:
                 await self._try_to_end(entry)
@@ -175,7 +177,8 @@ class Streams:
         if wanted.content_type is not None and base_type(wanted.content_type) != base_type(source.entry.content_type):
             raise StreamExists(path, f"its source has the content type {source.entry.content_type}")
         values = await records_of(self.service, source.entry.content_type, body)
-        last, prefix = await divergence(self.service, source, fork)
+        async with source.turns.shared():  # beside a closure, the end could be taken for a record of data
+            last, prefix = await divergence(self.service, source, fork)
         has_expiry = wanted.ttl_s is not None or wanted.expires_at is not None
         entry = Entry(
             path,

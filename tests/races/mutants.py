@@ -1,0 +1,102 @@
+"""Mistakes that the races have to find: each one takes the mend of a fault back.
+
+A mutant names the scene and the calls that meet, and a seed whose schedule shows the fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
+
+from catalog.errors import CatalogError
+from offload.daemon.revocation import OpenAnswers
+from offload.daemon.streams import store
+from offload.daemon.streams.entries import State
+from offload.daemon.streams.live import Live
+from offload.daemon.streams.marks import NO_MARK, mark_of
+from offload.daemon.streams.registry import Registry
+from offload.daemon.streams.store import Streams
+from offload.daemon.threads import in_threads
+
+__all__ = ["MUTANTS", "Mutant"]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """`patches` are the names of the shipped code and what takes their place."""
+
+    scene: str
+    pair: tuple[str, str]
+    seed: int
+    patches: tuple[tuple[Any, str, Any], ...]
+
+    @contextlib.contextmanager
+    def in_place(self) -> Any:
+        with contextlib.ExitStack() as stack:
+            for target, name, mistake in self.patches:
+                stack.enter_context(mock.patch.object(target, name, mistake))
+            yield
+
+
+async def _stores_an_old_mark(self: Live) -> None:
+    self._epoch, head = self.topic.epoch, self.topic.head_seq
+    self.mark, self.has_end = NO_MARK, False
+    if head > max(self.entry.base, self.entry.own):
+        pool = self._service.read_threads(self.topic, head)
+        last = await in_threads(pool, lambda: next(self.topic.read(head, head), None))
+        if last is not None:
+            self.mark = mark_of(last.tag)
+            self.has_end = self.mark.is_closed and not last.value
+    self._is_known = True
+
+
+def _numbers_branches(source: Live, name: str) -> str:
+    number = source._service.sync.topic("_streams").head_seq
+    return f"{source.entry.topic.partition('@')[0]}@{name[:100]}_g{number}"
+
+
+async def _looks_at_the_source_outside_its_lock(self: Streams, path: str) -> None:
+    entry = self._registry.find(path)
+    if entry is None or not self._registry.is_waiting(path):
+        return
+    async with self._locked(path):
+        if self._registry.find(path) == entry:
+            if entry.state is State.SOFT:
+                entry = await self._registry.put(replace(entry, state=State.DYING))
+            await self._try_to_end(entry)
+
+
+def _sweeps_no_source(self: Registry) -> tuple[str, ...]:
+    return tuple(path for path in self._waiting if self._entries[path].state is not State.SOFT)
+
+
+def _keeps_without_a_look(self: OpenAnswers, scope: Any) -> None:
+    task = asyncio.current_task()
+    if task is not None:
+        self._scopes[task] = scope
+
+
+MUTANTS: Mapping[str, Mutant] = {
+    "a request stores a mark over a newer one": Mutant(
+        "streams", ("close", "read"), 41, ((Live, "_read_mark", _stores_an_old_mark),)
+    ),
+    "two forks get one branch": Mutant(
+        "streams", ("fork", "fork beside"), 1, ((store, "branch_name", _numbers_branches),)
+    ),
+    "a fork looks at its source outside the lock": Mutant(
+        "streams",
+        ("delete", "delete the fork"),
+        78,
+        ((Streams, "_settle", _looks_at_the_source_outside_its_lock), (Registry, "waiting", _sweeps_no_source)),
+    ),
+    "a follower waits without a second look at its token": Mutant(
+        "tokens", ("revoke", "follow"), 3, ((OpenAnswers, "keep", _keeps_without_a_look),)
+    ),
+    "a body comes after its token is gone": Mutant(
+        "tokens", ("revoke", "follow by command"), 3, ((OpenAnswers, "check_again", lambda *_: None),)
+    ),
+}
