@@ -473,12 +473,12 @@ def allowed(pair: tuple[str, str], met: Result, serial: Callable[[str], Result])
     """Return why a result is fine that no order gives. These are all differences that a race may make:
 
     a follower lost its token   its answer ends after any of its records, or within a line (REVOKE-3)
-    a delete beside a truncation   it does not know how many records it deleted, and says null
+    a delete beside another change   it counts the records beside that, and says null beside a truncation
     """
     for order in ("ab", "ba"):
         one = serial(order)
         if met.state == one.state and all(map(_may_be, met.answers, one.answers)):
-            return "a follower ends within its records, or the number of deleted records is unknown"
+            return "a follower ends within its records, or the count of deleted records is of another moment"
     return ""
 
 
@@ -488,7 +488,7 @@ def _may_be(met: Any, one: Any) -> bool:
     if not (isinstance(met, list) and isinstance(one, list) and met[0] == one[0] == 200 and met[1] == one[1]):
         return False
     if met[2] and one[2] and "deleted" in met[2][0]:
-        return met[2] == [{**one[2][0], "deleted": None}]
+        return met[2] == [{**one[2][0], "deleted": met[2][0]["deleted"]}]
     is_revoked = one[2][-1:] in ([{"end": "revoked"}], [{"reason": "revoked"}])
     records = [each for each in met[2] if isinstance(each, dict) and each not in one[2][-1:]]
     return is_revoked and records == one[2][: len(records)]
