@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
-from catalog.errors import CatalogError
 from offload.daemon.revocation import OpenAnswers
 from offload.daemon.streams import store
 from offload.daemon.streams.entries import State
@@ -94,9 +93,9 @@ MUTANTS: Mapping[str, Mutant] = {
         ((Streams, "_settle", _looks_at_the_source_outside_its_lock), (Registry, "waiting", _sweeps_no_source)),
     ),
     "a follower waits without a second look at its token": Mutant(
-        "tokens", ("revoke", "follow"), 3, ((OpenAnswers, "keep", _keeps_without_a_look),)
+        "tokens", ("revoke", "follow"), 13, ((OpenAnswers, "keep", _keeps_without_a_look),)
     ),
     "a body comes after its token is gone": Mutant(
-        "tokens", ("revoke", "follow by command"), 3, ((OpenAnswers, "check_again", lambda *_: None),)
+        "tokens", ("revoke", "follow by command"), 27, ((OpenAnswers, "check_again", lambda *_: None),)
     ),
 }

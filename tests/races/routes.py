@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import seglog
-from catalog.objects.base import ObjectStore
 from offload.daemon.access import Access
 from offload.daemon.asgi import App
 from offload.daemon.clients import for_checked_clients
@@ -31,6 +30,7 @@ from offload.daemon.service import Service
 from offload.rights import Role, token_line
 from offload.settings_file import read_settings
 from tests.races.loop import RacingLoop
+from tests.races.meeting import meet
 from tests.races.serial import Result
 from tests.races.turns import Turns
 from tests.races.world import Beginning, World
@@ -102,7 +102,9 @@ class Daemon:
     def allow(self, *names: str) -> None:
         """Write the token file."""
         roles = {"boss": Role.ADMIN, "reader": Role.READ}
-        self._tokens.write_text("".join(token_line(each, roles[each], "*", f"secret-of-{each}", "") + "\n" for each in names))
+        self._tokens.write_text(
+            "".join(token_line(each, roles[each], "*", f"secret-of-{each}", "") + "\n" for each in names)
+        )
         self._tokens.chmod(0o600)
 
     def reload(self) -> None:
@@ -145,7 +147,9 @@ class Daemon:
 
         tasks: list[asyncio.Task[None]] = []
         loop.call_soon_threadsafe(lambda: tasks.append(loop.create_task(run())))
-        pieces = [request.body[: len(request.body) // 2], request.body[len(request.body) // 2 :]] if request.body else [b""]
+        pieces = (
+            [request.body[: len(request.body) // 2], request.body[len(request.body) // 2 :]] if request.body else [b""]
+        )
         for number, piece in enumerate(pieces):
             message = {"type": "http.request", "body": piece, "more_body": number < len(pieces) - 1}
             loop.call_soon_threadsafe(told.put_nowait, message)
@@ -187,7 +191,7 @@ class Daemon:
         service = await open_service(path, settings, store=store, clock=self.world, files=files)
         try:
             self.service, self.access = service, Access(settings.serve, "")
-            setattr(service, "repeat", self._looks.__setitem__)
+            service.repeat = self._looks.__setitem__
             guard = Guard(direct(make_app(service)), lambda: service.settings, service.metrics, service.quota)
             access = self.access
             checked = for_checked_clients(
@@ -381,39 +385,6 @@ class Routes:
         if not isinstance(call, Request):
             return call(daemon)
         return said(daemon.ask(call), is_change=call.method == "POST")
-
-
-def meet(turns: Turns, acts: Sequence[Callable[[], object]], order: str) -> tuple[object, object]:
-    """Run two calls, each in a thread of its own: one after the other, or both at once.
-
-    A call that waits for news is under way when the other one begins.
-    """
-    answers: list[object] = [None, None]
-
-    late, begins_at = turns.random.choice((0, 1, -1)), 10 ** turns.random.uniform(0.5, 3.2)
-
-    def run(number: int) -> None:
-        if number == late and order == "met":
-            turns.wait(lambda: turns.seams >= begins_at or not threads[1 - number].is_alive())
-        answers[number] = acts[number]()
-
-    threads = [threading.Thread(target=run, args=(number,), name=f"call {number}") for number in (0, 1)]
-    if order == "met":
-        with turns.racing():
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-    else:
-        for each in order:
-            threads["ab".index(each)].start()
-            turns.sleep(0.5)
-        for each in order:
-            threads["ab".index(each)].join()
-    for thread in threads:
-        if thread.error is not None:  # type: ignore[attr-defined]
-            raise thread.error  # type: ignore[attr-defined]
-    return answers[0], answers[1]
 
 
 _SWEEP_S = 30.0

@@ -129,7 +129,9 @@ class World:
 
     def end(self) -> Beginning:
         """Return what is durable now."""
-        objects = {key: (self.objects.get(Key(key)), self.objects.head(Key(key)).metadata) for key in self.objects.list("")}
+        objects = {
+            key: (self.objects.get(Key(key)), self.objects.head(Key(key)).metadata) for key in self.objects.list("")
+        }
         disks = {name: disk.after_kill() for name, disk in self.disks.items()}
         return Beginning(disks, {name: each.serialize() for name, each in self._databases.items()}, objects)
 

@@ -1,0 +1,181 @@
+"""Calls of archives that meet: two data directories with one remote. The first call is of `one`, which writes the
+topic, and the second of `two`, another machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from catalog import Volumes
+from catalog.errors import CatalogError
+from catalog.gc.collector import Collector, GcPolicy
+from catalog.objects.base import ObjectStore
+from offload import Archive
+from offload.errors import OffloadError
+from offload.load import LoadRequest, open_load, publish_load, write_part
+from seglog import Log, SeglogError
+from seglog.format.frames import take_apart
+from tests.offload.samples import Sample, frame_of
+from tests.races.meeting import meet
+from tests.races.serial import Result
+from tests.races.turns import Turns
+from tests.races.world import Beginning, World
+
+__all__ = ["OPERATIONS", "Archives"]
+
+TOPIC = "t"
+
+
+@dataclass(frozen=True)
+class Directory:
+    """One machine: its log, its archive, and its way to the remote."""
+
+    log: Log
+    archive: Archive
+    world: World
+
+    @property
+    def store(self) -> ObjectStore:
+        return self.world.store
+
+
+def _append(directory: Directory) -> object:
+    topic = directory.archive.open_for_append(TOPIC)
+    topic.append([b"new"])
+    topic.seal()
+    return directory.archive.offload(TOPIC).published
+
+
+def _take_over(directory: Directory) -> object:
+    directory.archive.replication.sync(TOPIC)
+    directory.archive.replication.take_over(TOPIC)
+    return "taken over"
+
+
+def _load(directory: Directory, *, take_over: bool) -> object:
+    now_ms = directory.world.now_ms() + 1
+    request = LoadRequest(TOPIC, rows=((0, 1),), take_over=take_over)
+    volumes = Volumes(directory.store)
+    load = open_load(volumes, request, writer_id="load", now_ms=now_ms)
+    frames = take_apart([frame_of(Sample(b"loaded"), load.first_seq_of(0), load.start_ms)])
+    part = write_part(directory.store, load, 0, iter([frames]), now_ms=lambda: load.start_ms)
+    publish_load(volumes, load, [part], writer_id="load", now_ms=load.start_ms)
+    return "loaded"
+
+
+def _collect(directory: Directory) -> object:
+    policy = GcPolicy(window_s=0, grace_s=0)
+    Collector(directory.store, policy, clock=lambda: directory.world.now_ms() + 1_000, writer_id="gc").run()
+    return "collected"
+
+
+def _promote(branch: str, keep: str, *, carry: bool = False) -> Callable[[Directory], object]:
+    def promote(directory: Directory) -> object:
+        done = directory.archive.branches.promote_branch(TOPIC, branch, keep=keep, carry=carry)
+        return len(done.carried) if done.carried else 0
+
+    return promote
+
+
+OPERATIONS: Mapping[str, Callable[[Directory], object]] = {
+    "append and offload": _append,
+    "delete": lambda each: each.archive.delete(TOPIC, before=2).lsn is not None,
+    "truncate": lambda each: each.archive.truncate(TOPIC, 3).lsn is not None,
+    "restore": lambda each: each.archive.restore(TOPIC, to="lsn:1", name="back").count,
+    "undo": lambda each: str(each.archive.history.undo()) and "undone",
+    "promote": _promote("f", "kept"),
+    "promote another": _promote("g", "was"),
+    "promote and carry": _promote("f", "kept", carry=True),
+    "take over": _take_over,
+    "load": lambda each: _load(each, take_over=False),
+    "load and take over": lambda each: _load(each, take_over=True),
+    "sync": lambda each: each.archive.replication.sync(TOPIC) and "synced",
+    "tag": lambda each: each.archive.tags.create_tag(TOPIC, "head", "named") and "tagged",
+    "delete the branch": lambda each: each.archive.branches.delete_branch(TOPIC, "g").branch,
+    "collect": _collect,
+}
+
+
+@dataclass
+class Archives:
+    """A scene: the calls of two machines."""
+
+    name: str = "archives"
+    calls: Mapping[str, Callable[[Directory], object]] = field(default_factory=lambda: OPERATIONS)
+    _begun: list[Beginning] = field(default_factory=list)
+
+    def run(self, pair: tuple[str, str], order: str, seed: int) -> Result:
+        if not self._begun:
+            self._begun.append(_begin())
+        turns = Turns(seed)
+        world = World(turns, self._begun[0])
+
+        def main() -> Result:
+            with world.databases(), world.opened("one") as one, world.opened("two") as two:
+                directories = [Directory(*each, world) for each in (one, two)]
+                acts = [
+                    lambda directory=directory, call=self.calls[name]: _outcome(call, directory)
+                    for directory, name in zip(directories, pair, strict=True)
+                ]
+                answers = meet(turns, acts, order)
+                return Result(answers, _state_of(world))
+
+        return turns.run(main)  # type: ignore[no-any-return]
+
+    def allows(self, pair: tuple[str, str], met: Result, serial: Callable[[str], Result]) -> str:
+        """Return why a result is fine that no order gives.
+
+        one is refused for the race   it changed nothing that readers see, so the other one is as alone
+        """
+        for number, alone in enumerate("ab"):
+            other = met.answers[1 - number]
+            is_refused = isinstance(other, list) and other[0] == "refused" and other[1] == 4
+            one = serial(alone)
+            if is_refused and met.answers[number] == one.answers[number] and met.state == one.state:
+                return "one call was refused for the other, and changed nothing"
+        return ""
+
+
+def _outcome(call: Callable[[Directory], object], directory: Directory) -> object:
+    try:
+        return call(directory)
+    except (CatalogError, OffloadError, SeglogError) as error:
+        return ["refused", error.exit_code, type(error).__name__]
+
+
+def _begin() -> Beginning:
+    turns = Turns(0)
+    world = World(turns, Beginning())
+
+    def main() -> Beginning:
+        with world.databases():
+            with world.opened("one") as (log, archive), world.opened("two") as (_, other):
+                topic = log.topic(TOPIC)
+                for values in ([b"1", b"2"], [b"3"]):
+                    topic.append(values)
+                    topic.seal()
+                    archive.offload(TOPIC)
+                    turns.now_s += 1
+                for name in ("f", "g"):
+                    archive.restore(TOPIC, to="head", name=name)
+                    turns.now_s += 1
+                other.replication.sync(TOPIC)
+            return world.end()
+
+    return turns.run(main)  # type: ignore[no-any-return]
+
+
+def _state_of(world: World) -> dict[str, object]:
+    """Return what a new machine reads of each branch, and the kinds of its commits."""
+    found: dict[str, object] = {}
+    with world.opened("new") as (_, archive):
+        for each in archive.branches.list(TOPIC):
+            name = TOPIC if each.branch == "main" else f"{TOPIC}@{each.branch}"
+            try:
+                records = [(record.seq, record.value.decode()) for record in archive.read(name)]
+            except (CatalogError, OffloadError, SeglogError) as error:
+                records = [(0, type(error).__name__)]
+            found[each.branch] = records
+    return found
