@@ -418,7 +418,7 @@ class Turns:
                     if isinstance(value, OwnLock):  # made with the module, before the schedule
                         stack.enter_context(mock.patch.object(module, lock, OwnLock()))
                 if hasattr(module, "backoff_s"):
-                    stack.enter_context(mock.patch.object(module, "backoff_s", lambda _: 0.001))
+                    stack.enter_context(mock.patch.object(module, "backoff_s", return_value=0.001))
                 if getattr(module, "SimpleQueue", None) is simple_queue:
                     stack.enter_context(mock.patch.object(module, "SimpleQueue", _SimpleQueue))
             try:
