@@ -451,9 +451,13 @@ class AccessDenied(Unavailable):
 
 
 class LocalCatalogUnavailable(Unavailable):
-    def __init__(self, path: str, cause: str) -> None:
-        super().__init__(f"cannot use the local catalog {path}: {cause}", hint="check the disk, the owner and the mode")
+    def __init__(self, path: str, cause: str, *, is_full: bool = False) -> None:
+        hint = "check the disk, the owner and the mode"
+        if is_full:
+            hint = "free some space on its disk: delete files of other programs, or records; then repeat the call"
+        super().__init__(f"cannot use the local catalog {path}: {cause}", hint=hint)
         self.path = path
+        self.is_full = is_full
 
 
 class ClocksDisagree(Unavailable):

@@ -20,9 +20,10 @@ All methods are safe to call from many threads. The threads share one connection
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -121,6 +122,10 @@ _SELECT_HANDLES = f"SELECT {', '.join(_HANDLE_COLUMNS)} FROM handles"  # noqa: S
 _SELECT_ATTEMPTS = f"SELECT {', '.join(_ATTEMPT_COLUMNS)} FROM attempts"  # noqa: S608 - the same
 
 
+# SQLite's shared memory grows by half of this.
+_PAGES_BYTES = 64 * 1024
+
+
 class LocalCatalog(Connected):
     """The local catalog at `path`, which is made if it is absent. A context manager.
 
@@ -129,14 +134,17 @@ class LocalCatalog(Connected):
     such database.
     """
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+    def __init__(self, path: Path, *, read_only: bool = False, make_room: Callable[[], None] = lambda: None) -> None:
+        """Open it. `make_room` is called before each write, so that a caller with a reserve can give it up."""
         super().__init__()
+        self._make_room: Callable[[], None] = make_room
         self._path = path
         self._versions: dict[str, int] = {}
         self._copy = copy_aside(path) if read_only else None
         if self._copy is not None:
             path = Path(self._copy.name, path.name)
         try:
+            self._make_room()
             with self._errors():
                 self._connection = _connect(path)
                 try:
@@ -156,7 +164,12 @@ class LocalCatalog(Connected):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except Exception as failure:
+            if error is None:
+                raise
+            error.add_note(f"the close after it failed too: {failure}")
 
     def close(self) -> None:
         """Close the connection. In a forked child, do nothing (catalog.forked)."""
@@ -374,6 +387,7 @@ class LocalCatalog(Connected):
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
+        self._make_room()
         with self._lock, self._errors():
             run = self._connection
             run.execute("BEGIN IMMEDIATE")
@@ -394,7 +408,7 @@ class LocalCatalog(Connected):
         try:
             yield
         except (OSError, sqlite3.OperationalError, sqlite3.ProgrammingError) as cause:
-            raise LocalCatalogUnavailable(str(self._path), str(cause)) from cause
+            raise LocalCatalogUnavailable(str(self._path), str(cause), is_full=_is_full(self._path, cause)) from cause
         except sqlite3.DatabaseError as cause:
             raise InvalidObject(str(self._path), str(cause)) from cause
 
@@ -403,6 +417,19 @@ def _connect(path: Path) -> sqlite3.Connection:
     # SQLite gives its other files the mode of this one.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     return sqlite3.connect(path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
+
+
+def _is_full(path: Path, cause: Exception) -> bool:
+    """Return whether the disk is full. SQLite says so, or reports a failed read or write of its shared memory."""
+    if isinstance(cause, OSError):
+        return cause.errno in (errno.ENOSPC, errno.EDQUOT)
+    code = getattr(cause, "sqlite_errorcode", 0)
+    if code & 0xFF != sqlite3.SQLITE_IOERR:
+        return bool(code == sqlite3.SQLITE_FULL)
+    with contextlib.suppress(OSError):
+        found = os.statvfs(path.parent)
+        return found.f_bavail * found.f_frsize < _PAGES_BYTES
+    return False
 
 
 def _row(value: Handle | Attempt, columns: tuple[str, ...]) -> tuple[object, ...]:

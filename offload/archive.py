@@ -29,6 +29,7 @@ from offload.services.results import OffloadResult, Removed, Restored, TopicRemo
 from offload.settings import OffloadSettings
 from seglog import Record, Topic
 from seglog.arguments import checked
+from seglog.process.closing import closing_after
 from seglog.process.ownership import Owned, is_foreign
 
 if TYPE_CHECKING:
@@ -153,7 +154,8 @@ class Archive(Owned):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        with closing_after(error):
+            self.close()
 
     def close(self) -> None:
         """Close the archive. Reads of the log end at its hot floor from now on. Idempotent."""

@@ -17,6 +17,7 @@ from seglog.arguments import checked
 from seglog.errors import InvalidSetting
 from seglog.files.clock import Clock, SystemClock
 from seglog.format.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES
+from seglog.process.closing import closing_after
 from seglog.values.config import SETTINGS_FILE
 
 __all__ = ["attach"]
@@ -61,7 +62,8 @@ def attach(
     context = open_context(log, store, cold, catalog, clock or SystemClock(), is_chosen=is_chosen)
     try:
         return Archive(context, offload, uploader)
-    except BaseException:
-        context.reader.close()
-        context.local.close()
+    except BaseException as error:
+        with closing_after(error):
+            context.reader.close()
+            context.local.close()
         raise

@@ -15,6 +15,7 @@ from offload.read.cold_reader import ColdReader
 from offload.settings import CatalogSettings, ColdSettings
 from seglog import Log
 from seglog.files.clock import Clock
+from seglog.process.closing import closing_after
 
 __all__ = ["ArchiveContext", "TopicLocks", "open_context"]
 
@@ -73,9 +74,10 @@ def open_context(
     cache_bytes = 0 if log.is_read_only else cold.cache_bytes
     reader = ColdReader(store, cold, open_cache(cold.place_of_cache(log.path), cache_bytes))
     try:
-        local = LocalCatalog(log.path / "catalog.db", read_only=log.is_read_only)
-    except BaseException:
-        reader.close()
+        local = LocalCatalog(log.path / "catalog.db", read_only=log.is_read_only, make_room=log.make_room)
+    except BaseException as error:
+        with closing_after(error):
+            reader.close()
         raise
     volumes = Volumes(store, local)
     writer_id = socket.gethostname()

@@ -303,15 +303,10 @@ class ServeSettings:
         1000, "ms", 10, 3_600_000, "time between checks of triggers, retention and the disk"
     )
     disk_alarm_bytes: int = number(2 * 1024**3, "bytes", 0, None, "if less disk is free, offload and release at once")
-    disk_reject_bytes: int = number(512 * 1024**2, "bytes", 0, None, "if less disk is free, refuse appends")
     log_format: str = choice("text", ("text", "json"), "format of the daemon's own log on standard error")
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.disk_reject_bytes > self.disk_alarm_bytes:
-            raise InvalidSetting(
-                "serve.disk_reject_bytes", "is above serve.disk_alarm_bytes: the alarm must come first"
-            )
         self.laminarmq_ports()
 
     @property

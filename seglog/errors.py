@@ -574,19 +574,27 @@ class DirectoryNotWritable(Unavailable):
 
 
 class AppendsHeld(Unavailable):
-    """The log refuses appends for now, because a caller of `Log.hold_appends` asked for that."""
+    """The log refuses appends for now: its disk gets full, or a caller of `Log.hold_appends` asked for that."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"the log refuses appends for now: {reason}")
+    def __init__(self, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(f"the log refuses appends for now: {reason}", hint=hint)
         self.reason = reason
 
 
 class DiskFull(Unavailable):
-    def __init__(self, path: Path) -> None:
+    """The disk had no room for `operation`, which is "append", "seal", "delete", "open" or another one."""
+
+    def __init__(self, path: Path, operation: str = "append") -> None:
+        is_append = operation == "append"
+        outcome = "nothing was appended" if is_append else "no record is lost"
+        then = "appends then work again" if is_append else "then repeat the call"
         super().__init__(
-            f"no space left for {path}; nothing was appended", hint="free some space; appends then work again"
+            f"no space left to {operation} in {path}; {outcome}",
+            hint="free some space on its disk: delete files of other programs, or records (`seglog delete`), or hot "
+            f"copies (`seglog offload TOPIC --drop-hot`); {then}",
         )
         self.path = path
+        self.operation = operation
 
 
 class TooManyOpenFiles(Unavailable):

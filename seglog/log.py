@@ -15,6 +15,7 @@ from typing import Annotated, TypeAlias
 
 from seglog.arguments import WHOLE_MAX, Within, checked
 from seglog.engine.engine import Engine
+from seglog.engine.room import doing, give_up_ballast
 from seglog.engine.state import reclaimable
 from seglog.engine.upkeep import Background, UpkeepFactory
 from seglog.errors import (
@@ -35,16 +36,18 @@ from seglog.files.settings_file import load_settings
 from seglog.files.volatile import in_memory_kind
 from seglog.format.arrays import import_now
 from seglog.maintenance import eviction
-from seglog.maintenance.checkpoint import checkpoint, checkpoint_locked, relieve
+from seglog.maintenance.checkpoint import checkpoint, checkpoint_locked, relieve, wake_reclaim
 from seglog.maintenance.draft import CheckpointRequest
 from seglog.maintenance.reclaim import Reclaimer
 from seglog.maintenance.relocator import relocate_due
 from seglog.maintenance.retention import Retention
+from seglog.process.closing import closing_after
 from seglog.process.interrupts import uninterrupted
 from seglog.process.own_lock import OwnLock
 from seglog.process.ownership import Owned, is_foreign
 from seglog.startup.creation import check_never_used, is_data_directory, make_new
 from seglog.startup.erasure import erase
+from seglog.startup.full_disk import open_full
 from seglog.startup.opening import engine_of
 from seglog.startup.recovery import Recovered, recover
 from seglog.startup.resharding import remove_other_shards, reshard
@@ -136,7 +139,13 @@ def _opened(
         return Log(port, look(port, layout, clock, settings, stores))
     lock = DirectoryLock(port, layout.lock)
     try:
-        engine, reclaimer = _start(port, layout, clock, settings, upkeep, warm_stores)
+        try:
+            engine, reclaimer = _start(port, layout, clock, settings, upkeep, warm_stores)
+        except (DiskFull, OSError) as error:
+            is_full = isinstance(error, DiskFull) or error.errno in NO_SPACE
+            if not is_full or not give_up_ballast(port, layout):
+                raise
+            engine, reclaimer = _start(port, layout, clock, settings, upkeep, warm_stores)
         _warn_if_volatile(port, layout.root)
         return Log(port, engine, lock, reclaimer)
     except BaseException:
@@ -163,7 +172,8 @@ class Log(Owned):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        with closing_after(error):
+            self.close()
 
     @property
     def path(self) -> Path:
@@ -312,7 +322,26 @@ class Log(Owned):
 
         Other changes still work: deletes, releases and checkpoints make room. So do repetitions of a batch or a key.
         """
-        self._engine.append_block_reason = reason
+        self._engine.hold_reason = reason
+        self._engine.settle_block()
+
+    @property
+    def disk_reject_bytes(self) -> int:
+        """Return the free space below which the log refuses appends, in bytes: the setting of that name at first."""
+        return self._engine.room.reject_bytes
+
+    @disk_reject_bytes.setter
+    @checked
+    def disk_reject_bytes(self, size_bytes: Annotated[int, Within(0, WHOLE_MAX)]) -> None:
+        self._engine.room.reject_bytes = size_bytes
+        self._engine.room.look()
+
+    def make_room(self) -> None:
+        """Give up the log's ballast if its disk is full (seglog.engine.room). Otherwise do nothing.
+
+        An upper layer calls this before it writes into the data directory.
+        """
+        self._engine.room.make_room()
 
     @checked
     def seal(self, names: Iterable[str]) -> None:
@@ -323,7 +352,8 @@ class Log(Owned):
         self.check_writable()
         requests = [CheckpointRequest(name, seal=True) for name in dict.fromkeys(names) if self.has_topic(name)]
         if requests:
-            checkpoint(self._engine, *requests)
+            with doing("seal"):
+                checkpoint(self._engine, *requests)
 
     def versions(self) -> dict[str, tuple[object, ...]]:
         """Return a value for each topic. As long as it stays, the topic has the same records, deletes and segments.
@@ -416,8 +446,7 @@ class Log(Owned):
                 # may hang.
                 uninterrupted(lambda: self._end_work(reclaimer))
             if not self._engine.committer.is_poisoned:
-                checkpoint(self._engine)
-                self._engine.wals.release_space()
+                self._checkpoint_last()
             self._close_engine()
             then()
         finally:
@@ -433,6 +462,16 @@ class Log(Owned):
         for upkeep in (self._engine.reclaim, self._engine.upkeep, self._engine.syncer):
             upkeep.close()
         self._engine.committer.close()
+
+    def _checkpoint_last(self) -> None:
+        """Make the last checkpoint. On a full disk, first give the space back that the WAL has reserved."""
+        with doing("close"):
+            try:
+                checkpoint(self._engine)
+            except DiskFull:
+                self._engine.wals.release_space()
+                checkpoint(self._engine)
+        self._engine.wals.release_space()
 
     def _close_engine(self) -> None:
         # Under this lock, no relocation is between its flip and the deletion of its hot copy.
@@ -492,6 +531,12 @@ def _engine(
         reshard(files, layout, settings.wal_shards)
         found = _recover(files, layout)
     engine = engine_of(files, layout, clock, settings, found, warm_stores)
+    engine.room.begin()
+    try:
+        with engine.checkpoint_lock:
+            checkpoint_locked(engine)
+    except DiskFull:
+        engine, found = open_full(engine, lambda: _recover(files, layout))
     reclaimer = Reclaimer(engine)
     engine.upkeep = upkeep(lambda: relieve(engine))
     engine.syncer = upkeep(lambda: write.sync_written(engine))
@@ -499,7 +544,8 @@ def _engine(
     engine.reclaim = upkeep(reclaimer.run)
     for state in found.topics.values():
         engine.has_dead |= bool(reclaimable(state, settings.reclaim_dead_percent))
-    checkpoint(engine)
+    engine.wake_relocator()
+    wake_reclaim(engine)
     return engine, reclaimer
 
 
@@ -523,10 +569,11 @@ def _make_root(files: Files, root: Path) -> None:
 def _plain_errors(root: Path, *, read_only: bool) -> Iterator[None]:
     """Raise an error of the log for an `OSError` about the directory as a whole."""
     try:
-        yield
+        with doing("open"):
+            yield
     except OSError as error:
         if error.errno in NO_SPACE:
-            raise DiskFull(root) from error
+            raise DiskFull(root, "open") from error
         if error.errno in NO_DESCRIPTOR:
             raise TooManyOpenFiles(root) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):

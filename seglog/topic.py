@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast, overload
 
 from seglog.arguments import checked
 from seglog.engine.engine import Engine
+from seglog.engine.room import doing
 from seglog.engine.state import TopicState
 from seglog.errors import ReadOnly, SeqOutOfRange, Truncated
 from seglog.format.frames import Frames
@@ -506,7 +507,8 @@ class Topic:
 
         In all else this works as `delete`: `delete_ops` lists it. Raise `NoSuchTopic`.
         """
-        return write.delete(self._engine, self.name, before=before, tag=None, evicts=True)
+        with doing("evict"):
+            return write.delete(self._engine, self.name, before=before, tag=None, evicts=True)
 
     def delete_ops(self) -> tuple[DeleteOp, ...]:
         """Return the listed deletes, oldest first.
@@ -526,7 +528,8 @@ class Topic:
 
     def seal(self) -> None:
         """Seal the segments with the current records. Later appends begin a new segment. Raise `NoSuchTopic`."""
-        self._request_checkpoint(CheckpointRequest(self.name, seal=True))
+        with doing("seal"):
+            self._request_checkpoint(CheckpointRequest(self.name, seal=True))
 
     def segments(self) -> tuple[SegmentInfo, ...]:
         """Return the segments, hot and relocated, ascending. The active one, if any, is last.

@@ -22,6 +22,7 @@ from offload.commands.lines import Batch
 from offload.commands.parameters import About, TopicName
 from offload.commands.results import problem
 from offload.errors import InvalidInput, NoSuchFile, PartlyAppended
+from seglog.errors import AppendsHeld
 
 __all__ = ["append"]
 
@@ -142,7 +143,7 @@ def _partial(error: Exception, done: Appended, resume: _Resume) -> PartlyAppende
     said = problem(error)
     told = said["message"].replace(_NOTHING, "")
     head = f"{said['hint']}; then " if "hint" in said else ""
-    if _NOTHING in said["message"] or isinstance(error, InvalidInput):
+    if _NOTHING in said["message"] or isinstance(error, InvalidInput | AppendsHeld):
         told += f"; {_seqs(done)} were appended, the rest was not"
     else:
         told += f"; {_seqs(done)} were appended before"

@@ -66,7 +66,9 @@ def _check_directory(session: Session) -> None:
     from seglog import SystemClock
 
     now_ms = SystemClock().now_ms()
-    for found in doctor_directory(session.directory, session.settings().serve, now_ms):
+    settings = session.settings()
+    reject_bytes = settings.log.disk_reject_bytes
+    for found in doctor_directory(session.directory, settings.serve, now_ms, reject_bytes=reject_bytes):
         advice = f". To do: {found.advice}" if found.advice else ""
         session.output.show(found, f"{_WORDS[found.outcome]:8}{found.check}: {found.found}{advice}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +18,7 @@ from offload.cli.stopped import told
 from offload.cli.tenant_role import RoleArn, tenant_of
 from offload.cli.times import ago_text
 from offload.commands.parameters import About
+from seglog.process.closing import closed_after
 
 if TYPE_CHECKING:
     from offload.commands.directory import Tell
@@ -66,7 +67,8 @@ def follow(
         f"stopped: `seglog follow {url} {directory}` continues, "
         f"`seglog -C {directory} takeover TOPIC` makes this directory the writer"
     )
-    with told(lambda: line), session.one_command(), closing(with_bars(run, is_shown=session.shows_progress)) as results:
+    bars = with_bars(run, is_shown=session.shows_progress)
+    with told(lambda: line), session.one_command(), closed_after(bars) as results:
         _show(session, results, once=once)
 
 

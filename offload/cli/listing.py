@@ -318,7 +318,8 @@ COMMANDS = {
         "Show the places of each topic's records: hot and cold ranges, waiting work, and errors.\n"
         '\n'
         'The lag is what the remote does not have yet: records, bytes, and the age of the oldest. On a terminal, a table also\n'
-        'shows open attempts, how far back a restore can go, and the next step. The command asks only this directory, never\n'
+        'shows open attempts, how far back a restore can go, and the next step. A first line warns of a disk that gets full,\n'
+        'long before the log refuses appends. The command asks only this directory, never\n'
         'the remote or the warm store, so it answers without a network.',
         (
             ListedParameter('topic', 'str', 'One topic; all without it.', (), names='topic'),

@@ -13,7 +13,7 @@ from offload.cli.output import Output, counted, format_bytes, lines
 from offload.cli.streams import has_reader
 from offload.cli.times import ago_text, span_text
 from offload.commands.directory import Work
-from offload.commands.status import Ahead, ArchivedTopic, DirectoryShown, LocalTopic
+from offload.commands.status import Ahead, ArchivedTopic, DirectoryShown, DiskLow, LocalTopic
 from offload.moment import Moment, format_time
 from offload.reports import Lag, RunStatus, TopicStatus
 from seglog import SystemClock
@@ -32,7 +32,7 @@ _WIDE = 100
 _BAR_CELLS = 12
 _WATCH_S = 2.0
 
-Shown = DirectoryShown | LocalTopic | ArchivedTopic
+Shown = DirectoryShown | DiskLow | LocalTopic | ArchivedTopic
 
 
 def print_status(output: Output, results: Iterator[Shown], values: Mapping[str, Any]) -> None:
@@ -78,8 +78,8 @@ def _filled(rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
 
 def _parts(found: Sequence[Shown]) -> tuple[str, list[Sequence[str]], list[str]]:
     """Return the head line, the rows of the table, and what the rows have no room for."""
-    topics = [each for each in found if not isinstance(each, DirectoryShown)]
-    heads = [status_text(each) for each in found if isinstance(each, DirectoryShown)]
+    topics = [each for each in found if not isinstance(each, DirectoryShown | DiskLow)]
+    heads = [status_text(each) for each in found if isinstance(each, DirectoryShown | DiskLow)]
     notes = []
     for each in topics:
         name, (_, *more) = (
@@ -137,6 +137,13 @@ def status_text(found: Shown) -> str:
     match found:
         case DirectoryShown(path, remote):
             return f"{path}, remote {remote or 'none'}"
+        case DiskLow(free_bytes, reject_bytes):
+            state = "refuses appends" if free_bytes < reject_bytes else "gets full"
+            return (
+                f"  DISK: {state}, with {format_bytes(free_bytes)} free: below {format_bytes(reject_bytes)} "
+                "(log.disk_reject_bytes) no append is taken. Free some space: `seglog offload --all --drop-hot`, "
+                "`seglog delete`, or files of other programs"
+            )
         case LocalTopic():
             return _describe_local(found) + _remark(found.ahead)
         case ArchivedTopic():

@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from offload.cli.top import COMPLETION
 from offload.commands.parameters import Parameter, parameters_of, without_main
 from offload.commands.registry import COMMANDS, Command
 from offload.errors import InvalidParameters, NoSuchFile
+from seglog.process.closing import closed_after
 
 __all__ = ["described", "listed_commands", "run_command"]
 
@@ -116,7 +116,7 @@ def run_command(session: Session, path: str, values: Mapping[str, Any]) -> Calla
             _watch(session, command, values)
             return
         given = _confirmed(session, command, values) if command.takes(values) else values
-        with closing(results_of(session, command, given, takes_lines=not session.as_json)) as results:
+        with closed_after(results_of(session, command, given, takes_lines=not session.as_json)) as results:
             ends_early = command.reads(given) or bool(given.get("follow"))
             waits = path in _SLOW and not given.get("follow")
             shown = while_waiting(results, command.path, is_shown=waits and session.shows_progress)

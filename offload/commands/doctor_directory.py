@@ -61,15 +61,16 @@ class DirectoryChecked:
 
 
 def doctor_directory(
-    directory: Path, settings: ServeSettings, now_ms: int, *, answer_s: float = _ANSWER_S
+    directory: Path, settings: ServeSettings, now_ms: int, *, reject_bytes: int, answer_s: float = _ANSWER_S
 ) -> Iterator[DirectoryChecked]:
     """Yield each check with its outcome. Raises `ChecksFailed` at the end if a check failed.
 
-    The check of fsync writes a temporary file and removes it. A daemon has `answer_s` seconds to answer.
+    The check of fsync writes a temporary file and removes it. A daemon has `answer_s` seconds to answer. `reject_bytes`
+    is the setting log.disk_reject_bytes.
     """
     checks: dict[str, Callable[[], tuple[str, str, str]]] = {
         "versions": _versions,
-        "disk": lambda: _disk(directory, settings),
+        "disk": lambda: _disk(directory, settings, reject_bytes),
         "fsync": lambda: _fsync(directory),
         "files": _files,
         "permissions": lambda: _permissions(directory, settings),
@@ -96,12 +97,12 @@ def _versions() -> tuple[str, str, str]:
     return "ok", f"{found}, Linux {platform.release()}", ""
 
 
-def _disk(directory: Path, settings: ServeSettings) -> tuple[str, str, str]:
+def _disk(directory: Path, settings: ServeSettings, reject_bytes: int) -> tuple[str, str, str]:
     usage = shutil.disk_usage(directory)
     found = f"{usage.free / 1e9:.1f} GB of {usage.total / 1e9:.1f} GB are free"
     advice = _ROOM
-    if usage.free < settings.disk_reject_bytes:
-        return "fail", f"{found}: a daemon refuses appends here", advice
+    if usage.free < reject_bytes:
+        return "fail", f"{found}: the log refuses appends here", advice
     return ("warn", found, advice) if usage.free < settings.disk_alarm_bytes else ("ok", found, "")
 
 

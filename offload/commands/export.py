@@ -22,6 +22,7 @@ from offload.commands.results import problem
 from offload.errors import DamageFound, ExportOutdated, ExportRunning, InvalidParameters, OtherExport, PartlyExported
 from seglog import Record
 from seglog.files.port import Files
+from seglog.process.closing import closing_after
 
 __all__ = ["ExportVerified", "Progress", "Wanted", "WrongPart", "export", "export_to", "verify"]
 
@@ -186,9 +187,10 @@ class _Parts:
     def __enter__(self) -> _Parts:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if self._file is not None:
-            self._file.drop()
+            with closing_after(error):
+                self._file.drop()
 
     def take(self, records: tuple[Record, ...]) -> Iterator[PartExported]:
         """Write records, and yield each file that they fill."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
@@ -17,9 +18,10 @@ from seglog import SystemClock
 if TYPE_CHECKING:
     from seglog import Topic
 
-__all__ = ["Ahead", "ArchivedTopic", "DirectoryShown", "LocalTopic", "status"]
+__all__ = ["Ahead", "ArchivedTopic", "DirectoryShown", "DiskLow", "LocalTopic", "status"]
 
 _TOLD_FROM_MS = 60_000
+_LOW_FACTOR = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,14 @@ class DirectoryShown:
 
     path: str = field(metadata=HIDDEN)
     remote: str | None = field(metadata=HIDDEN)
+
+
+@dataclass(frozen=True, slots=True)
+class DiskLow:
+    """The free space of the disk, once it is less than four times the space at which the log refuses appends."""
+
+    free_bytes: int
+    disk_reject_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +79,20 @@ def status(
     topic: Annotated[str | None, About("One topic; all without it.", is_argument=True, names="topic")] = None,
     runs: Annotated[bool, About("Each offloaded range of segments, too.")] = False,
     watch: Annotated[bool, About("Show it again every two seconds, until an interrupt.")] = False,  # noqa: ARG001 - the command line asks again
-) -> Iterator[DirectoryShown | LocalTopic | ArchivedTopic]:
+) -> Iterator[DirectoryShown | DiskLow | LocalTopic | ArchivedTopic]:
     """Show the places of each topic's records: hot and cold ranges, waiting work, and errors.
 
     The lag is what the remote does not have yet: records, bytes, and the age of the oldest. On a terminal, a table also
-    shows open attempts, how far back a restore can go, and the next step. The command asks only this directory, never
+    shows open attempts, how far back a restore can go, and the next step. A first line warns of a disk that gets full,
+    long before the log refuses appends. The command asks only this directory, never
     the remote or the warm store, so it answers without a network.
     """
     log, archive = place.log, place.maybe_archive
     names = _names(place, topic)
     yield DirectoryShown(str(log.path.resolve()), archive.url if archive else None)
+    free_bytes, reject_bytes = shutil.disk_usage(log.path).free, log.settings.disk_reject_bytes
+    if free_bytes < _LOW_FACTOR * reject_bytes:
+        yield DiskLow(free_bytes, reject_bytes)
     for name in names:
         if archive is None:
             local = log.topic(name)

@@ -18,8 +18,9 @@ class LiveSettings:
     offload: OffloadSettings
     catalog: CatalogSettings
     tenant: TenantSettings
+    disk_reject_bytes: int  # of the section [log], whose other settings bind at the start
 
     @classmethod
     def of(cls, settings: Settings) -> LiveSettings:
         """Return the parts. Raise `InvalidSetting` if a value of one is not allowed."""
-        return cls(settings.serve, settings.offload, settings.catalog, settings.tenant)
+        return cls(settings.serve, settings.offload, settings.catalog, settings.tenant, settings.log.disk_reject_bytes)

@@ -31,6 +31,7 @@ from offload.daemon.tenants import Tenants
 from offload.settings_file import Settings
 from offload.tenants.directories import check_root
 from seglog import InvalidSetting
+from seglog.process.closing import closing_after
 
 __all__ = ["announce", "run", "run_tenants"]
 
@@ -98,7 +99,8 @@ async def _run(
             await serving.run(lambda: _say_ready(listeners, on_ready, notifier))
     finally:
         try:
-            await service.close()
+            with closing_after(sys.exc_info()[1]):
+                await service.close()
         finally:
             watching.cancel()
     _leave(service)
@@ -129,7 +131,8 @@ async def _run_tenants(
             await Serving(tenants, apps, access, notifier, variables).run(say_ready)
     finally:
         try:
-            await tenants.close()
+            with closing_after(sys.exc_info()[1]):
+                await tenants.close()
         finally:
             watching.cancel()
     _leave(tenants)

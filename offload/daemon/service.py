@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -33,6 +34,7 @@ from offload.settings_file import read_settings
 from offload.worker.pool import WorkerPool
 from seglog import SETTINGS_FILE, InvalidTopicName, Log, NoSuchTopic, SeglogError, Topic, aio
 from seglog.files.clock import Clock
+from seglog.process.closing import closing_after
 
 __all__ = ["Service"]
 
@@ -159,12 +161,15 @@ class Service:
         await self._background.close(max(0.0, until_s - time.monotonic()))
         self._gate.close()
         self._threads.close()
-        if self.archive is not None:
-            patience_s = until_s + _CLOSE_ARCHIVE_S - time.monotonic()
-            await self._close_archive(self.archive, max(_LEAST_CLOSE_S, patience_s))
-        if self.aws is not None:
-            await self.aws.close()
-        await self.log.close()
+        try:
+            if self.archive is not None:
+                patience_s = until_s + _CLOSE_ARCHIVE_S - time.monotonic()
+                await self._close_archive(self.archive, max(_LEAST_CLOSE_S, patience_s))
+            if self.aws is not None:
+                await self.aws.close()
+        finally:
+            with closing_after(sys.exc_info()[1]):
+                await self.log.close()
         if self.has_work:
             _log.warning("the store has not answered: what waits for it stays on record, and the next start continues")
 

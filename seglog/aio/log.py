@@ -17,6 +17,7 @@ from seglog.arguments import checked
 from seglog.errors import LogClosed, OtherLoop
 from seglog.log import Log
 from seglog.maintenance.retention import Retention
+from seglog.process.closing import closing_after
 from seglog.process.ownership import Owned, is_foreign
 from seglog.values.config import TopicConfig
 
@@ -52,7 +53,8 @@ class AsyncLog(Owned):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.close()
+        with closing_after(error):
+            await self.close()
 
     @property
     def sync(self) -> Log:
@@ -125,7 +127,8 @@ class AsyncLog(Owned):
             await self._queue.close()
         except OtherLoop:
             raise  # the log stays open in its own loop
-        except BaseException:
-            await asyncio.to_thread(self._log.close)
+        except BaseException as error:
+            with closing_after(error):
+                await asyncio.to_thread(self._log.close)
             raise
         await asyncio.to_thread(self._log.close)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal, cast, overload
 
 from seglog.arguments import checked
@@ -38,6 +37,7 @@ from seglog.client.requests import (
 from seglog.client.retries import Retries
 from seglog.client.window import Window
 from seglog.errors import InvalidArgument
+from seglog.process.closing import closing_after
 from seglog.values.names import check_topic_name
 from seglog.values.producer import ProducerBatch
 from seglog.values.record import Gap, Record
@@ -75,8 +75,9 @@ class Client:
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, _kind: type[BaseException] | None, _error: object, _trace: TracebackType | None) -> None:
-        self.close()
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        with closing_after(error):
+            self.close()
 
     def __repr__(self) -> str:
         return f"<Client of {self._driver.place}>"

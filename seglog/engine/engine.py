@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, TypeVar
 
 from seglog.engine.ephemeral_buffer import Memory
+from seglog.engine.room import HINT, Room
 from seglog.engine.state import TopicState
 from seglog.engine.upkeep import Background, Upkeep
-from seglog.errors import LogClosed, NoSuchTopic, ReadOnly
+from seglog.errors import AppendsHeld, DiskFull, LogClosed, NoSuchTopic, ReadOnly
 from seglog.files.clock import Clock
 from seglog.files.clock_watch import ClockWatch
 from seglog.files.port import Files
@@ -50,7 +51,8 @@ class Engine(Owned):
     `pending_warm_deletes` has (topic id, first seq) of segments that the relocator must delete from the warm stores. It
     deletes them before it moves other segments there.
     If `wants_checkpoint` is set, the upkeep makes a checkpoint. `append_block_reason` is the reason for which the log
-    refuses appends now. `log_id` is the log's own id, once a caller has asked for it.
+    refuses appends now: that of a caller, which is `hold_reason`, or that of `room`. `log_id` is the log's own id, once
+    a caller has asked for it.
     `elsewhere` has the topics that another directory writes, and `kept_elsewhere` what the newest manifest has of them.
     Only the thread that holds the checkpoint lock uses `encoder`.
     """
@@ -68,6 +70,7 @@ class Engine(Owned):
     committer: Committer = field(init=False)
     clock_watch: ClockWatch = field(init=False)
     memory: Memory = field(init=False)
+    room: Room = field(init=False)
     upkeep: Upkeep = field(init=False)
     syncer: Upkeep = field(init=False)
     relocator: Upkeep = field(init=False)
@@ -91,6 +94,7 @@ class Engine(Owned):
     is_read_only: bool = False
     wants_checkpoint: bool = False
     append_block_reason: str | None = None
+    hold_reason: str | None = None
     log_id: str | None = None
     elsewhere: dict[str, Elsewhere] = field(default_factory=dict[str, Elsewhere])
     kept_elsewhere: tuple[tuple[str, Elsewhere], ...] = ()
@@ -99,6 +103,7 @@ class Engine(Owned):
         self.memory = Memory(self.settings.ephemeral_max_bytes)
         self.committer = Committer(self.wals, new_lock(), self._reset_assigned)
         self.clock_watch = ClockWatch(self.clock)
+        self.room = Room(self.files, self.layout, self.settings, self.wals, self.settle_block)
 
     @property
     def retention_lock(self) -> Reentrant:
@@ -199,6 +204,21 @@ class Engine(Owned):
         if self.is_read_only:
             raise ReadOnly(self.layout.root)
 
+    def settle_block(self) -> None:
+        """Recompute `append_block_reason`, after a change of `hold_reason` or of `room`."""
+        self.append_block_reason = self.hold_reason or self.room.refusal
+
+    def check_appends(self) -> None:
+        """Raise `AppendsHeld` if appends are refused. If the disk was the reason, look at it once more."""
+        if self.hold_reason is None:
+            self.room.look()
+        if self.append_block_reason is not None:
+            raise self.held()
+
+    def held(self) -> AppendsHeld:
+        """Return the error for an append that is refused now."""
+        return AppendsHeld(self.append_block_reason or "", hint=HINT if self.hold_reason is None else None)
+
     def close(self) -> None:
         """Close the files. Active readers end with `LogClosed`, and followers end without an error."""
         with self.committer.lock:
@@ -223,15 +243,26 @@ class Engine(Owned):
 def change(
     function: Callable[Concatenate[Engine, _Given], _Result],
 ) -> Callable[Concatenate[Engine, _Given], _Result]:
-    """Decorate a function that enqueues and finishes entries. An interrupt of it leaves no other thread waiting."""
+    """Decorate a function that enqueues and finishes entries. An interrupt of it leaves no other thread waiting.
+
+    On a full disk, give up the ballast and call the function again, unless it makes a topic. Then a `DiskFull` has the
+    name of the function.
+    """
+    operation = function.__name__.lstrip("_").replace("_", " ")
+    is_upkeep = operation != "create topic"
 
     @functools.wraps(function)
     def guarded(engine: Engine, /, *given: _Given.args, **named: _Given.kwargs) -> _Result:
         engine.committer.check_apart()
-        try:
-            return function(engine, *given, **named)
-        except BaseException as error:
-            engine.committer.leave(error)
-            raise
+        while True:
+            try:
+                return function(engine, *given, **named)
+            except DiskFull as error:
+                engine.committer.leave(error)
+                if not is_upkeep or not engine.room.give_up():
+                    raise DiskFull(error.path, operation) from error
+            except BaseException as error:
+                engine.committer.leave(error)
+                raise
 
     return guarded

@@ -1,6 +1,7 @@
 """The file seglog.toml: read it, check it, and write it with the defaults as comments.
 
-`read_sections` returns all sections and checks none. Each section belongs to the package that reads it.
+`read_sections` returns all sections and checks none. Each section belongs to the package that reads it. A key that an
+older release had in another section is returned in the section of today (`MOVED` of seglog.values.setting).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from seglog.arguments import checked
 from seglog.errors import InvalidSetting
 from seglog.files.port import OsFiles, replace_atomically
 from seglog.values.config import NO_VARIABLES, SETTINGS_FILE, LogSettings
-from seglog.values.setting import from_section, toml_lines
+from seglog.values.setting import from_section, moved, toml_lines
 
 __all__ = ["default_toml", "load_settings", "read_sections", "write_default"]
 
@@ -28,7 +29,7 @@ def read_sections(path: Path) -> dict[str, Any]:
     """
     try:
         text = path.read_bytes().decode()
-        return tomllib.loads(text)
+        return moved(tomllib.loads(text))
     except FileNotFoundError:
         return {}
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

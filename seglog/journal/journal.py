@@ -45,6 +45,7 @@ from seglog.errors import DiskFull, FileCorrupt, JournalClosed, NoSuchItem, Sect
 from seglog.files.lock import DirectoryLock
 from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
 from seglog.journal.section import Item, Section
+from seglog.process.closing import closing_after
 from seglog.process.own_lock import OwnLock
 from seglog.process.ownership import Owned, check_process, is_foreign
 from seglog.wal.wal import NO_SPACE
@@ -102,7 +103,8 @@ class Journal(Owned):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        with closing_after(error):
+            self.close()
 
     @property
     def sections(self) -> list[int]:
@@ -156,7 +158,7 @@ class Journal(Owned):
                 self._raise_floor(min_section)
             self._remove_pruned()
             if not self._is_marked and not self._mark_floor(self._min_section):
-                raise DiskFull(self._floor_path(self._min_section))
+                raise DiskFull(self._floor_path(self._min_section), "prune")
             self._is_marked = True
 
     @checked

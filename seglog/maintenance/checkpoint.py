@@ -39,8 +39,10 @@ Source: topics engine architecture, section 3, without its CheckpointMark frames
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 
 from seglog.engine.engine import Engine
+from seglog.engine.room import doing
 from seglog.engine.state import reclaimable
 from seglog.errors import DiskFull, SeglogError, TooManyOpenFiles, WriterPoisoned
 from seglog.files.port import NO_DESCRIPTOR
@@ -96,6 +98,8 @@ def relieve(engine: Engine) -> None:
         if engine.wals.older_files or engine.wants_checkpoint:
             engine.wants_checkpoint = False
             checkpoint_locked(engine, pause_s=_PAUSE_S)
+        else:
+            engine.room.look()
     except SeglogError as error:
         _logger.warning("a checkpoint failed, the WAL keeps its files: %s", error)
     except Exception as error:
@@ -116,12 +120,26 @@ def wait_for_room(engine: Engine) -> None:
         return
     with engine.checkpoint_lock:
         if engine.wals.older_files >= engine.settings.wal_max_files:
-            checkpoint_locked(engine)
+            with doing("append"):
+                checkpoint_locked(engine)
     engine.wake_relocator()
 
 
 def checkpoint_locked(engine: Engine, *requests: CheckpointRequest, pause_s: float = 0) -> None:
-    """Run a checkpoint, for a caller that holds the checkpoint lock. Sleep `pause_s` after each batch of records."""
+    """Run a checkpoint, for a caller that holds the checkpoint lock. Sleep `pause_s` after each batch of records.
+
+    On a full disk, give up the ballast and run it again.
+    """
+    try:
+        _run(engine, requests, pause_s)
+    except DiskFull:
+        if not engine.room.give_up():
+            raise
+        _run(engine, requests, pause_s)
+    engine.room.look()
+
+
+def _run(engine: Engine, requests: Sequence[CheckpointRequest], pause_s: float) -> None:
     engine.check_open()
     engine.committer.check_sound()
     try:
@@ -170,7 +188,7 @@ def _store_and_publish(engine: Engine, plan: Plan) -> None:
         raise  # the manifest has no name yet
     except OSError as error:
         if error.errno in NO_SPACE and number not in numbers(engine.files, engine.layout):
-            raise DiskFull(engine.layout.meta) from error
+            raise DiskFull(engine.layout.meta, "checkpoint") from error
         raise _failure(engine, error, is_final=True) from error
     except BaseException as error:
         engine.committer.poison(error)
@@ -231,7 +249,7 @@ def _free(engine: Engine, plan: Plan) -> None:
 
 def _failure(engine: Engine, error: OSError, *, is_final: bool = False) -> DiskFull | TooManyOpenFiles | WriterPoisoned:
     if error.errno in NO_SPACE and not is_final:
-        return DiskFull(engine.layout.root)
+        return DiskFull(engine.layout.root, "checkpoint")
     if error.errno in NO_DESCRIPTOR and not is_final:
         return TooManyOpenFiles(engine.layout.root)
     engine.committer.poison(error)

@@ -108,9 +108,11 @@ class Recovered:
     kept_elsewhere: tuple[tuple[str, Elsewhere], ...]
 
 
-def recover(files: Files, layout: Layout) -> Recovered:
+def recover(files: Files, layout: Layout, *, files_max: int | None = None) -> Recovered:
     """Recover the state of the log. The caller has locked the directory, or reads through `ReadOnlyFiles`.
 
+    With `files_max`, replay only so many WAL files of a shard, or a few more up to a truncation that the manifest
+    names. The state is then that at the beginning of the next file.
     Raises `FileCorrupt`, `FormatUnsupported`.
     """
     for directory in (layout.meta, layout.wal, layout.topics):
@@ -124,7 +126,10 @@ def recover(files: Files, layout: Layout) -> Recovered:
     replay = _Replay(files, layout, manifest, _load_topics(files, layout, manifest))
     for shard, numbers in enumerate(wal_files):
         replay.begin_shard(shard)
-        for wal_number in numbers:
+        for index, wal_number in enumerate(numbers):
+            if files_max is not None and index >= files_max and not replay.ahead:
+                replay.begin_file(wal_number)
+                break
             _replay_file(files, replay, wal_number, is_active=wal_number == numbers[-1])
     replay.check_end()
     topics = replay.by_name()
@@ -137,7 +142,10 @@ def recover(files: Files, layout: Layout) -> Recovered:
         manifest_number=number,
         checkpointed=manifest.wal,
         wal_ends=tuple(replay.ends),
-        older_files=tuple(tuple(numbers[:-1]) for numbers in wal_files),
+        older_files=tuple(
+            tuple(number for number in numbers if number < end.file)
+            for numbers, end in zip(wal_files, replay.ends, strict=True)
+        ),
         deleted=tuple(replay.deleted),
         epoch_floor=replay.epoch_floor,
         pending_warm_deletes=tuple(replay.pending_warm_deletes),

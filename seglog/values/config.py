@@ -112,6 +112,10 @@ class LogSettings:
         86_400, "s", 1, 31_536_000_000, "a topic keeps the key of an append for this long, and then forgets it"
     )
 
+    disk_reject_bytes: int = number(
+        512 * MIB, "bytes", 0, 1024**4 * MIB, "if less disk is free, refuse appends, so that upkeep still has room"
+    )
+
     append_when_fenced: bool = switch(
         False, "a topic that another directory has taken over goes on taking appends, which stay in this directory"
     )

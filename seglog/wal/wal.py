@@ -186,9 +186,10 @@ class Wal(Owned):
                 del self.older[old], self._open[old]
 
     def release_space(self) -> None:
-        """Give reserved and unused space back to the file system. The caller has synced, and writes no more."""
+        """Give reserved and unused space back to the file system. The caller has synced, and no other thread writes."""
         if self._reserved > self.offset:
             self._open[self.number].truncate(self.offset)
+            self._reserved = self._blanked = self.offset
         self._next = None
         self._unlink_if_there(self._folder.wal_next)
 

@@ -24,7 +24,6 @@ from seglog.engine.engine import Engine
 from seglog.engine.entries import AppendEntry, CreateEntry, EphemeralEntry
 from seglog.engine.state import TopicState
 from seglog.errors import (
-    AppendsHeld,
     InvalidArgument,
     InvalidLabel,
     NoSuchTopic,
@@ -132,7 +131,7 @@ def append(engine: Engine, name: str, values: Sequence[bytes], options: AppendOp
         if options.if_head is not None:
             check_head(name, head, options.if_head)
         if engine.append_block_reason is not None:
-            raise AppendsHeld(engine.append_block_reason)
+            engine.check_appends()
         return range(head + 1, head + 1), False
     for wal in engine.wals.each:
         if wal.older:
@@ -174,7 +173,7 @@ def check_append(engine: Engine, values: Sequence[bytes], options: AppendOptions
         if options.if_incarnation is not None:
             know_log_id(engine)  # not under the lock, because this asks the disk
     if engine.append_block_reason is not None and records and not options.is_repeatable:
-        raise AppendsHeld(engine.append_block_reason)
+        engine.check_appends()
     return own, records, size_bytes
 
 
@@ -213,7 +212,7 @@ def begin_append(
             if repeated is not None:
                 return _wait_for(engine, *repeated)
             if engine.append_block_reason is not None:
-                raise AppendsHeld(engine.append_block_reason)
+                raise engine.held()
         if engine.elsewhere and name in engine.elsewhere:
             _check_written_here(engine, name, state)
         if state is None:

@@ -33,12 +33,14 @@ def directory(tmp_path: Path) -> Iterator[Path]:
     made.chmod(0o700)
 
 
-def checks(directory: Path, settings: ServeSettings | None = None) -> Mapping[str, DirectoryChecked]:
+def checks(
+    directory: Path, settings: ServeSettings | None = None, reject_bytes: int = 0
+) -> Mapping[str, DirectoryChecked]:
     found = {}
-    serve = settings or ServeSettings(disk_alarm_bytes=0, disk_reject_bytes=0)
+    serve = settings or ServeSettings(disk_alarm_bytes=0)
     failed = None
     try:
-        for each in doctor_directory(directory, serve, NOW_MS, answer_s=0.05):
+        for each in doctor_directory(directory, serve, NOW_MS, reject_bytes=reject_bytes, answer_s=0.05):
             found[each.check] = each
     except ChecksFailed as error:
         failed = error.count
@@ -85,10 +87,9 @@ def test_a_failed_check_ends_with_exit_code_1_and_says_what_to_do(run: Run, dire
 
 
 def test_the_disk_is_judged_as_the_daemon_does(directory: Path) -> None:
-    alarm = ServeSettings(disk_alarm_bytes=1 << 60, disk_reject_bytes=0)
-    reject = ServeSettings(disk_alarm_bytes=1 << 60, disk_reject_bytes=1 << 60)
+    alarm = ServeSettings(disk_alarm_bytes=1 << 60)
     assert checks(directory, alarm)["disk"].outcome == "warn"
-    assert checks(directory, reject)["disk"].outcome == "fail"
+    assert checks(directory, alarm, 1 << 60)["disk"].outcome == "fail"
 
 
 def test_slow_syncs_and_few_files_are_told(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +103,7 @@ def test_slow_syncs_and_few_files_are_told(directory: Path, monkeypatch: pytest.
 
 def test_secrets_that_others_may_read_are_told(directory: Path, tmp_path: Path) -> None:
     token = tmp_path / "token"
-    settings = ServeSettings(token_file=str(token), disk_alarm_bytes=0, disk_reject_bytes=0)
+    settings = ServeSettings(token_file=str(token), disk_alarm_bytes=0)
     assert checks(directory, settings)["permissions"].outcome == "fail"  # there is no such file
     token.write_text("secret")
     token.chmod(0o640)
@@ -116,13 +117,13 @@ def test_the_end_of_the_certificate_is_told_in_time(directory: Path, tmp_path: P
     until = NOW + dt.timedelta(days=days)
     path = certificate(tmp_path / "tls.pem", until, name="n" * 64)
     assert valid_until_ms(path.read_text()) == int(until.timestamp()) * 1000  # the last one is beyond 2049
-    serve = ServeSettings(tls_certificate=str(path), tls_key="key", disk_alarm_bytes=0, disk_reject_bytes=0)
+    serve = ServeSettings(tls_certificate=str(path), tls_key="key", disk_alarm_bytes=0)
     assert checks(directory, serve)["tls"].outcome == outcome
 
 
 def test_a_file_that_is_no_certificate_fails(directory: Path, tmp_path: Path) -> None:
     whole = certificate(tmp_path / "tls.pem", NOW).read_text().splitlines()
-    serve = ServeSettings(tls_certificate=str(tmp_path / "tls.pem"), disk_alarm_bytes=0, disk_reject_bytes=0)
+    serve = ServeSettings(tls_certificate=str(tmp_path / "tls.pem"), disk_alarm_bytes=0)
     for text in ("", "text", "\n".join([whole[0], whole[1], whole[-1]]), "\n".join([whole[0], whole[-1]])):
         (tmp_path / "tls.pem").write_text(text)
         assert checks(directory, serve)["tls"].outcome == "fail"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -135,3 +136,19 @@ def test_a_watch_asks_again_and_shows_the_status_in_its_place(
 def test_a_bar_shows_what_is_hot_cold_and_both() -> None:
     bars = {(1, 1, 0, 0): "", (1, 1, 6, 6): "▓" * 12, (1, 7, 6, 6): "░" * 12, (1, 3, 4, 3): "░" * 6 + "▓" * 3 + "█" * 3}
     assert {places: extent_bar(*places) for places in bars} == bars
+
+
+def test_a_disk_that_gets_full_is_told_long_before_appends_end(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("init")
+    run("append", "t", stdin=b"one\n")
+    assert "DISK" not in run("status").text
+    found = os.statvfs(".")
+    free_bytes = found.f_bavail * found.f_frsize
+    monkeypatch.setenv("SEGLOG_LOG_DISK_REJECT_BYTES", str(free_bytes // 2))
+    assert "DISK: gets full, with " in run("status").text
+    low, _ = [json.loads(line) for line in run("--json", "status").text.splitlines()]
+    assert low["disk_reject_bytes"] == free_bytes // 2 < low["free_bytes"]
+    monkeypatch.setenv("SEGLOG_LOG_DISK_REJECT_BYTES", str(1 << 60))
+    assert "DISK: refuses appends, with " in run("status").text
+    assert "free some space" in run("append", "t", stdin=b"two\n").err.lower()
+    monkeypatch.undo()

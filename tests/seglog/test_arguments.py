@@ -69,6 +69,10 @@ def _set_defaults(world: World, *, config: Any) -> None:
     world.log.topic_defaults = config
 
 
+def _set_reject_bytes(world: World, *, size_bytes: Any) -> None:
+    world.log.disk_reject_bytes = size_bytes
+
+
 def _ended(result: object) -> object:
     return list(result) if isinstance(result, Iterator) else result
 
@@ -164,6 +168,7 @@ LOG = {
         "mark_elsewhere", {"name": "name", "mark": "instance"}, "mark", name="orders", mark=None
     ),
     "Log.known_appends": _of_log("known_appends", {"name": "text"}),
+    "Log.disk_reject_bytes": Row(_set_reject_bytes, {"size_bytes": "whole"}),
     "Log.hold_appends": _of_log("hold_appends", {"reason": "text"}, "reason"),
     "Topic.append": _of_topic("append", APPEND, _OPTIONAL, values=[b"x"]),
     "Topic.append_once": _of_topic("append_once", APPEND, _OPTIONAL, values=[b"x"]),

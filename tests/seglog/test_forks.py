@@ -106,10 +106,21 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
         "mark_elsewhere": lambda: log.mark_elsewhere("t", None),
         "known_appends": lambda: log.known_appends("t"),
         "hold_appends": lambda: log.hold_appends("x"),
+        "make_room": log.make_room,
+        "disk_reject_bytes =": lambda: setattr(log, "disk_reject_bytes", 0),
         "check_writable": log.check_writable,
         "topic_defaults =": lambda: setattr(log, "topic_defaults", TopicConfig()),
     }
-    for name in ("path", "is_read_only", "settings", "topic_defaults", "is_poisoned", "wal_bytes", "elsewhere"):
+    for name in (
+        "path",
+        "is_read_only",
+        "settings",
+        "topic_defaults",
+        "is_poisoned",
+        "wal_bytes",
+        "elsewhere",
+        "disk_reject_bytes",
+    ):
         calls[name] = lambda name=name: getattr(log, name)  # type: ignore[misc]
     for name in ("exists", "topic_id", "config", "first_seq", "head_seq", "hot_floor", "earliest_seq", "evict_floor"):
         calls[name] = lambda name=name: getattr(topic, name)  # type: ignore[misc]
@@ -135,7 +146,7 @@ def test_each_call_in_a_child_raises_and_the_parent_goes_on(tmp_path: Path, log:
 
 def test_no_public_call_is_missing_here(log: Log) -> None:
     """The classes Log and Topic list the public calls."""
-    named = {name.split()[-1] for name in calls_on(log)} | {"enforce_retention", "topic_defaults"}
+    named = {name.split()[-1] for name in calls_on(log)} | {"enforce_retention", "topic_defaults", "disk_reject_bytes"}
     there = {name for kind in (Log, seglog.Topic) for name in vars(kind) if not name.startswith("_")}
     # A child may call `close`. `name` is an attribute of the topic object.
     assert there - named == {"close", "name"}

@@ -188,8 +188,10 @@ def test_a_directory_that_may_not_be_read_is_told_so(tmp_path: Path) -> None:
 READS = {
     *(
         "elsewhere",
+        "disk_reject_bytes",
         "hold_appends",
         "is_poisoned",
+        "make_room",
         "known_appends",
         "bytes_hot",
         "bytes_relocated",

@@ -26,14 +26,17 @@ class DiskWatch:
 
     async def look(self) -> None:
         await self._count_hot_bytes()
-        context, settings = self._context, self._context.settings().serve
+        context, loaded = self._context, self._context.settings()
+        settings, reject_bytes = loaded.serve, loaded.disk_reject_bytes
+        if context.log.disk_reject_bytes != reject_bytes:
+            context.log.disk_reject_bytes = reject_bytes
         found = await in_threads(self._threads, os.statvfs, context.log.path)
         free_bytes = found.f_bavail * found.f_frsize
-        state = disk_state(free_bytes, self.state, settings.disk_alarm_bytes, settings.disk_reject_bytes)
+        state = disk_state(free_bytes, self.state, settings.disk_alarm_bytes, reject_bytes)
         context.metrics.disk_free_bytes.set(free_bytes)
         context.metrics.disk_state.set(state.value)
         if state is not self.state:
-            self._change(state, free_bytes, settings.disk_reject_bytes)
+            self._change(state, free_bytes, reject_bytes)
 
     async def _count_hot_bytes(self) -> None:
         if self._quota.most_bytes is not None:
@@ -52,5 +55,5 @@ class DiskWatch:
         )  # fmt: skip
         self.state = state
         self._context.events.publish("disk", state=state.name.lower(), free_bytes=free_bytes)
-        full = f"the disk has only {free_bytes} bytes left, and serve.disk_reject_bytes is {reject_bytes}"
+        full = f"the disk has only {free_bytes} bytes left, and log.disk_reject_bytes is {reject_bytes}"
         log.hold_appends(full if state is DiskState.FULL else None)

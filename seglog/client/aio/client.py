@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal, cast, overload
 
 from seglog.arguments import checked
@@ -39,6 +38,7 @@ from seglog.client.requests import (
 from seglog.client.retries import Retries
 from seglog.client.window import Window
 from seglog.errors import InvalidArgument
+from seglog.process.closing import closing_after
 from seglog.values.names import check_topic_name
 from seglog.values.producer import ProducerBatch
 from seglog.values.record import Gap, Record
@@ -78,8 +78,9 @@ class AsyncClient:
     async def __aenter__(self) -> AsyncClient:
         return self
 
-    async def __aexit__(self, _kind: type[BaseException] | None, _error: object, _trace: TracebackType | None) -> None:
-        await self.close()
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        with closing_after(error):
+            await self.close()
 
     def __repr__(self) -> str:
         return f"<AsyncClient of {self._driver.place}>"

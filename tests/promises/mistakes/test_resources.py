@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,9 +25,10 @@ from seglog import (
     TooManyOpenFiles,
 )
 from seglog.files.volatile import in_memory_kind, kind_of_mount
+from tests.faults.small_disk import mounted
 from tests.promises.mistakes.scene import ROOT, filled, numbered, tree, values
 
-SMALL = LogSettings(wal_file_bytes=64 * 1024)
+SMALL = LogSettings(wal_file_bytes=64 * 1024, disk_reject_bytes=0)
 NOBODY = 65534
 
 
@@ -44,18 +45,6 @@ def _program(text: str, directory: Path) -> list[str]:
     done = subprocess.run(line, capture_output=True, cwd=ROOT, check=False, timeout=120, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
-
-
-@contextmanager
-def _mounted(place: Path, *options: str) -> Iterator[None]:
-    """The test is skipped if the process may not mount."""
-    done = subprocess.run(["mount", *options, str(place)], capture_output=True, check=False)
-    if done.returncode:
-        pytest.skip(f"mount is refused: {done.stderr.decode().strip()}")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
 
 
 @pytest.fixture
@@ -76,7 +65,7 @@ def test_others_fill_the_disk(tmp_path: Path) -> None:
     """
     disk, acked = tmp_path / "disk", []
     disk.mkdir()
-    with _mounted(disk, "-t", "tmpfs", "-o", "size=2m", "tmpfs"):
+    with mounted(disk, "-t", "tmpfs", "-o", "size=2m", "tmpfs"):
         with seglog.open(disk / "data", settings=SMALL) as log:
             log.topic("orders").append(numbered(10))
             (disk / "theirs").write_bytes(b"x" * 1024 * 1024)
@@ -223,7 +212,7 @@ def test_the_directory_is_mounted_read_only(tmp_path: Path) -> None:
     """
     data = tmp_path / "data"
     filled(data)
-    with _mounted(data, "--bind", str(data)):
+    with mounted(data, "--bind", str(data)):
         subprocess.run(["mount", "-o", "remount,bind,ro", str(data)], check=True)
         before = tree(data)
         for path in (data, data / "new"):
@@ -244,7 +233,7 @@ def test_the_directory_is_in_memory(tmp_path: Path, caplog: pytest.LogCaptureFix
     """
     disk = tmp_path / "disk"
     disk.mkdir()
-    with _mounted(disk, "-t", "tmpfs", "-o", "size=200m", "tmpfs"), caplog.at_level(logging.WARNING):
+    with mounted(disk, "-t", "tmpfs", "-o", "size=2g", "tmpfs"), caplog.at_level(logging.WARNING):
         assert filled(disk / "data") == numbered(10)
         assert [record.getMessage().split(":")[0] for record in caplog.records] == [
             f"{disk / 'data'} is in memory (tmpfs)"

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from seglog.errors import InvalidSetting
+from seglog.files.settings_file import load_settings
 from seglog.values.setting import (
     check_settings,
     choice,
@@ -126,3 +128,19 @@ def test_the_section_of_a_new_file_shows_the_defaults() -> None:
 def test_the_section_of_a_new_file_shows_the_values_that_are_not_the_default() -> None:
     values = Some(size_bytes=11, place='a "quoted" \u00fc')
     assert tomllib.loads(toml_lines(Some, values)) == {"some": {"size_bytes": 11, "place": 'a "quoted" \u00fc'}}
+
+
+def test_a_setting_that_moved_is_read_in_both_sections(tmp_path: Path) -> None:
+    """`disk_reject_bytes` was in [serve] before the log itself had it."""
+    file = tmp_path / "seglog.toml"
+    for text, variables, size_bytes in (
+        ("[serve]\ndisk_reject_bytes = 1\n", {}, 1),
+        ("[serve]\ndisk_reject_bytes = 1\n[log]\ndisk_reject_bytes = 2\n", {}, 2),
+        ("[serve]\ndisk_reject_bytes = 1\n", {"SEGLOG_SERVE_DISK_REJECT_BYTES": "3"}, 3),
+        ("", {"SEGLOG_SERVE_DISK_REJECT_BYTES": "3", "SEGLOG_LOG_DISK_REJECT_BYTES": "4"}, 4),
+    ):
+        file.write_text(text)
+        assert load_settings(file, variables).disk_reject_bytes == size_bytes
+    file.write_text("[serve]\ndisk_reject_bytes = -1\n")
+    with pytest.raises(InvalidSetting, match=r"log\.disk_reject_bytes"):
+        load_settings(file)
