@@ -236,7 +236,7 @@ def _reopened(world: World, log: Log, archive: Archive, *, has_ballast: bool) ->
 @pytest.mark.parametrize(
     ("names", "left", "ways"),
     [
-        pytest.param(["seal"], (0,), ((True, True), (True, False)), id="exemplar"),
+        pytest.param(["seal"], (0,), ((False, True), (True, False)), id="exemplar"),
         pytest.param(
             [*_STEPS],
             _LEFT,
@@ -309,7 +309,7 @@ def test_a_killed_log_opens_with_room_for_one_wal_file(tmp_path: Path, amount: i
 def test_an_append_that_a_full_disk_cuts_says_how_much_is_in(tmp_path: Path) -> None:
     """The close after it has no room either, and its error hides nothing."""
     (tmp_path / "lines").write_bytes(b"".join(b"%d " % number + 8 * _VALUE + b"\n" for number in range(5000)))
-    with small_disk(tmp_path / "disk", 24 * _MIB) as disk:
+    with small_disk(tmp_path / "disk", 12 * _MIB) as disk:
         data = disk.path / "data"
 
         def command(*words: str) -> subprocess.CompletedProcess[str]:
@@ -318,7 +318,7 @@ def test_an_append_that_a_full_disk_cuts_says_how_much_is_in(tmp_path: Path) -> 
             return subprocess.run(line, capture_output=True, env=environment, check=False, text=True, timeout=120)
 
         assert command("init").returncode == 0
-        (data / "seglog.toml").write_text("[log]\nwal_file_bytes = 16777216\ndisk_reject_bytes = 0\n")
+        (data / "seglog.toml").write_text("[log]\nwal_file_bytes = 8388608\ndisk_reject_bytes = 0\n")
         done = command("append", "t", str(tmp_path / "lines"), "--durability", "disk")
         assert done.returncode == 1
         assert "no space left to append" in done.stderr
