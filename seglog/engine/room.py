@@ -6,15 +6,15 @@
     none: a write of upkeep fails                  refused    gives up the ballast, and makes the write again
     enough for the ballast, and the bound above    work       makes the ballast again
 
-ROOM-1  Upkeep is what frees space, or must be done first: a checkpoint, and with it seal and close, a delete, an
+SPACE-1  Upkeep is what frees space, or must be done first: a checkpoint, and with it seal and close, a delete, an
     eviction, a truncation, an opening, and the writes of the local catalog. An append never gives up the ballast.
-ROOM-2  The ballast is for one checkpoint: one and a half times `wal_file_bytes`, because an index entry takes half as
+SPACE-2  The ballast is for one checkpoint: one and a half times `wal_file_bytes`, because an index entry takes half as
     much as the smallest frame, and `_SPARE_BYTES` for manifests and the local catalog. A log whose write-ahead log has
     not come to the middle of its first file keeps `_SPARE_BYTES`, and one of less than that none.
-ROOM-3  The log looks at the free space at its opening, after each checkpoint, and when the upkeep prepares a WAL file:
+SPACE-3  The log looks at the free space at its opening, after each checkpoint, and when the upkeep prepares a WAL file:
     once in half a WAL file. While it refuses appends, it looks at each of them. An append that is taken costs no look.
-ROOM-4  The content of the ballast means nothing. So nothing syncs it, and a crash at any moment does no harm.
-ROOM-5  The log looks only where the operating system tells the free space: with `OsFiles`. With another port it has no
+SPACE-4  The content of the ballast means nothing. So nothing syncs it, and a crash at any moment does no harm.
+SPACE-5  The log looks only where the operating system tells the free space: with `OsFiles`. With another port it has no
     ballast, and a full disk shows at the write.
 
 A bound that ended appends lets them begin again when a tenth more is free, so that the state does not flap.
@@ -138,7 +138,7 @@ class Room:
         return size_bytes - before_bytes
 
     def _wanted_bytes(self) -> int:
-        """Return the size of the ballast (ROOM-2)."""
+        """Return the size of the ballast (SPACE-2)."""
         wals, file_bytes = self._wals.each, self._wal_file_bytes
         for shard, wal in enumerate(wals):
             if wal.number != first_ordinal(shard, len(wals)) or wal.offset > wal.half_bytes:
