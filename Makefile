@@ -14,7 +14,7 @@ RUN := scripts/isolated.sh
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-pulsar test-minio test-iam test-streams test-http soak mutants demo bench bench-cli lock proto jar docs clean
+.PHONY: help setup check format test test-pythons test-pulsar test-minio test-iam test-streams test-http soak mutants demo bench bench-cli lock proto jar docs clean
 
 export SEGLOG_TEST_SEED
 
@@ -41,6 +41,9 @@ format: setup ## put the code into its form, mend what ruff can mend
 
 test: setup ## all tests but the soak ones and Pulsar's
 	@$(RUN) env SEGLOG_TEST_SEED=$(or $(SEGLOG_TEST_SEED),30) python -m pytest -m "not soak and not pulsar" $(WORKERS) $(ARGS)
+
+test-pythons: setup ## what depends on the interpreter, on the newest Python that we name and on Debian's own; needs them
+	@scripts/pythons.sh $(ARGS)
 
 test-pulsar: setup ## Apache Pulsar's own code reads our objects, and we read its; needs Maven, and a JDK
 	@$(RUN) python -m pytest -m pulsar $(ARGS) tests/interop
