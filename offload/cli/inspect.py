@@ -44,10 +44,12 @@ def inspect(
     from offload.commands import inspect as use
 
     if with_entries:
-        for entry in use.entries(target, index, first, last):
-            session.output.show(entry, _entry_line(entry))
+        with session.one_command():
+            for entry in use.entries(target, index, first, last):
+                session.output.show(entry, _entry_line(entry))
         return
-    found = use.inspect(target)
+    with session.one_command():
+        found = use.inspect(target)
     session.output.show(found, "\n".join(_lines(found.contents)))
 
 

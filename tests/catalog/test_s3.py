@@ -35,8 +35,10 @@ from catalog.errors import (
 from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key
 from catalog.objects import PartTag, s3, s3_reads
+from catalog.objects.patience import one_command
 from catalog.objects.s3 import ReadSettings, S3Store
 from tests.answering import Answer, AnsweringServer, Asked
+from tests.faults.front import Front, HttpFault
 from tests.s3_server import not_of_minio
 from tests.seams.catalog import client_of, prefix_of, reads_config_of, reads_of
 
@@ -656,3 +658,28 @@ def test_a_store_that_nobody_has_any_more_lets_its_session_go() -> None:
     del store, session
     gc.collect()
     assert seen() is None
+
+
+def test_the_error_of_a_dead_endpoint_is_one_line_of_ours(s3_environment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with opened(reads=ReadSettings(attempts=2)) as store, pytest.raises(StoreUnreachable) as raised:
+        store.get(A)
+    assert "Connection refused, after 2 tries" in str(raised.value)
+    assert not {"Generic", "max_retries", "\n"} & {*str(raised.value).split(" ")}
+
+
+@pytest.mark.parametrize("way", ["timeout", "drip"])
+def test_the_requests_of_a_command_share_one_limit_beside_a_silent_store(
+    s3_remote: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch, reader: Reader, way: str
+) -> None:
+    with Front(s3_endpoint, [HttpFault(way, "after" if way == "drip" else "before", lasts=True)]) as front:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", front.url)
+        with opened(s3_remote, reader) as store, one_command(1):
+            for ask in (lambda: store.get(A), lambda: [*store.list("")], lambda: store.head(A)):
+                with pytest.raises(StoreUnreachable):
+                    ask()
+            asked = len(front.struck)
+            with pytest.raises(StoreUnreachable, match="for 1 s"):  # not `OutcomeUnknown`: it was never sent
+                store.put_new(A, b"")
+            assert len(front.struck) == asked
+    assert asked <= 2

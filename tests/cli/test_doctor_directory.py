@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import os
 import resource
 import socket
@@ -138,3 +139,15 @@ def test_a_daemon_that_does_not_answer_fails_and_one_that_is_gone_does_not(direc
         silent.listen()
         assert "does not answer" in checks(directory)["daemon"].found
     assert checks(directory)["daemon"].outcome == "ok"
+
+
+def test_a_full_disk_gets_the_advice_for_room_and_not_for_permissions(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    found = checks(directory)["fsync"]
+    assert found.outcome == "fail"
+    assert "free some space" in found.advice
