@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
+from catalog import MAIN, Branches, Snapshot, Vid, Volumes
+from catalog.sync import Updates, pull
 from offload.daemon.revocation import OpenAnswers
 from offload.daemon.streams import store
 from offload.daemon.streams.entries import State
@@ -20,6 +22,8 @@ from offload.daemon.streams.marks import NO_MARK, mark_of
 from offload.daemon.streams.registry import Registry
 from offload.daemon.streams.store import Streams
 from offload.daemon.threads import in_threads
+from offload.errors import LoadConflict
+from offload.load import Load, publication
 
 __all__ = ["MUTANTS", "Mutant"]
 
@@ -79,6 +83,24 @@ def _keeps_without_a_look(self: OpenAnswers, scope: Any) -> None:
         self._scopes[task] = scope
 
 
+_is_maintenance, _promote = Updates.is_maintenance, Branches.promote
+
+
+def _passes_its_own_epoch(volumes: Volumes, load: Load, base: Snapshot) -> Snapshot:
+    updates = pull(volumes, load.vid, base.lsn, base.head_hash)
+    newest = volumes.snapshot(load.vid, updates.lsn)
+    if updates.is_empty or not _is_maintenance(updates, load.bounds, load.epoch):
+        raise LoadConflict(load.name, base.lsn + 1, "")
+    return newest
+
+
+def _promotes_what_the_names_lead_to(
+    self: Branches, topic: str, branch: str, keep: str, _vids: tuple[Vid, Vid], **more: Any
+) -> Any:
+    found = self.resolve(topic, MAIN), self.resolve(topic, branch)
+    return _promote(self, topic, branch, keep, found, **more)
+
+
 MUTANTS: Mapping[str, Mutant] = {
     "a request stores a mark over a newer one": Mutant(
         "streams", ("close", "read"), 41, ((Live, "_read_mark", _stores_an_old_mark),)
@@ -97,5 +119,14 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "a body comes after its token is gone": Mutant(
         "tokens", ("revoke", "follow by command"), 27, ((OpenAnswers, "check_again", lambda *_: None),)
+    ),
+    "a load passes a takeover": Mutant(
+        "archives", ("load and take over", "take over"), 0, ((publication, "_after", _passes_its_own_epoch),)
+    ),
+    "a promotion moves names that lead elsewhere": Mutant(
+        "archives",
+        ("promote", "promote another and append"),
+        1,
+        ((Branches, "promote", _promotes_what_the_names_lead_to),),
     ),
 }

@@ -33,7 +33,7 @@ from tests.races.loop import RacingLoop
 from tests.races.meeting import meet
 from tests.races.serial import Result
 from tests.races.turns import Turns
-from tests.races.world import Beginning, World
+from tests.races.world import BEGINNING, Beginning, World
 
 __all__ = ["Answer", "Daemon", "Request"]
 
@@ -350,7 +350,7 @@ class Routes:
         return allowed(pair, met, serial)
 
     def _begin(self) -> Beginning:
-        turns = Turns(0)
+        turns = Turns(BEGINNING)
         world = World(turns, Beginning())
 
         def main() -> Beginning:

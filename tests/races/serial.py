@@ -90,8 +90,8 @@ def _beside(met: Result, serial: Result) -> str:
     return json.dumps({"answers": serial.answers, "other state": state})
 
 
-def pairs(names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each pair, also of a name with itself."""
+def pairs(names: Sequence[str], *, both_ways: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield each pair, also of a name with itself. `both_ways`: it matters who makes which call."""
     for number, first in enumerate(names):
-        for second in names[number:]:
+        for second in names if both_ways else names[number:]:
             yield first, second

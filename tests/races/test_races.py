@@ -8,6 +8,7 @@ Each mutant takes the mend of a fault back. The race of its seed has to find it.
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -31,13 +32,14 @@ def test_two_calls_at_once_end_as_one_after_the_other(name: str, amount: int, tm
     scene = scene_of(name, tmp_path)
     judge, seed = Judge(scene), seed_of(f"races {name}")
     drawn = 0
-    for pair in pairs([*scene.calls]):
+    every = 3 if amount == 1 else 1  # the default run takes each third pair
+    for pair in islice(pairs([*scene.calls], both_ways=name == "archives"), seed % every, None, every):
         for _ in range(amount):
             judge.check(pair, seed + drawn)
             drawn += 1
     assert judge.runs == drawn > 0
     told = f", {sum(judge.reasons.values())} of them fine for a reason on the list" if judge.reasons else ""
-    tell(f"races of {name}: {drawn} schedules, {amount} of each pair{told}")
+    tell(f"races of {name}: {drawn} schedules, {amount} of a pair{told}")
 
 
 @pytest.mark.parametrize("name", MUTANTS)

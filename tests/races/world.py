@@ -26,7 +26,7 @@ from tests.faults.files import Effects
 from tests.races.turns import Turns
 from tests.seams.catalog import databases_from
 
-__all__ = ["SETTINGS", "Beginning", "World"]
+__all__ = ["BEGINNING", "SETTINGS", "Beginning", "World"]
 
 T = TypeVar("T")
 
@@ -34,6 +34,10 @@ SETTINGS = offload.Settings().with_parts(
     OffloadSettings(codec="none", concurrency=1), ColdSettings(cache_bytes=0, connections=2, get_attempts=1),
     CatalogSettings(checkpoint_commits=64),
 )  # fmt: skip
+
+
+#: The seed of beginnings. No race has it, so a race draws no id that the beginning has.
+BEGINNING = 1 << 40
 
 
 @dataclass(frozen=True)
