@@ -7,6 +7,7 @@ still kept.
 from __future__ import annotations
 
 import re
+from itertools import islice
 
 from catalog.errors import KeyChanged, NoSuchObject, NotUndone, OutOfWindow, VolumeHasName
 from catalog.format.control import MAIN, OplogEntry
@@ -39,6 +40,20 @@ def find_operation(volumes: Volumes, number: int | None = None) -> NumberedEntry
     oplog = Oplog(volumes.store)
     if number is not None:
         return NumberedEntry(number, oplog.entry(number))
+    while True:
+        entries = list(islice(oplog.entries(), 1))
+        found = _newest(volumes, oplog)
+        # An entry comes before its change. If another client has put one meanwhile, its names are no longer those that
+        # the entries before it left, and an older operation would be taken back.
+        if entries == list(islice(oplog.entries(), 1)):
+            break
+    if found is None:
+        raise NotUndone(None, "no change of a name is left")
+    return found
+
+
+def _newest(volumes: Volumes, oplog: Oplog) -> NumberedEntry | None:
+    """Return the newest operation that is made and not taken back, as long as no other client changes a name."""
     bodies: dict[str, bytes | None] = {}
     taken_back: set[int] = set()
     for found in oplog.entries():
@@ -49,7 +64,7 @@ def find_operation(volumes: Volumes, number: int | None = None) -> NumberedEntry
                 bodies[change.subject] = _body(volumes, change.subject)
         if _is_last(found, bodies, taken_back):
             return found
-    raise NotUndone(None, "no change of a name is left")
+    return None
 
 
 def undo_found(volumes: Volumes, found: NumberedEntry, *, writer_id: str, now_ms: int) -> NumberedEntry:

@@ -121,7 +121,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "tokens", ("revoke", "follow by command"), 27, ((OpenAnswers, "check_again", lambda *_: None),)
     ),
     "a load passes a takeover": Mutant(
-        "archives", ("load and take over", "take over"), 0, ((publication, "_after", _passes_its_own_epoch),)
+        "archives", ("load and take over", "take over"), 3, ((publication, "_after", _passes_its_own_epoch),)
     ),
     "a promotion moves names that lead elsewhere": Mutant(
         "archives",

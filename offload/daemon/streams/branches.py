@@ -41,11 +41,15 @@ async def make_branch(service: Service, archive: Archive, entry: Entry, source: 
 
 async def divergence(service: Service, source: Live, fork: Fork) -> tuple[int, bytes]:
     """Return the last seq that the fork inherits, and the bytes that it inherits of the record behind it."""
-    after = source.place(fork.offset, "Stream-Fork-Offset") if fork.offset else source.tail
+    async with source.turns.shared():  # beside a closure, its end would count as a record of data
+        tail = source.tail
+        after = source.place(fork.offset, "Stream-Fork-Offset") if fork.offset else tail
     if not fork.skip:
         return after, b""
     is_message = is_json(source.entry.content_type)
-    found: tuple[int, bytes] = await in_threads(service.cold_reads, _skipped, source, after, fork.skip, is_message)
+    found: tuple[int, bytes] = await in_threads(
+        service.cold_reads, _skipped, source, range(after + 1, tail + 1), fork.skip, is_message
+    )
     return found
 
 
@@ -76,11 +80,11 @@ def drop_branch(service: Service, name: str) -> None:
         archive.branches.delete_branch(root, branch)
 
 
-def _skipped(source: Live, after: int, skip: int, is_message: bool) -> tuple[int, bytes]:
-    """Return the last whole record and the prefix of the next one, `skip` messages or bytes behind seq `after`."""
-    last, left = after, skip
-    if after < source.tail:
-        for record in source.topic.read(after + 1, source.tail):
+def _skipped(source: Live, seqs: range, skip: int, is_message: bool) -> tuple[int, bytes]:
+    """Return the last whole record and the prefix of the next one, `skip` messages or bytes on from the first seq."""
+    last, left = seqs.start - 1, skip
+    if seqs:
+        for record in source.topic.read(seqs[0], seqs[-1]):
             size = 1 if is_message else len(record.value)
             if left < size:
                 return last, record.value[:left]

@@ -177,8 +177,7 @@ class Streams:
         if wanted.content_type is not None and base_type(wanted.content_type) != base_type(source.entry.content_type):
             raise StreamExists(path, f"its source has the content type {source.entry.content_type}")
         values = await records_of(self.service, source.entry.content_type, body)
-        async with source.turns.shared():  # beside a closure, the end could be taken for a record of data
-            last, prefix = await divergence(self.service, source, fork)
+        last, prefix = await divergence(self.service, source, fork)
         has_expiry = wanted.ttl_s is not None or wanted.expires_at is not None
         entry = Entry(
             path,
