@@ -75,6 +75,11 @@ class Oplog:
             if number is not None:
                 yield NumberedEntry(number, decode_oplog_entry(self._store.get(Key(key)), key))
 
+    def newest(self) -> int:
+        """Return the number of the newest entry; 0 if there is none."""
+        numbers = map(number_of, self._store.list(oplog_prefix()))
+        return next(filter(None, numbers), 0)
+
     def entry(self, number: int) -> OplogEntry:
         """Return the entry. Raises `NoSuchOperation`."""
         key = oplog_key(number)

@@ -7,7 +7,6 @@ still kept.
 from __future__ import annotations
 
 import re
-from itertools import islice
 
 from catalog.errors import KeyChanged, NoSuchObject, NotUndone, OutOfWindow, VolumeHasName
 from catalog.format.control import MAIN, OplogEntry
@@ -41,30 +40,34 @@ def find_operation(volumes: Volumes, number: int | None = None) -> NumberedEntry
     if number is not None:
         return NumberedEntry(number, oplog.entry(number))
     while True:
-        entries = list(islice(oplog.entries(), 1))
-        found = _newest(volumes, oplog)
-        # An entry comes before its change. If another client has put one meanwhile, its names are no longer those that
-        # the entries before it left, and an older operation would be taken back.
-        if entries == list(islice(oplog.entries(), 1)):
+        first, found = _newest(volumes, oplog)
+        # An entry comes before its change. If another client has put one since, its names are no longer those that the
+        # entries before it left, and an older operation would be taken back.
+        if oplog.newest() == first:
             break
     if found is None:
         raise NotUndone(None, "no change of a name is left")
     return found
 
 
-def _newest(volumes: Volumes, oplog: Oplog) -> NumberedEntry | None:
-    """Return the newest operation that is made and not taken back, as long as no other client changes a name."""
+def _newest(volumes: Volumes, oplog: Oplog) -> tuple[int, NumberedEntry | None]:
+    """Return the number of the newest entry, and the newest operation that is made and not taken back.
+
+    The second counts as long as no other client puts an entry.
+    """
+    first = 0
     bodies: dict[str, bytes | None] = {}
     taken_back: set[int] = set()
     for found in oplog.entries():
+        first = first or found.number
         if not _is_of_a_name(found.entry):
             continue
         for change in found.entry.changes:
             if change.subject not in bodies:
                 bodies[change.subject] = _body(volumes, change.subject)
         if _is_last(found, bodies, taken_back):
-            return found
-    return None
+            return first, found
+    return first, None
 
 
 def undo_found(volumes: Volumes, found: NumberedEntry, *, writer_id: str, now_ms: int) -> NumberedEntry:

@@ -134,6 +134,7 @@ class Archives:
         """Return why a result is fine that no order gives.
 
         one is refused for the race   it changed nothing that readers see, so the other one is as alone
+        a delete or a truncation made no commit   its writer is fenced, and has it in its own log only
         undo beside a promotion       the undo takes back what was newest when it began: it takes a name away that the
                                       promotion takes away, too (PROMOTE-3)
         """
@@ -144,6 +145,8 @@ class Archives:
             other = met.answers[1 - number]
             is_refused = isinstance(other, list) and other[0] == "refused" and other[1] == 4
             one = serial(alone)
+            if other is False and met.state == one.state and met.answers[number] == one.answers[number]:
+                return "a writer was fenced, and its change is in its own log only"
             if is_refused and met.answers[number] == one.answers[number] and met.state == one.state:
                 return "one call was refused for the other, and changed nothing"
         return ""

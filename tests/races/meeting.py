@@ -21,7 +21,7 @@ def meet(turns: Turns, acts: Sequence[Callable[[], object]], order: str) -> tupl
 
     def run(number: int) -> None:
         if number == late and order == "met":
-            turns.wait(lambda: turns.seams >= begins_at or not threads[1 - number].is_alive())
+            turns.wait(lambda: turns.seams >= begins_at or not threads[1 - number].is_alive(), 0.5)
         answers[number] = acts[number]()
 
     threads = [threading.Thread(target=run, args=(number,), name=f"call {number}") for number in (0, 1)]

@@ -33,7 +33,7 @@ def test_two_calls_at_once_end_as_one_after_the_other(name: str, amount: int, tm
     scene = scene_of(name, tmp_path)
     judge, seed = Judge(scene), seed_of(f"races {name}")
     drawn = 0
-    every = 3 if amount == 1 else 1  # the default run takes each third pair
+    every = (6 if name == "archives" else 3) if amount == 1 else 1  # the default run takes some of the pairs
     for pair in islice(pairs([*scene.calls], both_ways=name == "archives"), seed % every, None, every):
         for _ in range(amount):
             judge.check(pair, seed + drawn)
