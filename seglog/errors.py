@@ -582,12 +582,20 @@ class AppendsHeld(Unavailable):
 
 
 class DiskFull(Unavailable):
-    """The disk had no room for `operation`, which is "append", "seal", "delete", "open" or another one."""
+    """The disk had no room for `operation`, which is "append", "seal", "delete", "open" or another one.
 
-    def __init__(self, path: Path, operation: str = "append") -> None:
+    `may_reopen` says that an opening of the log would need less room, because it absorbs one WAL file at a time.
+    """
+
+    def __init__(self, path: Path, operation: str = "append", *, may_reopen: bool = False) -> None:
         is_append = operation == "append"
         outcome = "nothing was appended" if is_append else "no record is lost"
         then = "appends then work again" if is_append else "then repeat the call"
+        if may_reopen:
+            then += (
+                ". Or close the log and open it again (restart its daemon): an opening absorbs one WAL file at a time, "
+                "and so needs less space"
+            )
         super().__init__(
             f"no space left to {operation} in {path}; {outcome}",
             hint="free some space on its disk: delete files of other programs, or records (`seglog delete`), or hot "
@@ -595,6 +603,11 @@ class DiskFull(Unavailable):
         )
         self.path = path
         self.operation = operation
+        self.may_reopen = may_reopen
+
+    def named(self, operation: str) -> DiskFull:
+        """Return this error with the name of another operation: that of the caller."""
+        return DiskFull(self.path, operation, may_reopen=self.may_reopen)
 
 
 class TooManyOpenFiles(Unavailable):

@@ -344,6 +344,15 @@ class Log(Owned):
         self._engine.room.make_room()
 
     @checked
+    def append_upkeep(self, name: str, value: bytes) -> None:
+        """Append a record that an upper layer needs to free space, such as the note of a deletion.
+
+        The record is durable on return. This also works while appends are held, and on a full disk it gives up the
+        ballast. Raise what `Topic.append` does, except `AppendsHeld`.
+        """
+        write.append_upkeep(self._engine, check_topic_name(name), value)
+
+    @checked
     def seal(self, names: Iterable[str]) -> None:
         """Seal the segments of several topics, as `Topic.seal` does for one, with one write of the manifest for all.
 

@@ -260,7 +260,7 @@ def change(
             except DiskFull as error:
                 engine.committer.leave(error)
                 if not is_upkeep or not engine.room.give_up():
-                    raise DiskFull(error.path, operation) from error
+                    raise error.named(operation) from error
             except BaseException as error:
                 engine.committer.leave(error)
                 raise

@@ -177,7 +177,7 @@ def doing(operation: str) -> Iterator[None]:
     except DiskFull as error:
         if error.operation == operation:
             raise
-        raise DiskFull(error.path, operation) from error
+        raise error.named(operation) from error
 
 
 def _size(files: Files, layout: Layout) -> int:

@@ -188,7 +188,7 @@ def _store_and_publish(engine: Engine, plan: Plan) -> None:
         raise  # the manifest has no name yet
     except OSError as error:
         if error.errno in NO_SPACE and number not in numbers(engine.files, engine.layout):
-            raise DiskFull(engine.layout.meta, "checkpoint") from error
+            raise _no_space(engine) from error
         raise _failure(engine, error, is_final=True) from error
     except BaseException as error:
         engine.committer.poison(error)
@@ -249,8 +249,13 @@ def _free(engine: Engine, plan: Plan) -> None:
 
 def _failure(engine: Engine, error: OSError, *, is_final: bool = False) -> DiskFull | TooManyOpenFiles | WriterPoisoned:
     if error.errno in NO_SPACE and not is_final:
-        return DiskFull(engine.layout.root, "checkpoint")
+        return _no_space(engine)
     if error.errno in NO_DESCRIPTOR and not is_final:
         return TooManyOpenFiles(engine.layout.root)
     engine.committer.poison(error)
     return WriterPoisoned(engine.layout.root, str(error))
+
+
+def _no_space(engine: Engine) -> DiskFull:
+    wals = engine.wals
+    return DiskFull(engine.layout.root, "checkpoint", may_reopen=len(wals) == 1 and wals.older_files > 0)

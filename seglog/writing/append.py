@@ -148,8 +148,12 @@ def append(engine: Engine, name: str, values: Sequence[bytes], options: AppendOp
         raise
 
 
-def check_append(engine: Engine, values: Sequence[bytes], options: AppendOptions) -> tuple[Sequence[bytes], int, int]:
+def check_append(
+    engine: Engine, values: Sequence[bytes], options: AppendOptions, *, is_upkeep: bool = False
+) -> tuple[Sequence[bytes], int, int]:
     """Return the values as the log keeps them (seglog.values.byte_strings), their number, and their size in bytes.
+
+    An append that `is_upkeep` passes while appends are held.
 
     Raises `ReadOnly` and `AppendsHeld`. For wrong arguments, raises `RecordTooLarge`, `InvalidLabel`, `InvalidSetting`
     and `InvalidArgument`. With `if_incarnation`, raises what `know_log_id` does.
@@ -172,7 +176,7 @@ def check_append(engine: Engine, values: Sequence[bytes], options: AppendOptions
             raise InvalidArgument("values", values, "one value at least, because there is nothing to repeat")
         if options.if_incarnation is not None:
             know_log_id(engine)  # not under the lock, because this asks the disk
-    if engine.append_block_reason is not None and records and not options.is_repeatable:
+    if engine.append_block_reason is not None and records and not (is_upkeep or options.is_repeatable):
         engine.check_appends()
     return own, records, size_bytes
 

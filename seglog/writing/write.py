@@ -1,4 +1,4 @@
-"""The changes of a topic, except appends. Each one is committed in a group with other changes.
+"""The changes of a topic, except appends of users. Each one is committed in a group with other changes.
 
 Each function returns when its change is visible and durable. All functions raise `ReadOnly`, `LogClosed`,
 `WriterPoisoned` and `DiskFull`. After `DiskFull` nothing has changed.
@@ -38,15 +38,42 @@ from seglog.segments.segment import SegmentInfo
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp
 from seglog.values.elsewhere import Elsewhere
-from seglog.writing.append import check_label, new_topic, wake_upkeep
+from seglog.writing.append import (
+    AppendOptions,
+    begin_append,
+    check_append,
+    check_label,
+    finish_append,
+    new_topic,
+    wake_upkeep,
+)
 
-__all__ = ["configure", "create_topic", "delete", "delete_topic", "mark_elsewhere", "sync_written", "truncate"]
+__all__ = [
+    "append_upkeep",
+    "configure",
+    "create_topic",
+    "delete",
+    "delete_topic",
+    "mark_elsewhere",
+    "sync_written",
+    "truncate",
+]
 
 _logger = logging.getLogger("seglog.writing.write")
 
 # This many deletes by tag ask for a checkpoint, which puts them into the flags. Until then readers keep an entry for
 # each of their tags.
 _PENDING_TAGS_MAX = 10_000
+_UPKEEP = AppendOptions(durability="fsync")
+
+
+@change
+def append_upkeep(engine: Engine, name: str, value: bytes) -> None:
+    """Append a record that upkeep needs (SPACE-1). It waits for no checkpoint, and passes while appends are held."""
+    values, records, size_bytes = check_append(engine, [value], _UPKEEP, is_upkeep=True)
+    while (begun := begin_append(engine, name, values, records, size_bytes, _UPKEEP)) is None:
+        engine.committer.flush()
+    finish_append(engine, begun)
 
 
 @change

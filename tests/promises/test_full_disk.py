@@ -30,6 +30,7 @@ import offload
 import seglog
 from catalog.errors import LocalCatalogUnavailable
 from offload.archive import Archive
+from offload.daemon.problems import problem
 from seglog import AppendsHeld, DiskFull, Log, LogSettings, TopicConfig
 from tests import work
 from tests.faults.small_disk import SmallDisk, small_disk
@@ -191,7 +192,9 @@ def _one(disk: SmallDisk, remote: Path, name: str, pages: int, *, reopens: bool,
             _removed(world, log, archive)
         if not has_ballast:
             (world.path / "meta" / "ballast").unlink()
-        disk.fill(pages * 4096)
+        # The other program fills the disk while no checkpoint runs, which would give up the ballast to it.
+        with log._engine.checkpoint_lock:
+            disk.fill(pages * 4096)
         is_done = _run(world, log, archive, name)
         if name != "undo":  # until an undo is done, some records are deleted
             world.check(archive)
@@ -304,6 +307,38 @@ def test_a_killed_log_opens_with_room_for_one_wal_file(tmp_path: Path, amount: i
         opened += 1
     work.tell(f"full disk: {opened} killed logs opened without room for a checkpoint of all WAL files")
     assert opened == amount
+
+
+class _Never:
+    """An upkeep that does nothing, so that the WAL keeps its files."""
+
+    def __init__(self, _work: Callable[[], None]) -> None: ...
+
+    def wake(self) -> None: ...
+
+    def wake_later(self, delay_s: float) -> None: ...
+
+    def close(self, _patience_s: float | None = None) -> bool:
+        return True
+
+
+def test_a_running_log_without_room_says_that_an_opening_needs_less(tmp_path: Path) -> None:
+    """Its checkpoint absorbs four WAL files at once. That of an opening absorbs them one by one."""
+    with small_disk(tmp_path / "disk", _DISK_BYTES) as disk:
+        log = seglog.open(disk.path / "data", settings=_SETTINGS, upkeep=_Never)
+        log.topic("t").append([b"0"])
+        while log._engine.wals.older_files < 4:
+            log.topic("t").append([_VALUE], durability="disk")
+        head = log.topic("t").head_seq
+        disk.fill(700 * 1024)
+        for call in (log.topic("t").seal, log.checkpoint, log.close):
+            with pytest.raises(DiskFull) as caught:
+                call()
+            assert "restart its daemon" in str(problem(caught.value)["hint"])
+        with seglog.open(disk.path / "data", settings=_SETTINGS) as log:
+            assert log._engine.wals.older_files == 0
+            assert [record.seq for record in log.topic("t").read()] == [*range(1, head + 1)]
+            log.topic("t").seal()
 
 
 def test_an_append_that_a_full_disk_cuts_says_how_much_is_in(tmp_path: Path) -> None:

@@ -630,7 +630,7 @@ def test_every_method_that_waits_has_a_twin() -> None:
             seglog.Log,
             AsyncLog,
             {"attach_cold", "check_writable", "detach_cold", "has_topic", "hold_appends"}
-            | {"known_appends", "make_room", "mark_elsewhere", "versions"},
+            | {"append_upkeep", "known_appends", "make_room", "mark_elsewhere", "versions"},
         ),
         (
             seglog.Topic,

@@ -167,6 +167,7 @@ LOG = {
     "Log.mark_elsewhere": _of_log(
         "mark_elsewhere", {"name": "name", "mark": "instance"}, "mark", name="orders", mark=None
     ),
+    "Log.append_upkeep": _of_log("append_upkeep", {"name": "name", "value": "bytes"}, name="orders", value=b"x"),
     "Log.known_appends": _of_log("known_appends", {"name": "text"}),
     "Log.disk_reject_bytes": Row(_set_reject_bytes, {"size_bytes": "whole"}),
     "Log.hold_appends": _of_log("hold_appends", {"reason": "text"}, "reason"),

@@ -107,6 +107,7 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
         "known_appends": lambda: log.known_appends("t"),
         "hold_appends": lambda: log.hold_appends("x"),
         "make_room": log.make_room,
+        "append_upkeep": lambda: log.append_upkeep("t", b"x"),
         "disk_reject_bytes =": lambda: setattr(log, "disk_reject_bytes", 0),
         "check_writable": log.check_writable,
         "topic_defaults =": lambda: setattr(log, "topic_defaults", TopicConfig()),

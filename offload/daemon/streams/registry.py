@@ -1,8 +1,9 @@
 """The entries of all streams, in memory and in the topic `_streams`.
 
-REGISTRY-1  `put` returns when the entry is durable, and only then does a request see it.
+REGISTRY-1  `put` returns when the entry is durable, and only then does a request see it. An entry of a deletion goes in
+    while appends are held, because a deletion frees space.
 REGISTRY-2  The registry replays `_streams` once, at the first request about a stream. If most of its records are
-    outdated, it appends each entry again and deletes the records before them.
+    outdated, it appends each entry again and deletes the records before them. Without room, a later start does so.
 REGISTRY-3  A record that is no entry is an error in the log of the daemon, with its seq. The replay continues, so other
     streams work. This is safe: the daemon writes whole entries only, and checksums find damage before this. So such
     a record holds no state of a stream, or is of a later version. A stream that it names is refused, and is not swept.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
+from contextlib import suppress
 
 from offload.daemon.service import Service
 from offload.daemon.streams.entries import Entry, State, UnreadableEntry, decode_entry, encode_entry
@@ -22,6 +24,7 @@ from offload.daemon.streams.errors import StreamUnknown
 from offload.daemon.streams.expiry import Expiry
 from offload.daemon.streams.reserved import TOPIC
 from offload.daemon.threads import in_threads
+from seglog import AppendsHeld, DiskFull
 
 __all__ = ["Registry"]
 
@@ -56,7 +59,8 @@ class Registry:
             if self._service.sync.has_topic(TOPIC):
                 records = await in_threads(self._service.cold_reads, self._replay)
             if records > 2 * len(self._newest()) + _OUTDATED_MAX and not self._unreadable:
-                await self._compact()
+                with suppress(AppendsHeld, DiskFull):
+                    await self._compact()
             self._is_loaded = True
 
     def find(self, path: str) -> Entry | None:
@@ -85,7 +89,13 @@ class Registry:
 
     async def put(self, entry: Entry) -> Entry:
         """Store the entry durably (REGISTRY-1)."""
-        await self._service.log.topic(TOPIC).append([encode_entry(entry)], durability="fsync")
+        value, service = encode_entry(entry), self._service
+        try:
+            await service.log.topic(TOPIC).append([value], durability="fsync")
+        except (AppendsHeld, DiskFull):
+            if entry.state in {State.MAKING, State.LIVE}:
+                raise
+            await in_threads(service.local, service.sync.append_upkeep, TOPIC, value)
         self._take(entry)
         return entry
 

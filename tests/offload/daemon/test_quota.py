@@ -21,7 +21,7 @@ from offload.errors import OverQuota, OverRate
 from offload.settings import TenantSettings
 from offload.wire import LINES_TYPE
 from tests.daemons import served_tenants
-from tests.offload.daemon.conftest import serving
+from tests.offload.daemon.conftest import HandClock, serving
 from tests.offload.daemon.test_direct import BYTES, asked
 from tests.offload.daemon.test_tenants import append, ask, make, settings
 from tests.waiting import wait_until
@@ -230,6 +230,31 @@ def test_a_repetition_gets_its_seqs_over_the_quota_and_while_appends_are_held(tm
             await look("AppendsHeld")
             service.sync.hold_appends(None)
             assert (await asked(app, topic, BYTES, *batch(1)))[0] == 201
+
+    asyncio.run(scenario())
+
+
+def test_a_stream_is_deleted_while_appends_are_held(tmp_path: Path) -> None:
+    """A deletion and an expiry free space, although each puts entries into `_streams`."""
+
+    async def scenario() -> None:
+        clock = HandClock()
+        async with serving(tmp_path / "data", (tmp_path / "remote").as_uri(), clock) as service:
+            app = direct(http.make_app(service))
+            ttl, fork = (b"stream-ttl", b"60"), (b"stream-forked-from", b"/streams/source")
+            for path, headers in {"old": [ttl], "plain": [], "source": [], "fork": [fork]}.items():
+                assert (await asked(app, f"/streams/{path}", BYTES, *headers, method="PUT"))[0] == 201
+            service.sync.hold_appends("the test holds them")
+            assert (await asked(app, "/streams/new", BYTES, body=b"", method="PUT"))[1]["title"] == "AppendsHeld"
+            for path in ("plain", "source", "fork"):
+                assert (await asked(app, f"/streams/{path}", method="DELETE"))[0] == 204
+            clock.now += 61_000
+            assert (await asked(app, "/streams/old", method="DELETE"))[0] == 404
+            assert not {"plain", "old"} & {*service.sync.topics()}
+        async with serving(tmp_path / "data", (tmp_path / "remote").as_uri(), clock) as service:
+            app = direct(http.make_app(service))
+            for path in ("old", "plain", "source", "fork"):
+                assert (await asked(app, f"/streams/{path}", method="DELETE"))[0] == 404
 
     asyncio.run(scenario())
 

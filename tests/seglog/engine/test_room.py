@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog import AppendsHeld, DiskFull, Log, LogSettings
+from seglog import AppendsHeld, DiskFull, Log, LogSettings, RecordTooLarge
 from seglog.engine.upkeep import InCaller
 from tests.faults.files import FailingFiles, UnsyncedFiles
 
@@ -48,6 +48,19 @@ def test_below_the_bound_appends_are_refused_and_all_else_works(tmp_path: Path) 
         log.topic("t").append([b"4"])
     with seglog.open(tmp_path, settings=LogSettings(disk_reject_bytes=_HUGE)) as log, pytest.raises(AppendsHeld):
         log.topic("t").append([b"5"])
+
+
+def test_a_record_of_upkeep_goes_in_while_appends_are_held(tmp_path: Path) -> None:
+    with seglog.open(tmp_path) as log:
+        log.append_upkeep("t", b"1")
+        log.disk_reject_bytes = _HUGE
+        log.append_upkeep("t", b"2")
+        log.hold_appends("a backup runs")
+        log.append_upkeep("t", b"3")
+        with pytest.raises(RecordTooLarge):
+            log.append_upkeep("t", bytes(log.settings.max_record_bytes + 1))
+    with seglog.open(tmp_path, read_only=True) as log:
+        assert [record.value for record in log.topic("t").read()] == [b"1", b"2", b"3"]
 
 
 def test_a_hold_of_a_caller_stays_whatever_the_disk_says(tmp_path: Path) -> None:
@@ -120,6 +133,7 @@ def test_upkeep_without_room_names_the_operation(tmp_path: Path) -> None:
             "truncate": lambda: topic.truncate(2),
             "delete topic": lambda: log.delete_topic("t"),
             "create topic": lambda: log.create_topic("u"),
+            "append upkeep": lambda: log.append_upkeep("t", b"y"),
             "append": lambda: topic.append([b"y"]),
         }.items():
             with pytest.raises(DiskFull, match=f"no space left to {name} in") as caught:

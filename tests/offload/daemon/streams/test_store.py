@@ -217,6 +217,25 @@ def test_a_path_that_was_a_stream_and_then_a_fork_is_a_stream_again(
     asyncio.run(use())
 
 
+def test_without_room_for_its_compaction_the_registry_works_and_a_later_start_compacts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_limit(monkeypatch, Limit.STREAM_ENTRIES_OUTDATED, 0)
+    with_stream(tmp_path / "d", b"value")
+    with seglog.open(tmp_path / "d") as log:
+        log.topic("_streams").append([entry_of()] * 9)
+
+    async def run(*, is_held: bool) -> int:
+        async with serving(tmp_path / "d", "") as service:
+            service.sync.hold_appends("the test holds them" if is_held else None)
+            live = await Streams(service).find("s")
+            assert (await read_piece(service, live, 0)).values == (b"value",)
+            return len([*service.sync.topic("_streams").read()])
+
+    assert asyncio.run(run(is_held=True)) == 10
+    assert asyncio.run(run(is_held=False)) == 1
+
+
 def test_a_crash_while_the_entries_are_compacted_takes_no_stream(tmp_path: Path) -> None:
     former = entry_of("a", state="gone")
     fork = entry_of("a", topic="b@a_g1", fork={"source": "b", "offset": "", "skip": 0})
