@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import groupby
 
 from seglog.engine.engine import Engine
 from seglog.engine.upkeep import Background
+from seglog.files.open_file import OpenFile
 from seglog.maintenance.draft import Draft
 from seglog.maintenance.syncs import Syncs
+from seglog.maintenance.truncation import segment_names
 from seglog.reading.read import BATCH_MAX_RECORDS, lost_times, tail_batch
 from seglog.segments.batch import FRAME_BATCH_MAX_RECORDS, FrameBatch, lost_batch
 from seglog.segments.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
@@ -20,7 +23,7 @@ from seglog.segments.tags import reached_seqs, write_tags
 from seglog.values.config import LogSettings
 from seglog.values.merged_deletes import MergedDeletes
 
-__all__ = ["write_segments"]
+__all__ = ["give_back", "write_segments"]
 
 
 def write_segments(engine: Engine, drafts: list[Draft], pause_s: float) -> None:
@@ -43,6 +46,22 @@ def write_segments(engine: Engine, drafts: list[Draft], pause_s: float) -> None:
                 draft.replace(_flag(engine, draft.state.topic_id, info, draft.deletes, known_below))
     if has_new:
         engine.files.sync_dir(engine.layout.topics)
+
+
+def give_back(engine: Engine, drafts: list[Draft]) -> None:
+    """Free the space of what a checkpoint without room has written, which nothing refers to (CKPT-2).
+
+    The files stay, empty. An error of that attempt, as long as somebody has it, keeps them open.
+    """
+    for draft in drafts:
+        state = draft.state
+        with suppress(OSError):
+            for kind, first_seq in segment_names(engine.files, engine.layout, state.topic_id):
+                if first_seq > state.segments_end and kind in {"data", "idx"}:
+                    OpenFile(engine.files, engine.layout.part(kind, state.topic_id, first_seq)).truncate(0)
+            if state.active is not None:
+                segment = engine.segments.get(state.topic_id, state.active)
+                cut(segment, state.active.records, state.active.data_bytes)
 
 
 def _absorb(engine: Engine, draft: Draft, pause_s: float, syncs: Syncs) -> bool:

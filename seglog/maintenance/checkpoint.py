@@ -13,7 +13,7 @@
 CKPT-1  The checkpoint unlinks a file only after the manifest that makes it unnecessary is durable.
 CKPT-2  Step 0 is complete in itself. Steps 1 to 3 change no existing data, except flags that a pending delete sets
     anyway. So a crash or a full disk leaves the last checkpoint whole. The next attempt cuts the bytes beyond its
-    lengths.
+    lengths. A checkpoint without room cuts them itself, so that they take no space until then.
 CKPT-3  Copied frames are verified. So damage in the WAL is found while the WAL still exists. A large piece is verified
     by the hash that it had when it was written (seglog.wal.sums).
 CKPT-4  Every checkpoint seals the segments that are old enough. Without `keep_history`, it also drops sealed segments
@@ -46,7 +46,7 @@ from seglog.engine.room import doing
 from seglog.engine.state import reclaimable
 from seglog.errors import DiskFull, SeglogError, TooManyOpenFiles, WriterPoisoned
 from seglog.files.port import NO_DESCRIPTOR
-from seglog.maintenance.absorb import write_segments
+from seglog.maintenance.absorb import give_back, write_segments
 from seglog.maintenance.draft import CheckpointRequest, Draft, Plan
 from seglog.maintenance.plan import plan_checkpoint, schedule
 from seglog.maintenance.removal import remove_topics
@@ -149,13 +149,21 @@ def _run(engine: Engine, requests: Sequence[CheckpointRequest], pause_s: float) 
     plan = plan_checkpoint(engine, requests)
     if plan.drafts or plan.wal != engine.checkpointed or plan.elsewhere != engine.kept_elsewhere:
         try:
-            write_segments(engine, plan.drafts, pause_s)
-        except OSError as error:
-            raise _failure(engine, error) from error
-        _store_and_publish(engine, plan)
+            _write(engine, plan, pause_s)
+            _store_and_publish(engine, plan)
+        except DiskFull:
+            give_back(engine, plan.drafts)
+            raise
     else:
         _take_over(engine, plan)
     _free(engine, plan)
+
+
+def _write(engine: Engine, plan: Plan, pause_s: float) -> None:
+    try:
+        write_segments(engine, plan.drafts, pause_s)
+    except OSError as error:
+        raise _failure(engine, error) from error
 
 
 def _take_over(engine: Engine, plan: Plan) -> None:

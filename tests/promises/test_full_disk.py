@@ -21,7 +21,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -279,7 +279,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def _open_killed(disk: SmallDisk, left: int, records: int) -> None:
+def _open_killed(disk: SmallDisk, left: int, records: int, segment_bytes: int) -> None:
     data = disk.path / "data"
     line = [sys.executable, "-c", _KILLED, str(data), str(records)]
     done = subprocess.run(line, capture_output=True, cwd=ROOT, check=False, text=True, timeout=120)
@@ -287,7 +287,9 @@ def _open_killed(disk: SmallDisk, left: int, records: int) -> None:
     acked, older = map(int, done.stdout.split())
     assert older >= 3
     disk.fill(left)
-    with seglog.open(data, settings=_SETTINGS) as log:
+    # Where all records go into one segment, the attempt before must not keep the room of that one.
+    settings = replace(_SETTINGS, segment_max_bytes=segment_bytes)
+    with seglog.open(data, settings=settings) as log:
         assert [record.seq for record in log.topic("t").read()] == [*range(1, acked + 1)]
         # With the room of a WAL file, a checkpoint of one file after the other absorbs them all.
         assert log._engine.wals.older_files == (0 if left >= 600 * 1024 else older)
@@ -303,7 +305,9 @@ def test_a_killed_log_opens_with_room_for_one_wal_file(tmp_path: Path, amount: i
     opened = 0
     for number in range(amount):
         with small_disk(tmp_path / f"disk{number}", _DISK_BYTES) as disk:
-            _open_killed(disk, (900, 600, 60, 0)[number % 4] * 1024, records=(1600, 1800)[number // 4])
+            segment_bytes = _SETTINGS.segment_max_bytes if number % 2 else LogSettings().segment_max_bytes
+            left = (900, 600, 60, 0, 600, 900, 0, 60)[number % 8] * 1024
+            _open_killed(disk, left, records=(1600, 1800)[number // 4 % 2], segment_bytes=segment_bytes)
         opened += 1
     work.tell(f"full disk: {opened} killed logs opened without room for a checkpoint of all WAL files")
     assert opened == amount
