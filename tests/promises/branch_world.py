@@ -5,15 +5,19 @@ deletes, evictions and truncations that took some. From those it says what an un
 
     step     what happens                                               what must hold, beside the records
     undo     a preview, what another client does, the run; of           the run takes the commit of the preview,
-             inherited commits too, and with records that wait          and a repetition changes nothing
+             inherited commits too, and with records that wait.         and a repetition changes nothing
+             Often the next commit of the branch has its number
     again    an append under a key, and a producer's batch, again       they get their seqs, and no record is added
     aside    the library appends where the directory only follows       `WrittenElsewhere`
     load     a job without a log; perhaps a takeover meanwhile          `WrittenByLog` if a log wrote, and only then;
                                                                         `LoadConflict` if another commit came
     promote  a branch becomes main, with `carry` in worlds without a    each record of main is carried once
-             ttl
+             ttl; perhaps that is undone, the branch is cut or
+             written, and becomes main again
 
-Not here: what a producer gets after another directory wrote, and a carry of copies that were cut and deleted.
+Not here: what a producer gets after another directory wrote, and a carry of copies that were cut and deleted. If main
+and a branch both undo a truncation that the branch inherited, a carry brings its records twice (docs/limits.md), and
+the model does the same.
 """
 
 from __future__ import annotations
@@ -179,6 +183,8 @@ class World:
         self.volumes, self.writer = {"t": Volume(next(self.numbers))}, {"t": 0}
         self.append("t")
         self.offload("t")
+        self.chance.choice([self.delete, self.delete_tag, self.truncate])("t")  # the branch inherits it
+        self.offload("t")
         self.fork("t")
 
     def step(self) -> None:
@@ -321,10 +327,14 @@ class World:
         vid = self.archive(name).history.snapshot(name).vid
         inherited = [each for each in known if each.point and each.point.vid != vid]
         removal = self.chance.choice(inherited or known)
-        if not removal.cut and self.chance.random() < 0.5:
-            self.append(name)
         assert removal.point is not None
         lsn, vid = removal.point.lsn, removal.point.vid
+        if inherited and not removal.cut and self.chance.random() < 0.7:
+            while self.archive(name).history.snapshot(name).lsn < lsn - 1:  # the next commit gets the number
+                self.append(name)
+                self.offload(name)
+        if not removal.cut and self.chance.random() < 0.5:
+            self.append(name)
         history = self.archive(name).history
         own = history.commits(name).at_lsn(lsn)
         is_plain = own is not None and own.commit.vid == vid  # at this time, the number alone means that commit
@@ -407,8 +417,8 @@ class World:
             self.volumes[f"t@b{number}"] = self.volumes[name].fork(number)
             self.writer[f"t@b{number}"] = self.writer[name]
 
-    def promote(self, _: str) -> None:
-        branch = self.chance.choice(sorted(self.volumes.keys() - {"t"}))
+    def promote(self, name: str) -> None:
+        branch = name if name != "t" else self.chance.choice(sorted(self.volumes.keys() - {"t"}))
         for name in ("t", branch):
             self.offload(name)
         keep, carry = f"t@k{next(self.numbers)}", self.ttl_ms is None and self.chance.random() < 0.7
@@ -431,12 +441,30 @@ class World:
             known[keep], known["t"] = known.pop("t"), known.pop(branch)  # type: ignore[index]  # of one type each
         self.repeatable.pop(branch, None)
         self.made["promotions"] += 1
+        if self.chance.random() < 0.5:
+            self.take_back(branch, keep)
+
+    def take_back(self, branch: str, keep: str) -> None:
+        """Undo the promotion, change the branch, and perhaps promote one again."""
+        self.clock.ms += 1  # a carry tells records that took the seqs of its own from those by their ms (CARRY-3)
+        self.archive("t").history.undo()
+        for known in (self.volumes, self.writer):
+            known[branch], known["t"] = known.pop("t"), known.pop(keep)  # type: ignore[index]  # of one type each
+        for place in (0, 1):
+            for name in ("t", branch):
+                self.follow(place, name)
+            self.places[place][1].replication.sync("t")
+        self.repeatable.pop("t", None)
+        self.made["promotions undone"] += 1
+        for change in self.chance.choices([self.truncate, self.append, self.delete, self.forward], k=2):
+            change(branch)
+        self.promote(branch)
 
     def carry(self, main: Volume, side: Volume, shared_seq: int, carried: range) -> None:
         """Give the branch copies of main's records, in order."""
         numbers, origin = side.numbers, (main.key, shared_seq)
         copies = dict(side.copies) if side.origin == origin else {}
-        there = numbers | {number for number, copy in copies.items() if copy in numbers}
+        there = {number for number, copy in copies.items() if copy in numbers}
         seqs = [seq for seq in sorted(main.live) if seq > shared_seq and seq >= main.evict_floor]
         missing = [main.records[seq] for seq in seqs if main.records[seq].number not in there]
         first = side.head_seq + 1
