@@ -1,6 +1,6 @@
 """Tests, benchmarks and the demo use public names of the product. `tests/seams` alone reaches into private ones.
 
-`tests/simulation/mutants.py` is a seam too: it puts mistakes into the shipped modules.
+`tests/simulation/mutants.py` and `tests/races/mutants.py` are seams too: they put mistakes into the shipped modules.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-_SEAMS = ("tests/seams/", "tests/simulation/mutants.py")
+_SEAMS = ("tests/seams/", "tests/simulation/mutants.py", "tests/races/mutants.py")
 _PRIVATE = re.compile(r"_[^_]\w*")
 # Public names of the standard library that begin with an underscore.
-_PUBLIC = {"_asdict", "_exit", "_fields", "_replace"}
+_PUBLIC = {"_asdict", "_exit", "_fields", "_get_running_loop", "_getframe", "_replace", "_set_running_loop"}
 _PATCHES = {"delattr", "object", "patch", "setattr"}
 
 

@@ -14,7 +14,10 @@ from typing import Any
 from catalog.objects.patience import one_command
 from offload.daemon.tenant_id import tenant_id
 
-__all__ = ["Threads", "in_threads"]
+__all__ = ["SHORT_BYTES", "Threads", "in_threads"]
+
+#: So much of a body is taken apart in the event loop. Longer texts of short values take longer than a turn of threads.
+SHORT_BYTES = 16 * 1024
 
 
 class Threads:

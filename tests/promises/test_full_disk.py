@@ -35,6 +35,7 @@ from seglog import AppendsHeld, DiskFull, Log, LogSettings, TopicConfig
 from tests import work
 from tests.faults.small_disk import SmallDisk, small_disk
 from tests.promises.mistakes.scene import ROOT
+from tests.seams.log import engine_of
 
 _MIB = 1024 * 1024
 _DISK_BYTES = 12 * _MIB
@@ -274,7 +275,7 @@ settings = seglog.LogSettings(wal_file_bytes=512 * 1024, disk_reject_bytes=0)
 log = seglog.open(sys.argv[1], settings=settings, upkeep=Never)
 for number in range(int(sys.argv[2])):
     log.topic("t").append([b"%d " % number + b"x" * 1000], durability="disk")
-print(number + 1, log._engine.wals.older_files, flush=True)
+print(number + 1, engine_of(log).wals.older_files, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -292,7 +293,7 @@ def _open_killed(disk: SmallDisk, left: int, records: int, segment_bytes: int) -
     with seglog.open(data, settings=settings) as log:
         assert [record.seq for record in log.topic("t").read()] == [*range(1, acked + 1)]
         # With the room of a WAL file, a checkpoint of one file after the other absorbs them all.
-        assert log._engine.wals.older_files == (0 if left >= 600 * 1024 else older)
+        assert engine_of(log).wals.older_files == (0 if left >= 600 * 1024 else older)
         log.topic("t").delete(before=acked // 2)
         disk.free()
     with seglog.open(data, settings=_SETTINGS) as log:
@@ -331,7 +332,7 @@ def test_a_running_log_without_room_says_that_an_opening_needs_less(tmp_path: Pa
     with small_disk(tmp_path / "disk", _DISK_BYTES) as disk:
         log = seglog.open(disk.path / "data", settings=_SETTINGS, upkeep=_Never)
         log.topic("t").append([b"0"])
-        while log._engine.wals.older_files < 4:
+        while engine_of(log).wals.older_files < 4:
             log.topic("t").append([_VALUE], durability="disk")
         head = log.topic("t").head_seq
         disk.fill(700 * 1024)
@@ -340,7 +341,7 @@ def test_a_running_log_without_room_says_that_an_opening_needs_less(tmp_path: Pa
                 call()
             assert "restart its daemon" in str(problem(caught.value)["hint"])
         with seglog.open(disk.path / "data", settings=_SETTINGS) as log:
-            assert log._engine.wals.older_files == 0
+            assert engine_of(log).wals.older_files == 0
             assert [record.seq for record in log.topic("t").read()] == [*range(1, head + 1)]
             log.topic("t").seal()
 

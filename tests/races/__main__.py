@@ -1,17 +1,66 @@
-"""Run one race again: python -m tests.races SCENE FIRST SECOND SEED"""
+"""Run races in a process of their own, which no other test has changed.
+
+    python -m tests.races SCENE FIRST SECOND SEED     one race again
+    python -m tests.races pairs SCENE AMOUNT SEED     schedules of the pairs of a scene: one line with their counts
+    python -m tests.races mutants NAME ...            the race of each mutant finds it
+"""
 
 from __future__ import annotations
 
 import sys
 import tempfile
+from itertools import islice
 from pathlib import Path
 
+from tests.races.mutants import MUTANTS
 from tests.races.scenes import scene_of
-from tests.races.serial import Judge
+from tests.races.serial import Judge, pairs
+
+
+def run_pairs(name: str, amount: int, seed: int, folder: Path) -> None:
+    """Run `amount` schedules of each pair; of some of the pairs, if it is 1."""
+    scene = scene_of(name, folder)
+    judge, drawn = Judge(scene), 0
+    every = (6 if name == "archives" else 3) if amount == 1 else 1
+    for pair in islice(pairs([*scene.calls], both_ways=name == "archives"), seed % every, None, every):
+        for _ in range(amount):
+            judge.check(pair, seed + drawn)
+            drawn += 1
+    assert judge.runs == drawn > 0
+    told = f", {sum(judge.reasons.values())} of them fine for a reason on the list" if judge.reasons else ""
+    print(f"races of {name}: {drawn} schedules, {amount} of a pair{told}")
+
+
+def find(name: str, folder: Path) -> None:
+    """Run the race of a mutant without it, and with it. Raise `AssertionError` if it is not found."""
+    mutant = MUTANTS[name]
+    judge = Judge(scene_of(mutant.scene, folder))
+    judge.check(mutant.pair, mutant.seed)
+    for order in ("ab", "ba"):
+        judge.serial(mutant.pair, order)
+    with mutant.in_place():
+        try:
+            judge.check(mutant.pair, mutant.seed)
+        except AssertionError as error:
+            assert "no order of the two calls gives this" in str(error)
+            return
+    raise AssertionError(f"not found: {name}")
+
+
+def main(words: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        if words[0] == "pairs":
+            run_pairs(words[1], int(words[2]), int(words[3]), Path(folder))
+        elif words[0] == "mutants":
+            for name in words[1:]:
+                find(name, Path(tempfile.mkdtemp(dir=folder)))
+            print(f"{len(words) - 1} mutants found")
+        else:
+            name, first, second, seed = words
+            judge = Judge(scene_of(name, Path(folder)))
+            judge.check((first, second), int(seed))
+            print("fine", judge.reasons or "")
+
 
 if __name__ == "__main__":
-    name, first, second, seed = sys.argv[1:]
-    with tempfile.TemporaryDirectory() as folder:
-        judge = Judge(scene_of(name, Path(folder)))
-        judge.check((first, second), int(seed))
-    print("fine", judge.reasons or "")
+    main(sys.argv[1:])

@@ -38,6 +38,7 @@ from seglog.writing import append
 __all__ = [
     "as_release_of_format_1",
     "async_queue_of",
+    "before_a_follower_begins",
     "before_abandoning",
     "behind_encoded_ahead",
     "commit_for_tasks",
@@ -315,3 +316,15 @@ def lock_of(journal: Journal) -> Reentrant:
 def section_end(journal: Journal, section: int) -> int:
     """Return the offset behind the last item of a section. A test tells from it where the last item lies."""
     return journal._sections[section].end
+
+
+def before_a_follower_begins(monkeypatch: pytest.MonkeyPatch, work: Callable[[], None]) -> None:
+    """Do `work` once, when the next follower has looked at the truncations, and finds the seq at which it begins."""
+    begin = Topic._begin
+
+    def late(*given: Any) -> Any:
+        monkeypatch.setattr(Topic, "_begin", begin)
+        work()
+        return begin(*given)
+
+    monkeypatch.setattr(Topic, "_begin", late)

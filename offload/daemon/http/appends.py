@@ -32,7 +32,6 @@ from offload.daemon.asgi import headers_of
 from offload.daemon.http.answers import ShortAnswer
 from offload.daemon.http.bodies import (
     PART_BYTES,
-    SHORT_BYTES,
     BodyForm,
     Part,
     PartReader,
@@ -49,7 +48,7 @@ from offload.daemon.problems import answer_of
 from offload.daemon.quota import frame_bytes
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_open
-from offload.daemon.threads import in_threads
+from offload.daemon.threads import SHORT_BYTES, in_threads
 from offload.errors import BodyBroken, InvalidOption, OffloadError, OverQuota, OverRate
 from seglog import DURABILITIES, AppendsHeld, HeadMoved, SeglogError
 from seglog.format.lines import total_bytes

@@ -36,7 +36,6 @@ __all__ = [
     "BYTES_TYPE",
     "JSON_LINES_TYPE",
     "PART_BYTES",
-    "SHORT_BYTES",
     "BodyForm",
     "Part",
     "PartReader",
@@ -49,8 +48,6 @@ __all__ = [
 JSON_LINES_TYPE = "application/x-ndjson"
 BYTES_TYPE = "application/octet-stream"
 PART_BYTES = 1024 * 1024
-#: So much of a body is taken apart in the event loop. Longer texts of short values take longer than a turn of threads.
-SHORT_BYTES = 16 * 1024
 _PART_RECORDS = 65_536
 _LENGTH = struct.Struct("<I")
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offload.daemon.http.bodies import SHORT_BYTES
 from offload.daemon.metrics import timed
 from offload.daemon.quota import frame_bytes
 from offload.daemon.service import Service
@@ -32,7 +31,7 @@ from offload.daemon.streams.live import WHOLE_BATCH, Live
 from offload.daemon.streams.marks import Mark
 from offload.daemon.streams.messages import base_type, is_json, messages
 from offload.daemon.streams.requests import Append, Numbered
-from offload.daemon.threads import in_threads
+from offload.daemon.threads import SHORT_BYTES, in_threads
 from offload.errors import OverQuota, OverRate
 from seglog import BatchForgotten, BatchReused, ProducerFenced, ProducerGap
 from seglog.errors import Conflict, Misuse

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ def test_the_readme_has_one_block_of_spark() -> None:
 
 
 def test_each_example_runs(spark_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", dict(os.environ))  # an example gives the driver a profile, for good
     url = (tmp_path / "acme").as_uri()
     orders = TopicArchive(url)
     orders.add([Sample(b"one", "eu"), Sample(b"two", "eu")])

@@ -22,8 +22,7 @@ from seglog import (
     TopicConfig,
     Truncated,
 )
-from seglog.engine.state import TopicState
-from tests.seams.log import waiters_of
+from tests.seams.log import before_a_follower_begins, waiters_of
 from tests.seglog.clocks import SetClock
 
 SETTINGS = LogSettings(segment_max_events=10)
@@ -211,14 +210,8 @@ def test_after_a_restart_or_a_deletion_no_record_of_a_former_epoch_is_sure(tmp_p
 def test_a_truncation_while_a_follower_begins_is_told_too(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = log.topic("t")
     topic.append([b"x"] * 10)
-    begin, epoch = Topic._begin, topic.epoch
-
-    def late(self: Topic, state: TopicState, start: int | None, since_ms: int | None = None) -> tuple[int, int]:
-        monkeypatch.setattr(Topic, "_begin", begin)
-        topic.truncate(4)
-        return begin(self, state, start, since_ms)
-
-    monkeypatch.setattr(Topic, "_begin", late)
+    epoch = topic.epoch
+    before_a_follower_begins(monkeypatch, lambda: topic.truncate(4))
     with pytest.raises(Truncated) as cut:
         topic.follow(11, epoch=epoch)
     assert (cut.value.seq, cut.value.epoch) == (4, topic.epoch)
