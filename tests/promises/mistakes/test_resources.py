@@ -25,7 +25,7 @@ from seglog import (
     TooManyOpenFiles,
 )
 from seglog.files.volatile import in_memory_kind, kind_of_mount
-from tests.faults.small_disk import mounted
+from tests.faults.small_disk import mounted, small_disk
 from tests.promises.mistakes.scene import ROOT, filled, numbered, tree, values
 
 SMALL = LogSettings(wal_file_bytes=64 * 1024, disk_reject_bytes=0)
@@ -78,6 +78,28 @@ def test_others_fill_the_disk(tmp_path: Path) -> None:
             (disk / "theirs").unlink()
             log.topic("orders").append([b"after"])
         assert values(disk / "data") == [*numbered(10), *acked, b"after"]
+
+
+def test_others_fill_the_disk_to_the_last_byte(tmp_path: Path) -> None:
+    """Another program fills the disk to the last byte, and the log is closed and opened on it.
+
+    Outcome: it opens, and all that was acked is read. `seal`, `evict` and `delete` work and free space, because the log
+    gives up its ballast. Then appends work again.
+    """
+    acked = [b"%d " % number + b"x" * 1000 for number in range(2000)]
+    with small_disk(tmp_path / "disk", 8 * 1024 * 1024) as disk:
+        with seglog.open(disk.path / "data", settings=SMALL) as log:
+            for value in acked:
+                log.topic("orders").append([value], durability="disk")
+            with log._engine.checkpoint_lock:
+                disk.fill()
+        with seglog.open(disk.path / "data", settings=SMALL) as log:
+            assert [record.value for record in log.topic("orders").read()] == acked
+            log.topic("orders").seal()
+            log.topic("orders").evict(before=101)
+            log.topic("orders").delete(before=201)
+            log.topic("orders").append([b"after"])
+        assert values(disk.path / "data") == [*acked[200:], b"after"]
 
 
 def test_files_may_not_grow(tmp_path: Path) -> None:
