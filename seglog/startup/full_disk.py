@@ -10,8 +10,8 @@
 FULL-1  After a failed fsync, the page cache may show bytes that the disk lacks, and recovery has counted them. The
     usual checkpoint writes the records once more. Step 4 does the same without space: it writes the same bytes to the
     same places, so that a crash within it changes nothing.
-FULL-2  Step 2 is for one shard. With several, the state at the end of one file of each is no state that the log once had
-    (SHARD-1): two topics may have one name, and a topic that is not created yet may have a lower id than one that is.
+FULL-2  Step 2 is for one shard. With several, the state at the end of one file of each is none that the log once had
+    (SHARD-1). Two topics may have one name, and a topic that is not created yet may have a lower id than one that is.
     The manifest has no place for either.
 """
 
