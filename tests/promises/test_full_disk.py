@@ -14,6 +14,7 @@ the right to mount, and are skipped without it.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import shutil
@@ -30,10 +31,14 @@ import offload
 import seglog
 from catalog.errors import LocalCatalogUnavailable
 from offload.archive import Archive
+from offload.daemon.http import make_app
+from offload.daemon.http.direct import direct
 from offload.daemon.problems import problem
 from seglog import AppendsHeld, DiskFull, Log, LogSettings, TopicConfig
 from tests import work
 from tests.faults.small_disk import SmallDisk, small_disk
+from tests.offload.daemon.conftest import serving
+from tests.offload.daemon.test_direct import BYTES, asked
 from tests.promises.mistakes.scene import ROOT
 from tests.seams.log import engine_of
 
@@ -344,6 +349,33 @@ def test_a_running_log_without_room_says_that_an_opening_needs_less(tmp_path: Pa
             assert engine_of(log).wals.older_files == 0
             assert [record.seq for record in log.topic("t").read()] == [*range(1, head + 1)]
             log.topic("t").seal()
+
+
+def test_a_stream_is_deleted_on_a_full_disk(tmp_path: Path) -> None:
+    """Appends to another stream have used all room, so the entry of the deletion takes the ballast."""
+
+    async def scenario(data: Path, disk: SmallDisk) -> None:
+        async with serving(data, "") as service:
+            app = direct(make_app(service))
+            for path in ("/streams/s", "/streams/t"):
+                assert (await asked(app, path, BYTES, method="PUT", body=bytes(100_000)))[0] == 201
+            for _ in range(8):
+                assert (await asked(app, "/streams/t", BYTES, body=bytes(100_000)))[0] == 204
+            service.sync.checkpoint()
+            assert (data / "meta" / "ballast").exists()
+            with service.sync._engine.checkpoint_lock:
+                disk.fill()
+            while (await asked(app, "/streams/t", BYTES, body=bytes(10_000)))[0] == 204:
+                pass
+            assert (await asked(app, "/streams/u", BYTES, method="PUT", body=bytes(10_000)))[0] == 507
+            assert (await asked(app, "/streams/s", method="DELETE"))[0] == 204
+            assert not service.sync.has_topic("s")
+
+    with small_disk(tmp_path / "disk", _DISK_BYTES) as disk:
+        data = disk.path / "data"
+        data.mkdir()
+        (data / "seglog.toml").write_text("[log]\nwal_file_bytes = 524288\ndisk_reject_bytes = 0\n")
+        asyncio.run(scenario(data, disk))
 
 
 def test_an_append_that_a_full_disk_cuts_says_how_much_is_in(tmp_path: Path) -> None:
