@@ -365,9 +365,10 @@ def test_a_stream_is_deleted_on_a_full_disk(tmp_path: Path) -> None:
             assert (data / "meta" / "ballast").exists()
             with service.sync._engine.checkpoint_lock:
                 disk.fill()
-            while (await asked(app, "/streams/t", BYTES, body=bytes(10_000)))[0] == 204:
-                pass
-            assert (await asked(app, "/streams/u", BYTES, method="PUT", body=bytes(10_000)))[0] == 507
+            for size in (10_000, 100, 1):  # the entry of a stream is larger than the last of them
+                while (await asked(app, "/streams/t", BYTES, body=bytes(size)))[0] == 204:
+                    pass
+            assert (await asked(app, "/streams/u", BYTES, method="PUT", body=b""))[0] == 507
             assert (await asked(app, "/streams/s", method="DELETE"))[0] == 204
             assert not service.sync.has_topic("s")
 
