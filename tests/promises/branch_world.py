@@ -9,15 +9,15 @@ deletes, evictions and truncations that took some. From those it says what an un
              Often the next commit of the branch has its number
     again    an append under a key, and a producer's batch, again       they get their seqs, and no record is added
     aside    the library appends where the directory only follows       `WrittenElsewhere`
-    load     a job without a log; perhaps a takeover meanwhile          `WrittenByLog` if a log wrote, and only then;
-                                                                        `LoadConflict` if another commit came
+    load     a job without a log; perhaps a takeover meanwhile, or a    `WrittenByLog` if a log wrote, and only then;
+             promotion and a second job after it                        `LoadConflict` if another commit came
     promote  a branch becomes main, with `carry` in worlds without a    each record of main is carried once
              ttl; perhaps that is undone, the branch is cut or
              written, and becomes main again
 
-Not here: what a producer gets after another directory wrote, and a carry of copies that were cut and deleted. If main
-and a branch both undo a truncation that the branch inherited, a carry brings its records twice (docs/limits.md), and
-the model does the same.
+Not here: what a producer gets after another directory wrote, and a carry of copies that were cut and deleted. The model
+has two limits of a carry, too (docs/limits.md): it brings the records of a truncation twice that both sides inherited
+and undid, and none that an undo brings back after an earlier carry.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ class World:
             with pytest.raises(WrittenByLog):
                 begin(self.store, [[value]], replace(request, take_over=False), self.clock.ms)
         begun = begin(self.store, [[value]], request, self.clock.ms)
-        meanwhile = self.chance.choice([None, None, self.hand, self.append])
+        meanwhile = self.chance.choice([None, None, None, self.hand, self.append])
         if meanwhile is not None:
             meanwhile(name)
             self.offload(name)
@@ -275,6 +275,9 @@ class World:
         self.follow(self.writer[name], name)
         self.archive(name).replication.sync(name)
         self.made["loads"] += 1
+        if self.chance.random() < 0.7:
+            self.promote(name)
+            self.load(next(each for each in self.volumes if self.volumes[each] is volume))
 
     # ------------------------------------------------------------ deletes and their undo
 
@@ -463,10 +466,13 @@ class World:
     def carry(self, main: Volume, side: Volume, shared_seq: int, carried: range) -> None:
         """Give the branch copies of main's records, in order."""
         numbers, origin = side.numbers, (main.key, shared_seq)
-        copies = dict(side.copies) if side.origin == origin else {}
+        is_left = side.origin == origin and not numbers.isdisjoint(side.copies.values())
+        copies = dict(side.copies) if is_left else {}
         there = {number for number, copy in copies.items() if copy in numbers}
         seqs = [seq for seq in sorted(main.live) if seq > shared_seq and seq >= main.evict_floor]
         missing = [main.records[seq] for seq in seqs if main.records[seq].number not in there]
+        if numbers.issuperset(each.number for each in missing):
+            missing = []
         first = side.head_seq + 1
         assert carried == range(first, first + len(missing)) or not (carried or missing), self.told
         for seq, each in zip(carried, missing, strict=True):
@@ -474,6 +480,9 @@ class World:
             copies[each.number] = copy.number
             side.add(seq, copy)
         if missing:
+            # What is deleted by now counts as carried.
+            here = {number: copy for number, copy in copies.items() if copy in side.numbers}
+            copies = dict.fromkeys(main.numbers, max(here.values())) | here
             side.copies, side.origin, side.is_logs = copies, origin, True
             self.made["carried"] += len(missing)
 
