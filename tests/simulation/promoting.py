@@ -110,9 +110,24 @@ class Promoting(Directory):
         super().__init__(schedule, model, name)
 
     def _may_be_off_record(self, stored: StoredCommit) -> bool:
-        """Let the fence of a promotion pass, which is on nobody's record: a second call makes another one."""
-        is_fence = stored.commit.kind is CommitKind.CONFIG and stored.commit.message.startswith("its name changes")
+        """Judge the fence of a promotion, which is on nobody's record: a second call makes another one.
+
+        It moves no bound, has no segments, and begins an epoch. Its volume is a main that was or is, or has the name
+        of a branch of this topic.
+        """
+        commit = stored.commit
+        is_fence = commit.kind is CommitKind.CONFIG and commit.message.startswith("its name changes")
         if is_fence:
+            volume = self.model.volumes[commit.vid]
+            last = volume.pasts[commit.lsn - 2] if 1 < commit.lsn <= len(volume.pasts) + 1 else None
+            if last is not None:
+                before = last.stored.commit
+                self._hold(commit.bounds == before.bounds, f"the fence {commit.lsn} of {commit.vid} moves a bound")
+                self._hold(commit.epoch > before.epoch, f"the fence {commit.lsn} of {commit.vid} begins no epoch")
+            self._hold(not commit.segments, f"the fence {commit.lsn} of {commit.vid} has segments")
+            vids = {held.vid for (topic, _), values in self.model.names.items() if topic == TOPIC for held in values}
+            is_ours = commit.vid in vids or commit.vid in self.names.mains
+            self._hold(is_ours, f"a promotion fences {commit.vid}, which has no name")
             self.model.intents.setdefault(stored.hash, Intent(f"{self.name}, which promotes", TOPIC))
         return is_fence
 

@@ -39,15 +39,24 @@ class Undoing(Directory):
     """A directory that takes deletes and truncations back."""
 
     begun_ms = 0
+    asked: tuple[Vid, int] | None = None
+    """The commit that the running undo is to undo."""
 
     def _may_be_off_record(self, stored: StoredCommit) -> bool:
-        """Let an undo pass, which no directory puts on record: a second call finds it. Its lease must hold."""
+        """Judge an undo, which no directory puts on record: a second call finds it. Its lease must hold.
+
+        It undoes the commit that the running call named. Undos of inherited commits stay out: the model keeps which
+        commit took which records by volume, so it cannot say what one of a parent brings back. The histories of
+        tests/promises/branch_world.py undo those.
+        """
         commit, restored = stored.commit, stored.commit.restored
         if restored is None:
             return False
         if self.schedule.now_ms - self.begun_ms > LEASE_MS - _LATE_MS:
             self.schedule.kill(self)
         undone = restored.undone
+        named = (undone.vid, undone.lsn)
+        self._hold(named == self.asked, f"lsn {commit.lsn} of {commit.vid} undoes {named}, and {self.asked} was meant")
         self._hold(undone.vid == commit.vid, f"lsn {commit.lsn} of {commit.vid} undoes a commit of {undone.vid}")
         back = self.model.undo(commit.vid, undone.lsn, commit.lsn - 1)
         self.model.intents[stored.hash] = Intent(self._author, TOPIC, back=back)
@@ -76,7 +85,7 @@ class Undoing(Directory):
         return (vids[0], self.random.choice(found)) if found else None
 
     def _undo(self, name: str, vid: Vid, lsn: int) -> None:
-        volume, self.begun_ms = self.model.volumes[vid], self.schedule.now_ms
+        volume, self.begun_ms, self.asked = self.model.volumes[vid], self.schedule.now_ms, (vid, lsn)
         commits = len(volume.pasts)
         if name in self.journals and context_of(self.archive).handles.find(name) is not None:
             self._vid(name)  # a crash may have hidden it
