@@ -199,7 +199,7 @@ def _one(disk: SmallDisk, remote: Path, name: str, pages: int, *, reopens: bool,
         if not has_ballast:
             (world.path / "meta" / "ballast").unlink()
         # The other program fills the disk while no checkpoint runs, which would give up the ballast to it.
-        with log._engine.checkpoint_lock:
+        with engine_of(log).checkpoint_lock:
             disk.fill(pages * 4096)
         is_done = _run(world, log, archive, name)
         if name != "undo":  # until an undo is done, some records are deleted
@@ -280,7 +280,7 @@ settings = seglog.LogSettings(wal_file_bytes=512 * 1024, disk_reject_bytes=0)
 log = seglog.open(sys.argv[1], settings=settings, upkeep=Never)
 for number in range(int(sys.argv[2])):
     log.topic("t").append([b"%d " % number + b"x" * 1000], durability="disk")
-print(number + 1, engine_of(log).wals.older_files, flush=True)
+print(number + 1, log._engine.wals.older_files, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -363,7 +363,7 @@ def test_a_stream_is_deleted_on_a_full_disk(tmp_path: Path) -> None:
                 assert (await asked(app, "/streams/t", BYTES, body=bytes(100_000)))[0] == 204
             service.sync.checkpoint()
             assert (data / "meta" / "ballast").exists()
-            with service.sync._engine.checkpoint_lock:
+            with engine_of(service.sync).checkpoint_lock:
                 disk.fill()
             for size in (10_000, 100, 1):  # the entry of a stream is larger than the last of them
                 while (await asked(app, "/streams/t", BYTES, body=bytes(size)))[0] == 204:

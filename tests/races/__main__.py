@@ -1,8 +1,8 @@
 """Run races in a process of their own, which no other test has changed.
 
-    python -m tests.races SCENE FIRST SECOND SEED     one race again
-    python -m tests.races pairs SCENE AMOUNT SEED     schedules of the pairs of a scene: one line with their counts
-    python -m tests.races mutants NAME ...            the race of each mutant finds it
+python -m tests.races SCENE FIRST SECOND SEED     one race again
+python -m tests.races pairs SCENE AMOUNT SEED     schedules of the pairs of a scene: one line with their counts
+python -m tests.races mutants NAME ...            the race of each mutant finds it
 """
 
 from __future__ import annotations

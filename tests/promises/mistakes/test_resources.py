@@ -27,6 +27,7 @@ from seglog import (
 from seglog.files.volatile import in_memory_kind, kind_of_mount
 from tests.faults.small_disk import mounted, small_disk
 from tests.promises.mistakes.scene import ROOT, filled, numbered, tree, values
+from tests.seams.log import engine_of
 
 SMALL = LogSettings(wal_file_bytes=64 * 1024, disk_reject_bytes=0)
 NOBODY = 65534
@@ -91,7 +92,7 @@ def test_others_fill_the_disk_to_the_last_byte(tmp_path: Path) -> None:
         with seglog.open(disk.path / "data", settings=SMALL) as log:
             for value in acked:
                 log.topic("orders").append([value], durability="disk")
-            with log._engine.checkpoint_lock:
+            with engine_of(log).checkpoint_lock:
                 disk.fill()
         with seglog.open(disk.path / "data", settings=SMALL) as log:
             assert [record.value for record in log.topic("orders").read()] == acked
