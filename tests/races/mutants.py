@@ -111,7 +111,7 @@ MUTANTS: Mapping[str, Mutant] = {
     "a fork looks at its source outside the lock": Mutant(
         "streams",
         ("delete", "delete the fork"),
-        78,
+        152,
         ((Streams, "_settle", _looks_at_the_source_outside_its_lock), (Registry, "waiting", _sweeps_no_source)),
     ),
     "a follower waits without a second look at its token": Mutant(
