@@ -57,7 +57,7 @@ class Background(Owned):
         self._due_s: float | None = None
         self._is_closed = False
         self._thread: threading.Thread | None = None
-        self._running = threading.Lock()  # the thread holds it until it ends
+        self._running = threading.Lock()  # the thread holds it until it ends; `_thread` is known from then on
 
     def wake(self) -> None:
         if self._lock.is_mine:
@@ -99,19 +99,23 @@ class Background(Owned):
     def _stir(self) -> None:
         """Start the thread, or notify it. The caller holds the lock, and the thread looks for work after its release.
 
-        If an interrupt cuts off a step here, the next call does that step.
+        If an interrupt cuts off a step here, the next call does that step. A cut `start` may have begun a thread, and
+        may also have left it waiting for ever. So the next call starts another one, and the first that runs is the one.
         """
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="seglog-upkeep", daemon=True)
-        if self._thread.ident is None:
-            self._thread.start()
+            threading.Thread(target=self._run, name="seglog-upkeep", daemon=True).start()
         else:
             self._changed.notify()
 
     def _run(self) -> None:
-        with self._running:
+        if not self._running.acquire(blocking=False):
+            return  # an interrupt cut off a `start`, and two threads came of it; or the log has closed
+        try:
+            self._thread = threading.current_thread()
             while self._has_work_now():
                 self._work()
+        finally:
+            self._running.release()
 
     def _has_work_now(self) -> bool:
         """Wait until there is work. Return False if the log closes."""

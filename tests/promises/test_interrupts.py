@@ -331,7 +331,7 @@ def write(name):
 
 stop = threading.Event()
 counts = {b"main": 0, b"one": 0, b"two": 0}
-threads = [threading.Thread(target=write, args=(name,)) for name in (b"one", b"two")]
+threads = [threading.Thread(target=write, args=(name,), daemon=True) for name in (b"one", b"two")]
 for thread in threads:
     thread.start()
 interrupts = 0
@@ -373,14 +373,15 @@ def test_a_process_that_is_interrupted_over_and_over_loses_and_stops_nothing(tmp
                 child.send_signal(signal.SIGINT)
                 sent += 1
                 time.sleep(0.004)
-            while reader.is_alive() and child.poll() is None:
+            while reader.is_alive() and child.poll() is None and sent < 40 * interrupts:
                 # The kernel may merge two signals into one: send the missing ones.
                 reader.join(0.02)
                 if reader.is_alive() and b"ended" not in b"".join(output):
                     child.send_signal(signal.SIGINT)
-            reader.join()
+                    sent += 1
         finally:
             child.kill()  # else leaving the block waits for it
+        reader.join()
     lines = (first + b"".join(output)).split(b"\n")[:-1]
     assert lines[-1] == b"ended"
     acked = {int(words[1]): b" ".join(words[2:]) for line in lines[:-1] if len(words := line.split()) == 4}

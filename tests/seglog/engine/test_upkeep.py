@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import logging
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -18,6 +20,8 @@ from tests.faults.files import FailingFiles, UnsyncedFiles
 from tests.seams.log import engine_of, has_spare_file
 from tests.waiting import wait_until
 
+#: What `threading.Thread.start` calls.
+_STARTER = "start_joinable_thread" if sys.version_info >= (3, 13) else "start_new_thread"
 SMALL = LogSettings(segment_max_events=10, wal_file_bytes=4096)
 
 
@@ -119,6 +123,29 @@ def test_work_at_once_does_not_wait_for_what_is_to_come_later() -> None:
     upkeep.wake()
     assert done.acquire(timeout=60)
     upkeep.close()
+
+
+@pytest.mark.parametrize("cut", [_STARTER, "wait", "__enter__"])
+def test_an_interrupt_in_the_start_of_the_thread_costs_no_turn(cut: str) -> None:
+    done = threading.Semaphore(0)
+    upkeep = Background(done.release)
+    is_within_start = False
+
+    def interrupt(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal is_within_start
+        name = frame.f_code.co_name if event in ("call", "return") else getattr(argument, "__name__", "")
+        is_within_start |= event == "call" and name == "start"
+        if is_within_start and event in ("call", "c_return") and name == cut:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    sys.setprofile(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        upkeep.wake()
+    upkeep.wake()
+    assert done.acquire(timeout=60)
+    upkeep.close()
+    upkeep.wake()
 
 
 def test_appends_and_reads_go_on_while_a_checkpoint_is_made(tmp_path: Path) -> None:
