@@ -14,7 +14,7 @@ RUN := scripts/isolated.sh
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-pythons test-pulsar test-minio test-iam test-streams test-http soak mutants demo bench bench-cli lock proto jar docs clean
+.PHONY: help setup check format test test-all slice nightly slices durations test-pythons test-pulsar test-minio test-iam test-streams test-http soak mutants demo bench bench-cli lock proto jar docs clean
 
 export SEGLOG_TEST_SEED
 
@@ -39,8 +39,23 @@ format: setup ## put the code into its form, mend what ruff can mend
 	$(RUN) ruff check --fix
 	$(RUN) ruff format
 
-test: setup ## all tests but the soak ones and Pulsar's
-	@$(RUN) env SEGLOG_TEST_SEED=$(or $(SEGLOG_TEST_SEED),30) python -m pytest -m "not soak and not pulsar" $(WORKERS) $(ARGS)
+test: setup ## the tests that a change has to pass: some minutes
+	@$(RUN) env SEGLOG_TEST_SEED=$(or $(SEGLOG_TEST_SEED),30) python -m pytest -m "not long and not soak and not pulsar" $(WORKERS) $(ARGS)
+
+test-all: setup ## all tests but the soak, group by group; GROUP=spark runs that one, GROUP=due those whose part changed
+	@$(RUN) python -m tests.runs $(if $(filter due,$(GROUP)),due,group $(GROUP))
+
+slice: setup ## the slice of the soak or of the mutants that has waited longest; NAME=word picks one
+	@$(RUN) python -m tests.runs slice $(NAME)
+
+nightly: setup ## such slices, one after the other, until you stop it; MINUTES=30
+	@$(RUN) python -m tests.runs nightly $(MINUTES)
+
+slices: setup ## bring the list of slices up to date, in tests/last_run.json
+	@$(RUN) python -m tests.runs list
+
+durations: setup ## make tests/durations.json from what the last run of the tests took
+	@cp build/durations.json tests/durations.json
 
 test-pythons: setup ## what depends on the interpreter, on the newest Python that we name and on Debian's own; needs them
 	@scripts/pythons.sh $(ARGS)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import os
 import signal
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -13,7 +15,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
-from tests import work
+from tests import costs, runs, work
 from tests.faults.files import SimulatedCrash
 from tests.s3_server import empty_remote, moto_endpoint, s3_client, s3_endpoint, s3_environment, s3_remote
 from tests.seams.log import end_work_at
@@ -88,9 +90,13 @@ def pytest_configure() -> None:
 
     They also inherit that Ctrl-C is ignored, if a script runs the tests in its background.
     """
+    is_fixed = work.SEED in os.environ
     work.run_seed()
+    # With a seed, as in `make test`, every machine draws the same examples. In the soak each run draws its own.
     # By default, an example fails if it takes longer than 200 ms. A busy machine, or a first import, takes longer.
-    settings.register_profile("seglog", deadline=None, max_examples=50)
+    settings.register_profile(
+        "seglog", deadline=None, max_examples=20, derandomize=is_fixed, database=None, print_blob=True
+    )
     settings.load_profile("seglog")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -113,7 +119,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if mark := item.get_closest_marker("soak"):
             if mark.kwargs.get("part") not in work.PARTS:
                 raise pytest.UsageError(f"{item.nodeid}: the soak has no part {mark.kwargs}")
+            if item.nodeid not in _slices() and not item.config.option.collectonly:
+                raise pytest.UsageError(f"{item.nodeid} is no slice yet: run `make slices`")
             item.add_marker(pytest.mark.timeout(_HANGS_AFTER_S))
+
+
+@functools.cache
+def _slices() -> frozenset[str]:
+    return frozenset(runs.read_record())
 
 
 def pytest_collection_finish() -> None:
@@ -141,33 +154,53 @@ def _rank(item: pytest.Item) -> int:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Put the lines and counts of a proof into its report, so that they reach the end of the run from any process."""
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    mark = item.get_closest_marker("soak")
+    work.begin_slice(mark.kwargs.get("slice", 0) if mark else 0)
+    costs.begin()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Put lines, counts and cost of a test into its report, so that they reach the end of the run from any process."""
     item.user_properties += [(work.LINE, line) for line in work.taken()]
     report = yield
     report.user_properties += [(work.COUNT, list(each)) for each in work.counted()]
+    if call.when == "teardown":
+        report.user_properties.append((costs.COST, costs.cost()))
     return report
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    reports = [
+        report for some in terminalreporter.stats.values() for report in some if isinstance(report, pytest.TestReport)
+    ]
     lines = [
         f"{report.nodeid.removeprefix('tests/').replace('.py::test_', ': ').replace('_', ' ')}: {line}"
-        for reports in terminalreporter.stats.values()
         for report in reports
-        if isinstance(report, pytest.TestReport) and report.when == "call"
+        if report.when == "call"
         for name, line in report.user_properties
         if name == work.LINE
     ]
     sums: Counter[str] = Counter()
-    for reports in terminalreporter.stats.values():
-        for report in reports:
-            for name, counted in getattr(report, "user_properties", ()):
-                sums.update({counted[0]: counted[1]} if name == work.COUNT else {})
-    lines += [f"{what}: {number:,}" for what, number in sums.items()]
-    if lines:
+    spent = {}
+    for report in reports:
+        for name, value in report.user_properties:
+            if name == work.COUNT:
+                sums[value[0]] += value[1]
+            elif name == costs.COST:
+                spent[report.nodeid] = value
+    sums += costs.starts(spent)
+    shown = sorted(lines + [f"{what}: {number:,}" for what, number in sums.items()])
+    if shown:
         terminalreporter.section(f"work done, with {work.SEED}={work.run_seed()}")
-        for line in sorted(lines):
+        for line in shown:
             terminalreporter.line(line)
+    passed, failed = len(terminalreporter.stats.get("passed", [])), len(terminalreporter.stats.get("failed", []))
+    costs.write(spent, {"passed": passed, "failed": failed, "counts": sorted(lines)})
 
 
 @pytest.fixture(scope="session", autouse=True)

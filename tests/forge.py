@@ -29,6 +29,8 @@ from functools import cache
 from pathlib import Path
 from typing import IO
 
+from tests.costs import saw_start
+
 __all__ = ["Forged", "forged"]
 
 _ROOT = Path(__file__).parent.parent
@@ -122,6 +124,7 @@ def _forge() -> _Forge:
 
 def forged(arguments: Sequence[str], environment: Mapping[str, str]) -> Forged:
     """Start `seglog` with these arguments, in the project's directory."""
+    saw_start("daemon")
     return _forge().start(arguments, environment)
 
 

@@ -2,8 +2,9 @@
 
 Bounds are numbers of images, faults, schedules and histories, never seconds. So a proof does the same on every machine.
 
-    default run    `make test`; each proof does a fixed amount
-    soak           `make soak PART=n`; a test says its part by `@pytest.mark.soak(part=n)`
+    make test      the little that a newcomer waits for; no mark
+    make test-all  30 s of a core for a proof; `@pytest.mark.long`
+    make soak      a test says its part by `@pytest.mark.soak(part=n)`; a slice of it takes 5 minutes at most
     seeds          `seed_of` derives a proof's seed from SEGLOG_TEST_SEED. `make test` sets 30, so that only a change of
                    the code makes a test fail. Without a value, as in `make soak`, each run draws a new one
     lines          `tell` takes one line; the end of the run shows the lines of all proofs
@@ -25,6 +26,7 @@ __all__ = [
     "PARTS",
     "SEED",
     "amounts",
+    "begin_slice",
     "count",
     "counted",
     "run_seed",
@@ -50,13 +52,22 @@ PARTS = {
     9: "Spark: streams, writers and drivers that are killed, histories, logs, a cluster, damaged bytes, benchmarks",
 }
 
+_slice = ""
 _told: list[str] = []
 _counted: Counter[str] = Counter()
 
 
-def amounts(default: int, *, soak: int, part: int) -> pytest.MarkDecorator:
-    """Parametrize the argument `amount` of a test: `default`, and `soak` in that part of the soak."""
-    return pytest.mark.parametrize("amount", [default, pytest.param(soak, marks=pytest.mark.soak(part=part))])
+def amounts(default: int, *, all: int | None = None, soak: int, part: int, slices: int = 1) -> pytest.MarkDecorator:  # noqa: A002
+    """Parametrize the argument `amount` of a test: `default`, more of it in `make test-all`, and `soak` in that part.
+
+    `slices` cuts the amount of the soak into so many tests. Each has seeds of its own (`seed_of`).
+    """
+    more = [] if all is None else [pytest.param(all, marks=pytest.mark.long)]
+    share = -(-soak // slices)
+    names = [f"{share}-{each}" if slices > 1 else f"{soak}" for each in range(slices)]
+    marks = [pytest.mark.soak(part=part, slice=each) for each in range(slices)]
+    soaked = [pytest.param(share, marks=mark, id=name) for mark, name in zip(marks, names, strict=True)]
+    return pytest.mark.parametrize("amount", [default, *more, *soaked])
 
 
 def shares(*parts: int) -> pytest.MarkDecorator:
@@ -72,8 +83,14 @@ def run_seed() -> int:
 
 
 def seed_of(proof: str) -> int:
-    """Return the seed of that proof in this run."""
-    return zlib.crc32(f"{run_seed()} {proof}".encode())
+    """Return the seed of that proof in this run, and in this slice of the soak."""
+    return zlib.crc32(f"{run_seed()} {proof}{_slice}".encode())
+
+
+def begin_slice(number: int) -> None:
+    """Say which slice of a soak test begins. Without slices, the number is 0."""
+    global _slice
+    _slice = f" {number}" if number else ""
 
 
 def tell(line: str) -> None:

@@ -128,12 +128,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__.split("\n", 1)[0])
     parser.add_argument("words", nargs="*", metavar="WORD", help="only mutants with a WORD in name, file or mistake")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time (default: one a core)")
+    parser.add_argument("--exactly", action="store_true", help="a WORD is the whole name of a mutant")
     parser.add_argument("--unsound", action="store_true", help="skip the run without a mutant")
     options = parser.parse_args()
     mutants = [
         mutant
         for mutant in all_mutants()
-        if not options.words or any(word in f"{mutant.name} {mutant.file} {mutant.mistake}" for word in options.words)
+        if not options.words
+        or any(
+            word == mutant.name if options.exactly else word in f"{mutant.name} {mutant.file} {mutant.mistake}"
+            for word in options.words
+        )
     ]
     with tempfile.TemporaryDirectory() as scratch:
         copies: queue.SimpleQueue[Copy] = queue.SimpleQueue()

@@ -1,0 +1,125 @@
+"""What each test costs: seconds of CPU and of the clock, and which processes it starts.
+
+`make test` and its like write the sums to build/durations.json. CPU time counts the test's process and all that came
+from it: daemons, servers, JVMs. Times are noisy, so no test fails by them. The numbers of processes are exact, and
+tests/test_budget.py holds them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["COST", "begin", "cost", "saw_start", "starts", "write"]
+
+COST = "cost"  # The name of the report property that has the cost of a test.
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_started: Counter[str] = Counter()
+_began = [0.0, 0.0]
+
+
+def begin() -> None:
+    """Say that a test begins."""
+    _began[:] = _cpu_of_all(), time.monotonic()
+    _started.clear()
+
+
+def cost() -> dict[str, Any]:
+    """Return what the test that began last has cost so far."""
+    cpu, wall = _began
+    return {
+        "cpu_s": round(max(0.0, _cpu_of_all() - cpu), 3),
+        "wall_s": round(time.monotonic() - wall, 3),
+        "started": dict(_started),
+    }
+
+
+def saw_start(kind: str) -> None:
+    """Count a process that no hook of Python sees, such as a daemon that a forge forks."""
+    _started[kind] += 1
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "subprocess.Popen":
+        _started[_kind_of([os.fsdecode(each) for each in _words(arguments[1])])] += 1
+    elif event == "os.fork":
+        _started["process"] += 1
+
+
+def _words(command: object) -> Iterable[Any]:
+    return [command] if isinstance(command, str | bytes | os.PathLike) else command  # type: ignore[return-value]
+
+
+def _kind_of(words: list[str]) -> str:
+    text = " ".join(words)
+    if "java" in words[0] or "spark" in words[0]:
+        return "jvm"
+    if "minio" in words[0] or "tests.s3_server" in text:
+        return "s3 server"
+    return "daemon" if "serve" in words else "process"
+
+
+def _cpu_of_all() -> float:
+    """Return the CPU seconds of this process, and of all that came from it."""
+    own = os.times()
+    return own.user + own.system + sum(_cpu_of_tree(pid) for pid in _children(os.getpid())) + _reaped()
+
+
+def _reaped() -> float:
+    own = os.times()
+    return own.children_user + own.children_system
+
+
+def _cpu_of_tree(pid: str) -> float:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return sum(int(each) for each in fields[11:15]) / _TICKS + sum(_cpu_of_tree(child) for child in _children(pid))
+
+
+def _children(pid: int | str) -> list[str]:
+    found: list[str] = []
+    try:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            found += Path(f"/proc/{pid}/task/{task}/children").read_text().split()
+    except OSError:
+        pass
+    return found
+
+
+def starts(spent: dict[str, dict[str, Any]]) -> Counter[str]:
+    """Return how many tests start a process, of each kind."""
+    return Counter(f"tests that start a {kind}" for each in spent.values() for kind in each["started"])
+
+
+def write(spent: dict[str, dict[str, Any]], report: dict[str, Any]) -> None:
+    """Write build/run.json, and build/durations.json with each file and the 200 tests that cost most CPU time."""
+    if not spent:
+        return
+    files: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for test, each in spent.items():
+        files[test.partition("::")[0]].update(
+            {"cpu_s": each["cpu_s"], "wall_s": each["wall_s"], "tests": 1, **each["started"]}
+        )
+    slowest = sorted(spent, key=lambda test: -spent[test]["cpu_s"])[:200]
+    durations = {
+        "files": {
+            name: {key: round(number, 1) for key, number in sums.items()} for name, sums in sorted(files.items())
+        },
+        "slowest": {test: spent[test] for test in slowest},
+    }
+    folder = Path("build")
+    folder.mkdir(exist_ok=True)
+    (folder / "durations.json").write_text(json.dumps(durations, indent=1) + "\n")
+    (folder / "run.json").write_text(json.dumps(report, indent=1) + "\n")
+
+
+sys.addaudithook(_audit)
