@@ -20,7 +20,7 @@ import seglog
 from seglog import LogSettings, ProducerBatch, TopicConfig
 from tests.faults.disk import Image, SimulatedDisk
 from tests.seams.log import engine_of, known_mark_secret
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 _GOLDEN = Path(__file__).parent
 DIRECTORY = _GOLDEN / "seglog_units"
@@ -32,7 +32,7 @@ _ROOT = Path("/log")
 
 def make() -> dict[str, bytes]:
     """Relative paths and bodies, without LOCK."""
-    disk, clock = SimulatedDisk(), SetClock(1_720_000_000_000)
+    disk, clock = SimulatedDisk(), HandClock(1_720_000_000_000)
     with known_mark_secret(SECRET):
         log = seglog.open(_ROOT, files=disk, settings=SETTINGS, clock=clock)
     orders = log.create_topic("orders@fix", TopicConfig("disk", True, {"codec": "zstd"}), first_seq=101)

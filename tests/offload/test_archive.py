@@ -21,7 +21,7 @@ from offload.moment import format_time
 from seglog import ColdTierAttached, ColdTierRequired, InvalidSetting, LogSettings, NoSuchTopic
 from tests.faults.store import EFFECTS, CountingStore, Fault, FaultyStore, unreachable
 from tests.promises.test_cold_trouble_stays_cold import StuckStore
-from tests.promises.test_hot_copy_goes_last import HandClock
+from tests.worlds.clock import HandClock
 
 
 def test_a_log_has_one_archive_at_a_time(tmp_path: Path) -> None:

@@ -22,11 +22,10 @@ from seglog import Log
 from tests.faults.steps import Place, crashes
 from tests.faults.store import CountingStore
 from tests.faults.stride import every
-from tests.offload.daemon.conftest import HandClock as DaemonClock
 from tests.offload.daemon.conftest import serving, until
 from tests.offload.replicas import opened, ship, values
-from tests.promises.test_hot_copy_goes_last import HandClock
 from tests.seams.archive import describe_status
+from tests.worlds.clock import HandClock
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 
@@ -164,14 +163,14 @@ def test_a_daemon_tells_it_once_and_asks_no_more(world: World, caplog: pytest.Lo
 
     async def run() -> None:
         for name in ("writer", "reader"):
-            clock, store = DaemonClock(), CountingStore(world.store)
-            clock.now = world.clock.ms
+            clock, store = HandClock(), CountingStore(world.store)
+            clock.ms = world.clock.ms
             async with serving(world.path / name, store, clock, OFFLOAD_OFFLOAD_AFTER_S="0") as service:
                 assert service.archive is not None
                 await until(lambda: service.archive.status.is_diverged(BRANCH), name)
                 await asyncio.sleep(0.1)
                 store.counts.clear()
-                clock.now += 600_000
+                clock.ms += 600_000
                 await asyncio.sleep(0.1)
                 assert not store.counts
                 if name == "writer":
@@ -188,13 +187,13 @@ def test_a_daemon_tells_it_once_if_upkeep_meets_it_first(world: World, caplog: p
     world.collect()
 
     async def run() -> None:
-        clock, store = DaemonClock(), CountingStore(world.store)
-        clock.now = world.clock.ms
+        clock, store = HandClock(), CountingStore(world.store)
+        clock.ms = world.clock.ms
         async with serving(world.path / "writer", store, clock, OFFLOAD_OFFLOAD_AFTER_S="never") as service:
             assert service.archive is not None
             await until(lambda: service.archive.status.is_diverged(BRANCH), "release")
             await until(lambda: bool(told_in(caplog)), "warning")
-            clock.now += 600_000
+            clock.ms += 600_000
             await asyncio.sleep(0.2)
             assert "was deleted in the remote" in str(service.works.of(BRANCH).last_error)
         assert len(told_in(caplog)) == 1

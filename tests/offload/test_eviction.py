@@ -18,7 +18,7 @@ from seglog import Evicted, Gap, Log, NotTruncatable
 from tests.faults.steps import Place, crashes
 from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
-from tests.promises.test_hot_copy_goes_last import HandClock
+from tests.worlds.clock import HandClock
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 

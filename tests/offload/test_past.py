@@ -20,8 +20,8 @@ from tests.array_rows import rows_of
 from tests.faults.files import UnsyncedFiles
 from tests.faults.store import EFFECTS, CountingStore
 from tests.offload.replicas import opened, ship
-from tests.promises.test_hot_copy_goes_last import HandClock
 from tests.seams.archive import change_ts_ms
+from tests.worlds.clock import HandClock
 
 
 def _shown(archive: Archive, at: str) -> list[tuple[int, bytes]] | str:

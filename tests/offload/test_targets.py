@@ -23,7 +23,7 @@ from offload import Archive
 from offload.moment import format_time
 from seglog import Log, Topic
 from tests.faults.store import EFFECTS, CountingStore
-from tests.promises.test_hot_copy_goes_last import HandClock
+from tests.worlds.clock import HandClock
 
 T = TypeVar("T")
 _MOST = 400  # live appends at most: a faulty call that looks again after each append ends at last

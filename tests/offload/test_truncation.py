@@ -26,9 +26,9 @@ from tests.faults.steps import Place, crashes
 from tests.faults.store import CountingStore, Fault, FaultyStore, unreachable
 from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
-from tests.promises.test_hot_copy_goes_last import HandClock
 from tests.seams.archive import change_uploader, context_of, offloader_of
 from tests.work import tell
+from tests.worlds.clock import HandClock
 
 _LOG = LogSettings(segment_max_events=6)
 _OFFLOAD = OffloadSettings(codec="none", concurrency=1, deletion_lag_s=0)

@@ -46,7 +46,7 @@ from offload.load import LoadRequest
 from seglog import Log, ProducerBatch, Topic, TopicConfig, WrittenElsewhere
 from seglog.values.names import BRANCH_MARK
 from tests.offload.load.loads import begin, finish, part
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 __all__ = ["World"]
 
@@ -169,7 +169,7 @@ class World:
     def __init__(self, path: Path, seed: int) -> None:
         self.chance = random.Random(seed)
         self.ttl_ms = TTL_MS if seed % 2 else None
-        self.clock = SetClock(10_000)
+        self.clock = HandClock(10_000)
         self.store = MemoryStore(self.clock.now_ms)
         self.path = path
         self.stack = ExitStack()

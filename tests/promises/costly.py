@@ -31,8 +31,8 @@ from offload.wire import LINES_TYPE, VALUES_TYPE
 from seglog import Topic
 from tests.faults.files import FailingCalls, UnsyncedFiles
 from tests.faults.store import CountingStore
-from tests.offload.daemon.conftest import HandClock
 from tests.seams.archive import looks_of
+from tests.worlds.clock import HandClock
 
 __all__ = [
     "JSON",
@@ -183,7 +183,7 @@ class World:
         return self._measured(looks_of(self.service)[task])
 
     def _measured(self, work: Callable[[], Awaitable[None]]) -> dict[Measure, int]:
-        self._clock.now += _MINUTE_MS
+        self._clock.ms += _MINUTE_MS
         store, files = self._store.counts.total(), len(self._files.kinds)
 
         async def run() -> None:

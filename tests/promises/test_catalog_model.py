@@ -47,8 +47,8 @@ from offload.settings import CatalogSettings
 from seglog import Gap, LogSettings, Record
 from tests.faults.store import EFFECTS
 from tests.seams.archive import context_of, kept_point
-from tests.seglog.clocks import SetClock
 from tests.work import seed_of, tell
+from tests.worlds.clock import HandClock
 
 T = TypeVar("T")
 
@@ -215,7 +215,7 @@ class CatalogModel(RuleBasedStateMachine):
         self.random = Random(drawn)
         self.place = Path(tempfile.mkdtemp(prefix="seglog-model-", dir=_SHM if _SHM.is_dir() else None))
         self.life = 0
-        self.clock = SetClock(START_MS)
+        self.clock = HandClock(START_MS)
         self.ground = MemoryStore()
         self.lines = {TOPIC: Line(is_open=True)}
         self.tags: dict[str, State] = {}

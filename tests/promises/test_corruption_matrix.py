@@ -33,8 +33,8 @@ from seglog.format.frame import FrameType, read_header
 from seglog.format.index import ENTRY
 from tests.faults.disk import Image, SimulatedDisk
 from tests.seams.log import engine_of
-from tests.seglog.clocks import SetClock
 from tests.work import tell
+from tests.worlds.clock import HandClock
 
 DIRECTORY = Path("/log")
 SETTINGS = LogSettings(segment_max_events=6, wal_file_bytes=4096)
@@ -70,7 +70,9 @@ class Matrix:
         others = {name: old for name, old in self.image.tree.items() if name != path}
         image = Image(others if body is None else others | {path: body})
         try:
-            with seglog.open(DIRECTORY, files=SimulatedDisk(image), settings=self.settings, clock=SetClock()) as log:
+            with seglog.open(
+                DIRECTORY, files=SimulatedDisk(image), settings=self.settings, clock=HandClock(1_000)
+            ) as log:
                 may_be_torn = path in self.active_wals and not _has_mark_behind_damage(whole, body or b"")
                 verdict = self._compare(log, path, may_be_torn=may_be_torn)
         except (FileCorrupt, FormatUnsupported) as error:
@@ -167,7 +169,7 @@ def _frames(body: bytes) -> list[tuple[int, int, int]]:
 def _make(shards: int) -> Matrix:
     disk = SimulatedDisk()
     settings = replace(SETTINGS, wal_shards=shards)
-    log = seglog.open(DIRECTORY, files=disk, settings=settings, clock=SetClock())
+    log = seglog.open(DIRECTORY, files=disk, settings=settings, clock=HandClock(1_000))
     log.create_topic("b", TopicConfig(keep_history=True))
 
     def append(rounds: range) -> None:

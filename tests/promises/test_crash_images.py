@@ -33,9 +33,9 @@ from seglog import Log, LogSettings
 from seglog.engine.upkeep import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.seglog import limits_life, workload
-from tests.seglog.clocks import SetClock
 from tests.seglog.workload import SETTINGS, SHARDED, TIERED, Bounds, Found, Journal, look
 from tests.work import tell
+from tests.worlds.clock import HandClock
 
 DIRECTORY = Path("/parent/log")
 ALL = 10_000  # More moments than a life has.
@@ -165,7 +165,7 @@ class Explorer:
 
 
 def opened(disk: SimulatedDisk, settings: LogSettings) -> Log:
-    return seglog.open(DIRECTORY, files=disk, settings=settings, clock=SetClock(), upkeep=InCaller)
+    return seglog.open(DIRECTORY, files=disk, settings=settings, clock=HandClock(1_000), upkeep=InCaller)
 
 
 def first_life(settings: LogSettings, later: LogSettings | None = None, life: ModuleType = workload) -> list[Note]:

@@ -15,7 +15,7 @@ import seglog
 from seglog import Gap, Log, LogSettings, TopicConfig
 from seglog.engine.upkeep import InCaller
 from tests.faults.files import UnsyncedFiles
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 STEPS = ["append", "append", "append", "forward", "back", "seal", "checkpoint", "enforce", "delete", "ttl", "reopen"]
 
@@ -24,7 +24,7 @@ STEPS = ["append", "append", "append", "forward", "back", "seal", "checkpoint", 
     "seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.soak(part=2)) for seed in range(5, 60))]
 )
 def test_a_topic_with_a_ttl_shows_what_a_list_of_times_says(tmp_path: Path, seed: int) -> None:
-    chance, clock = random.Random(seed), SetClock(10_000)
+    chance, clock = random.Random(seed), HandClock(10_000)
 
     def opened() -> Log:
         settings = LogSettings(segment_max_events=7)

@@ -34,10 +34,10 @@ from tests.faults.files import Effects
 from tests.faults.stride import every
 from tests.promises.test_crash_images import DIRECTORY, Explorer, Note
 from tests.seams.log import queue_of
-from tests.seglog.clocks import SetClock
 from tests.seglog.workload import Journal
 from tests.waiting import wait_until
 from tests.work import tell
+from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=100, wal_file_bytes=4096)
 CLASSES = ("fsync", "disk", "memory", "ephemeral")
@@ -111,7 +111,7 @@ def _life(mix: Sequence[str]) -> tuple[list[Note], int]:
         lambda disk: notes.append(Note(disk.moment(), journal.bounds(), journal)),
     )
     files = Gated(disk)
-    log = seglog.open(DIRECTORY, files=files, settings=SETTINGS, clock=SetClock(), upkeep=InCaller)
+    log = seglog.open(DIRECTORY, files=files, settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller)
     journal.append(log, "a", 1)
     members = [lambda durability=durability: journal.append(log, "a", 2, durability=durability) for durability in mix]
     _in_one_group(log, files, lambda: journal.append(log, "a", 1, durability="memory"), members)
@@ -147,7 +147,7 @@ def test_a_leader_that_fails_acks_nothing_and_each_waiter_gets_an_error_of_its_o
 ) -> None:
     disk = SimulatedDisk(Image({str(DIRECTORY.parent): None}))
     files, refusals = Gated(disk), list[SeglogError]()
-    log = seglog.open(DIRECTORY, files=files, settings=SETTINGS, clock=SetClock(), upkeep=InCaller)
+    log = seglog.open(DIRECTORY, files=files, settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller)
     topic = log.create_topic("a")
     acked = [b"first"]
     topic.append(acked)
@@ -175,7 +175,7 @@ def test_a_leader_that_fails_acks_nothing_and_each_waiter_gets_an_error_of_its_o
     images = [disk.after_kill(), disk.after_power_cut()]
     log.close()
     for image in images:
-        with seglog.open(DIRECTORY, files=SimulatedDisk(image), settings=SETTINGS, clock=SetClock()) as again:
+        with seglog.open(DIRECTORY, files=SimulatedDisk(image), settings=SETTINGS, clock=HandClock(1_000)) as again:
             found = [record.value for record in again.topic("a").read()]
             assert found[: len(acked)] == acked
             assert not is_full or found == acked

@@ -36,8 +36,8 @@ from seglog.values.producer import AppendedBatch, Batch
 from seglog.wal.wal import SYNC_MARK_BYTES
 from tests.faults.disk import SECTOR_BYTES, Image, Moment, SimulatedDisk, Write
 from tests.seams.log import engine_of
-from tests.seglog.clocks import SetClock
 from tests.work import amounts, seed_of, tell
+from tests.worlds.clock import HandClock
 
 DIRECTORY = Path("/log")
 SETTINGS = LogSettings(segment_max_events=40, wal_file_bytes=8192)
@@ -55,7 +55,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def opened(disk: SimulatedDisk, settings: LogSettings = SETTINGS) -> Log:
-    return seglog.open(DIRECTORY, files=disk, settings=settings, clock=SetClock(), upkeep=Idle)
+    return seglog.open(DIRECTORY, files=disk, settings=settings, clock=HandClock(1_000), upkeep=Idle)
 
 
 def values_in(log: Log) -> list[bytes]:

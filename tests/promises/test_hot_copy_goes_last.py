@@ -14,14 +14,7 @@ from offload.errors import OffloadError
 from offload.write.attempt import AttemptState
 from seglog import Log
 from tests.seams.archive import context_of
-
-
-class HandClock:
-    def __init__(self) -> None:
-        self.ms = 1_790_000_000_000
-
-    def now_ms(self) -> int:
-        return self.ms
+from tests.worlds.clock import HandClock
 
 
 @pytest.fixture

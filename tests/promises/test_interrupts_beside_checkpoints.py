@@ -25,9 +25,9 @@ from tests.faults.disk import SimulatedDisk
 from tests.faults.interrupts import interrupted, points
 from tests.faults.stride import every
 from tests.seams.log import before_abandoning, holds_checkpoint_lock, keys_of, producers_of, queue_of
-from tests.seglog.clocks import SetClock
 from tests.waiting import wait_until
 from tests.work import tell
+from tests.worlds.clock import HandClock
 
 DIRECTORY = Path("/log")
 SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096)
@@ -58,7 +58,7 @@ CHANGES: dict[str, Callable[[Log], object]] = {
 
 
 def opened(disk: SimulatedDisk) -> Log:
-    return seglog.open(DIRECTORY, files=disk, settings=SETTINGS, clock=SetClock(), upkeep=InCaller)
+    return seglog.open(DIRECTORY, files=disk, settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller)
 
 
 def begin() -> tuple[Log, SimulatedDisk]:

@@ -24,8 +24,8 @@ from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.commands.moments import PointListed, points
 from tests.offload.replicas import opened, ship
-from tests.seglog.clocks import SetClock
 from tests.work import amounts, tell
+from tests.worlds.clock import HandClock
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 
@@ -62,7 +62,7 @@ class _History:
     def __init__(self, path: Path, seed: int, stack: ExitStack, counts: Counter[str]) -> None:
         self.random = random.Random(seed)
         self.path = path
-        self.clock = SetClock(START_MS)
+        self.clock = HandClock(START_MS)
         self.store = MemoryStore(self.clock.now_ms)
         self.log, self.archive = stack.enter_context(opened(path / "writer", self.store, self.clock))
         self.model = _Model()

@@ -30,9 +30,9 @@ from seglog.engine.upkeep import InCaller
 from tests.faults.disk import Image, SimulatedDisk
 from tests.faults.files import FailingCalls
 from tests.faults.stride import spread
-from tests.seglog.clocks import SetClock
 from tests.seglog.workload import SETTINGS, SHARDED, TIERED, Journal, look
 from tests.work import amounts, tell
+from tests.worlds.clock import HandClock
 
 DIRECTORY = Path("/parent/log")
 ALL = 100_000  # More calls than a life has.
@@ -72,7 +72,7 @@ class Caller:
                 self._use(log)
 
     def _open(self, settings: LogSettings) -> Log:
-        log = seglog.open(DIRECTORY, files=self.files, settings=settings, clock=SetClock(), upkeep=InCaller)
+        log = seglog.open(DIRECTORY, files=self.files, settings=settings, clock=HandClock(1_000), upkeep=InCaller)
         log.attach_cold(self.journal.archive)
         self._lost_before = self._lost_wal_files()
         return log
@@ -173,7 +173,7 @@ class LimitsCaller(Caller):
 
 def _opens_on_a_good_disk(image: Image, caller: Caller) -> None:
     with seglog.open(
-        DIRECTORY, files=SimulatedDisk(image), settings=caller.settings, clock=SetClock(), upkeep=InCaller
+        DIRECTORY, files=SimulatedDisk(image), settings=caller.settings, clock=HandClock(1_000), upkeep=InCaller
     ) as log:
         found, bounds = look(log), caller.journal.bounds()
         assert caller.journal.lost(found, bounds) is None

@@ -28,9 +28,9 @@ from tests.faults.files import FailingCalls
 from tests.faults.stride import every, spread
 from tests.promises.test_nth_operation_fails import ERRORS
 from tests.seams.log import keys_of, producers_of
-from tests.seglog.clocks import SetClock
 from tests.seglog.producer_life import SETTINGS, STEPS, Keyed, Send, Shown, TopicShown, live, shown, window
 from tests.work import amounts, tell
+from tests.worlds.clock import HandClock
 
 DIRECTORY = Path("/log")
 SHARDED = replace(SETTINGS, wal_shards=2)
@@ -43,7 +43,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def opened(disk: SimulatedDisk, settings: LogSettings) -> Log:
-    return seglog.open(DIRECTORY, files=disk, settings=settings, clock=SetClock(), upkeep=InCaller)
+    return seglog.open(DIRECTORY, files=disk, settings=settings, clock=HandClock(1_000), upkeep=InCaller)
 
 
 @dataclass
@@ -169,7 +169,7 @@ class Sender:
         for _ in range(3):
             with contextlib.suppress(SeglogError, OSError, MemoryError):
                 with seglog.open(
-                    DIRECTORY, files=self.files, settings=SETTINGS, clock=SetClock(), upkeep=InCaller
+                    DIRECTORY, files=self.files, settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller
                 ) as log:
                     self._send_all(log)
                 return

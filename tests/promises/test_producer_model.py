@@ -38,8 +38,8 @@ from seglog.engine.upkeep import InCaller
 from tests.faults.disk import SimulatedDisk
 from tests.seams.limits import Limit, set_limit
 from tests.seams.log import keys_of, producers_of
-from tests.seglog.clocks import SetClock
 from tests.work import amounts, tell
+from tests.worlds.clock import HandClock
 
 DIRECTORY = Path("/log")
 SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096, idempotency_keep_s=10)
@@ -123,7 +123,7 @@ class ProducerModel(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.disk, self.clock = SimulatedDisk(), SetClock()
+        self.disk, self.clock = SimulatedDisk(), HandClock(1_000)
         self.versions = [Version()]
         self.values = 0
         self._open()

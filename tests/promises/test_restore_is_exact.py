@@ -14,7 +14,7 @@ from catalog.errors import OutOfWindow
 from catalog.objects.memory import MemoryStore
 from offload import Archive
 from seglog import LogSettings, Topic
-from tests.promises.test_hot_copy_goes_last import HandClock
+from tests.worlds.clock import HandClock
 
 START_MS = 1_790_000_000_000
 

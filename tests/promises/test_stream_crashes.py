@@ -31,8 +31,8 @@ from seglog import LogSettings
 from seglog.engine.upkeep import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.stride import every
-from tests.offload.daemon.conftest import HandClock
 from tests.work import tell
+from tests.worlds.clock import HandClock
 
 DIRECTORY = Path("/log")
 LOG = LogSettings(wal_file_bytes=8192)
@@ -89,7 +89,7 @@ def put(path: str, body: bytes = b"", headers: dict[str, str] = TEXT) -> Step:
 
 def sweep(after_ms: int) -> Step:
     async def look(world: World) -> None:
-        world.clock.now += after_ms
+        world.clock.ms += after_ms
         await world.streams.sweep()
 
     return look

@@ -34,10 +34,10 @@ from seglog.tiers.local_store import LocalSegmentStore
 from seglog.values.layout import Layout
 from tests.array_rows import rows_of
 from tests.faults.disk import Image, SimulatedDisk
-from tests.seglog.clocks import SetClock
 from tests.seglog.totals import check_totals
 from tests.seglog.workload import Bounds, Journal, look
 from tests.work import tell
+from tests.worlds.clock import HandClock
 
 DIRECTORY = Path("/log")
 COLD = Path("/cold")
@@ -68,7 +68,7 @@ class TopicModel(RuleBasedStateMachine):
     @initialize(keep_history=st.booleans())
     def begin(self, keep_history: bool) -> None:
         self.disk = SimulatedDisk(Image({str(COLD): None}))
-        self.clock = SetClock()
+        self.clock = HandClock(1_000)
         self.journal = Journal(keepers=frozenset({"t"} if keep_history else ()))
         self._open()
         self.log.create_topic("t", TopicConfig(keep_history=keep_history))

@@ -16,8 +16,8 @@ import seglog
 from seglog import Log, LogSettings, TopicConfig
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import Files
-from tests.seglog.clocks import SetClock
 from tests.seglog.workload import SETTINGS, Journal
+from tests.worlds.clock import HandClock
 
 __all__ = ["live", "live_on"]
 
@@ -30,7 +30,7 @@ def live(
     later: LogSettings | None = None,
 ) -> None:
     """Run two lives of the process. The second life has the settings `later` if given, else `settings`."""
-    clock, topics = SetClock(5_000), journal.versions
+    clock, topics = HandClock(5_000), journal.versions
     with seglog.open(directory, files=files, settings=settings, clock=clock, upkeep=InCaller) as log:
         topics.create(log, "cut", TopicConfig())
         topics.create(log, "capped", TopicConfig(cap_records=5))

@@ -24,7 +24,7 @@ from seglog.engine.upkeep import InCaller
 from seglog.files.port import Files
 from seglog.values.append_key import Key, digest_of
 from tests.seams.log import keys_of, producers_of
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 __all__ = ["SETTINGS", "STEPS", "Keyed", "Send", "Shown", "Step", "TopicShown", "live", "shown", "window"]
 
@@ -190,7 +190,7 @@ def live(
     directory: Path, files: Files, done: list[Shown | None], settings: LogSettings = SETTINGS, *, look: bool = False
 ) -> None:
     """Run all steps. Append an entry to `done` at the opening and after each step: the state, if `look` is set."""
-    with seglog.open(directory, files=files, settings=settings, clock=SetClock(), upkeep=InCaller) as log:
+    with seglog.open(directory, files=files, settings=settings, clock=HandClock(1_000), upkeep=InCaller) as log:
         done.append({} if look else None)
         for step in STEPS:
             step(log)

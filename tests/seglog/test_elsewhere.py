@@ -10,13 +10,13 @@ import seglog
 from seglog import Appended, Elsewhere, LogSettings, ProducerBatch, TopicConfig, WrittenElsewhere
 from seglog.engine.upkeep import InCaller
 from tests.faults.disk import SimulatedDisk
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 KEEPING = TopicConfig(keep_history=True)
 
 
 def opened(disk: SimulatedDisk, settings: LogSettings | None = None) -> seglog.Log:
-    return seglog.open("/log", files=disk, settings=settings or LogSettings(), clock=SetClock(), upkeep=InCaller)
+    return seglog.open("/log", files=disk, settings=settings or LogSettings(), clock=HandClock(1_000), upkeep=InCaller)
 
 
 def followed(disk: SimulatedDisk) -> None:

@@ -17,8 +17,8 @@ from seglog.format.index import encode_entry
 from seglog.values import canonical
 from tests.faults.disk import Image, SimulatedDisk
 from tests.golden.make_seglog import DIRECTORY, OLD, SECRET, SETTINGS, make
-from tests.seglog.clocks import SetClock
 from tests.seglog.frames import append_frames
+from tests.worlds.clock import HandClock
 
 T0 = 1_720_000_000_000
 CONFIG = TopicConfig("disk", True, {"codec": "zstd"})
@@ -84,7 +84,7 @@ def test_the_old_directory_is_read() -> None:
 
 def test_the_directory_is_read() -> None:
     """With its sync marks, units, producers and keys."""
-    with seglog.open("/log", files=on_disk(golden()), settings=SETTINGS, clock=SetClock(T0 + 100)) as log:
+    with seglog.open("/log", files=on_disk(golden()), settings=SETTINGS, clock=HandClock(T0 + 100)) as log:
         plain, orders = log.topic("plain"), log.topic("orders@fix")
         assert [(record.seq, record.value) for record in plain.read(2, gaps=True) if isinstance(record, Record)] == [
             (2, b""),

@@ -9,16 +9,16 @@ from seglog import Appended, FileCorrupt, KeyReused, ProducerBatch
 from seglog.values.append_key import Key, digest_of
 from tests.golden.make_seglog import OLD_WITH_KEYS
 from tests.seams.log import keys_of
-from tests.seglog.clocks import SetClock
 from tests.seglog.test_golden_directory import golden, on_disk
 from tests.seglog.test_golden_producers import SETTINGS
+from tests.worlds.clock import HandClock
 
 T0 = 1_720_000_000_000
 WAL = "wal/wal-0000000000000001.log"
 
 
 def test_the_directory_is_read() -> None:
-    clock = SetClock(T0 + 100)
+    clock = HandClock(T0 + 100)
     with seglog.open("/log", files=on_disk(golden(OLD_WITH_KEYS)), settings=SETTINGS, clock=clock) as log:
         topic = log.topic("orders")
         assert keys_of(log, "orders") == (
@@ -44,7 +44,7 @@ def test_a_flipped_byte_of_the_wal_is_reported_or_leaves_whole_appends(caplog: p
         damaged[position] ^= 1 << position % 8
         port = on_disk({**golden(OLD_WITH_KEYS), WAL: bytes(damaged)})
         try:
-            with seglog.open("/log", files=port, settings=SETTINGS, clock=SetClock(T0 + 100)) as log:
+            with seglog.open("/log", files=port, settings=SETTINGS, clock=HandClock(T0 + 100)) as log:
                 newest = keys_of(log, "orders")[-1][0]
                 assert (log.topic("orders").head_seq, newest) in ((14, "last"), (13, "k" * 256))
         except FileCorrupt:

@@ -9,15 +9,15 @@ from seglog import FileCorrupt, FormatUnsupported, Gap, LogSettings, Producer, P
 from seglog.values.producer import Batch
 from tests.golden.make_seglog import OLD_WITH_PRODUCERS
 from tests.seams.log import as_release_of_format_1
-from tests.seglog.clocks import SetClock
 from tests.seglog.test_golden_directory import golden, on_disk
+from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=8192)
 T0 = 1_720_000_000_000
 
 
 def test_the_directory_is_read() -> None:
-    clock = SetClock(T0 + 100)
+    clock = HandClock(T0 + 100)
     with seglog.open("/log", files=on_disk(golden(OLD_WITH_PRODUCERS)), settings=SETTINGS, clock=clock) as log:
         topic = log.topic("orders")
         assert topic.producer("pr\u00fcfer") == Producer(4, T0 + 61, (Batch(0, 15, 3),))
@@ -44,7 +44,7 @@ def test_a_flipped_byte_of_the_wal_is_reported_or_leaves_whole_batches(caplog: p
         damaged[position] ^= 1 << position % 8
         port = on_disk({**golden(OLD_WITH_PRODUCERS), name: bytes(damaged)})
         try:
-            with seglog.open("/log", files=port, settings=SETTINGS, clock=SetClock(T0 + 100)) as log:
+            with seglog.open("/log", files=port, settings=SETTINGS, clock=HandClock(T0 + 100)) as log:
                 bridge = log.topic("orders").producer("bridge")
                 assert bridge is not None
                 assert (log.topic("orders").head_seq, bridge.number) in allowed

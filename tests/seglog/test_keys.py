@@ -39,9 +39,9 @@ from seglog.values.append_key import KeyedAppend
 from tests.faults.disk import Image, SimulatedDisk
 from tests.seams.limits import Limit, set_limit
 from tests.seams.log import keys_of
-from tests.seglog.clocks import SetClock
 from tests.seglog.test_producers import WAL, frames_in, killed, of, reopened, values_in, while_in_flight
 from tests.trees import tree
+from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096)
 BOTH = [b"a", b"b"]
@@ -161,13 +161,13 @@ def test_a_truncation_keeps_keys_and_a_deletion_of_the_topic_ends_them(tmp_path:
         assert names_in(log) == ["0"]
 
 
-def _opened(path: Path, clock: SetClock, keep_s: int = 10) -> Log:
+def _opened(path: Path, clock: HandClock, keep_s: int = 10) -> Log:
     settings = replace(SETTINGS, idempotency_keep_s=keep_s)
     return seglog.open(path, settings=settings, clock=clock, upkeep=InCaller)
 
 
 def test_a_key_is_kept_for_its_time_and_no_longer(tmp_path: Path) -> None:
-    clock = SetClock()
+    clock = HandClock(1_000)
     with _opened(tmp_path / "log", clock) as log:
         topic = log.topic("t")
         topic.append([b"x"], key="k")
@@ -191,7 +191,7 @@ def test_a_key_is_kept_for_its_time_and_no_longer(tmp_path: Path) -> None:
 
 
 def test_recovery_takes_a_key_that_was_given_again_for_the_newest(tmp_path: Path) -> None:
-    clock = SetClock()
+    clock = HandClock(1_000)
     with _opened(tmp_path / "log", clock) as log:
         log.topic("t").append([b"x"], key="k")
         clock.ms += 1
@@ -207,7 +207,7 @@ def test_recovery_takes_a_key_that_was_given_again_for_the_newest(tmp_path: Path
 
 
 def test_a_clock_that_goes_back_ends_no_key_earlier(tmp_path: Path) -> None:
-    clock = SetClock()
+    clock = HandClock(1_000)
     with _opened(tmp_path / "log", clock) as log:
         log.topic("t").append([b"x"], key="k")
         clock.ms -= 3_600_000
@@ -220,7 +220,7 @@ def test_a_topic_with_as_many_keys_as_it_takes_refuses_a_new_one_and_forgets_non
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_limit(monkeypatch, Limit.KEYS, 3)
-    clock = SetClock()
+    clock = HandClock(1_000)
     with _opened(tmp_path / "log", clock) as log:
         topic = log.topic("t")
         for number in range(3):
@@ -352,7 +352,7 @@ def test_an_append_under_a_key_is_one_write_with_its_frame_in_front(tmp_path: Pa
 def test_segments_are_the_same_bytes_with_and_without_a_key(tmp_path: Path) -> None:
     segments = []
     for place in ("with", "without"):
-        with seglog.open(tmp_path / place, settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
+        with seglog.open(tmp_path / place, settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller) as log:
             for number in range(5):
                 log.topic("t").append(BOTH, tag="eu", key=f"{number}" if place == "with" else None)
             log.topic("t").seal()
@@ -416,7 +416,7 @@ def test_an_append_under_a_key_that_is_not_whole_is_damage_anywhere_else(tmp_pat
 def test_the_records_of_a_torn_append_do_not_come_back_when_the_power_fails_after_that() -> None:
     """The caller appends one of the same records under another key. Then the old ones would fit right behind it."""
     disk = SimulatedDisk()
-    log = seglog.open("/log", files=disk, settings=SETTINGS, clock=SetClock(), upkeep=InCaller)
+    log = seglog.open("/log", files=disk, settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller)
     log.topic("t").append([b"first"])
     log.topic("t").append([b"a" * 40, b"b" * 40, b"c" * 40], key="k", durability="memory")
     tree_now = dict(disk.after_kill().tree)
@@ -425,17 +425,17 @@ def test_the_records_of_a_torn_append_do_not_come_back_when_the_power_fails_afte
     last = frames_in(body)[-1][1]
     tree_now[f"/log/{WAL}"] = body[:last] + bytes(len(body) - last)
     disk = SimulatedDisk(Image(tree_now))
-    log = seglog.open("/log", files=disk, settings=SETTINGS, clock=SetClock(), upkeep=InCaller)
+    log = seglog.open("/log", files=disk, settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller)
     assert log.topic("t").append([b"a" * 40], key="l", durability="memory") == range(2, 3)
     images = list(disk.moment().images(random.Random(3), 24))
     log.close()
     for image in images:
-        with seglog.open("/log", files=SimulatedDisk(image), settings=SETTINGS, clock=SetClock()) as log:
+        with seglog.open("/log", files=SimulatedDisk(image), settings=SETTINGS, clock=HandClock(1_000)) as log:
             assert (values_in(log), names_in(log)) in (([b"first"], []), ([b"first", b"a" * 40], ["l"]))
 
 
 def test_a_clock_that_was_wrong_for_a_moment_ends_no_key_earlier(tmp_path: Path) -> None:
-    clock = SetClock()
+    clock = HandClock(1_000)
     with _opened(tmp_path / "log", clock) as log:
         topic = log.topic("t")
         topic.append([b"x"], key="k")

@@ -11,15 +11,15 @@ from benchmarks.calls import count_calls
 from seglog import DiskFull, Log, LogSettings, TopicConfig
 from seglog.engine.upkeep import InCaller
 from tests.seams.log import engine_of
-from tests.seglog.clocks import SetClock
 from tests.seglog.totals import check_totals
+from tests.worlds.clock import HandClock
 
 # Both numbers are above the number of segments that stay open (64).
 MANY = (70, 200)
 
 
-def _many(directory: Path, topics: int, settings: LogSettings | None = None, clock: SetClock | None = None) -> Log:
-    log = seglog.open(directory, settings=settings or LogSettings(), upkeep=InCaller, clock=clock or SetClock())
+def _many(directory: Path, topics: int, settings: LogSettings | None = None, clock: HandClock | None = None) -> Log:
+    log = seglog.open(directory, settings=settings or LogSettings(), upkeep=InCaller, clock=clock or HandClock(1_000))
     log.topic_defaults = TopicConfig(durability="memory")
     for number in range(topics):
         log.topic(f"t-{number}").append([b"x"])
@@ -41,7 +41,7 @@ def test_so_it_does_after_an_opening(tmp_path: Path) -> None:
     counts = []
     for topics in MANY:
         _many(tmp_path / str(topics), topics).close()
-        with seglog.open(tmp_path / str(topics), upkeep=InCaller, clock=SetClock()) as log:
+        with seglog.open(tmp_path / str(topics), upkeep=InCaller, clock=HandClock(1_000)) as log:
             counts.append(count_calls(log.checkpoint))
             log.topic("t-1").append([b"y"])
             log.checkpoint()
@@ -51,7 +51,7 @@ def test_so_it_does_after_an_opening(tmp_path: Path) -> None:
 
 
 def test_topics_that_nobody_touched_are_sealed_for_their_age(tmp_path: Path) -> None:
-    clock = SetClock()
+    clock = HandClock(1_000)
     settings = LogSettings(segment_max_age_ms=1000)
     with _many(tmp_path / "data", 3, settings, clock) as log:
         start_ms = clock.ms
@@ -75,7 +75,7 @@ def test_topics_that_nobody_touched_are_sealed_for_their_age(tmp_path: Path) -> 
 
 def test_what_is_due_when_the_segment_before_it_was_is_sealed_too(tmp_path: Path) -> None:
     """If the clock is set back, records of two segments may have the same time."""
-    clock = SetClock()
+    clock = HandClock(1_000)
     with _many(tmp_path / "data", 1, LogSettings(segment_max_age_ms=1000), clock) as log:
         topic, start_ms = log.topic("t-0"), clock.ms
         for sealed_seq in (1, 2, 3):

@@ -19,7 +19,7 @@ from seglog import Log, LogSettings
 from seglog.engine.upkeep import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.seams.log import engine_of
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096, reclaim_bytes_per_s=0)
 DIRECTORY = Path("/log")
@@ -37,7 +37,7 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def _opened(disk: SimulatedDisk, settings: LogSettings = SETTINGS) -> Log:
-    return seglog.open(DIRECTORY, files=disk, settings=settings, clock=SetClock(), upkeep=Idle)
+    return seglog.open(DIRECTORY, files=disk, settings=settings, clock=HandClock(1_000), upkeep=Idle)
 
 
 def _shown(log: Log) -> State:

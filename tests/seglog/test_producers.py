@@ -44,10 +44,10 @@ from tests.faults.disk import Image, SimulatedDisk
 from tests.faults.files import FailingFiles
 from tests.seams.limits import Limit, set_limit
 from tests.seams.log import mark_secret_of, producers_of, queue_of
-from tests.seglog.clocks import SetClock
 from tests.seglog.frames import append_frames
 from tests.trees import tree
 from tests.waiting import wait_until
+from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096)
 WAL = "wal/wal-0000000000000001.log"
@@ -288,7 +288,7 @@ def test_the_producer_that_appended_longest_ago_is_forgotten_first(
 
 
 def test_a_producer_that_is_silent_for_long_is_forgotten(tmp_path: Path) -> None:
-    clock, settings = SetClock(), replace(SETTINGS, producer_keep_s=10)
+    clock, settings = HandClock(1_000), replace(SETTINGS, producer_keep_s=10)
 
     def opened() -> Log:
         return seglog.open(tmp_path / "log", settings=settings, clock=clock, upkeep=InCaller)
@@ -347,7 +347,7 @@ def while_in_flight(
     """
     disk = SimulatedDisk(Image({"/parent": None}))
     files = Gate(disk)
-    log = seglog.open("/parent/log", files=files, settings=SETTINGS, clock=SetClock(), upkeep=InCaller)
+    log = seglog.open("/parent/log", files=files, settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller)
     log.topic("t").append([b"first"])
     before(log)
     results: list[object] = [None, *([None] * len(then))]
@@ -535,7 +535,7 @@ def test_a_batch_is_one_write_with_its_frame_in_front(tmp_path: Path) -> None:
 def test_segments_are_the_same_bytes_with_and_without_a_producer(tmp_path: Path) -> None:
     segments = []
     for place, producer in (("with", True), ("without", False)):
-        with seglog.open(tmp_path / place, settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
+        with seglog.open(tmp_path / place, settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller) as log:
             for number in range(5):
                 log.topic("t").append([b"x", b"y"], tag="eu", producer=of(number) if producer else None)
             log.topic("t").seal()
@@ -577,7 +577,7 @@ def test_a_torn_batch_is_cut_with_its_frame_wherever_it_is_torn(tmp_path: Path) 
 def test_the_records_of_a_torn_batch_do_not_come_back_when_the_power_fails_after_that() -> None:
     """The batch is repeated with fewer records of the same size. Then the old ones would fit right behind it."""
     disk = SimulatedDisk()
-    log = seglog.open("/log", files=disk, settings=SETTINGS, clock=SetClock(), upkeep=InCaller)
+    log = seglog.open("/log", files=disk, settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller)
     log.topic("t").append([b"first"])
     log.topic("t").append([b"a" * 40, b"b" * 40, b"c" * 40], producer=of(0), durability="memory")
     tree_now = dict(disk.after_kill().tree)
@@ -586,12 +586,12 @@ def test_the_records_of_a_torn_batch_do_not_come_back_when_the_power_fails_after
     last = frames_in(body)[-1][1]
     tree_now[f"/log/{WAL}"] = body[:last] + bytes(len(body) - last)
     disk = SimulatedDisk(Image(tree_now))
-    log = seglog.open("/log", files=disk, settings=SETTINGS, clock=SetClock(), upkeep=InCaller)
+    log = seglog.open("/log", files=disk, settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller)
     assert log.topic("t").append([b"a" * 40], producer=of(0), durability="memory") == range(2, 3)
     images = list(disk.moment().images(random.Random(3), 24))
     log.close()
     for image in images:
-        with seglog.open("/log", files=SimulatedDisk(image), settings=SETTINGS, clock=SetClock()) as log:
+        with seglog.open("/log", files=SimulatedDisk(image), settings=SETTINGS, clock=HandClock(1_000)) as log:
             assert values_in(log) in ([b"first"], [b"first", b"a" * 40])
             assert (log.topic("t").head_seq == 2) == (log.topic("t").producer("p") is not None)
 
@@ -642,7 +642,7 @@ def test_a_batch_that_is_not_whole_is_damage_anywhere_else(tmp_path: Path) -> No
 def test_batches_of_many_records_are_replayed_or_cut_as_one(tmp_path: Path, records: int) -> None:
     """Recovery takes many records at once. A batch goes over several reads of the file."""
     settings = LogSettings(wal_file_bytes=8 * 1024 * 1024)
-    with seglog.open(tmp_path / "log", settings=settings, clock=SetClock()) as log:
+    with seglog.open(tmp_path / "log", settings=settings, clock=HandClock(1_000)) as log:
         for number in range(3):
             log.topic("u").append([b"plain"] * 50)
             log.topic("t").append([b"%d" % number * 500] * records, producer=of(number), durability="memory")
@@ -651,10 +651,10 @@ def test_batches_of_many_records_are_replayed_or_cut_as_one(tmp_path: Path, reco
     body = (torn / WAL).read_bytes()
     end = len(body.rstrip(b"\0"))
     (torn / WAL).write_bytes(body[: end - 9] + bytes(len(body) - end + 9))
-    with seglog.open(whole, settings=settings, clock=SetClock()) as log:
+    with seglog.open(whole, settings=settings, clock=HandClock(1_000)) as log:
         assert (log.topic("t").producer("p"), log.topic("t").head_seq) == (known, 3 * records)
         assert values_in(log)[-1] == b"2" * 500
-    with seglog.open(torn, settings=settings, clock=SetClock()) as log:
+    with seglog.open(torn, settings=settings, clock=HandClock(1_000)) as log:
         assert known is not None
         assert log.topic("t").producer("p") == known._replace(batches=known.batches[:-1])
         assert log.topic("t").head_seq == 2 * records

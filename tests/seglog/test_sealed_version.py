@@ -12,7 +12,7 @@ import pytest
 import seglog
 from seglog import Gap, Log, LogSettings, NoSuchTopic, Record, Topic, TopicConfig
 from tests.faults.interrupts import interrupted, points
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=10)
 _APPLIES = ("seglog.engine.truncated_state",)
@@ -78,7 +78,7 @@ def test_retention_changes_the_version_and_a_ttl_has_none(log: Log) -> None:
 
 
 def test_records_that_a_former_ttl_took_are_part_of_the_version(tmp_path: Path) -> None:
-    clock = SetClock()
+    clock = HandClock(1_000)
     with seglog.open(tmp_path / "data", settings=SETTINGS, clock=clock) as log:
         topic = filled(log)
         before = topic.sealed_version(30)

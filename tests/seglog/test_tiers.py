@@ -34,7 +34,7 @@ from seglog.values.layout import Layout
 from seglog.wal.manifest import load
 from tests.faults.files import UnsyncedFiles
 from tests.seams.log import engine_of, reclaim_at_once
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=10, cold_dir="../cold", hot_retain_segments=2)
 
@@ -66,8 +66,8 @@ class Counting(MemorySegmentStore):
 
 
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
+def clock() -> HandClock:
+    return HandClock(1_000)
 
 
 @pytest.fixture
@@ -76,18 +76,18 @@ def store() -> Counting:
 
 
 @pytest.fixture
-def log(tmp_path: Path, clock: SetClock, store: Counting) -> Iterator[Log]:
+def log(tmp_path: Path, clock: HandClock, store: Counting) -> Iterator[Log]:
     with opened(tmp_path, store, clock) as log:
         yield log
 
 
 def opened(
-    tmp_path: Path, store: MemorySegmentStore, clock: SetClock | None = None, settings: LogSettings = SETTINGS
+    tmp_path: Path, store: MemorySegmentStore, clock: HandClock | None = None, settings: LogSettings = SETTINGS
 ) -> Log:
     return seglog.open(
         tmp_path / "data",
         settings=settings,
-        clock=SetClock() if clock is None else clock,
+        clock=HandClock(1_000) if clock is None else clock,
         files=UnsyncedFiles(),
         upkeep=InCaller,
         warm_stores=lambda _: store,
@@ -99,7 +99,7 @@ def filled(log: Log, records: int = 55, tags: tuple[str | None, ...] = (None,)) 
     topic = log.topic("t")
     clock = engine_of(log).clock
     for number in range(records):
-        assert isinstance(clock, SetClock)
+        assert isinstance(clock, HandClock)
         clock.ms = 1_000 + number
         topic.append([b"%d" % (number + 1)], tag=tags[number % len(tags)], durability="memory")
     log.checkpoint()
@@ -132,7 +132,7 @@ def test_older_sealed_segments_leave_and_all_is_read_as_before(log: Log, store: 
 
 def test_frames_are_the_same_bytes_whether_relocated_or_not(tmp_path: Path, log: Log) -> None:
     topic = filled(log)
-    with seglog.open(tmp_path / "other", settings=replace(SETTINGS, cold_dir=""), clock=SetClock()) as other:
+    with seglog.open(tmp_path / "other", settings=replace(SETTINGS, cold_dir=""), clock=HandClock(1_000)) as other:
         wanted = list(filled(other).frames(1, 55))
         assert warm(other.topic("t")) == []
     assert list(topic.frames(1, 55)) == wanted
@@ -174,7 +174,7 @@ def test_what_is_kept_of_idx_files_is_bounded_in_bytes(tmp_path: Path) -> None:
 
 
 def test_without_a_cold_store_nothing_leaves(tmp_path: Path) -> None:
-    with seglog.open(tmp_path / "data", settings=replace(SETTINGS, cold_dir=""), clock=SetClock()) as log:
+    with seglog.open(tmp_path / "data", settings=replace(SETTINGS, cold_dir=""), clock=HandClock(1_000)) as log:
         topic = filled(log)
         assert (warm(topic), topic.bytes_relocated, len(topic.segments())) == ([], 0, 6)
     assert not (tmp_path / "cold").exists()
@@ -183,7 +183,7 @@ def test_without_a_cold_store_nothing_leaves(tmp_path: Path) -> None:
 def test_a_cold_directory_has_the_layout_of_a_data_directory(tmp_path: Path) -> None:
     (tmp_path / "cold").mkdir()
     for _ in range(2):
-        with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
+        with seglog.open(tmp_path / "data", settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller) as log:
             topic = log.topic("t") if log.has_topic("t") else filled(log)
             assert seqs(topic) == list(range(1, 56))
             assert warm(topic) == [1, 11, 21]
@@ -193,12 +193,12 @@ def test_a_cold_directory_has_the_layout_of_a_data_directory(tmp_path: Path) -> 
 
 def test_the_thread_of_the_log_does_it_too(tmp_path: Path) -> None:
     (tmp_path / "cold").mkdir()
-    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock()) as log:
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=HandClock(1_000)) as log:
         filled(log)
-    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock()) as log:
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=HandClock(1_000)) as log:
         log.topic("t").seal()
         assert seqs(log.topic("t")) == list(range(1, 56))
-    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller) as log:
         assert warm(log.topic("t")) == [1, 11, 21, 31]
         assert seqs(log.topic("t")) == list(range(1, 56))
 
@@ -206,7 +206,7 @@ def test_the_thread_of_the_log_does_it_too(tmp_path: Path) -> None:
 def test_hot_bytes_bound_what_stays(tmp_path: Path, store: Counting) -> None:
     settings = replace(SETTINGS, hot_retain_bytes=1)
     with seglog.open(
-        tmp_path / "data", settings=settings, clock=SetClock(), upkeep=InCaller, warm_stores=lambda _: store
+        tmp_path / "data", settings=settings, clock=HandClock(1_000), upkeep=InCaller, warm_stores=lambda _: store
     ) as log:
         assert warm(filled(log)) == [1, 11, 21, 31, 41]
 
@@ -532,11 +532,11 @@ def test_what_a_store_did_not_delete_is_deleted_by_the_next_checkpoint(log: Log,
 
 def test_a_missing_segment_is_damage_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "cold").mkdir()
-    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller) as log:
         filled(log)
     missing = tmp_path / "cold/topics/00000001/seg-0000000000000011.data"
     missing.unlink()
-    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller) as log:
         topic = log.topic("t")
         assert seqs(topic, 1, 10) == list(range(1, 11))
         with pytest.raises(FileCorrupt, match="missing in the warm store") as caught:
@@ -547,10 +547,10 @@ def test_a_missing_segment_is_damage_with_its_place(tmp_path: Path) -> None:
 
 def test_a_store_that_is_not_mounted_is_trouble_and_not_damage(tmp_path: Path) -> None:
     (tmp_path / "cold").mkdir()
-    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller) as log:
         filled(log)
     (tmp_path / "cold").rename(tmp_path / "elsewhere")
-    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller) as log:
         topic = log.topic("t")
         with pytest.raises(WarmStoreFailed):
             seqs(topic)

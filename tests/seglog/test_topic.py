@@ -25,7 +25,7 @@ from seglog import (
 )
 from seglog.format.frame import DELETED, read_header, record_of
 from seglog.format.lines import Lines
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=10, max_record_bytes=1000)
 
@@ -43,12 +43,12 @@ class Cold:
 
 
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
+def clock() -> HandClock:
+    return HandClock(1_000)
 
 
 @pytest.fixture
-def log(tmp_path: Path, clock: SetClock) -> Iterator[Log]:
+def log(tmp_path: Path, clock: HandClock) -> Iterator[Log]:
     with seglog.open(tmp_path / "data", settings=SETTINGS, clock=clock) as log:
         yield log
 
@@ -90,7 +90,7 @@ def test_values_come_back_as_they_went_in_from_everywhere(log: Log) -> None:
         topic.seal()
 
 
-def test_time_never_goes_back(log: Log, clock: SetClock) -> None:
+def test_time_never_goes_back(log: Log, clock: HandClock) -> None:
     topic = log.topic("orders")
     for now in (5_000, 4_000, 6_000):
         clock.ms = now
@@ -364,7 +364,7 @@ def test_a_delete_by_tag_reaches_the_cold_tier_and_readers_on_their_way_there(lo
     assert list(reader) == cold.records[1:]
 
 
-def test_a_branch_begins_above_its_parent(log: Log, clock: SetClock) -> None:
+def test_a_branch_begins_above_its_parent(log: Log, clock: HandClock) -> None:
     topic = log.create_topic("orders@fix", first_seq=101, ts_floor_ms=7_000)
     assert (topic.head_seq, topic.first_seq, topic.hot_floor, topic.sealed_seq) == (100, 101, 101, 100)
     assert topic.append([b"x"]) == range(101, 102)

@@ -15,8 +15,8 @@ import seglog
 from seglog.engine.upkeep import InCaller
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.stride import every
-from tests.seglog.clocks import SetClock
 from tests.seglog.topic_life import SETTINGS, SHARDED, TIERED, Shown, check, live
+from tests.worlds.clock import HandClock
 
 Life = tuple[list[Shown], int]
 """The states that a life without a crash shows, and the number of its effects."""
@@ -132,7 +132,7 @@ def test_recovery_may_crash_at_any_operation_and_begin_again(whole: Life, tmp_pa
             shutil.copytree(crashed, directory)
             files = CrashingFiles(UnsyncedFiles(), again, tear=True)
             try:
-                seglog.open(directory, upkeep=InCaller, files=files, settings=SETTINGS, clock=SetClock()).close()
+                seglog.open(directory, upkeep=InCaller, files=files, settings=SETTINGS, clock=HandClock(1_000)).close()
             except SimulatedCrash:
                 check(directory, UnsyncedFiles(), dry, len(told))
             else:

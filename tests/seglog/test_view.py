@@ -37,7 +37,7 @@ from seglog.wal.shards import shard_of
 from tests.faults.files import CrashingFiles, Effects, SimulatedCrash, UnsyncedFiles
 from tests.faults.stride import every
 from tests.seglog import topic_life, workload
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096)
 NOBODY = 65534
@@ -63,7 +63,7 @@ def unchanged(directory: Path) -> Iterator[None]:
 
 
 def _view(directory: Path, files: Files | None = None) -> Log:
-    return seglog.open(directory, read_only=True, files=files, settings=SETTINGS, clock=SetClock())
+    return seglog.open(directory, read_only=True, files=files, settings=SETTINGS, clock=HandClock(1_000))
 
 
 def _filled(directory: Path) -> Path:
@@ -295,7 +295,7 @@ def test_at_every_crash_it_shows_what_recovery_finds(tmp_path: Path, every: int)
             continue
         with unchanged(directory), _view(directory) as log:
             shown = _shown(log, journal.archive)
-        with seglog.open(directory, settings=workload.SETTINGS, files=UnsyncedFiles(), clock=SetClock()) as log:
+        with seglog.open(directory, settings=workload.SETTINGS, files=UnsyncedFiles(), clock=HandClock(1_000)) as log:
             assert _shown(log, journal.archive) == shown
         shutil.rmtree(directory)
 
@@ -315,7 +315,7 @@ def test_at_every_crash_of_a_topics_life_it_shows_what_recovery_finds(tmp_path: 
             shown = topic_life.shown(log)
         with unchanged(directory):
             assert seglog.verify(directory, files=UnsyncedFiles()).damages == ()
-        with seglog.open(directory, settings=topic_life.SETTINGS, files=UnsyncedFiles(), clock=SetClock()) as log:
+        with seglog.open(directory, settings=topic_life.SETTINGS, files=UnsyncedFiles(), clock=HandClock(1_000)) as log:
             assert topic_life.shown(log) == shown
         shutil.rmtree(directory)
 

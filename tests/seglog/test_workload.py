@@ -8,13 +8,15 @@ import seglog
 from seglog import TopicConfig
 from seglog.engine.upkeep import InCaller
 from tests.faults.disk import Image, SimulatedDisk
-from tests.seglog.clocks import SetClock
 from tests.seglog.workload import SETTINGS, Journal, look
+from tests.worlds.clock import HandClock
 
 
 def test_a_delete_below_the_hot_floor_raises_the_front_over_a_reopening() -> None:
     journal, disk = Journal(keepers=frozenset({"t"})), SimulatedDisk(Image({"/parent": None}))
-    with seglog.open(Path("/parent/log"), files=disk, settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
+    with seglog.open(
+        Path("/parent/log"), files=disk, settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller
+    ) as log:
         log.attach_cold(journal.archive)
         log.create_topic("t", TopicConfig(keep_history=True))
         journal.append(log, "t", 8)
@@ -22,7 +24,9 @@ def test_a_delete_below_the_hot_floor_raises_the_front_over_a_reopening() -> Non
         journal.release(log, "t", 8)
         journal.append(log, "t", 1)
         journal.delete(log, "t", before=4)
-    with seglog.open(Path("/parent/log"), files=disk, settings=SETTINGS, clock=SetClock(), upkeep=InCaller) as log:
+    with seglog.open(
+        Path("/parent/log"), files=disk, settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller
+    ) as log:
         log.attach_cold(journal.archive)
         found = look(log)
     assert (journal.lost(found, journal.bounds()), journal.phantom(found, journal.bounds())) == (None, None)

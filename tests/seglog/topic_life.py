@@ -18,8 +18,8 @@ import seglog
 from seglog import Gap, Log, LogSettings, TopicConfig, TruncateOp
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import Files
-from tests.seglog.clocks import SetClock
 from tests.seglog.totals import check_totals
+from tests.worlds.clock import HandClock
 
 __all__ = ["SETTINGS", "SHARDED", "STEPS", "TIERED", "Shown", "TopicShown", "check", "live", "shown"]
 
@@ -40,7 +40,7 @@ class TopicShown:
 PASSING = "passing"
 
 Shown: TypeAlias = dict[str, TopicShown]
-Step: TypeAlias = Callable[[Log, SetClock], object]
+Step: TypeAlias = Callable[[Log, HandClock], object]
 
 
 def _append(name: str, count: int, what: str, tag: str | None = None) -> Step:
@@ -59,7 +59,7 @@ class Pass:
 
     ms: int
 
-    def __call__(self, log: Log, clock: SetClock) -> None:
+    def __call__(self, log: Log, clock: HandClock) -> None:
         clock.ms += self.ms
 
 
@@ -140,7 +140,7 @@ def live(
 
     The entry is the state of the log if `look` is set, else None.
     """
-    clock = SetClock()
+    clock = HandClock(1_000)
     with seglog.open(directory, upkeep=InCaller, files=files, settings=settings, clock=clock) as log:
         done.append({} if look else None)
         for step in STEPS:
@@ -158,7 +158,7 @@ def check(directory: Path, files: Files, dry: list[Shown], done: int, settings: 
 
     `done` is the number of entries that `live` appended before the crash. The clock starts at the time of the crash.
     """
-    clock = SetClock(1_000 + sum(ms for place, ms in enumerate(PASSED_MS) if place + 1 < done))
+    clock = HandClock(1_000 + sum(ms for place, ms in enumerate(PASSED_MS) if place + 1 < done))
     before, after = dry[max(done - 1, 0)], dry[min(done, len(dry) - 1)]
     with seglog.open(directory, upkeep=InCaller, files=files, settings=settings, clock=clock) as log:
         found = shown(log)

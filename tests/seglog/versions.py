@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, cast
 
 from seglog import Log, SeglogError, TopicConfig, TopicFull
 from tests.seams.log import engine_of
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 if TYPE_CHECKING:
     from tests.seglog.workload import FoundTopic
@@ -275,5 +275,5 @@ def _made(version: Version | None) -> Version:
     return version
 
 
-def _clock(log: Log) -> SetClock:
-    return cast("SetClock", engine_of(log).clock)
+def _clock(log: Log) -> HandClock:
+    return cast("HandClock", engine_of(log).clock)

@@ -30,7 +30,7 @@ from seglog.files.port import Files
 from tests.faults.files import CrashingFiles, FailingFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.store import Fault, FaultyStore, unreachable
 from tests.offload.replicas import opened, ship
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 VALUES = [b"record %d" % number for number in range(1, 31)]
 LINES = Wanted("t", None, Form.RAW, 60)
@@ -129,7 +129,7 @@ def test_a_delete_before_any_call_takes_no_record_of_the_state_in_the_manifest(
 
 
 def test_what_is_past_the_ttl_is_left_out_without_a_target(tmp_path: Path, store: MemoryStore) -> None:
-    clock = SetClock()
+    clock = HandClock(1_000)
     with opened(tmp_path / "data", store, clock) as (log, archive):
         log.create_topic("t", TopicConfig(ttl_ms=100))
         ship(archive, log, "t", *VALUES[:3])

@@ -12,24 +12,15 @@ from catalog.objects import ObjectStore
 from offload.daemon.opening import open_service
 from offload.daemon.service import Service
 from offload.settings_file import read_settings
+from tests.worlds.clock import HandClock
 
-__all__ = ["HandClock", "serving", "until"]
+__all__ = ["serving", "until"]
 
 _QUICK = {
     "SEGLOG_SERVE_CHECK_INTERVAL_MS": "10",
     "SEGLOG_OFFLOAD_RETRY_MIN_S": "1",
     "SEGLOG_OFFLOAD_BLOCK_SIZE": "33554432",
 }
-
-
-class HandClock:
-    """A clock that moves only when the test moves it."""
-
-    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
-        self.now = now_ms
-
-    def now_ms(self) -> int:
-        return self.now
 
 
 @asynccontextmanager

@@ -21,10 +21,11 @@ from offload.errors import OverQuota, OverRate
 from offload.settings import TenantSettings
 from offload.wire import LINES_TYPE
 from tests.daemons import served_tenants
-from tests.offload.daemon.conftest import HandClock, serving
+from tests.offload.daemon.conftest import serving
 from tests.offload.daemon.test_direct import BYTES, asked
 from tests.offload.daemon.test_tenants import append, ask, make, settings
 from tests.waiting import wait_until
+from tests.worlds.clock import HandClock
 
 
 def test_an_account_holds_a_second_and_one_large_take_is_paid_off() -> None:
@@ -248,7 +249,7 @@ def test_a_stream_is_deleted_while_appends_are_held(tmp_path: Path) -> None:
             assert (await asked(app, "/streams/new", BYTES, body=b"", method="PUT"))[1]["title"] == "AppendsHeld"
             for path in ("plain", "source", "fork"):
                 assert (await asked(app, f"/streams/{path}", method="DELETE"))[0] == 204
-            clock.now += 61_000
+            clock.ms += 61_000
             assert (await asked(app, "/streams/old", method="DELETE"))[0] == 404
             assert not {"plain", "old"} & {*service.sync.topics()}
         async with serving(tmp_path / "data", (tmp_path / "remote").as_uri(), clock) as service:

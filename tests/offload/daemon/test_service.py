@@ -18,8 +18,9 @@ from offload.daemon.disk import DiskState
 from offload.daemon.metrics import Metrics
 from seglog import AppendsHeld, TopicConfig
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
-from tests.offload.daemon.conftest import HandClock, serving, until
+from tests.offload.daemon.conftest import serving, until
 from tests.offload.replicas import opened, ship, values
+from tests.worlds.clock import HandClock
 
 
 class TopicFails(WrappedStore):
@@ -60,11 +61,11 @@ def test_a_sealed_segment_goes_when_it_is_old_enough_and_its_hot_copy_after_the_
             service.sync.topic("t").seal()
             await asyncio.sleep(0.1)
             assert service.archive.status.offloaded_seq("t") == 0
-            clock.now += 60_000
+            clock.ms += 60_000
             await until(lambda: service.archive.status.offloaded_seq("t") == 2, "the offload")
             await asyncio.sleep(0.1)
             assert service.sync.topic("t").hot_floor == 1
-            clock.now += 4 * 3600 * 1000
+            clock.ms += 4 * 3600 * 1000
             await until(lambda: service.sync.topic("t").hot_floor == 3, "the release")
             assert [record.value for record in service.sync.topic("t").read()] == [b"one", b"two"]
             assert [record.value for record in service.sync.topic("t").read()] == [b"one", b"two"]
@@ -89,10 +90,10 @@ def test_the_unsealed_tail_goes_in_its_interval(tmp_path: Path) -> None:
             assert service.archive is not None
             await service.log.topic("t").append([b"one"])
             await until(lambda: service.works.of("t").unsealed_since_ms is not None, "the first look")
-            clock.now += 29_999
+            clock.ms += 29_999
             await asyncio.sleep(0.1)
             assert service.archive.status.offloaded_seq("t") == 0
-            clock.now += 1
+            clock.ms += 1
             await until(lambda: service.archive.status.offloaded_seq("t") == 1, "the tail")
 
     asyncio.run(run())
@@ -137,7 +138,7 @@ def test_tails_that_are_due_together_are_sealed_together(tmp_path: Path) -> None
             for name in names:
                 await until(lambda: service.works.of(name).unsealed_since_ms is not None, "the first look")  # noqa: B023
             before = manifest_number(tmp_path / "d")
-            clock.now += 30_000
+            clock.ms += 30_000
             await until(lambda: all(archive.status.offloaded_seq(name) == 1 for name in names), "the tails")
             assert manifest_number(tmp_path / "d") - before < 10
 
@@ -162,7 +163,7 @@ def test_a_topic_that_fails_waits_and_holds_no_other_up(tmp_path: Path) -> None:
             await asyncio.sleep(0.1)
             assert service.works.of("bad").failures == 1, "it was tried again before its time"
             assert "a fault" in str(service.works.of("bad").last_error)
-            clock.now += 1_000
+            clock.ms += 1_000
             await until(lambda: service.works.of("bad").failures == 2, "the second try")
             service.works.retry("bad")
             await until(lambda: service.works.of("bad").failures == 1, "the try that was asked for")
@@ -311,13 +312,13 @@ def test_what_is_appended_between_the_look_and_the_seal_of_a_tail_goes_with_it(t
             looked = service.archive.status.is_unfinished
 
             def late(name: str) -> bool:  # a look makes this call last, after it reads the head
-                if clock.now > HandClock().now and topic.head_seq == 1:
+                if clock.ms > HandClock().ms and topic.head_seq == 1:
                     topic.append([b"two"])
                 return looked(name)
 
             service.archive.status.is_unfinished = late  # type: ignore[method-assign]
             await until(lambda: service.works.of("t").unsealed_since_ms is not None, "the first look")
-            clock.now += 1_000
+            clock.ms += 1_000
             await until(lambda: service.archive.status.offloaded_seq("t") > 0, "the offload")
             assert service.archive.status.offloaded_seq("t") == 2
 
@@ -349,11 +350,11 @@ def test_garbage_is_collected_in_its_interval_and_a_store_that_refuses_is_counte
             for number in (1, 2):
                 await service.log.topic("t").append([b"x"])
                 service.sync.topic("t").seal()
-                clock.now += 2_000
+                clock.ms += 2_000
                 await until(lambda number=number: archive.status.offloaded_seq("t") == number, "the offload")
             assert sum("/log/" in key for key in store.list("5")) == 2
             for _ in range(2):
-                clock.now += 3_600_000
+                clock.ms += 3_600_000
                 runs = _sample(service.metrics, "seglog_gc_runs_total", outcome="done")
                 done = runs + 1
                 await until(
@@ -362,7 +363,7 @@ def test_garbage_is_collected_in_its_interval_and_a_store_that_refuses_is_counte
             assert sum("/log/" in key for key in store.list("5")) == 1
             assert _sample(service.metrics, "seglog_gc_deleted_objects_total", kind="commits") == 1
             faulty.fail([Fault(error=unreachable, method="list")])
-            clock.now += 3_600_000
+            clock.ms += 3_600_000
             await until(lambda: _sample(service.metrics, "seglog_gc_runs_total", outcome="failed") == 1, "a failure")
             faulty.fail([])
             assert [record.value for record in service.sync.topic("t").read()] == [b"x", b"x"]
@@ -379,12 +380,12 @@ def test_objects_are_rid_of_deleted_records_in_their_interval(tmp_path: Path) ->
             assert archive is not None
             await service.log.topic("t").append([b"x", b"y"])
             service.sync.topic("t").seal()
-            clock.now += 2_000
+            clock.ms += 2_000
             await until(lambda: archive.status.offloaded_seq("t") == 2, "the offload")
             archive.delete("t", before=2)  # if the offload still has the topic's lock, a later offload publishes it
             await until(lambda: sum("/log/" in key for key in store.list("5")) == 2, "the delete")
             await until(lambda: not service.sync.topic("t").delete_ops(), "the answer to the delete")
-            clock.now += 60_000
+            clock.ms += 60_000
             await until(lambda: sum("/log/" in key for key in store.list("5")) == 3, "the compaction")
             assert [record.value for record in service.sync.topic("t").read()] == [b"y"]
 
@@ -407,15 +408,15 @@ def test_a_clock_that_goes_back_by_a_month_holds_up_no_task_and_no_retry(tmp_pat
             archive.replication.sync("followed")
             await service.log.topic("bad").append([b"x"])
             service.sync.topic("bad").seal()
-            clock.now += 3_600_000
+            clock.ms += 3_600_000
             await until(lambda: len(calls) == 4 and service.works.of("bad").failures > 0, "every task")
             for step_ms in (-30 * 24 * 3_600_000, 3_600_000):
                 before, failures = Counter(calls), service.works.of("bad").failures
-                clock.now += step_ms
+                clock.ms += step_ms
                 for task in before:
                     await until(lambda task=task, before=before: calls[task] > before[task], task)
                 await until(lambda failures=failures: service.works.of("bad").failures > failures, "the next try")
-                assert 0 < service.works.of("bad").wait_ms(clock.now) <= service.works.of("bad").delay_ms
+                assert 0 < service.works.of("bad").wait_ms(clock.ms) <= service.works.of("bad").delay_ms
 
     asyncio.run(run())
 

@@ -10,8 +10,9 @@ import pytest
 
 from catalog.objects.memory import MemoryStore
 from offload.errors import NameDeleted, NameMoved
-from tests.offload.daemon.conftest import HandClock, serving, until
+from tests.offload.daemon.conftest import serving, until
 from tests.offload.replicas import opened, ship, values
+from tests.worlds.clock import HandClock
 
 
 @pytest.fixture
@@ -109,7 +110,7 @@ def test_the_daemon_says_once_that_a_branch_was_deleted(
             for failures in (1, 2, 3):
                 told = f'seglog_background_failures_total{{task="sync"}} {failures}.0'
                 await until(lambda told=told: told in service.metrics.text().decode(), f"failure {failures}")  # type: ignore[misc]
-                clock.now += 60_000
+                clock.ms += 60_000
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(run())

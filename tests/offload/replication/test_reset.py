@@ -23,9 +23,9 @@ from tests.faults.steps import Place, crashes
 from tests.faults.store import Fault, FaultyStore, lost
 from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
-from tests.promises.test_hot_copy_goes_last import HandClock
 from tests.seams.archive import context_of, drop_attempts, rescue_of, skip_check_of_remote
 from tests.work import tell
+from tests.worlds.clock import HandClock
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 REFUSALS: set[type[SeglogError]] = {NoSuchTopic, ConcurrentModification}

@@ -17,7 +17,7 @@ from offload import OffloadSettings
 from offload.errors import OtherRemote
 from seglog import LogSettings, ProducerBatch, ProducerGap, TopicConfig, WrittenElsewhere
 from tests.offload.replicas import opened, ship, values
-from tests.promises.test_hot_copy_goes_last import HandClock
+from tests.worlds.clock import HandClock
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from seglog import Evicted, Gap, Log, LogSettings, Record, TopicConfig
 from seglog.engine.upkeep import InCaller
 from tests.offload.replicas import opened, values
 from tests.offload.spark.queries import rows_of
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 TTL_MS = 1_000
 VALUES = [b"%d" % number for number in range(1, 26)]
@@ -28,7 +28,7 @@ def shown(found: Iterator[Record | Gap]) -> list[int | tuple[int, int]]:
     return [item.seq if isinstance(item, Record) else (item.gap_from, item.gap_to) for item in found]
 
 
-def written(log: Log, archive: Archive, clock: SetClock, *, drop_hot: bool = False) -> None:
+def written(log: Log, archive: Archive, clock: HandClock, *, drop_hot: bool = False) -> None:
     """Write topic t in segments of ten and offload all of it. Record n has time 1000 + n."""
     topic = log.create_topic("t", TopicConfig(ttl_ms=TTL_MS, keep_history=True))
     for value in VALUES:
@@ -41,7 +41,7 @@ def written(log: Log, archive: Archive, clock: SetClock, *, drop_hot: bool = Fal
     archive.offload("t", drop_hot=drop_hot)
 
 
-def at_expiry_of(clock: SetClock, seq: int) -> None:
+def at_expiry_of(clock: HandClock, seq: int) -> None:
     clock.ms = 1_000 + seq + TTL_MS + 1
 
 
@@ -50,7 +50,7 @@ def at_expiry_of(clock: SetClock, seq: int) -> None:
 def test_the_newest_state_hides_what_has_expired_and_a_past_one_shows_it(
     tmp_path: Path, expired: int, drop_hot: bool
 ) -> None:
-    store, clock = MemoryStore(), SetClock()
+    store, clock = MemoryStore(), HandClock(1_000)
     with opened(tmp_path / "writer", store, clock) as (log, archive), opened(tmp_path / "other", store, clock) as other:
         written(log, archive, clock, drop_hot=drop_hot)
         at_expiry_of(clock, expired)
@@ -68,7 +68,7 @@ def test_the_newest_state_hides_what_has_expired_and_a_past_one_shows_it(
 
 
 def test_a_restored_branch_shows_what_its_parent_hides_until_it_has_a_ttl_of_its_own(tmp_path: Path) -> None:
-    store, clock = MemoryStore(), SetClock()
+    store, clock = MemoryStore(), HandClock(1_000)
     with opened(tmp_path / "writer", store, clock) as (log, archive):
         written(log, archive, clock, drop_hot=True)
         at_expiry_of(clock, 25)
@@ -83,7 +83,7 @@ def test_a_restored_branch_shows_what_its_parent_hides_until_it_has_a_ttl_of_its
 def test_a_branch_shows_its_parent_until_a_record_of_its_own_expires_wherever_that_is(
     tmp_path: Path, drop_hot: bool
 ) -> None:
-    store, clock = MemoryStore(), SetClock()
+    store, clock = MemoryStore(), HandClock(1_000)
     with opened(tmp_path / "writer", store, clock) as (log, archive), opened(tmp_path / "other", store, clock) as other:
         written(log, archive, clock)
         archive.restore("t", to="seq:20", name="b")
@@ -101,7 +101,7 @@ def test_a_branch_shows_its_parent_until_a_record_of_its_own_expires_wherever_th
 
 
 def test_a_branch_that_loses_all_records_of_its_own_shows_its_parent_again(tmp_path: Path) -> None:
-    store, clock = MemoryStore(), SetClock()
+    store, clock = MemoryStore(), HandClock(1_000)
     with opened(tmp_path / "writer", store, clock) as (log, archive), opened(tmp_path / "other", store, clock) as other:
         written(log, archive, clock)
         archive.restore("t", to="seq:20", name="b")
@@ -115,7 +115,7 @@ def test_a_branch_that_loses_all_records_of_its_own_shows_its_parent_again(tmp_p
 
 
 def test_records_that_a_truncation_took_out_of_a_segment_expire_nothing_of_the_later_ones(tmp_path: Path) -> None:
-    store, clock = MemoryStore(), SetClock()
+    store, clock = MemoryStore(), HandClock(1_000)
     with opened(tmp_path / "writer", store, clock) as (log, archive), opened(tmp_path / "other", store, clock) as other:
         written(log, archive, clock)
         archive.truncate("t", 24)
@@ -128,7 +128,7 @@ def test_records_that_a_truncation_took_out_of_a_segment_expire_nothing_of_the_l
 
 
 def test_what_expires_before_it_was_offloaded_is_offloaded(tmp_path: Path) -> None:
-    store, clock = MemoryStore(), SetClock()
+    store, clock = MemoryStore(), HandClock(1_000)
     with (
         seglog.open(tmp_path / "writer", clock=clock, upkeep=InCaller, settings=LogSettings()) as log,
         offload.attach(log, store=store, clock=clock) as archive,
@@ -144,7 +144,7 @@ def test_what_expires_before_it_was_offloaded_is_offloaded(tmp_path: Path) -> No
 
 
 def test_spark_plans_what_the_newest_state_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SetClock()
+    clock = HandClock(1_000)
     with opened(tmp_path / "writer", LocalStore(tmp_path / "remote"), clock) as (log, archive):
         written(log, archive, clock)
         lsn = archive.history.snapshot("t").lsn

@@ -30,7 +30,7 @@ from tests.faults.steps import Place, crashes
 from tests.faults.store import Fault, FaultyStore, unreachable
 from tests.faults.stride import every as strided
 from tests.offload.replicas import opened, ship, values
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 
@@ -385,7 +385,7 @@ def test_records_of_main_are_carried_with_their_labels(tmp_path: Path, store: Me
 def test_a_branch_that_was_cut_gets_again_what_it_lost_and_keeps_its_own(
     tmp_path: Path, store: MemoryStore, cut: int, own: list[bytes], expected: bytes
 ) -> None:
-    clock = SetClock()
+    clock = HandClock(1_000)
     with opened(tmp_path / "one", store, clock) as (log, archive):
         ship(archive, log, "t", b"a")
         archive.restore("t", to="head", name="f")
@@ -406,7 +406,7 @@ def test_a_branch_that_was_cut_gets_again_what_it_lost_and_keeps_its_own(
 
 
 def test_records_that_came_in_the_place_of_carried_ones_are_carried_too(tmp_path: Path, store: MemoryStore) -> None:
-    clock = SetClock()
+    clock = HandClock(1_000)
     with opened(tmp_path / "one", store, clock) as (log, archive):
         ship(archive, log, "t", b"a")
         archive.restore("t", to="head", name="f")

@@ -42,9 +42,9 @@ from tests.faults.steps import Place, crashes
 from tests.faults.store import CountingStore, Fault, FaultyStore, lost
 from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
-from tests.promises.test_hot_copy_goes_last import HandClock
 from tests.seams.archive import context_of, forget_snapshots
 from tests.work import tell
+from tests.worlds.clock import HandClock
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ from catalog.errors import ClocksDisagree, InvalidTarget, OutOfWindow
 from offload.archive import Archive
 from seglog import Evicted, Log, TopicConfig
 from tests.promises.mistakes.scene import numbered, tree
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 DAY_MS = 24 * 3600 * 1000
 
 
 @contextmanager
-def attached(base: Path, clock: SetClock, name: str = "data") -> Iterator[tuple[Log, Archive]]:
+def attached(base: Path, clock: HandClock, name: str = "data") -> Iterator[tuple[Log, Archive]]:
     """The data directory `name`, with its archive, on a machine with that clock."""
     with (
         seglog.open(base / name, clock=clock) as log,
@@ -31,9 +31,9 @@ def attached(base: Path, clock: SetClock, name: str = "data") -> Iterator[tuple[
 
 
 @pytest.fixture
-def clock() -> SetClock:
+def clock() -> HandClock:
     """It is right, until a test sets it."""
-    return SetClock(time.time_ns() // 1_000_000)
+    return HandClock(time.time_ns() // 1_000_000)
 
 
 def ship(log: Log, archive: Archive, *given: bytes, drop_hot: bool = False) -> None:
@@ -42,7 +42,7 @@ def ship(log: Log, archive: Archive, *given: bytes, drop_hot: bool = False) -> N
     archive.offload("orders", drop_hot=drop_hot)
 
 
-def test_a_clock_is_set_back_a_year(tmp_path: Path, clock: SetClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_clock_is_set_back_a_year(tmp_path: Path, clock: HandClock, caplog: pytest.LogCaptureFixture) -> None:
     """An operator sets the clock of the machine back by a year, and the program is started again.
 
     Outcome: nothing is lost. Records keep their order, their times never go back, and a warning says so.
@@ -60,7 +60,9 @@ def test_a_clock_is_set_back_a_year(tmp_path: Path, clock: SetClock, caplog: pyt
     assert [each.ts_ms for each in found] == sorted(each.ts_ms for each in found)
 
 
-def test_a_clock_goes_ahead_a_month_and_back(tmp_path: Path, clock: SetClock, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_clock_goes_ahead_a_month_and_back(
+    tmp_path: Path, clock: HandClock, caplog: pytest.LogCaptureFixture
+) -> None:
     """A machine starts with a clock that is a month ahead, and NTP sets it right again while records are appended.
 
     Outcome: nothing is lost. A warning comes with the jump, and one with the way back; `seq:N` finds each state.
@@ -78,7 +80,7 @@ def test_a_clock_goes_ahead_a_month_and_back(tmp_path: Path, clock: SetClock, ca
         assert [each.value for each in archive.read("orders", at="seq:3")] == [b"before", b"wrong", b"after"]
 
 
-def test_a_ttl_meets_a_clock_that_goes_ahead_and_back(tmp_path: Path, clock: SetClock) -> None:
+def test_a_ttl_meets_a_clock_that_goes_ahead_and_back(tmp_path: Path, clock: HandClock) -> None:
     """The clock of a machine is a month ahead for a minute, and a topic has a ttl of a day.
 
     Outcome: the ttl evicts records meanwhile, and a reader from the first record gets `Evicted`, or a gap. Readers
@@ -102,7 +104,7 @@ def test_a_ttl_meets_a_clock_that_goes_ahead_and_back(tmp_path: Path, clock: Set
         assert [each.value for each in found if isinstance(each, seglog.Record)] == numbered(10, 11)
 
 
-def test_gc_runs_while_the_clock_is_ahead(tmp_path: Path, clock: SetClock) -> None:
+def test_gc_runs_while_the_clock_is_ahead(tmp_path: Path, clock: HandClock) -> None:
     """The clock of a machine is a month ahead, and stays so while GC runs day after day.
 
     Outcome: every run is refused with `ClocksDisagree`. All states of the window are restorable afterwards.
@@ -122,7 +124,7 @@ def test_gc_runs_while_the_clock_is_ahead(tmp_path: Path, clock: SetClock) -> No
             assert len(list(archive.read("orders", at=f"lsn:{lsn}"))) == lsn
 
 
-def test_gc_runs_while_the_clock_is_behind(tmp_path: Path, clock: SetClock) -> None:
+def test_gc_runs_while_the_clock_is_behind(tmp_path: Path, clock: HandClock) -> None:
     """The battery of a machine is empty: its clock begins with 1970, and GC runs.
 
     Outcome: refused with `ClocksDisagree`. Nothing is deleted.
@@ -138,12 +140,12 @@ def test_gc_runs_while_the_clock_is_behind(tmp_path: Path, clock: SetClock) -> N
         assert [each.value for each in log.topic("orders").read()] == [b"one", b"two"]
 
 
-def test_two_machines_have_clocks_that_differ(tmp_path: Path, clock: SetClock) -> None:
+def test_two_machines_have_clocks_that_differ(tmp_path: Path, clock: HandClock) -> None:
     """Two machines write to one topic in turn, and the clock of the second one is a week behind.
 
     Outcome: nothing is lost. Times of the second one follow those of the first one, and every state is found.
     """
-    behind = SetClock(clock.ms - 7 * DAY_MS)
+    behind = HandClock(clock.ms - 7 * DAY_MS)
     with attached(tmp_path, clock) as (log, archive):
         ship(log, archive, b"first")
     with attached(tmp_path, behind, "second") as (log, second):
@@ -156,7 +158,7 @@ def test_two_machines_have_clocks_that_differ(tmp_path: Path, clock: SetClock) -
         assert [each.value for each in second.read("orders", at="seq:1")] == [b"first"]
 
 
-def test_a_branch_is_deleted_on_a_machine_whose_clock_is_behind(tmp_path: Path, clock: SetClock) -> None:
+def test_a_branch_is_deleted_on_a_machine_whose_clock_is_behind(tmp_path: Path, clock: HandClock) -> None:
     """A machine whose clock is a month behind deletes a branch, and GC runs on another machine.
 
     Outcome: nothing is lost. The window of the branch begins with the store's time, which is later.
@@ -176,7 +178,7 @@ def test_a_branch_is_deleted_on_a_machine_whose_clock_is_behind(tmp_path: Path, 
 # ---------------------------------------------------------------- targets
 
 
-def refused(tmp_path: Path, clock: SetClock, target: str, error: type[Exception], match: str) -> None:
+def refused(tmp_path: Path, clock: HandClock, target: str, error: type[Exception], match: str) -> None:
     """Every call that takes a target is, and no name is made; all records are there afterwards."""
     with attached(tmp_path, clock) as (log, archive):
         ship(log, archive, *numbered(10))
@@ -192,7 +194,7 @@ def refused(tmp_path: Path, clock: SetClock, target: str, error: type[Exception]
         assert [each.value for each in archive.read("orders")] == numbered(10)
 
 
-def test_a_target_has_no_zone(tmp_path: Path, clock: SetClock) -> None:
+def test_a_target_has_no_zone(tmp_path: Path, clock: HandClock) -> None:
     """Somebody gives a time without a zone as the target of a restore.
 
     Outcome: refused with `InvalidTarget`, which asks for the zone. The zone of the machine is not guessed.
@@ -200,7 +202,7 @@ def test_a_target_has_no_zone(tmp_path: Path, clock: SetClock) -> None:
     refused(tmp_path, clock, "2026-01-31T12:00:00", InvalidTarget, "a time needs its zone")
 
 
-def test_a_target_is_before_1970(tmp_path: Path, clock: SetClock) -> None:
+def test_a_target_is_before_1970(tmp_path: Path, clock: HandClock) -> None:
     """Somebody gives a target of the year 1926.
 
     Outcome: refused with `OutOfWindow`, which says what is restorable.
@@ -208,7 +210,7 @@ def test_a_target_is_before_1970(tmp_path: Path, clock: SetClock) -> None:
     refused(tmp_path, clock, "1926-01-31T12:00:00Z", OutOfWindow, "1926-01-31.* is outside the kept history")
 
 
-def test_a_target_is_before_all_times(tmp_path: Path, clock: SetClock) -> None:
+def test_a_target_is_before_all_times(tmp_path: Path, clock: HandClock) -> None:
     """Somebody gives a target so many weeks ago that it is before the first year.
 
     Outcome: refused with `OutOfWindow`.
@@ -216,7 +218,7 @@ def test_a_target_is_before_all_times(tmp_path: Path, clock: SetClock) -> None:
     refused(tmp_path, clock, "999999999 weeks ago", OutOfWindow, "is outside the kept history")
 
 
-def test_a_target_is_after_9999(tmp_path: Path, clock: SetClock) -> None:
+def test_a_target_is_after_9999(tmp_path: Path, clock: HandClock) -> None:
     """Somebody gives a target of the year 12026, and one that a zone moves beyond 9999.
 
     Outcome: refused, with `InvalidTarget` or `OutOfWindow`.
@@ -224,7 +226,7 @@ def test_a_target_is_after_9999(tmp_path: Path, clock: SetClock) -> None:
     refused(tmp_path, clock, "12026-01-31T12:00:00Z", InvalidTarget, "12026")
 
 
-def test_a_target_at_the_end_of_9999_in_a_zone_behind(tmp_path: Path, clock: SetClock) -> None:
+def test_a_target_at_the_end_of_9999_in_a_zone_behind(tmp_path: Path, clock: HandClock) -> None:
     """Somebody gives the last hour of the year 9999 in a zone behind UTC, which is in the year 10000 there.
 
     Outcome: refused with `OutOfWindow`: the future is not restorable.
@@ -232,7 +234,7 @@ def test_a_target_at_the_end_of_9999_in_a_zone_behind(tmp_path: Path, clock: Set
     refused(tmp_path, clock, "9999-12-31T23:30:00-12:00", OutOfWindow, "is outside the kept history")
 
 
-def test_a_target_is_in_another_zone(tmp_path: Path, clock: SetClock) -> None:
+def test_a_target_is_in_another_zone(tmp_path: Path, clock: HandClock) -> None:
     """Somebody gives a target in the zone of another office.
 
     Outcome: nothing is lost. The same moment in any zone is the same state.
@@ -249,7 +251,7 @@ def test_a_target_is_in_another_zone(tmp_path: Path, clock: SetClock) -> None:
             assert [each.value for each in archive.read("orders", at=text)] == [b"one"], text
 
 
-def test_the_clock_is_at_the_end_of_its_range(tmp_path: Path, clock: SetClock) -> None:
+def test_the_clock_is_at_the_end_of_its_range(tmp_path: Path, clock: HandClock) -> None:
     """A broken clock tells the year 2232, the last one that Linux takes, for a while.
 
     Outcome: nothing is lost. The records are read, offloaded and found by their seq.
@@ -266,7 +268,7 @@ def test_the_clock_is_at_the_end_of_its_range(tmp_path: Path, clock: SetClock) -
         assert [each.value for each in archive.read("orders@fix")] == [b"before", b"far"]
 
 
-def test_the_clock_begins_with_1970(tmp_path: Path, clock: SetClock) -> None:
+def test_the_clock_begins_with_1970(tmp_path: Path, clock: HandClock) -> None:
     """A machine without a battery writes and offloads with the clock of 1970, until NTP sets it.
 
     Outcome: nothing is lost. The records are read, offloaded and restored.

@@ -9,7 +9,7 @@ import pytest
 
 import seglog
 from seglog.files.clock_watch import JUMP_MS, ClockWatch
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 DAY_MS = JUMP_MS
 START_MS = 1_790_000_000_000
@@ -20,7 +20,7 @@ class Machine:
 
     def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
         self.steady_ms = 5_000
-        self.clock = SetClock(START_MS)
+        self.clock = HandClock(START_MS)
         monkeypatch.setattr(ClockWatch.__init__, "__defaults__", (lambda: self.steady_ms,))
         self.log = seglog.open(path / "data", clock=self.clock)
         self._caplog = caplog

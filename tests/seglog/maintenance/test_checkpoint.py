@@ -15,7 +15,7 @@ from seglog import DiskFull, Log, LogSettings, TopicConfig
 from seglog.engine.upkeep import InCaller
 from tests.faults.files import UnsyncedFiles
 from tests.seams.log import engine_of
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=6, reclaim_bytes_per_s=0)
 
@@ -34,12 +34,12 @@ class Meanwhile(UnsyncedFiles):
         super().rename(source, target)
 
 
-def _opened(tmp_path: Path, files: UnsyncedFiles | None = None, clock: SetClock | None = None) -> Log:
+def _opened(tmp_path: Path, files: UnsyncedFiles | None = None, clock: HandClock | None = None) -> Log:
     return seglog.open(
         tmp_path / "data",
         settings=SETTINGS,
         files=files or UnsyncedFiles(),
-        clock=clock or SetClock(),
+        clock=clock or HandClock(1_000),
         upkeep=InCaller,
     )
 

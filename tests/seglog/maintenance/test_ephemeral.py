@@ -20,9 +20,9 @@ from tests.faults.disk import SimulatedDisk
 from tests.faults.files import Effects, UnsyncedFiles
 from tests.seams.limits import Limit, set_limit
 from tests.seams.log import engine_of, new_topic_entry, queue_of
-from tests.seglog.clocks import SetClock
 from tests.seglog.wal.test_group_commit import GatedFiles
 from tests.waiting import wait_until
+from tests.worlds.clock import HandClock
 
 SMALL = LogSettings(segment_max_events=4, wal_file_bytes=4096)
 PASSING = TopicConfig("ephemeral")
@@ -30,12 +30,12 @@ ROOT = Path("/log")
 
 
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
+def clock() -> HandClock:
+    return HandClock(1_000)
 
 
 @pytest.fixture
-def log(tmp_path: Path, clock: SetClock) -> Iterator[Log]:
+def log(tmp_path: Path, clock: HandClock) -> Iterator[Log]:
     with seglog.open(tmp_path / "data", settings=SMALL, clock=clock, upkeep=InCaller) as log:
         log.create_topic("t", PASSING)
         yield log
@@ -69,7 +69,7 @@ def test_appends_and_deletes_touch_no_file(tmp_path: Path) -> None:
         assert not list(log.topic("t").segments())
 
 
-def test_they_have_all_that_records_have(log: Log, clock: SetClock) -> None:
+def test_they_have_all_that_records_have(log: Log, clock: HandClock) -> None:
     topic = log.topic("t")
     assert topic.append([b"one"], tag="eu", node="n") == range(1, 2)
     clock.ms += 50
@@ -221,7 +221,7 @@ def test_a_durable_record_may_be_the_first_after_ephemeral_ones(log: Log) -> Non
         assert _shown(again.topic("t")) == [Gap(1, 2), (3, b"c")]
 
 
-def test_times_are_found_on_both_sides_of_a_gap(log: Log, clock: SetClock) -> None:
+def test_times_are_found_on_both_sides_of_a_gap(log: Log, clock: HandClock) -> None:
     topic = log.topic("mixed")
     for number, durability in enumerate(("fsync", "ephemeral", "ephemeral", "fsync", "ephemeral", "fsync")):
         clock.ms = 1_000 + 100 * number
@@ -396,7 +396,7 @@ def test_full_memory_between_durable_records_leaves_them(tmp_path: Path) -> None
             log.checkpoint()
 
 
-def test_ttl_and_caps_take_them_too(tmp_path: Path, clock: SetClock) -> None:
+def test_ttl_and_caps_take_them_too(tmp_path: Path, clock: HandClock) -> None:
     settings = LogSettings(ephemeral_max_bytes=128 * 1024)
     with seglog.open(tmp_path / "data", settings=settings, clock=clock, upkeep=InCaller) as log:
         for name, config in (

@@ -23,7 +23,7 @@ from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.files import CrashingFiles, Effects, FailingCalls, SimulatedCrash, UnsyncedFiles
 from tests.faults.stride import every
 from tests.seams.log import engine_of, reclaim_at_once, reclaim_pause_of, use_files_for_segments
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=6, wal_file_bytes=64 * 1024)
 BY_HAND = LogSettings(segment_max_events=6, reclaim_bytes_per_s=0, wal_file_bytes=64 * 1024)
@@ -32,7 +32,7 @@ DIRECTORY = Path("/log")
 
 def _open(path: Path, files: Files | None = None, *, upkeep: UpkeepFactory = InCaller, by_hand: bool = True) -> Log:
     settings = BY_HAND if by_hand else SETTINGS
-    return seglog.open(path, files=files, settings=settings, clock=SetClock(), upkeep=upkeep)
+    return seglog.open(path, files=files, settings=settings, clock=HandClock(1_000), upkeep=upkeep)
 
 
 def _fill(topic: Topic, count: int = 12) -> None:
@@ -532,7 +532,7 @@ def test_such_a_segment_goes_to_the_cold_store_as_it_is_and_comes_back() -> None
     disk = SimulatedDisk(_swapped())
     tiered = replace(BY_HAND, cold_dir="/cold", hot_retain_segments=0)
     for _ in range(2):
-        with seglog.open(DIRECTORY, files=disk, settings=tiered, clock=SetClock(), upkeep=InCaller) as log:
+        with seglog.open(DIRECTORY, files=disk, settings=tiered, clock=HandClock(1_000), upkeep=InCaller) as log:
             warm = [info for info in log.topic("t").segments() if not info.is_hot]
             tree = disk.after_kill().tree
             bodies = [tree[f"/cold/topics/00000001/seg-{info.first_seq:016d}.data"] or b"" for info in warm]
@@ -540,7 +540,7 @@ def test_such_a_segment_goes_to_the_cold_store_as_it_is_and_comes_back() -> None
             assert len(warm) == 2
             assert _live(log.topic("t")) == LIVE
     assert not seglog.verify(DIRECTORY, files=disk, settings=tiered).damages
-    with seglog.open(DIRECTORY, files=disk, settings=tiered, clock=SetClock(), upkeep=InCaller) as log:
+    with seglog.open(DIRECTORY, files=disk, settings=tiered, clock=HandClock(1_000), upkeep=InCaller) as log:
         log.topic("t").truncate(5)
         log.topic("t").append([b"new"])
         assert [seq for seq, *_ in _live(log.topic("t"))] == [3, 5]

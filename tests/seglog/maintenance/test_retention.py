@@ -17,7 +17,7 @@ from seglog.maintenance.retention import Retained, due_seq, is_aged, passed_cap
 from seglog.segments.segment import SegmentInfo
 from tests.faults.disk import Moment, SimulatedDisk
 from tests.seams.log import engine_of
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=10)
 SEALED = [SegmentInfo(first, first + 9, 100, first * 10, first * 10 + 90, True) for first in (1, 11, 21)]
@@ -25,17 +25,17 @@ ALL = Retained(1, 35, 350)
 
 
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
+def clock() -> HandClock:
+    return HandClock(1_000)
 
 
 @pytest.fixture
-def log(tmp_path: Path, clock: SetClock) -> Iterator[Log]:
+def log(tmp_path: Path, clock: HandClock) -> Iterator[Log]:
     with seglog.open(tmp_path / "data", settings=SETTINGS, clock=clock) as log:
         yield log
 
 
-def _again(log: Log, clock: SetClock) -> Log:
+def _again(log: Log, clock: HandClock) -> Log:
     log.close()
     return seglog.open(log.path, settings=SETTINGS, clock=clock)
 
@@ -84,7 +84,7 @@ def test_age_counts_from_the_oldest_record() -> None:
     assert is_aged(89, 10, 100)
 
 
-def test_what_retention_took_is_told_in_band_or_raised(log: Log, clock: SetClock) -> None:
+def test_what_retention_took_is_told_in_band_or_raised(log: Log, clock: HandClock) -> None:
     log.create_topic("t", TopicConfig(ttl_ms=500))
     topic = log.topic("t")
     topic.append([b"old"] * 25)
@@ -113,7 +113,7 @@ def test_no_reader_is_told_of_an_eviction_before_it_is_durable() -> None:
     """Otherwise a power cut could bring back records after a reader got a `Gap` for them."""
     told: list[tuple[int, Moment]] = []
     disk = SimulatedDisk()
-    clock, settings = SetClock(), replace(SETTINGS, wal_file_bytes=4096)
+    clock, settings = HandClock(1_000), replace(SETTINGS, wal_file_bytes=4096)
     log = seglog.open("/log", settings=settings, files=disk, clock=clock, upkeep=InCaller)
     topic = log.create_topic("t", TopicConfig(cap_records=10))
     log.configure("t", TopicConfig())
@@ -163,7 +163,7 @@ def test_deletes_are_no_loss(log: Log) -> None:
     assert topic.delete_ops() == ()
 
 
-def test_segments_without_a_live_record_go_with_the_next_checkpoint(log: Log, clock: SetClock) -> None:
+def test_segments_without_a_live_record_go_with_the_next_checkpoint(log: Log, clock: HandClock) -> None:
     topic = log.topic("t")
     topic.append([b"x"] * 25)
     log.checkpoint()
@@ -179,7 +179,7 @@ def test_segments_without_a_live_record_go_with_the_next_checkpoint(log: Log, cl
     log.close()
 
 
-def test_the_front_after_a_delete_by_tag_is_found_again_by_recovery(log: Log, clock: SetClock, tmp_path: Path) -> None:
+def test_the_front_after_a_delete_by_tag_is_found_again_by_recovery(log: Log, clock: HandClock, tmp_path: Path) -> None:
     topic = log.topic("t")
     topic.append([b"x"] * 5, tag="a")
     topic.append([b"x"] * 5)
@@ -208,7 +208,7 @@ def test_a_cap_of_bytes_counts_frames(log: Log) -> None:
     assert 20 * 47 <= topic.bytes_hot <= 30 * 47
 
 
-def test_a_full_topic_refuses_before_a_seq_is_taken(log: Log, clock: SetClock) -> None:
+def test_a_full_topic_refuses_before_a_seq_is_taken(log: Log, clock: HandClock) -> None:
     topic = log.create_topic("t", TopicConfig(cap_records=10, discard="reject"))
     assert topic.append([b"x"] * 8) == range(1, 9)
     for _ in range(2):
@@ -269,7 +269,7 @@ def test_what_the_cold_tier_has_counts_as_lost_once_the_disk_begins_above_a_gap(
     assert _shown(topic.read(1, gaps=True)) == [(1, 30), *range(31, 41)]
 
 
-def test_what_is_old_enough_is_sealed(tmp_path: Path, clock: SetClock) -> None:
+def test_what_is_old_enough_is_sealed(tmp_path: Path, clock: HandClock) -> None:
     settings = replace(SETTINGS, segment_max_age_ms=100)
     with seglog.open(tmp_path / "data", settings=settings, clock=clock) as log:
         log.topic("a").append([b"x"])
@@ -285,7 +285,7 @@ def test_what_is_old_enough_is_sealed(tmp_path: Path, clock: SetClock) -> None:
         assert log.topic("b").sealed_seq == 2
 
 
-def test_ttl_reaches_an_idle_topic_once_age_seals_it(tmp_path: Path, clock: SetClock) -> None:
+def test_ttl_reaches_an_idle_topic_once_age_seals_it(tmp_path: Path, clock: HandClock) -> None:
     settings = replace(SETTINGS, segment_max_age_ms=100)
     with seglog.open(tmp_path / "data", settings=settings, clock=clock) as log:
         log.create_topic("a", TopicConfig(ttl_ms=1000)).append([b"x"])

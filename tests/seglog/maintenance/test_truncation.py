@@ -33,14 +33,14 @@ from seglog.reading.read import load_batch
 from seglog.wal.group_commit import Entry
 from tests.faults.files import FailingFiles, UnsyncedFiles
 from tests.seams.log import engine_of
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=10)
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
-    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock()) as log:
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=HandClock(1_000)) as log:
         yield log
 
 
@@ -50,7 +50,7 @@ def _values(log: Log, name: str = "t") -> list[tuple[int, bytes]]:
 
 def _crash_and_open(log: Log, tmp_path: Path) -> Log:
     shutil.copytree(log.path, tmp_path / "copy")
-    return seglog.open(tmp_path / "copy", settings=SETTINGS, clock=SetClock())
+    return seglog.open(tmp_path / "copy", settings=SETTINGS, clock=HandClock(1_000))
 
 
 @pytest.mark.parametrize("checkpoint", [False, True])
@@ -196,7 +196,7 @@ def test_its_time_is_that_of_the_clock_and_no_later_record_is_older(log: Log, tm
     topic = _with_history(log)
     topic.append([b"x"] * 5)
     clock = engine_of(log).clock
-    assert isinstance(clock, SetClock)
+    assert isinstance(clock, HandClock)
     clock.ms = 5000
     topic.truncate(2)
     clock.ms = 3000
@@ -266,7 +266,7 @@ def test_readers_above_the_cut_are_told_and_those_below_go_on(log: Log, checkpoi
 
 def test_a_full_disk_leaves_a_truncated_topic_that_takes_appends(tmp_path: Path) -> None:
     files = FailingFiles(UnsyncedFiles(), 0, errno.ENOSPC, for_good=True, only=("open",))
-    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), files=files) as log:
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=HandClock(1_000), files=files) as log:
         topic = log.topic("t")
         topic.append([b"old"] * 15)
         log.checkpoint()
@@ -288,7 +288,7 @@ def test_a_full_disk_leaves_a_truncated_topic_that_takes_appends(tmp_path: Path)
 
 def test_deletes_never_reach_what_takes_an_old_seq_before_the_next_checkpoint(tmp_path: Path) -> None:
     files = FailingFiles(UnsyncedFiles(), 0, errno.ENOSPC, for_good=True, only=("open",))
-    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=SetClock(), files=files) as log:
+    with seglog.open(tmp_path / "data", settings=SETTINGS, clock=HandClock(1_000), files=files) as log:
         topic = log.topic("t")
         topic.append([b"kept"] * 3 + [b"old"] * 12)
         topic.delete(tag="a")

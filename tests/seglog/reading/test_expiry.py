@@ -14,7 +14,7 @@ from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
 from seglog.tiers.memory_store import MemorySegmentStore
 from tests.array_rows import rows_of
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=10)
 TTL_MS = 1_000
@@ -22,21 +22,21 @@ CONFIG = TopicConfig(ttl_ms=TTL_MS)
 
 
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
+def clock() -> HandClock:
+    return HandClock(1_000)
 
 
-def opened(tmp_path: Path, clock: SetClock, settings: LogSettings = SETTINGS, *, read_only: bool = False) -> Log:
+def opened(tmp_path: Path, clock: HandClock, settings: LogSettings = SETTINGS, *, read_only: bool = False) -> Log:
     return seglog.open(tmp_path / "data", settings=settings, clock=clock, upkeep=InCaller, read_only=read_only)
 
 
 @pytest.fixture
-def log(tmp_path: Path, clock: SetClock) -> Iterator[Log]:
+def log(tmp_path: Path, clock: HandClock) -> Iterator[Log]:
     with opened(tmp_path, clock) as log:
         yield log
 
 
-def filled(log: Log, clock: SetClock, records: int = 25, config: TopicConfig = CONFIG) -> Topic:
+def filled(log: Log, clock: HandClock, records: int = 25, config: TopicConfig = CONFIG) -> Topic:
     """Append records up to seq `records`. Record n has the time 1000 + n."""
     topic = log.topic("t") if log.has_topic("t") else log.create_topic("t", config)
     for number in range(topic.head_seq + 1, records + 1):
@@ -45,7 +45,7 @@ def filled(log: Log, clock: SetClock, records: int = 25, config: TopicConfig = C
     return topic
 
 
-def at_expiry_of(clock: SetClock, seq: int) -> None:
+def at_expiry_of(clock: HandClock, seq: int) -> None:
     """Set the clock so that record `seq` is the last one past its ttl."""
     clock.ms = 1_000 + seq + TTL_MS + 1
 
@@ -72,7 +72,7 @@ PLACES = [in_the_wal, in_segments, sealed]
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("expired", [0, 1, 9, 10, 11, 19, 20, 24, 25])
 def test_no_reader_shows_what_is_past_its_ttl(
-    log: Log, clock: SetClock, place: Callable[[Log], None], expired: int
+    log: Log, clock: HandClock, place: Callable[[Log], None], expired: int
 ) -> None:
     topic = filled(log, clock)
     place(log)
@@ -100,7 +100,7 @@ def test_no_reader_shows_what_is_past_its_ttl(
         assert shown(view.topic("t").read(1, gaps=True)) == gap + live
 
 
-def test_a_year_after_a_ttl_of_an_hour_nothing_is_shown(tmp_path: Path, clock: SetClock) -> None:
+def test_a_year_after_a_ttl_of_an_hour_nothing_is_shown(tmp_path: Path, clock: HandClock) -> None:
     with opened(tmp_path, clock, LogSettings()) as log:
         topic = log.create_topic("t", TopicConfig(ttl_ms=3_600_000))
         topic.append([b"x"] * 100)
@@ -113,7 +113,7 @@ def test_a_year_after_a_ttl_of_an_hour_nothing_is_shown(tmp_path: Path, clock: S
         assert topic.hot_floor == 101
 
 
-def test_housekeeping_gives_the_space_back_a_ttl_later(log: Log, clock: SetClock) -> None:
+def test_housekeeping_gives_the_space_back_a_ttl_later(log: Log, clock: HandClock) -> None:
     topic = filled(log, clock, 5)
     clock.ms = 1_001 + TTL_MS
     assert log.enforce_retention() == []
@@ -126,7 +126,7 @@ def test_housekeeping_gives_the_space_back_a_ttl_later(log: Log, clock: SetClock
     assert topic.bytes_hot == 0
 
 
-def test_an_append_seals_and_evicts_when_it_is_due_and_looks_at_no_file_before(log: Log, clock: SetClock) -> None:
+def test_an_append_seals_and_evicts_when_it_is_due_and_looks_at_no_file_before(log: Log, clock: HandClock) -> None:
     topic = filled(log, clock, 5)
     clock.ms = 1_001 + TTL_MS
     topic.append([b"6"])
@@ -139,7 +139,7 @@ def test_an_append_seals_and_evicts_when_it_is_due_and_looks_at_no_file_before(l
     assert (topic.hot_floor, topic.earliest_seq) == (8, 8)
 
 
-def test_a_reader_keeps_the_time_of_its_call_and_a_follower_asks_again(log: Log, clock: SetClock) -> None:
+def test_a_reader_keeps_the_time_of_its_call_and_a_follower_asks_again(log: Log, clock: HandClock) -> None:
     topic = filled(log, clock)
     reader, batches, follower = topic.read(), topic.read_batches(), topic.follower(1, gaps=True)
     assert next(reader).seq == 1
@@ -153,7 +153,7 @@ def test_a_reader_keeps_the_time_of_its_call_and_a_follower_asks_again(log: Log,
 
 
 @pytest.mark.parametrize("change", ["clock", "clock a little", "raised", "lifted"])
-def test_the_floor_does_not_go_back(tmp_path: Path, clock: SetClock, change: str) -> None:
+def test_the_floor_does_not_go_back(tmp_path: Path, clock: HandClock, change: str) -> None:
     with opened(tmp_path, clock) as log:
         topic = filled(log, clock)
         at_expiry_of(clock, 13)
@@ -178,7 +178,7 @@ def test_the_floor_does_not_go_back(tmp_path: Path, clock: SetClock, change: str
         assert shown(log.topic("t").read(1, gaps=True)) == [(1, 13), *range(14, 21)]
 
 
-def test_what_was_deleted_before_is_passed_over(log: Log, clock: SetClock) -> None:
+def test_what_was_deleted_before_is_passed_over(log: Log, clock: HandClock) -> None:
     topic = filled(log, clock)
     topic.delete(before=6)
     at_expiry_of(clock, 4)
@@ -187,13 +187,13 @@ def test_what_was_deleted_before_is_passed_over(log: Log, clock: SetClock) -> No
     assert shown(topic.read(1, gaps=True)) == [(6, 8), *range(9, 26)]
 
 
-def test_ephemeral_records_expire_too(log: Log, clock: SetClock) -> None:
+def test_ephemeral_records_expire_too(log: Log, clock: HandClock) -> None:
     topic = filled(log, clock, config=replace(CONFIG, durability="ephemeral"))
     at_expiry_of(clock, 7)
     assert shown(topic.read(1, gaps=True)) == [(1, 7), *range(8, 26)]
 
 
-def test_a_topic_whose_history_is_kept_hides_the_same_and_gives_all_to_the_archive(log: Log, clock: SetClock) -> None:
+def test_a_topic_whose_history_is_kept_hides_the_same_and_gives_all_to_the_archive(log: Log, clock: HandClock) -> None:
     topic = filled(log, clock, config=replace(CONFIG, keep_history=True))
     at_expiry_of(clock, 22)
     log.enforce_retention()
@@ -224,7 +224,7 @@ class Cold:
         return iter([record for record in self.records if first <= record.seq <= last])
 
 
-def test_records_in_the_cold_tier_expire_and_hot_reads_do_not_ask_it(log: Log, clock: SetClock) -> None:
+def test_records_in_the_cold_tier_expire_and_hot_reads_do_not_ask_it(log: Log, clock: HandClock) -> None:
     topic = filled(log, clock, config=replace(CONFIG, keep_history=True))
     log.checkpoint()
     cold = Cold()
@@ -241,7 +241,7 @@ def test_records_in_the_cold_tier_expire_and_hot_reads_do_not_ask_it(log: Log, c
     assert cold.calls == calls + 1  # the second read knows the floor
 
 
-def test_a_branch_begins_its_ttl_with_its_own_records(log: Log, clock: SetClock) -> None:
+def test_a_branch_begins_its_ttl_with_its_own_records(log: Log, clock: HandClock) -> None:
     class ParentsAlone(Cold):
         def expired_own(self, branch: str, end: int, oldest_ms: int) -> tuple[int, int]:
             assert (branch, end) == ("t@branch", 11)
@@ -259,7 +259,7 @@ def test_a_branch_begins_its_ttl_with_its_own_records(log: Log, clock: SetClock)
     assert shown(topic.read(1, gaps=True)) == [(1, 11)]
 
 
-def test_a_reader_of_what_is_hot_does_not_wait_for_a_store(tmp_path: Path, clock: SetClock) -> None:
+def test_a_reader_of_what_is_hot_does_not_wait_for_a_store(tmp_path: Path, clock: HandClock) -> None:
     class Hanging(MemorySegmentStore):
         is_up = True
 
@@ -282,7 +282,7 @@ def test_a_reader_of_what_is_hot_does_not_wait_for_a_store(tmp_path: Path, clock
         assert shown(topic.read(1, gaps=True)) == [(1, 5), *range(6, 26)]
 
 
-def test_a_reader_on_its_way_is_told_of_no_loss_where_a_truncation_made_room(log: Log, clock: SetClock) -> None:
+def test_a_reader_on_its_way_is_told_of_no_loss_where_a_truncation_made_room(log: Log, clock: HandClock) -> None:
     """The truncation cut the expired records. Live records now have their seqs."""
     topic = filled(log, clock, config=replace(CONFIG, keep_history=True))
     at_expiry_of(clock, 13)

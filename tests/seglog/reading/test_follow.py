@@ -23,18 +23,18 @@ from seglog import (
     Truncated,
 )
 from tests.seams.log import before_a_follower_begins, waiters_of
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=10)
 
 
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
+def clock() -> HandClock:
+    return HandClock(1_000)
 
 
 @pytest.fixture
-def log(tmp_path: Path, clock: SetClock) -> Iterator[Log]:
+def log(tmp_path: Path, clock: HandClock) -> Iterator[Log]:
     with seglog.open(tmp_path / "data", settings=SETTINGS, clock=clock) as log:
         yield log
 
@@ -249,7 +249,7 @@ class Cold:
         return (record for record in self.records if first <= record.seq <= last)
 
 
-def _two_a_time(log: Log, clock: SetClock, pairs: int) -> Topic:
+def _two_a_time(log: Log, clock: HandClock, pairs: int) -> Topic:
     topic = log.topic("t")
     for _ in range(pairs):
         topic.append([b"x"] * 2)
@@ -261,7 +261,7 @@ def _places(topic: Topic, pairs: int) -> list[int]:
     return [topic.seq_at(1000 + 5 * half) for half in range(-1, 2 * pairs + 1)]
 
 
-def test_a_time_is_found_wherever_its_records_are(log: Log, clock: SetClock) -> None:
+def test_a_time_is_found_wherever_its_records_are(log: Log, clock: HandClock) -> None:
     pairs = 23
     topic = _two_a_time(log, clock, pairs)
     expected = [1, *(1 + 2 * ((half + 1) // 2) for half in range(2 * pairs)), 2 * pairs + 1]
@@ -279,7 +279,7 @@ def test_a_time_is_found_wherever_its_records_are(log: Log, clock: SetClock) -> 
     assert _places(topic, pairs) == expected
 
 
-def test_reads_are_bounded_by_time(log: Log, clock: SetClock) -> None:
+def test_reads_are_bounded_by_time(log: Log, clock: HandClock) -> None:
     topic = _two_a_time(log, clock, 10)
     for _ in range(2):
         assert [record.seq for record in topic.read(since_ms=1030, until_ms=1049)] == [7, 8, 9, 10]

@@ -13,7 +13,7 @@ import seglog
 from seglog import Log, LogSettings, Topic
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=4, reclaim_bytes_per_s=0)
 
@@ -36,7 +36,7 @@ class CountingFiles(OsFiles):
 
 
 def _open(path: Path, files: OsFiles | None = None) -> Log:
-    return seglog.open(path, files=files, settings=SETTINGS, clock=SetClock(), upkeep=InCaller)
+    return seglog.open(path, files=files, settings=SETTINGS, clock=HandClock(1_000), upkeep=InCaller)
 
 
 def _fill(topic: Topic) -> None:
@@ -200,7 +200,7 @@ def test_tags_go_with_their_segment(tmp_path: Path) -> None:
 def test_tags_do_not_stay_behind_when_their_segment_is_relocated(tmp_path: Path) -> None:
     (tmp_path / "cold").mkdir()
     settings = LogSettings(segment_max_events=4, cold_dir=str(tmp_path / "cold"), hot_retain_segments=1)
-    with seglog.open(tmp_path / "log", settings=settings, clock=SetClock(), upkeep=InCaller) as log:
+    with seglog.open(tmp_path / "log", settings=settings, clock=HandClock(1_000), upkeep=InCaller) as log:
         log.topic("t").append([b"x"] * 12, tag="a")
         log.checkpoint()
         assert len(list((tmp_path / "cold").rglob("*.data"))) == 2

@@ -18,7 +18,7 @@ from seglog.tiers.segment_store import Part, SegmentId, SegmentStore, SegmentSto
 from seglog.tiers.topic_tier import TopicTier
 from seglog.values.layout import Layout
 from tests.faults.files import UnsyncedFiles
-from tests.seglog.clocks import SetClock
+from tests.worlds.clock import HandClock
 
 VALUES = [b"%d" % number for number in range(50)]
 
@@ -35,7 +35,7 @@ def opened(
     return seglog.open(
         data,
         settings=settings,
-        clock=SetClock(),
+        clock=HandClock(1_000),
         upkeep=InCaller,
         warm_stores=stores,
         read_only=read_only,

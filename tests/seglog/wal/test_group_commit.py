@@ -16,8 +16,8 @@ from seglog.files.port import OsFiles
 from tests.faults.files import PowerCutFiles, UnsyncedFiles
 from tests.seams.limits import Limit, set_limit
 from tests.seams.log import engine_of, queue_of
-from tests.seglog.clocks import SetClock
 from tests.waiting import wait_until
+from tests.worlds.clock import HandClock
 
 
 class GatedFiles(OsFiles):
@@ -123,7 +123,7 @@ def _many(log: Log, durability: str | None, *, name: str = "t", count: int = 5) 
 
 
 def test_each_class_pays_for_its_own_syncs(tmp_path: Path, files: GatedFiles) -> None:
-    clock = SetClock()
+    clock = HandClock(1_000)
     with seglog.open(tmp_path / "classes", files=files, clock=clock, upkeep=InCaller) as log:
         for name in ("fsync", "disk", "memory"):
             log.create_topic(name, TopicConfig(durability=name))
@@ -139,7 +139,7 @@ def test_each_class_pays_for_its_own_syncs(tmp_path: Path, files: GatedFiles) ->
 
 
 def test_an_append_at_disk_syncs_once_the_oldest_has_waited_for_the_interval(tmp_path: Path, files: GatedFiles) -> None:
-    clock, settings = SetClock(), LogSettings(disk_sync_interval_ms=50)
+    clock, settings = HandClock(1_000), LogSettings(disk_sync_interval_ms=50)
     with seglog.open(tmp_path / "tick", files=files, clock=clock, upkeep=InCaller, settings=settings) as log:
         log.create_topic("t")
         files.syncs = 0
@@ -153,7 +153,7 @@ def test_an_append_at_disk_syncs_once_the_oldest_has_waited_for_the_interval(tmp
 
 
 def test_of_a_group_the_oldest_entry_decides_when_it_is_to_be_synced(tmp_path: Path, files: GatedFiles) -> None:
-    clock, settings = SetClock(), LogSettings(disk_sync_interval_ms=50)
+    clock, settings = HandClock(1_000), LogSettings(disk_sync_interval_ms=50)
     with seglog.open(tmp_path / "tick", files=files, clock=clock, upkeep=InCaller, settings=settings) as log:
         log.create_topic("t")
         threads = [_start_one_that_waits_in_its_sync(log, files)]
@@ -171,7 +171,7 @@ def test_of_a_group_the_oldest_entry_decides_when_it_is_to_be_synced(tmp_path: P
 
 
 def test_nothing_is_synced_for_memory_however_late_it_is(tmp_path: Path, files: GatedFiles) -> None:
-    clock = SetClock()
+    clock = HandClock(1_000)
     with seglog.open(tmp_path / "late", files=files, clock=clock, upkeep=InCaller) as log:
         log.create_topic("t", TopicConfig(durability="memory"))
         files.syncs = 0
@@ -182,7 +182,7 @@ def test_nothing_is_synced_for_memory_however_late_it_is(tmp_path: Path, files: 
 
 
 def test_a_sync_for_another_is_one_for_what_was_written_at_disk(tmp_path: Path, files: GatedFiles) -> None:
-    clock = SetClock()
+    clock = HandClock(1_000)
     with seglog.open(tmp_path / "shared", files=files, clock=clock, upkeep=InCaller) as log:
         _many(log, "disk", count=1)
         _many(log, "fsync", count=1)

@@ -25,8 +25,9 @@ from offload.daemon.streams.registry import Registry
 from offload.daemon.streams.requests import Fork, append_of, create_of
 from offload.daemon.streams.store import Streams
 from offload.daemon.threads import in_threads
-from tests.offload.daemon.conftest import HandClock, serving, until
+from tests.offload.daemon.conftest import serving, until
 from tests.seams.limits import Limit, set_limit
+from tests.worlds.clock import HandClock
 
 _TEXT = create_of({"content-type": "text/plain"})
 
@@ -42,7 +43,7 @@ def test_a_sweep_never_deletes_a_stream_that_was_made_again_meanwhile(tmp_path: 
             streams = Streams(service)
             old = await streams.find("old")
             async with old.turns.shared():  # as an append does that takes long
-                clock.now += 20_000
+                clock.ms += 20_000
                 sweeping = asyncio.create_task(streams.sweep())
                 for _ in range(20):  # the sweep waits for the turn of `old`
                     await asyncio.sleep(0)
@@ -139,7 +140,7 @@ def test_a_reader_beside_a_deletion_makes_no_topic_behind_it(tmp_path: Path, mon
             waits, release = held_once(live_module, monkeypatch)
             reading = asyncio.create_task(streams.find("s"))  # is about to make the topic
             await waits.wait()
-            clock.now += 2_000
+            clock.ms += 2_000
             deleting = asyncio.create_task(streams.find("s"))  # finds it expired
             await asyncio.wait({deleting}, timeout=0.1)  # a deletion that does not wait for the reader ends here
             release.set()
@@ -299,7 +300,7 @@ def test_a_sweep_ends_a_deletion_that_a_crash_stopped(tmp_path: Path, is_left: b
             streams = Streams(service)
             with pytest.raises(StreamGone):
                 await streams.find("s")
-            clock.now += 20_000
+            clock.ms += 20_000
             await streams.sweep()
             assert (await streams.create("s", _TEXT, b"anew"))[0]
 
@@ -313,7 +314,7 @@ def test_an_expired_stream_goes_without_a_request(tmp_path: Path) -> None:
         clock = HandClock()
         async with serving(tmp_path / "d", "", clock) as service:
             stream_routes(service)
-            clock.now += 20_000
+            clock.ms += 20_000
             await until(lambda: not service.sync.has_topic("s"), "the topic is deleted")
 
     asyncio.run(run())
@@ -324,16 +325,16 @@ def test_a_use_puts_the_end_of_a_stream_off(tmp_path: Path) -> None:
         clock = HandClock()
         async with serving(tmp_path / "d", "", clock) as service:
             streams = Streams(service)
-            clock.now += 100_000  # a stream that is made now begins now
+            clock.ms += 100_000  # a stream that is made now begins now
             await streams.create("s", create_of({"content-type": "text/plain", "stream-ttl": "15"}), b"one")
             for _ in range(3):
-                clock.now += 12_000
+                clock.ms += 12_000
                 await streams.sweep()
                 await streams.find("s")
-            clock.now += 12_000
+            clock.ms += 12_000
             await streams.sweep()
             assert service.sync.has_topic("s")
-            clock.now += 12_000
+            clock.ms += 12_000
             await streams.sweep()
             assert not service.sync.has_topic("s")
 
@@ -372,7 +373,7 @@ def test_a_request_and_a_sweep_cost_the_same_beside_any_number_of_streams_with_a
             await streams.find("s0")
             for each in range(number):
                 await streams.find(f"s{each}")
-            clock.now += 20_000
+            clock.ms += 20_000
             return _calls_of(streams.find(f"s{number - 1}")), _calls_of(streams.sweep())
 
     async def run() -> None:
