@@ -17,7 +17,10 @@ _T = TypeVar("_T")
 
 
 async def unless_gone(request: Request, work: Callable[[], Awaitable[_T]]) -> _T | None:
-    """Return the result of `work`. If the client disconnects first, cancel `work`, and return None."""
+    """Return the result of `work`. If the client disconnects first, cancel `work`, and return None.
+
+    Raises `ClientDisconnect` if the client was gone before the call.
+    """
 
     async def doing() -> _T:
         return await work()

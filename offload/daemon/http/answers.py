@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
@@ -61,9 +61,15 @@ def app_of(routes: list[Route], hint: str = "see GET /openapi.json") -> Starlett
     async def no_route(request: Request, error: Exception) -> Response:
         return await _answer_no_route(request, error, hint)
 
-    app = Starlette(routes=routes, exception_handlers={HTTPException: no_route, Exception: answer_error, **OURS})
+    handlers = {HTTPException: no_route, ClientDisconnect: _note_gone, Exception: answer_error, **OURS}
+    app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False  # a redirect names http:// also behind a proxy with TLS
     return app
+
+
+async def _note_gone(_request: Request, _error: Exception) -> Response:
+    """Return what only the metrics see: the client left before its request was read."""
+    return Response(status_code=CLIENT_GONE)
 
 
 async def _answer_no_route(request: Request, error: Exception, hint: str) -> Response:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -33,14 +34,14 @@ def fill(directory: Path, *names: str) -> None:
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedDirectory]:
     place = tmp_path_factory.mktemp("followers")
-    fill(place / "data", "kept", *(f"t{number}" for number in range(12)))
+    fill(place / "data", "kept", *(f"t{number}" for number in range(14)))
     with served(place / "data", (place / "remote").as_uri()) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def names() -> Iterator[str]:
-    return (f"t{number}" for number in range(12))
+    return (f"t{number}" for number in range(14))
 
 
 @pytest.fixture
@@ -271,6 +272,21 @@ def test_followers_have_a_limit_of_their_own_and_leave_the_places_of_requests(tm
         wait_until(lambda: b"followers_running 0.0" in running.ask("GET", "/metrics")[1], pause_s=0.01)
         with opened(running.port, path("t")) as answer:
             assert answer.status == 200
+
+
+@pytest.mark.parametrize("query", ["follow=1", "from=11&wait_s=60"])
+def test_a_client_that_leaves_at_once_is_no_error_of_the_daemon(
+    daemon: ServedDirectory, topic: str, query: str
+) -> None:
+    before = len(daemon.lines)
+    daemon.process.send_signal(signal.SIGSTOP)  # so that it finds each request together with the end of its client
+    for _ in range(100):
+        with closing(socket.create_connection(("127.0.0.1", daemon.port))) as client:
+            client.sendall(f"GET /topics/{topic}/records?{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    daemon.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: b"requests_running 0.0" in daemon.ask("GET", "/metrics")[1], pause_s=0.01)
+    wait_until(lambda: b"followers_running 0.0" in daemon.ask("GET", "/metrics")[1], pause_s=0.01)
+    assert not [line for line in daemon.lines[before:] if "Traceback" in line or "Exception" in line]
 
 
 def test_followers_that_read_nothing_hold_neither_others_nor_memory(tmp_path: Path) -> None:
