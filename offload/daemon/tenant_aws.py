@@ -104,7 +104,7 @@ class TenantAws:
 
         while True:
             try:
-                found = None if self.credentials is None else await asyncio.to_thread(self.credentials.current)
+                found = None if self.credentials is None else await self.credentials.first()
                 self._take(await check_bucket(self.url, found), events)
             except CatalogError as error:  # no credentials: the renewal logs it, too
                 _log.error("tenant %s: cannot check its bucket: %s", self.tenant, error)

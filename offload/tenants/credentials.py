@@ -82,6 +82,7 @@ class TenantCredentials:
         self._loop_thread = threading.get_ident()
         self._is_changed = threading.Condition()
         self._kept = Kept(access.tenant)
+        self._was_attempted = asyncio.Event()
         self.wanted = asyncio.Event()
 
     def current(self, refused: str = "") -> FoundCredentials:
@@ -96,6 +97,14 @@ class TenantCredentials:
                     lambda: self._kept.attempts > kept.attempts, WAIT_S
                 )  # a thread waits ten seconds at most (REFRESH-2)
             return self._kept.for_caller(time.monotonic())
+
+    async def first(self) -> FoundCredentials:
+        """Return the newest credentials once STS has answered, or its time was over. Call this in the refresher's loop.
+
+        Raises `AccessDenied` without any that are valid. The wait takes no thread.
+        """
+        await self._was_attempted.wait()
+        return self.current()
 
     @property
     def due_s(self) -> float:
@@ -118,6 +127,7 @@ class TenantCredentials:
         with self._is_changed:
             self._kept = kept
             self._is_changed.notify_all()
+        self._was_attempted.set()
         self._watch(error)
 
 

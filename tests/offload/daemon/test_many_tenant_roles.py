@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ import pytest
 import seglog
 from tests import work
 from tests.daemons import ServedDirectory, served_tenants
-from tests.faults.front import Front
+from tests.faults.front import Front, HttpFault
 from tests.s3_server import ACCESS_KEY, may_be_checked, of_several_tenants, taken_requests
 from tests.waiting import wait_until
 
 ROLE = "arn:aws:iam::123456789012:role/tenants"
 BUCKET = "archive-of-two"
+_HANGS_AFTER_S = 90
 
 
 def _live(daemon: ServedDirectory, tenant: str) -> None:
@@ -70,3 +72,31 @@ def test_each_tenant_uses_its_own_credentials(
     assert all(len(keys) == 1 for keys in by_tenant.values()), by_tenant
     assert by_tenant["acme"] != by_tenant["other"]
     assert front.access_keys[ACCESS_KEY] == 2  # AssumeRole, once for each
+
+
+def test_tenants_open_and_the_daemon_answers_while_sts_hangs(
+    tmp_path: Path, s3_environment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More tenants than the loop has threads of its own (`ThreadPoolExecutor`) wait for their first credentials."""
+    count = min(32, (os.cpu_count() or 1) + 4) + 2
+    root, names = tmp_path / "root", [f"tenant-{number}" for number in range(count)]
+    for name in names:
+        seglog.open(root / name).close()
+        text = f'[remote]\nurl = "s3://{BUCKET}/{name}"\n[tenant]\nrole_arn = "{ROLE}"\n'
+        (root / name / "seglog.toml").write_text(text)
+    (root / "seglog.toml").write_text("")
+    with Front(s3_environment, [HttpFault("timeout", lasts=True)]) as front:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", front.url)
+        with served_tenants(root) as daemon:
+            wait_until(lambda: front.struck)
+            assert any(f"of {count} of {count} tenants" in line for line in daemon.lines)
+            bytes_of = {"Content-Type": "application/octet-stream"}
+            for name in names:
+                assert daemon.ask("POST", f"/tenants/{name}/topics/t/records", b"x", bytes_of)[0] == 201
+                assert daemon.ask("GET", f"/tenants/{name}/metrics")[0] == 200
+            for path in ("/healthz", "/readyz", "/metrics"):
+                assert daemon.ask("GET", path)[0] == 200
+            assert not [line for line in daemon.lines if "cannot" in line], "no wait for STS is over"
+            daemon.terminate()
+            assert daemon.process.wait(_HANGS_AFTER_S) == 0
+            assert not [line for line in daemon.lines if "Traceback" in line]
