@@ -124,7 +124,7 @@ REQUESTS = (
 )
 
 #: The tasks of the background that look at each topic or stream. GC and erasure are in the commands.
-TASKS = ("disk", "upkeep", "offload", "sync", "streams")
+TASKS = ("disk", "upkeep", "release", "offload", "sync", "streams")
 
 _LISTED = "its answer has each of them"
 _ALL = "its work is on the whole remote, and a volume has some objects of its own"

@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import offload
 import seglog
 from offload.cli.door import LOCAL
 from offload.cli.listing import COMMANDS
-from tests.daemons import served
+from tests.daemons import ServedDirectory, served
 from tests.faults.front import Front, HttpFault
 from tests.forge import forged
 from tests.s3_server import may_be_checked
@@ -207,3 +208,94 @@ def test_the_stop_of_a_daemon_waits_for_no_silent_store(
         tell(f"requests to a store that {way} when a daemon stopped, and after: {before}, {len(front.struck) - before}")
     with seglog.open(world) as log:
         assert [log.topic(f"q{number}").head_seq for number in range(6)] == [1] * 6
+
+
+_NEVER = {
+    "COLD_STORE_TIMEOUT_S": "1",
+    "OFFLOAD_RETRY_MAX_S": "1",
+    "OFFLOAD_OFFLOAD_AFTER_S": "never",
+    "OFFLOAD_DELETION_LAG_S": "86400",
+    "CATALOG_GC_INTERVAL_S": "never",
+    "CATALOG_SYNC_INTERVAL_S": "never",
+    "CATALOG_ERASE_INTERVAL_S": "never",
+}
+"""Settings of a daemon whose background asks the store for nothing."""
+
+TASKS = {
+    "offload": ({"OFFLOAD_OFFLOAD_AFTER_S": "0"}, "offload_runs_total{outcome"),
+    "release": ({"OFFLOAD_DELETION_LAG_S": "0"}, "background_failures_total{task"),
+    "gc": ({"CATALOG_GC_INTERVAL_S": "1"}, "background_failures_total{task"),
+    "sync": ({"CATALOG_SYNC_INTERVAL_S": "1"}, "background_failures_total{task"),
+    "erase": ({"CATALOG_ERASE_INTERVAL_S": "1"}, "background_failures_total{task"),
+}
+"""The tasks that ask the store: the settings that let each run in `busy`, and the metric of those that failed."""
+
+
+@pytest.fixture
+def busy(world: Path, s3_remote: str, tmp_path: Path) -> Path:
+    """A directory with work for each task: `u` to offload, `h` to release, `r` to follow, records of `t` to erase."""
+    with seglog.open(tmp_path / "other") as log, offload.attach(log, s3_remote) as archive:
+        log.topic("r").append([b"of another directory"])
+        log.topic("r").seal()
+        archive.offload("r")
+    with seglog.open(world) as log, offload.attach(log, s3_remote) as archive:
+        archive.replication.sync("r")
+        log.topic("h").append([b"hot"])
+        log.topic("h").seal()
+        archive.offload("h")
+    return world
+
+
+def _failures(daemon: ServedDirectory, task: str) -> int:
+    """Return how often a task has ended with an error. The daemon answers, and takes appends."""
+    seq = daemon.append("hot", b"x")
+    assert daemon.ask("GET", f"/topics/hot/records/{seq}")[0] == 200
+    assert daemon.ask("GET", "/healthz")[0] == 200
+    value = "failed" if task == "offload" else task
+    status, text, _ = daemon.ask("GET", "/metrics")
+    assert status == 200
+    found = re.search(rf'^seglog_{re.escape(TASKS[task][1])}="{value}"}} (\d+)', text.decode(), re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def _tasks_end(busy: Path, s3_remote: str, front: Front, tasks: Sequence[str]) -> str:
+    """Let tasks run beside a silent store until each has ended with an error twice. Return the number of requests."""
+    given = dict(_NEVER)
+    for task in tasks:
+        given |= TASKS[task][0]
+    with served(busy, s3_remote, SERVE_STOP_TIMEOUT_S="1", OFFLOAD_WORKER="thread", **given) as daemon:
+        for task in tasks:
+            wait_until(lambda task=task: _failures(daemon, task) >= 2, pause_s=0.01)
+        asked = len(front.struck)
+        ended = sum(_failures(daemon, task) for task in tasks)
+        told = f"{', '.join(tasks)}: {asked} requests, {ended} ends with an error"
+        assert ended <= asked <= (ended + len(tasks)) * _MOST_AT_ONCE, told
+        daemon.terminate()
+        before = len(front.struck)
+        assert daemon.process.wait(_HANGS_AFTER_S) == 0
+        assert len(front.struck) == before
+        assert "Traceback" not in "".join(daemon.lines)
+    return told
+
+
+def test_the_background_of_a_daemon_goes_on_beside_a_silent_store(
+    busy: Path, s3_remote: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each task ends within its limit and begins again, and appends, reads and probes are answered meanwhile."""
+    with Front(s3_endpoint, [_SILENT["never answers"]]) as front:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", front.url)
+        tell(f"tasks beside a store that never answers: {_tasks_end(busy, s3_remote, front, [*TASKS])}")
+
+
+def test_segments_are_sealed_by_age_while_a_release_waits_for_the_store(
+    busy: Path, s3_remote: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Front(s3_endpoint, [_SILENT["never answers"]]) as front:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", front.url)
+        given = {**_NEVER, **TASKS["release"][0], "COLD_STORE_TIMEOUT_S": "3600", "LOG_SEGMENT_MAX_AGE_MS": "1"}
+        with served(busy, s3_remote, SERVE_STOP_TIMEOUT_S="1", **given) as daemon:
+            wait_until(lambda: front.struck)
+            daemon.append("fresh", b"x")
+            waits = re.compile(rb'^seglog_offload_lag_bytes{topic="fresh"} [1-9]', re.MULTILINE)  # in sealed segments
+            wait_until(lambda: waits.search(daemon.ask("GET", "/metrics")[1]))
+            assert len(front.struck) == 1, "the release still waits"

@@ -2,7 +2,8 @@
 
     task         every            does
     disk         check_interval   raises an alarm, and holds appends before the disk is full (offload.daemon.disk)
-    upkeep       check_interval   seals by age, enforces retention, releases hot copies whose lag is over
+    upkeep       check_interval   seals by age, enforces retention
+    release      check_interval   releases hot copies whose lag is over, topic by topic
     offload      check_interval   asks the triggers of each topic, and offloads the topics that are due, some at a time
     sync         sync_interval    looks for new commits of the topics that this directory follows and does not write
     gc           gc_interval      runs GC over the whole remote, in a thread of its own
@@ -28,6 +29,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
 from catalog.errors import CatalogError
 from offload.archive import Archive
@@ -56,15 +58,14 @@ class Background:
         self._offloads: Offloads | None = None
         self._replicas: Replicas | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._looks: dict[str, Callable[[], Awaitable[None]]] = {
-            "disk": self.disk.look,
-            "upkeep": Upkeep(context, archive, self.disk).look,
-        }
+        upkeep = Upkeep(context, archive, self.disk)
+        self._looks: dict[str, Callable[[], Awaitable[None]]] = {"disk": self.disk.look, "upkeep": upkeep.look}
         if archive is not None:
             self._offloads = Offloads(context, archive, self.disk)
             self._replicas = Replicas(context, archive)
             garbage = Garbage(context, archive)
             self._looks |= {
+                "release": partial(upkeep.release, archive),
                 "offload": self._offloads.look,
                 "sync": self._replicas.look,
                 "gc": garbage.collect,

@@ -1,4 +1,7 @@
-"""The task `upkeep`: it seals segments by age, enforces retention, and releases hot copies whose lag is over."""
+"""The tasks `upkeep`, which seals segments by age and enforces retention, and `release`, which releases hot copies.
+
+A release reads the remote copy back, and a store may take long to answer. So each release has the thread of releases.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from offload.daemon.background.triggers import is_over
 from offload.daemon.disk import DiskState
 from offload.daemon.threads import in_threads
 from offload.errors import Stopping
-from seglog import Retention
 
 __all__ = ["Upkeep"]
 
@@ -23,14 +25,16 @@ class Upkeep:
         self._context = context
         self._archive = archive
         self._disk = disk
-        self._threads = context.threads.pool(1, "seglog-release")
+        self._threads = context.threads.pool(1, "seglog-upkeep")
+        self._release_threads = context.threads.pool(1, "seglog-release")
         self._collected_at_ms = 0
+        self._waiting: set[str] = set()  # the topics with records that retention may take once they are released
 
     async def look(self) -> None:
         found = await in_threads(self._threads, self._context.log.enforce_retention)
+        self._waiting = {each.topic for each in found if each.waiting_seq}
         if self._archive is not None:
             await self._drop_copies(self._archive)
-            await self._release_due(self._archive, found)
 
     async def _drop_copies(self, archive: Archive) -> None:
         """Delete the local copies of commits that no name needs, every ten minutes."""
@@ -39,24 +43,25 @@ class Upkeep:
             self._collected_at_ms = now_ms
             await in_threads(self._threads, archive.upkeep.drop_copies)
 
-    async def _release_due(self, archive: Archive, found: list[Retention]) -> None:
+    async def release(self, archive: Archive) -> None:
+        """Release the hot copies that may go, topic by topic."""
         context = self._context
-        for name in await in_threads(self._threads, self._releasable, archive, found):
+        for name in await in_threads(self._threads, self._releasable, archive):
             is_busy = context.works.of(name).is_running
             if is_busy or context.stopping.is_set() or archive.status.is_diverged(name):
                 continue
             try:
-                await in_threads(self._threads, self._release, archive, name)
+                await in_threads(self._release_threads, self._release, archive, name)
             except Stopping:
                 return
             except Exception as error:
                 context.metrics.failures.labels("release").inc()
                 context.works.warn(name, "hot copies stay for now", error)
 
-    def _releasable(self, archive: Archive, found: list[Retention]) -> list[str]:
+    def _releasable(self, archive: Archive) -> list[str]:
         """Return the topics with hot copies that may go: by the lag, by retention, or as the disk is full."""
         lag_s = self._context.settings().offload.deletion_lag_s if self._disk.state is DiskState.FINE else 0
-        waiting = {each.topic for each in found if each.waiting_seq}
+        waiting = self._waiting
         hot = archive.status.with_hot_copies() if waiting else set()
         return sorted(archive.status.with_hot_copies(lag_s) | (waiting & hot))
 
