@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -140,6 +141,7 @@ class LocalCatalog(Connected):
         self._make_room: Callable[[], None] = make_room
         self._path = path
         self._versions: dict[str, int] = {}
+        self._numbers = itertools.count(1)
         self._copy = copy_aside(path) if read_only else None
         if self._copy is not None:
             path = Path(self._copy.name, path.name)
@@ -235,7 +237,7 @@ class LocalCatalog(Connected):
     def delete_handle(self, name: str) -> None:
         with self._transaction() as run:
             run.execute("DELETE FROM handles WHERE name = ?", (name,))
-            self._changed(name)
+            self._versions.pop(name, None)
 
     @checked
     def attempts(self, name: str | None = None) -> tuple[Attempt, ...]:
@@ -260,11 +262,11 @@ class LocalCatalog(Connected):
 
     @property
     def versions(self) -> Mapping[str, int]:
-        """The number of changes to the handle and the attempts of each name since this catalog was opened; none: 0."""
+        """A number for each name, which is another one after each change of its handle or attempts; none: 0."""
         return MappingProxyType(self._versions)
 
     def _changed(self, name: str) -> None:
-        self._versions[name] = self._versions.get(name, 0) + 1
+        self._versions[name] = next(self._numbers)
 
     def _forget_attempt(self, run: sqlite3.Connection, sid: Sid) -> None:
         for (name,) in run.execute("DELETE FROM attempts WHERE sid = ? RETURNING name", (str(sid),)).fetchall():

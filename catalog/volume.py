@@ -217,6 +217,12 @@ class Volumes:
             self.cache.drop_commits(vid, below_lsn, first_lsn)
 
     @checked
+    def let_go(self, vid: Vid) -> None:
+        """Forget what this process knows of a volume that nothing here names any more. The copies stay."""
+        self._known.pop(vid, None)
+        self._last_marks.pop(vid, None)
+
+    @checked
     def checkpoints(self, vid: Vid) -> CheckpointSet:
         """Return all checkpoints that readers may start from."""
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from catalog import Branches, LocalCatalog, Volumes
 from catalog.objects.base import ObjectStore
@@ -21,13 +22,21 @@ __all__ = ["ArchiveContext", "TopicLocks", "open_context"]
 
 
 class TopicLocks:
-    """A lock for each topic. Offloads, deletes and syncs of a topic take its lock. Reads take none."""
+    """A lock for each topic. Offloads, deletes and syncs of a topic take its lock. Reads take none.
+
+    A lock that no caller has is forgotten, because names come and go.
+    """
 
     def __init__(self) -> None:
-        self._locks: dict[str, threading.RLock] = {}
+        self._locks: WeakValueDictionary[str, threading.RLock] = WeakValueDictionary()
+        self._looking = threading.Lock()
 
     def of(self, name: str) -> threading.RLock:
-        return self._locks.setdefault(name, threading.RLock())
+        with self._looking:
+            lock = self._locks.get(name)
+            if lock is None:
+                lock = self._locks[name] = threading.RLock()
+            return lock
 
 
 @dataclass(frozen=True, slots=True)

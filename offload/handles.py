@@ -118,6 +118,15 @@ class Handles:
             self._local.save(handle=handle)
         return handle
 
+    def forget(self, name: str) -> None:
+        """Delete the handle from the record, with all that this process knows of it. Makes no request."""
+        handle = self.find(name)
+        self._local.delete_handle(name)
+        self._checked.discard(name)
+        if handle is not None:
+            self._tips.pop(handle.vid, None)
+            self._volumes.let_go(handle.vid)
+
     def check_remote(self, handle: Handle) -> None:
         """Check that the remote has the handle's history (HANDLE-4).
 

@@ -65,6 +65,7 @@ _MULTIPART = ".multipart"
 _TEMPORARY = ".temporary"
 OWN_FOLDERS = frozenset({_LOCKS, _METADATA, _MULTIPART, _TEMPORARY})
 _UPLOAD_ID = re.compile(r"[0-9a-f]{32}")
+_DURABLE_MAX = 4096  # directories that a store knows to be durable
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
@@ -73,7 +74,7 @@ class LocalStore:
 
     def __init__(self, path: Path) -> None:
         self._root = path.absolute()
-        self._durable: set[Path] = set()
+        self._durable: set[str] = set()
         self._durable_lock = threading.Lock()
 
     @property
@@ -324,10 +325,10 @@ class LocalStore:
     def _make_durable_dir(self, directory: Path) -> None:
         """Make `directory` under the root.
 
-        This process syncs the entry of each level once, even if another process made it.
+        This process syncs the entry of each level that it does not know, even if another process made it.
         """
         with self._durable_lock:
-            known = directory in self._durable
+            known = os.fspath(directory) in self._durable
         if known and directory.is_dir():
             return
         if directory != self._root:
@@ -335,7 +336,9 @@ class LocalStore:
         directory.mkdir(mode=0o700, exist_ok=True)
         sync_dir(directory.parent)
         with self._durable_lock:
-            self._durable.add(directory)
+            if len(self._durable) >= _DURABLE_MAX:  # to forget them costs syncs only
+                self._durable.clear()
+            self._durable.add(os.fspath(directory))
 
     def _etag_now(self, path: Path) -> str | None:
         """Return the etag of the object at `path`; None if there is no object."""

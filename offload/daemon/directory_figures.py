@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from offload.archive import Archive
+from offload.daemon.background.topic_work import TopicWorks
 from offload.daemon.figures import ReplicaFigures, TopicFigures
-from offload.daemon.runs import Runs
 from offload.worker.pool import WorkerPool
 from seglog import Log
 
@@ -20,7 +20,7 @@ class DirectoryFigures:
 
     log: Log
     archive: Archive | None
-    runs: Runs
+    works: TopicWorks
     workers: WorkerPool | None
     replicas: Callable[[], Iterator[ReplicaFigures]]
     now_ms: Callable[[], int]
@@ -53,6 +53,6 @@ class DirectoryFigures:
             lag_s=max(0, lag_ms) / 1000,
             is_paused=status is not None and status.is_paused(name),
             is_diverged=status is not None and status.is_diverged(name),
-            offloaded_at_ms=self.runs.succeeded_at_ms(name),
+            offloaded_at_ms=self.works.succeeded_at_ms(name),
             kept_from_ms=None if status is None else status.kept_from_ms(name),
         )

@@ -8,6 +8,7 @@ from typing import Any
 from catalog.errors import Diverged
 from offload.commands.offload import Offloaded, TopicFailed
 from offload.commands.registry import Command
+from offload.daemon.background.topic_work import TopicWorks
 from offload.daemon.events import Events
 from offload.daemon.metrics import Metrics
 from offload.daemon.stopping import StopEvent
@@ -19,18 +20,17 @@ _MISTAKES = (2, 3)  # exit codes: a wrong call, and a name of nothing
 
 
 class Runs:
-    """Counts each offload, keeps the time of a topic's last one that succeeded, and publishes the events."""
+    """Counts each offload, notes the time of a topic's last one that succeeded, and publishes the events."""
 
-    def __init__(self, metrics: Metrics, events: Events, stopping: StopEvent, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, metrics: Metrics, events: Events, stopping: StopEvent, works: TopicWorks, now_ms: Callable[[], int]
+    ) -> None:
         self._runs = metrics.runs
         self._bytes = metrics.offloaded_bytes
         self._events = events
         self._stopping = stopping
+        self._works = works
         self._now_ms = now_ms
-        self._succeeded_at_ms: dict[str, int] = {}
-
-    def succeeded_at_ms(self, topic: str) -> int | None:
-        return self._succeeded_at_ms.get(topic)
 
     def count_bytes(self, count: int) -> None:
         """Count bytes of frames that an offload of the background reads. If the daemon stops, raise `Stopping`."""
@@ -40,7 +40,7 @@ class Runs:
 
     def done(self, topic: str, offloaded_seq: int, *, is_published: bool) -> None:
         self._runs.labels("published" if is_published else "nothing").inc()
-        self._succeeded_at_ms[topic] = self._now_ms()
+        self._works.of(topic).succeeded_at_ms = self._now_ms()
         if is_published:
             self._events.publish("offloaded", topic, offloaded_seq=offloaded_seq)
 

@@ -77,8 +77,8 @@ class Service:
         self.stopping.listen(self.events.wake)
         self._stopped_s = 0.0
         self.stopping.listen(self._note_stop)
-        self.runs = Runs(metrics, self.events, stopping, clock.now_ms)
         self.works = TopicWorks(lambda: self._loaded.offload, clock.now_ms)
+        self.runs = Runs(metrics, self.events, stopping, self.works, clock.now_ms)
         self._threads = Threads(self.tenant)
         # One thread for each command, as a command may follow for days. A command beyond the limit gets `Busy` at once.
         self.commands = self._threads.pool(loaded.serve.max_requests, "seglog-command")
@@ -104,7 +104,7 @@ class Service:
         )
         self._background = Background(context, archive, self.quota)
         replicas = self._background.replica_figures
-        metrics.watch(DirectoryFigures(self.sync, archive, self.runs, workers, replicas, clock.now_ms))
+        metrics.watch(DirectoryFigures(self.sync, archive, self.works, workers, replicas, clock.now_ms))
 
     @property
     def sync(self) -> Log:

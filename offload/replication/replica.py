@@ -169,7 +169,7 @@ class Replicas:
     def forget(self, name: str) -> None:
         """Stop following a replica. Nothing in the remote changes, and a pending commit is not sent again."""
         if self.is_replica(name):
-            self._local.delete_handle(name)
+            self._handles.forget(name)
             self._log.mark_elsewhere(name, None)
 
     def demote(self, handle: Handle) -> Handle:

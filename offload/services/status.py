@@ -175,5 +175,5 @@ class StatusService(Owned):
         return self._local.names_published(AttemptState.PUBLISHED, max(0, self._clock.now_ms() - lag_s * 1000))
 
     def versions(self) -> Mapping[str, int]:
-        """Return a number for each name, which each change of its offload state on this disk increases; none: 0."""
+        """Return a number for each name, which is another one after each change of its offload state here; none: 0."""
         return self._local.versions

@@ -248,6 +248,7 @@ def _free(engine: Engine, plan: Plan) -> None:
                 if segment.is_hot:
                     engine.segments.remove(draft.state.topic_id, segment.first_seq)
         if plan.deleted:
+            engine.segments.forget_topics(set(plan.deleted))
             remove_topics(engine.files, engine.layout, plan.deleted)
             with engine.committer.lock:
                 engine.deleted = tuple(topic_id for topic_id in engine.deleted if topic_id not in plan.deleted)

@@ -22,6 +22,7 @@ import contextlib
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Collection
 
 from seglog.errors import FileCorrupt
 from seglog.files.port import Files
@@ -147,6 +148,14 @@ class SegmentCache:
         """Drop the segment: another one may take its name. A reader that has it open can still read it."""
         with self._lock:
             self._drop(topic_id, first_seq)
+
+    def forget_topics(self, topic_ids: Collection[int]) -> None:
+        """Drop all segments of deleted topics. A reader that has one open can still read it."""
+        with self._lock:
+            for key in [key for key in self._checked if key[0] in topic_ids]:
+                self._drop(*key)
+            for topic_id in topic_ids:
+                self._pending.pop(topic_id, None)
 
     def swap(self, topic_id: int, first_seq: int, old: SegmentFiles) -> None:
         """Rename the .new files of a segment over its files.

@@ -30,6 +30,7 @@ class DueTopics:
         context, works = self._context, self._context.works
         found = []
         versions, offload_versions = context.log.versions(), self._archive.status.versions()
+        works.keep(versions.keys(), self._archive.replication.replicas)
         now_ms = context.now_ms()
         self._rests.begin_pass(versions.keys(), context.settings().offload, self._disk.state)
         for name, changes in sorted(versions.items()):

@@ -35,10 +35,11 @@ class Replicas:
         names = await in_threads(self._threads, self._archive.replication.replicas)
         # A replica that never synced here lags since the daemon found it.
         self._fresh_at_ms = {name: self._fresh_at_ms.get(name, now_ms) for name in names}
+        self._synced_at_ms = {name: self._synced_at_ms.get(name, 0) for name in names}
         due = [
             name
             for name in names
-            if is_over(self._synced_at_ms.get(name, 0), interval_s * 1000, now_ms)
+            if is_over(self._synced_at_ms[name], interval_s * 1000, now_ms)
             and not self._archive.status.is_diverged(name)
         ]
         await asyncio.gather(*map(self._sync, due))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from catalog.errors import Diverged
@@ -16,6 +16,7 @@ from offload.settings import OffloadSettings
 __all__ = ["TopicWork", "TopicWorks"]
 
 _log = logging.getLogger("seglog.daemon")
+_GONE_MAX = 20
 
 
 @dataclass(slots=True)
@@ -29,6 +30,7 @@ class TopicWork:
     last_error: str | None = None
     unsealed_since_ms: int | None = None
     unsealed_from_seq: int = 0
+    succeeded_at_ms: int | None = None
 
     def wait_ms(self, now_ms: int) -> int:
         """Return the time until the next try, or 0 if the next try is due."""
@@ -46,6 +48,20 @@ class TopicWorks:
 
     def of(self, name: str) -> TopicWork:
         return self._works.setdefault(name, TopicWork())
+
+    def succeeded_at_ms(self, name: str) -> int | None:
+        """Return the time of the topic's last offload that succeeded; None before the first one."""
+        work = self._works.get(name)
+        return None if work is None else work.succeeded_at_ms
+
+    def keep(self, topics: Collection[str], replicas: Callable[[], Iterable[str]]) -> None:
+        """Forget the topics that are gone, once there are some. `topics` are those of the log."""
+        if len(self._works) <= len(topics) + _GONE_MAX:
+            return
+        names = {*topics, *replicas()}
+        for name, work in list(self._works.items()):
+            if name not in names and not work.is_running:
+                self._works.pop(name, None)
 
     def retry(self, name: str) -> None:
         """Let the daemon try the topic at its next look, whatever the number of failures."""
