@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from catalog import MAIN, Bounds, Branches, Handle, LocalCatalog, Vid, Volumes
-from catalog.errors import BranchCollected, Diverged, InvalidName, NoSuchBranch, NoSuchObject, NoSuchTopic
+from catalog.errors import BranchCollected, CatalogError, Diverged, InvalidName, NoSuchBranch, NoSuchObject, NoSuchTopic
 from catalog.format import keys
 from catalog.format.control import DEAD
 from catalog.sync import Updates, pull
@@ -236,8 +236,18 @@ class Handles:
         """Return the newest state of the volume that this directory knows. Only the first call may make a request."""
         known = self._tips.get(handle.vid)
         if known is None or known[0] != handle.lsn:
-            known = self._tips[handle.vid] = (handle.lsn, self._find_tip(handle))
+            known = self._tips[handle.vid] = (handle.lsn, _find_tip(self._volumes, handle))
         return known[1]
+
+    def is_tip_here(self, handle: Handle) -> bool:
+        """Return whether `tip` makes no request: the copies of its commits are on this disk, and whole."""
+        known = self._tips.get(handle.vid)
+        if known is None or known[0] != handle.lsn:
+            try:
+                self._tips[handle.vid] = (handle.lsn, _find_tip(self._volumes.offline(), handle))
+            except CatalogError:
+                return False
+        return True
 
     def offloaded_seq(self, name: str) -> int:
         """Return the last seq that a commit of this topic has, or from which the branch started; 0 if none."""
@@ -259,13 +269,6 @@ class Handles:
             return ()
         head_seq = self.tip(handle).bounds.head_seq
         return tuple(op for op in self._log.topic(handle.name).truncate_ops() if op.seq <= head_seq)
-
-    def _find_tip(self, handle: Handle) -> Tip:
-        if handle.lsn > 0:
-            [last] = self._volumes.commits(handle.vid, handle.lsn, handle.lsn)
-            return Tip(last.commit.bounds, last.hash)
-        start = self._volumes.snapshot(handle.vid, 0)
-        return Tip(start.bounds, start.head_hash)
 
     def _join(self, name: str) -> Handle:
         topic, branch = split_name(name)
@@ -318,3 +321,11 @@ class Handles:
         config = self._log.topic(name).config
         if not config.keep_history:
             self._log.configure(name, replace(config, keep_history=True))
+
+
+def _find_tip(volumes: Volumes, handle: Handle) -> Tip:
+    if handle.lsn > 0:
+        [last] = volumes.commits(handle.vid, handle.lsn, handle.lsn)
+        return Tip(last.commit.bounds, last.hash)
+    start = volumes.snapshot(handle.vid, 0)
+    return Tip(start.bounds, start.head_hash)

@@ -39,8 +39,9 @@ class DirectoryFigures:
 
     def _topic(self, name: str) -> TopicFigures:
         topic, status = self.log.topic(name), None if self.archive is None else self.archive.status
-        offloaded_seq = topic.head_seq if status is None else status.offloaded_seq(name)
-        waiting = [each for each in topic.segments() if each.sealed and each.last_seq > offloaded_seq]
+        offloaded_seq = topic.head_seq if status is None else status.offloaded_seq_here(name)
+        is_known, above_seq = offloaded_seq is not None, offloaded_seq or 0
+        waiting = [each for each in topic.segments() if each.sealed and each.last_seq > above_seq]
         lag_ms = self.now_ms() - waiting[0].min_ts_ms if waiting else 0
         return TopicFigures(
             topic=name,
@@ -49,8 +50,8 @@ class DirectoryFigures:
             hot_bytes=topic.bytes_hot,
             forgotten_producers=topic.forgotten_producers,
             keys=topic.known_keys,
-            lag_bytes=sum(segment.data_bytes for segment in waiting),
-            lag_s=max(0, lag_ms) / 1000,
+            lag_bytes=sum(segment.data_bytes for segment in waiting) if is_known else None,
+            lag_s=max(0, lag_ms) / 1000 if is_known else None,
             is_paused=status is not None and status.is_paused(name),
             is_diverged=status is not None and status.is_diverged(name),
             offloaded_at_ms=self.works.succeeded_at_ms(name),

@@ -13,7 +13,10 @@ __all__ = ["FigureCollector", "FigureSource", "ReplicaFigures", "TopicFigures"]
 
 @dataclass(frozen=True, slots=True)
 class TopicFigures:
-    """The figures of one topic at the moment of a scrape. Times are in ms; None if there is no such time."""
+    """The figures of one topic at the moment of a scrape. Times are in ms; None if there is no such time.
+
+    The lag is None if this directory lacks the copy of the topic's newest commit, until the next offload fetches it.
+    """
 
     topic: str
     earliest_seq: int
@@ -21,8 +24,8 @@ class TopicFigures:
     hot_bytes: int
     forgotten_producers: int
     keys: int
-    lag_bytes: int
-    lag_s: float
+    lag_bytes: int | None
+    lag_s: float | None
     is_paused: bool
     is_diverged: bool
     offloaded_at_ms: int | None

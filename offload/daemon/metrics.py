@@ -11,7 +11,8 @@
     seglog_topic_keys                           gauge       by topic: keys of appends that it keeps, 10,000 at most
     seglog_topic_paused, seglog_topic_diverged  gauge       by topic: 0 or 1
     seglog_offload_lag_bytes, _lag_seconds      gauge       by topic: sealed bytes that are not offloaded, and
-                                                            the age of their oldest record
+                                                            the age of their oldest record; none while the newest
+                                                            commit is not on this disk
     seglog_offload_runs_total                   counter     by outcome: published, nothing, failed, diverged, stopped;
                                                             those on request count, too
     seglog_offload_last_success_timestamp_seconds  gauge    by topic, since the daemon's start

@@ -127,8 +127,18 @@ class StatusService(Owned):
 
     @checked
     def offloaded_seq(self, name: str) -> int:
-        """Return the last seq in the remote; 0 if there is none. Reads the local disk only."""
+        """Return the last seq in the remote; 0 if there is none.
+
+        Reads the local disk only, unless the copy of the newest commit is missing there, or damaged.
+        """
         return self._handles.offloaded_seq(name)
+
+    @checked
+    def offloaded_seq_here(self, name: str) -> int | None:
+        """Return `offloaded_seq` as far as this directory knows it, without a request; None if it does not."""
+        handle = self._handles.find(name)
+        is_known = handle is None or self._handles.is_tip_here(handle)
+        return self._handles.offloaded_seq(name) if is_known else None
 
     @checked
     def waiting_bytes(self, name: str, up_to: int | None = None) -> int:

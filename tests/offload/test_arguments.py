@@ -169,6 +169,7 @@ CALLS = {
     "StatusService.kept_from_ms": _of_name("status.kept_from_ms"),
     "StatusService.lag": _of_name("status.lag"),
     "StatusService.offloaded_seq": _of_name("status.offloaded_seq"),
+    "StatusService.offloaded_seq_here": _of_name("status.offloaded_seq_here"),
     "UpkeepService.orphan_uploads": _of("upkeep.orphan_uploads", {"min_age_ms": "whole"}),
     "UpkeepService.pause": _of_name("upkeep.pause", {"paused": "bool"}),
     "HistoryService.point": _of_name("history.point", {"target": "text"}, target="seq:3"),

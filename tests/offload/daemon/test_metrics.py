@@ -13,9 +13,12 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+import offload
 import seglog
+from catalog import LocalCatalog
 from offload.rights import Role, token_line
 from tests.daemons import ServedDirectory, served
+from tests.faults.front import Front, HttpFault
 from tests.waiting import wait_until
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -151,3 +154,25 @@ def test_a_token_sees_the_figures_of_its_topics(tmp_path: Path) -> None:
             families = list(text_string_to_metric_families(text))
             assert {each.labels.get("topic") for family in families for each in family.samples} - {None} == expected
             assert "seglog_wal_bytes" in text
+
+
+def test_a_scrape_asks_no_store_for_a_commit_that_is_not_here(
+    tmp_path: Path, s3_remote: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with seglog.open(tmp_path / "d") as log, offload.attach(log, s3_remote) as archive:
+        for name in ("kept", "lacking"):
+            log.topic(name).append([b"x"])
+            log.topic(name).seal()
+            archive.offload(name)
+            archive.upkeep.pause(name)
+    with LocalCatalog(tmp_path / "d" / "catalog.db") as local:
+        handle = local.handle("lacking")
+        assert handle is not None
+        assert local.drop_volume(handle.vid) == 1
+    with Front(s3_endpoint, [HttpFault("timeout", lasts=True)]) as front:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", front.url)
+        with served(tmp_path / "d", s3_remote) as running:
+            for name, lag in (("kept", 0.0), ("lacking", None)):
+                assert value(running, "seglog_topic_head_seq", topic=name) == 1
+                assert value(running, "seglog_offload_lag_bytes", topic=name) == lag
+            assert not front.struck
