@@ -3,11 +3,11 @@
 botocore knows time limits of a connection and of single reads. A store that sends a byte now and then passes them for
 ever. So the sockets of these clients look at the time that is left before each step.
 
-No public interface of botocore bounds a whole answer. `connect_timeout` and `read_timeout` hold for one step of a socket.
-Its event `before-send` takes an answer from another client of HTTP, which would need the proxies, certificates and limits
-of this one, and sockets that watch the time just as well. A thread for each request could be left behind at the limit,
-but then a write that the command gave up may still be sent. So the sockets of botocore's own connections are wrapped, in
-one place: `be_patient`. `tests/promises/test_silent_stores.py` fails if a version of botocore no longer takes them.
+No public interface of botocore bounds a whole answer. `connect_timeout` and `read_timeout` hold for one step of a
+socket. Its event `before-send` takes an answer from another client of HTTP, which would need the proxies, certificates
+and limits of this one, and sockets that watch the time just as well. A thread for each request could be left behind at
+the limit, but then a write that the command gave up may still be sent. So the sockets of botocore's own connections are
+wrapped, in one place: `be_patient`. `tests/promises/test_silent_stores.py` fails if botocore no longer takes them.
 
 WATCH-1  Also a body is sent in slices. Python gives the whole of one `sendall` the time limit of the connection, so a
     part of 64 MiB over a slow line would never get through.

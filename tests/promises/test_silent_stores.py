@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,7 @@ ASKS = {
     "diff": "diff t:head t@back",
     "points": "points t",
     "resolve": "resolve t --to head",
+    "segments": "segments u",
     "export": "export t {tmp}/export",
     "restore": "restore t --to head~1 --as again",
     "oplog": "oplog",
@@ -115,7 +117,7 @@ def world(tmp_path: Path, s3_remote: str) -> Path:
 
 def test_the_list_of_commands_that_ask_the_store_is_whole() -> None:
     local = {
-        *("append", "delete", "evict", "truncate", "seal", "pause", "resume", "retry", "status", "segments", "bisect"),
+        *("append", "delete", "evict", "truncate", "seal", "pause", "resume", "retry", "status", "bisect"),
         *("token/new", "tenant/list", "tenant/policy", "tenant/bucket-policy"),
         *("topic/create", "topic/set", "topic/show", "topic/list", "completion", "serve"),
     }
@@ -285,6 +287,63 @@ def test_the_background_of_a_daemon_goes_on_beside_a_silent_store(
     with Front(s3_endpoint, [_SILENT["never answers"]]) as front:
         monkeypatch.setenv("AWS_ENDPOINT_URL", front.url)
         tell(f"tasks beside a store that never answers: {_tasks_end(busy, s3_remote, front, [*TASKS])}")
+
+
+@pytest.mark.soak(part=3)
+@pytest.mark.parametrize("way", _SILENT)
+@pytest.mark.parametrize("task", TASKS)
+def test_each_task_ends_alone_beside_a_silent_store(
+    busy: Path, s3_remote: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch, task: str, way: str
+) -> None:
+    with Front(s3_endpoint, [_SILENT[way]]) as front:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", front.url)
+        tell(f"a task beside a store that {way}: {_tasks_end(busy, s3_remote, front, [task])}")
+
+
+@pytest.mark.soak(part=3)
+@pytest.mark.parametrize("way", _SILENT)
+def test_a_merge_ends_whose_reads_get_no_answer(
+    world: Path, s3_remote: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """The offload before it has its answers, and stays."""
+    with Front(s3_endpoint, [replace(_SILENT[way], kind="GET data")]) as front:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", front.url)
+        given = {**_NEVER, "OFFLOAD_TAIL_INTERVAL_S": "1", "OFFLOAD_MERGE_COUNT": "2", "OFFLOAD_WORKER": "thread"}
+        with served(world, s3_remote, SERVE_STOP_TIMEOUT_S="1", **given) as daemon:
+            daemon.append("t", b"four")
+            wait_until(lambda: _failures(daemon, "offload") >= 1, pause_s=0.01)
+            assert 1 <= len(front.struck) <= _MOST_AT_ONCE
+            assert daemon.status("t")["offloaded_seq"] == 4
+            daemon.terminate()
+            assert daemon.process.wait(_HANGS_AFTER_S) == 0
+            assert "Traceback" not in "".join(daemon.lines)
+
+
+@pytest.mark.soak(part=3)
+@pytest.mark.parametrize("way", _SILENT)
+def test_the_end_of_streams_goes_on_beside_a_silent_store(
+    world: Path, s3_remote: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """The branches of forks wait for the store. A stream without one is gone."""
+    text = {"Content-Type": "text/plain"}
+    with served(world, s3_remote, **_NEVER) as daemon:
+        assert daemon.ask("PUT", "/streams/source", b"x", text)[0] == 201
+        for name in ("a", "b"):
+            fork = {**text, "Stream-Forked-From": "/streams/source", "Stream-TTL": "1"}
+            assert daemon.ask("PUT", f"/streams/{name}", b"", fork)[0] == 201
+        assert daemon.ask("PUT", "/streams/plain", b"x", {**text, "Stream-TTL": "1"})[0] == 201
+    with Front(s3_endpoint, [_SILENT[way]]) as front:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", front.url)
+        with served(world, s3_remote, SERVE_STOP_TIMEOUT_S="1", **_NEVER) as daemon:
+            for name in ("a", "b"):
+                wait = f"the deletion of stream {name} waits"
+                wait_until(lambda wait=wait: any(wait in line for line in daemon.lines), pause_s=0.01)
+            wait_until(lambda: daemon.get("/topics/plain/index_bounds")[0].get("status") == 404, pause_s=0.01)
+            assert daemon.append("hot", b"x") == 1
+            assert 2 <= len(front.struck) <= 2 * _MOST_AT_ONCE
+            daemon.terminate()
+            assert daemon.process.wait(_HANGS_AFTER_S) == 0
+            assert "Traceback" not in "".join(daemon.lines)
 
 
 def test_segments_are_sealed_by_age_while_a_release_waits_for_the_store(

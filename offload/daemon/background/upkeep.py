@@ -28,13 +28,22 @@ class Upkeep:
         self._threads = context.threads.pool(1, "seglog-upkeep")
         self._release_threads = context.threads.pool(1, "seglog-release")
         self._collected_at_ms = 0
-        self._waiting: set[str] = set()  # the topics with records that retention may take once they are released
+        self._releasable: list[str] = []
 
     async def look(self) -> None:
-        found = await in_threads(self._threads, self._context.log.enforce_retention)
-        self._waiting = {each.topic for each in found if each.waiting_seq}
+        self._releasable = await in_threads(self._threads, self._retain)
         if self._archive is not None:
             await self._drop_copies(self._archive)
+
+    def _retain(self) -> list[str]:
+        """Enforce retention. Return the topics whose hot copies may go: by lag, by retention, or as the disk is full."""
+        found, archive = self._context.log.enforce_retention(), self._archive
+        if archive is None:
+            return []
+        lag_s = self._context.settings().offload.deletion_lag_s if self._disk.state is DiskState.FINE else 0
+        waiting = {each.topic for each in found if each.waiting_seq}
+        hot = archive.status.with_hot_copies() if waiting else set()
+        return sorted(archive.status.with_hot_copies(lag_s) | (waiting & hot))
 
     async def _drop_copies(self, archive: Archive) -> None:
         """Delete the local copies of commits that no name needs, every ten minutes."""
@@ -44,9 +53,10 @@ class Upkeep:
             await in_threads(self._threads, archive.upkeep.drop_copies)
 
     async def release(self, archive: Archive) -> None:
-        """Release the hot copies that may go, topic by topic."""
+        """Release the hot copies that the last look found, topic by topic."""
         context = self._context
-        for name in await in_threads(self._threads, self._releasable, archive):
+        names, self._releasable = self._releasable, []
+        for name in names:
             is_busy = context.works.of(name).is_running
             if is_busy or context.stopping.is_set() or archive.status.is_diverged(name):
                 continue
@@ -57,13 +67,6 @@ class Upkeep:
             except Exception as error:
                 context.metrics.failures.labels("release").inc()
                 context.works.warn(name, "hot copies stay for now", error)
-
-    def _releasable(self, archive: Archive) -> list[str]:
-        """Return the topics with hot copies that may go: by the lag, by retention, or as the disk is full."""
-        lag_s = self._context.settings().offload.deletion_lag_s if self._disk.state is DiskState.FINE else 0
-        waiting = self._waiting
-        hot = archive.status.with_hot_copies() if waiting else set()
-        return sorted(archive.status.with_hot_copies(lag_s) | (waiting & hot))
 
     def _release(self, archive: Archive, name: str) -> None:
         archive.release(name, at_once=self._disk.state is not DiskState.FINE)
