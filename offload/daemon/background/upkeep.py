@@ -36,7 +36,7 @@ class Upkeep:
             await self._drop_copies(self._archive)
 
     def _retain(self) -> list[str]:
-        """Enforce retention. Return the topics whose hot copies may go: by lag, by retention, or as the disk is full."""
+        """Enforce retention. Return the topics whose hot copies may go: by lag, by retention, or for a full disk."""
         found, archive = self._context.log.enforce_retention(), self._archive
         if archive is None:
             return []
