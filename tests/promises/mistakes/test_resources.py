@@ -16,6 +16,7 @@ import pytest
 
 import seglog
 from seglog import (
+    AppendsHeld,
     DirectoryNotReadable,
     DirectoryNotWritable,
     DiskFull,
@@ -62,7 +63,8 @@ def open_path() -> Iterator[Path]:
 def test_others_fill_the_disk(tmp_path: Path) -> None:
     """Another program fills the disk while a program appends; later somebody removes that file.
 
-    Outcome: appends are refused with `DiskFull` and work again when there is room; nothing that was acked is lost.
+    Outcome: appends are refused, below `disk_reject_bytes` with `AppendsHeld`, on the full disk with `DiskFull`, and
+    work again when there is room; nothing that was acked is lost.
     """
     disk, acked = tmp_path / "disk", []
     disk.mkdir()
@@ -76,7 +78,11 @@ def test_others_fill_the_disk(tmp_path: Path) -> None:
                     log.topic("orders").append([value])
                     acked.append(value)
             assert len(acked) < 2000
+            log.disk_reject_bytes = 1024 * 1024
+            with pytest.raises(AppendsHeld):
+                log.topic("orders").append([b"refused"])
             (disk / "theirs").unlink()
+            log.disk_reject_bytes = 0
             log.topic("orders").append([b"after"])
         assert values(disk / "data") == [*numbered(10), *acked, b"after"]
 
