@@ -203,19 +203,12 @@ class History:
         return f"lsn:{commit.lsn}" if commit.vid == self.vid else f"lsn:{commit.lsn}@{commit.vid}"
 
     @checked
-    def truncations_after(self, vid: Vid, lsn: LsnNumber) -> Iterator[int]:
-        """Yield the first seq that each truncation after that commit removed. A truncation that was undone does not
-        count: its records are back.
-        """
-        undone = set[tuple[Vid, int]]()
+    def after(self, vid: Vid, lsn: LsnNumber) -> Iterator[PastCommit]:
+        """Yield the commits after that commit of a volume, newest first."""
         for past in self:
-            commit = past.commit
-            if commit.vid == vid and commit.lsn <= lsn:
+            if past.commit.vid == vid and past.commit.lsn <= lsn:
                 return
-            if commit.restored is not None:
-                undone.add((commit.restored.undone.vid, commit.restored.undone.lsn))
-            if commit.truncate_from is not None and (commit.vid, commit.lsn) not in undone:
-                yield commit.truncate_from
+            yield past
 
     def _begin(self, is_passed: Callable[[Mark], bool] | None) -> tuple[int, int]:
         """Return how many spans to read, and the LSN to begin with in the oldest of them. 0 means its first LSN."""

@@ -1,19 +1,20 @@
 """The differences between two states of a topic: records that only one has, and records that only one has deleted.
 
 Up to the shared seq, both states show the same records, except for deletes. The shared seq is the head of the nearest
-common point. If a state was truncated below that head since, the shared seq is the last seq before the truncation.
+common point. If a state was truncated below that head since, the shared seq is the last seq before the truncation. If
+both have undone a truncation from before the common point, the records that came back are shared.
 Above the shared seq, every record belongs to one of the states.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyroaring import BitMap64
 
-from catalog import SegmentView, Snapshot
+from catalog import Commit, CommitKind, ForkPoint, SegmentView, Snapshot
 from catalog.history import History
 from catalog.progress import count
 from offload.read.cold_reader import ColdReader
@@ -93,11 +94,41 @@ def shared_seq(left: State, right: State) -> int:
                 lsn = min(span.last_lsn, other.last_lsn)
                 heads = [span.cut_seq, other.cut_seq, left.snapshot.max_seq, right.snapshot.max_seq]
                 common = left.past.at(span.vid, lsn)
-                heads.append(None if common is None else common.commit.bounds.head_seq)
-                for state in (left, right):
-                    heads += [seq - 1 for seq in state.past.truncations_after(span.vid, lsn)]
+                since = [[past.commit for past in state.past.after(span.vid, lsn)] for state in (left, right)]
+                if common is not None:
+                    heads.append(_head_seq(common.commit.bounds.head_seq, *map(_heads_back, since)))
+                for commits in since:
+                    heads += [seq - 1 for seq in _truncations(commits)]
                 return min(head for head in heads if head is not None)
     return 0
+
+
+def _head_seq(head_seq: int, left: Mapping[ForkPoint, int], right: Mapping[ForkPoint, int]) -> int:
+    """Return the head that two states share, from that of their common point and their undos since."""
+    return max(head_seq, *(min(left[undone], right[undone]) for undone in left.keys() & right.keys()), 0)
+
+
+def _heads_back(commits: Sequence[Commit]) -> dict[ForkPoint, int]:
+    """Return the head after each undo that came before any new record, by the undone commit. `commits` are newest
+    first.
+    """
+    found: dict[ForkPoint, int] = {}
+    for commit in commits:
+        if commit.kind is CommitKind.OFFLOAD:
+            found.clear()
+        elif commit.restored is not None:
+            found[commit.restored.undone] = commit.bounds.head_seq
+    return found
+
+
+def _truncations(commits: Sequence[Commit]) -> Iterator[int]:
+    """Yield the first seq that each truncation removed. A truncation that was undone does not count: its records are
+    back. `commits` are newest first.
+    """
+    undone = {commit.restored.undone for commit in commits if commit.restored is not None}
+    for commit in commits:
+        if commit.truncate_from is not None and ForkPoint(commit.vid, commit.lsn) not in undone:
+            yield commit.truncate_from
 
 
 def _look(view: SegmentView) -> tuple[object, ...]:

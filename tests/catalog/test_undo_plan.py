@@ -1,7 +1,8 @@
 """The plan of an undo, compared with a model: what a reader gets after it, from objects that hold each record.
 
 The model keeps the records of the topic by seq, and what each operation took. Objects hold the records that were live
-when they were made.
+when they were made. The history goes on in forks, also of past states and of a part of a commit, whose removals it then
+inherits.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from catalog.errors import NotTakenBack
 from catalog.format.commit import Bounds, Commit, CommitKind, Deletions, ForkPoint, SegmentRef, SegmentView
 from catalog.format.encoding import StoredCommit, commit_hash, decode_commit, decode_views, encode_commit
 from catalog.format.gid import Sid
-from catalog.snapshot import Snapshot, checkpoint_of, empty, fold, fork, from_checkpoint
+from catalog.snapshot import Snapshot, checkpoint_of, cut, empty, fold, fork, from_checkpoint
 from catalog.undo_plan import TAKES_AWAY, Taken, UndoPlan, plan_undo
 from tests import work
 from tests.catalog.samples import segment, ts_of, vid
@@ -29,17 +30,31 @@ Held = dict[int, int]  # seq to the number of the record
 class _Step:
     """A commit, the state before it, and what the model knows: the records it took, and the seqs it takes at all.
 
-    `returned` are the seqs that undos of it have brought back.
+    `after` are the records and the floors after it. `returned` are the seqs that undos of it have brought back, and
+    `brought` those that it brought back as an undo. `cut` is the last seq that a fork kept of it.
     """
 
     stored: StoredCommit
     before: Snapshot
     records: Held
     floors: tuple[int, int]
+    after: tuple[Held, tuple[int, int]]
+    cut: int | None = None
     taken: Held = field(default_factory=dict)
     returned: set[int] = field(default_factory=set)
+    brought: frozenset[int] = frozenset()
     below: int = 1
     start: int = 2**64
+
+    @property
+    def undone(self) -> ForkPoint | None:
+        restored = self.stored.commit.restored
+        return None if restored is None else restored.undone
+
+    def cut_at(self, seq: int) -> None:
+        self.cut = seq if self.cut is None else min(self.cut, seq)
+        if self.stored.commit.truncate_from is None:
+            self.taken = {each: record for each, record in self.taken.items() if each <= self.cut}
 
 
 class World:
@@ -116,6 +131,32 @@ class World:
         self.volumes += 1
         self.now = fork(self.now, vid(1 + self.volumes))
 
+    def branch_in_the_past(self) -> None:
+        """Go on in a fork of a past state, perhaps in the middle of the records of its last commit.
+
+        A target cuts a commit at one of its own records, or not at all.
+        """
+        if not self.steps:
+            return
+        self.steps = self.steps[: self.rng.randint(1, len(self.steps))]
+        last = self.steps[-1]
+        first, end = last.before.bounds.head_seq + 1, last.stored.commit.bounds.head_seq
+        if last.stored.commit.kind is CommitKind.OFFLOAD and last.cut is None and self.rng.random() < 0.5:
+            seq = self.rng.randint(first, end)
+            for step in self.steps:
+                step.cut_at(seq)
+        self.now, (self.records, self.floors) = fold(last.before, [last.stored]), last.after
+        self.records = dict(self.records)
+        if last.cut is not None:
+            self.now = cut(self.now, last.cut)
+            self.records = {seq: record for seq, record in self.records.items() if seq <= last.cut}
+            self.floors = (min(self.floors[0], last.cut + 1), min(self.floors[1], last.cut + 1))
+        self.head = self.now.bounds.head_seq
+        for step in self.steps:
+            point = _point(step)
+            step.returned = {seq for each in self.steps if each.undone == point for seq in each.brought}
+        self.branch()
+
     def undo(self) -> None:
         found = [step for step in self.steps if step.stored.commit.kind in TAKES_AWAY]
         if found:
@@ -151,12 +192,15 @@ class World:
             self.floors = (plan.bounds.first_seq, plan.bounds.evict_floor)
         self.head = plan.bounds.head_seq
         self._commit(CommitKind.RESTORE, restored=plan.restored)
+        self.steps[-1].brought = frozenset(back)
         assert self.floors[0] <= min(back)
         if all(each.stored.commit.kind in {CommitKind.COMPACT, CommitKind.CONFIG} for each in later):
             assert (self.records, self.floors, self.head) == (step.records, step.floors, step.before.bounds.head_seq)
 
     def _plan(self, step: _Step, later: list[Commit]) -> UndoPlan:
-        return plan_undo("t", step.before, step.stored, later, self.now, self.live)
+        is_whole = step.cut is None or step.stored.commit.truncate_from is not None
+        before = step.before if is_whole or step.cut is None else cut(step.before, step.cut)
+        return plan_undo("t", before, step.stored, later, self.now, self.live)
 
     # ------------------------------------------------------------ parts
 
@@ -212,7 +256,8 @@ class World:
         assert stored == StoredCommit(commit, commit_hash(commit))
         before, self.now = self.now, fold(self.now, [stored])
         first_seq, evict_floor = before.bounds.first_seq, before.bounds.evict_floor
-        self.steps.append(_Step(stored, before, dict(self.records), (first_seq, evict_floor)))
+        after = (dict(self.records), self.floors)
+        self.steps.append(_Step(stored, before, dict(self.records), (first_seq, evict_floor), after))
         if self.rng.random() < 0.3:  # the same state, from a checkpoint
             checkpoint = checkpoint_of(self.now, now_ms=0)
             assert checkpoint.views is not None
@@ -250,6 +295,7 @@ _ACTS = {
     World.truncate: 1,
     World.compact: 4,
     World.branch: 1,
+    World.branch_in_the_past: 1,
     World.undo: 5,
 }
 

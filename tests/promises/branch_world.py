@@ -12,12 +12,15 @@ deletes, evictions and truncations that took some. From those it says what an un
     load     a job without a log; perhaps a takeover meanwhile, or a    `WrittenByLog` if a log wrote, and only then;
              promotion and a second job after it                        `LoadConflict` if another commit came
     promote  a branch becomes main, with `carry` in worlds without a    each record of main is carried once
-             ttl; perhaps that is undone, the branch is cut or
-             written, and becomes main again
+             ttl, by either directory; perhaps that is undone, the
+             branch is cut or written, and becomes main again
+    beside   the other directory takes a name over and writes it, and   the first one changes nothing, or an undo counts,
+             the first one makes the delete, truncation, undo or        as the newest state allows it
+             append that it had seen a preview of
 
-Not here: what a producer gets after another directory wrote, and a carry of copies that were cut and deleted. The model
-has two limits of a carry, too (docs/limits.md): it brings the records of a truncation twice that both sides inherited
-and undid, and none that an undo brings back after an earlier carry.
+Not here: what a producer gets after another directory wrote. The model has two limits of a carry, too (docs/limits.md):
+it brings no record that was deleted at an earlier carry and is back by an undo since, and it begins anew if a
+truncation left only deleted copies.
 """
 
 from __future__ import annotations
@@ -25,17 +28,19 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
 import offload
 import seglog
 from catalog import ForkPoint, Volumes
+from catalog.errors import Diverged, NotTakenBack
 from catalog.objects.memory import MemoryStore
 from catalog.undo_plan import TAKES_AWAY
 from offload import OffloadSettings
@@ -48,12 +53,12 @@ from seglog.values.names import BRANCH_MARK
 from tests.offload.load.loads import begin, finish, part
 from tests.worlds.clock import HandClock
 
-__all__ = ["World"]
+__all__ = ["ABOVE_ALL", "World", "kept_by"]
 
 TTL_MS = 100
 STEPS = ("append",) * 4 + ("forward", "drop") * 2 + ("undo",) * 6 + ("again", "aside", "load", "promote") * 2
-STEPS += ("delete", "delete_tag", "truncate", "fork") * 2 + ("offload", "evict", "merge", "erase", "hand", "reopen")
-_ABOVE_ALL = 2**64
+STEPS += ("delete", "delete_tag", "truncate", "fork", "beside") * 2 + ("offload", "evict", "merge", "erase", "hand", "reopen")
+ABOVE_ALL = 2**64
 
 
 @dataclass
@@ -78,7 +83,7 @@ class Removal:
     taken: dict[int, Held]
     is_clean: bool
     below: int = 1
-    start: int = _ABOVE_ALL
+    start: int = ABOVE_ALL
     is_eviction: bool = False
     cut: dict[int, Held] = field(default_factory=dict[int, Held])
     point: ForkPoint | None = None
@@ -86,6 +91,24 @@ class Removal:
     is_undone: bool = False
     is_reused: bool = False
     returned: set[int] = field(default_factory=set[int])
+
+
+class Reach(Protocol):
+    """A removal takes the seqs below `below` and from `start` on, whatever they are."""
+
+    @property
+    def below(self) -> int: ...
+    @property
+    def start(self) -> int: ...
+
+
+def kept_by(removals: Iterable[Reach]) -> tuple[int, int]:
+    """Return the first seq that these removals left, and the first one above it that they took."""
+    below, start = 1, ABOVE_ALL
+    for each in removals:
+        below, start = max(below, each.below), min(start, each.start)
+        below = min(below, start)
+    return below, start
 
 
 @dataclass
@@ -139,11 +162,8 @@ class Volume:
 
     def back(self, removal: Removal) -> set[int]:
         """Return the seqs that an undo brings back (UNDO-1)."""
-        later = [each for each in self.removals[self.removals.index(removal) + 1 :] if not each.is_undone]
-        below, start = 1, _ABOVE_ALL
-        for each in later:
-            below, start = max(below, each.below), min(start, each.start)
-            below = min(below, start)
+        later = self.removals[self.removals.index(removal) + 1 :]
+        below, start = kept_by(each for each in later if not each.is_undone)
         return {seq for seq in removal.taken if below <= seq < start} - removal.returned - self.live
 
     def undo(self, removal: Removal) -> None:
@@ -321,10 +341,14 @@ class World:
             self.offload(name)
         return is_clean
 
+    def undoable(self, name: str) -> list[Removal]:
+        volume = self.volumes[name]
+        return [each for each in volume.removals if each.point and not each.is_reused and volume.back(each)]
+
     def undo(self, name: str) -> None:
         volume = self.volumes[name]
         self.offload(name)
-        known = [each for each in volume.removals if each.point and not each.is_reused and volume.back(each)]
+        known = self.undoable(name)
         if not known:
             return
         vid = self.archive(name).history.snapshot(name).vid
@@ -341,7 +365,12 @@ class World:
         history = self.archive(name).history
         own = history.commits(name).at_lsn(lsn)
         is_plain = own is not None and own.commit.vid == vid  # at this time, the number alone means that commit
+        undone = [past.commit.restored.undone for past in history.commits(name) if past.commit.restored]
         self.note_writer(name)
+        if is_plain and any(each.lsn == lsn and each.vid != vid for each in undone):  # or it may mean two (BACK-5)
+            with pytest.raises(NotTakenBack, match="an earlier undo"):
+                history.undo_removal(name, lsn)
+            is_plain = False
         if is_plain and self.chance.random() < 0.5:
             done = history.undo_removal(name, lsn)
         else:
@@ -355,6 +384,43 @@ class World:
         assert done.undone == removal.point, self.told
         assert done.records == len(volume.back(removal)), self.told
         volume.undo(removal)
+
+    def beside(self, name: str) -> None:
+        """Let the other directory write between a preview here and its run. The run changes nothing, or undoes."""
+        self.topic(name)
+        self.offload(name)
+        volume, former = self.volumes[name], self.writer[name]
+        log, archive = self.places[former]
+        before, cut = self.chance.randint(1, volume.head_seq + 1), max(volume.evict_floor, volume.head_seq)
+        removal = self.chance.choice([None, *self.undoable(name)])
+        if removal is not None and removal.point is not None:
+            archive.history.preview_undo(name, removal.point.lsn, removal.point.vid)
+        else:
+            archive.previews.removal(name, before=before)
+        self.writer[name] = 1 - former
+        self.archive(name).replication.take_over(name)
+        self.repeatable[name].clear()
+        self.append(name)
+        self.chance.choice([self.append, self.delete, self.truncate, self.merge])(name)
+        self.offload(name)
+        back = volume.back(removal) if removal is not None and not removal.is_reused else set[int]()
+        try:
+            if removal is not None and removal.point is not None:
+                done = archive.history.undo_removal(name, removal.point.lsn, removal.point.vid)
+                assert (done.undone, done.records) == (removal.point, len(back)), self.told
+                volume.undo(removal)
+                self.follow(1 - former, name)
+                self.made["undone beside another writer"] += 1
+            elif self.chance.random() < 0.5:
+                assert archive.delete(name, before=before).lsn is None, self.told
+            else:
+                archive.truncate(name, cut)
+        except (Diverged, NotTakenBack) as error:
+            assert isinstance(error, Diverged) or not back, self.told
+            self.made["refused beside another writer"] += 1
+        if log.has_topic(name):
+            archive.replication.reset(name, discard=True)
+        self.note_writer(name)
 
     # ------------------------------------------------------------ the archive
 
@@ -425,7 +491,7 @@ class World:
         for name in ("t", branch):
             self.offload(name)
         keep, carry = f"t@k{next(self.numbers)}", self.ttl_ms is None and self.chance.random() < 0.7
-        branches, side = self.archive("t").branches, self.volumes[branch]
+        branches, side = self.chance.choice(self.places)[1].branches, self.volumes[branch]
         try:
             done = branches.promote_branch("t", branch[2:], keep=keep[2:], carry=carry, leave=not carry)
         except CarriedOtherwise:
@@ -466,13 +532,12 @@ class World:
     def carry(self, main: Volume, side: Volume, shared_seq: int, carried: range) -> None:
         """Give the branch copies of main's records, in order."""
         numbers, origin = side.numbers, (main.key, shared_seq)
-        is_left = side.origin == origin and not numbers.isdisjoint(side.copies.values())
+        live_copies = {side.records[seq].number for seq in side.live}.intersection(side.copies.values())
+        is_left = side.origin == origin and (bool(live_copies) or max(side.copies.values()) in numbers)
         copies = dict(side.copies) if is_left else {}
         there = {number for number, copy in copies.items() if copy in numbers}
-        seqs = [seq for seq in sorted(main.live) if seq > shared_seq and seq >= main.evict_floor]
-        missing = [main.records[seq] for seq in seqs if main.records[seq].number not in there]
-        if numbers.issuperset(each.number for each in missing):
-            missing = []
+        live = [main.records[seq] for seq in sorted(main.live) if seq >= main.evict_floor]
+        missing = [each for each in live if each.number not in numbers | there]
         first = side.head_seq + 1
         assert carried == range(first, first + len(missing)) or not (carried or missing), self.told
         for seq, each in zip(carried, missing, strict=True):

@@ -10,12 +10,8 @@ import logging
 from collections.abc import Sequence
 from functools import reduce
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, seed, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import initialize, run_state_machine_as_test
 from pyspark.sql import DataFrame, SparkSession
 
 from catalog import ForkPoint
@@ -35,41 +31,34 @@ Row = tuple[int, int, bytes, str | None, str | None]
 
 
 class HistoryInSpark(CatalogModel):
-    """A history whose end Spark reads. Its fields belong to the class, because hypothesis makes the objects."""
+    """A history whose end Spark reads, from a copy of its objects in `directory`."""
 
-    session: ClassVar[SparkSession]
-    directory: ClassVar[Path]
-    histories: ClassVar[int]
-    versions: ClassVar[int]
-    rows: ClassVar[int]
+    def __init__(self, session: SparkSession, directory: Path) -> None:
+        super().__init__()
+        self.session = session
+        self.directory = directory
+        self.versions = self.rows = 0
 
-    @initialize(drawn=st.integers(0, 2**32))
-    def begin(self, drawn: int) -> None:
+    def begin(self, drawn: str) -> None:
         """Offload the first record, so that each history has a version that Spark can read."""
         super().begin(drawn)
         self.log.topic(TOPIC).seal()
         self.archive.offload(TOPIC)
         self._remember(TOPIC)
 
-    def teardown(self) -> None:
-        self._compare()
-        super().teardown()
-
-    def _compare(self) -> None:
-        cls = type(self)
-        cls.histories += 1
-        url = (cls.directory / f"history-{cls.histories}").as_uri()
+    def look_back(self) -> None:
+        url = self.directory.as_uri()
         self._copy_objects(url)
         states = [state for name in sorted(self.lines) for state in self._states(name)]
         expected = [list(self._rows(point)) for _, point in states]
         loads = [options for options, _ in states]
         assert [_rows_in_python(url, options) for options in loads] == expected
-        assert _rows_in_spark(cls.session, url, loads, "jvm") == expected
+        assert _rows_in_spark(self.session, url, loads, "jvm") == expected
         newest = [number for number, options in enumerate(loads) if "versionAsOf" not in options]
-        found = _rows_in_spark(cls.session, url, [loads[number] for number in newest], "python")
+        found = _rows_in_spark(self.session, url, [loads[number] for number in newest], "python")
         assert found == [expected[number] for number in newest]
-        cls.versions += len(states)
-        cls.rows += sum(map(len, expected))
+        self.versions += len(states)
+        self.rows += sum(map(len, expected))
 
     def _copy_objects(self, url: str) -> None:
         remote = open_store(url)
@@ -133,20 +122,10 @@ def quick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> 
 def test_every_version_of_every_branch_is_what_the_archive_reads(
     spark: SparkSession, tmp_path: Path, amount: int
 ) -> None:
-    made = type("Made", (HistoryInSpark,), {"session": spark, "directory": tmp_path})
-    made.histories = made.versions = made.rows = 0
-    drawn = seed_of("T5 in Spark")
-    print(f"T5 in Spark: hypothesis seed {drawn}")
-    run_state_machine_as_test(
-        seed(drawn)(made),
-        settings=settings(
-            max_examples=amount,
-            stateful_step_count=40,
-            deadline=None,
-            database=None,
-            phases=[Phase.generate],
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-    tell(f"{made.histories} histories, {made.versions} versions, {made.rows} rows")
-    assert made.versions > amount
+    drawn, versions, rows = seed_of("T5 in Spark"), 0, 0
+    for number in range(amount):
+        history = HistoryInSpark(spark, tmp_path / f"history-{number}")
+        history.run(f"{drawn} {number}", steps=40)
+        versions, rows = versions + history.versions, rows + history.rows
+    tell(f"{amount} histories, {versions} versions, {rows} rows")
+    assert versions > amount

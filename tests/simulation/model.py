@@ -62,12 +62,12 @@ def records_of(reader: ColdReader, snapshot: Snapshot) -> State:
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """The effect of an undo of the commit `undone`: it shows `records` again.
+    """The effect of an undo of the commit `undone`, perhaps of a parent: it shows `records` again.
 
     The records of `whole`, which may be deleted, exist again. The volume then ends at `head_seq`.
     """
 
-    undone: int
+    undone: ForkPoint
     records: State
     whole: State
     head_seq: int
@@ -338,31 +338,35 @@ class Model:
         intent = self.intents.get(past.stored.hash)
         return None if intent is None else intent.writer
 
-    def undo(self, vid: Vid, undone: int, lsn: int) -> Back:
-        """Return the effect of an undo of the commit `undone` right after the commit `lsn`.
+    def undo(self, vid: Vid, lsn: int, undone: ForkPoint) -> Back:
+        """Return the effect of an undo right after the commit `lsn` of `vid`. The commit `undone` is in its history.
 
-        A record that the commit took comes back, unless a later commit took its seq. A later commit that was undone
-        does not count. A later delete by tag took none of these records. What an earlier undo of the same commit
-        brought back stays as it is now.
+        A record that the commit took comes back, unless a later commit took its seq, or a fork cut it away. A later
+        commit that was undone does not count. A later delete by tag took none of these records. What an earlier undo of
+        the same commit brought back stays as it is now.
         """
-        volume = self.volumes[vid]
-        later = [self.intents.get(past.stored.hash) for past in volume.pasts[undone:lsn]]
-        undos = [intent.back for intent in later if intent is not None and intent.back is not None]
-        before, after = volume.state(undone - 1), volume.state(undone)
-        taken = {seq: entry for seq, entry in before.items() if seq not in after}
-        for at, intent in enumerate(later, undone + 1):
-            is_in_force = all(back.undone != at for back in undos)
+        above, history = self.volumes[undone.vid], list(self.history(vid, lsn))
+        places = [point for point, _, _ in history]
+        self._hold(undone in places, f"{undone} is undone in {vid}, which does not have it")
+        _, past, seq = history[places.index(undone)]
+        own = self.intents[past.stored.hash].op
+        later = [(point, self.intents.get(each.stored.hash)) for point, each, _ in history[places.index(undone) + 1 :]]
+        undos = [intent.back for _, intent in later if intent is not None and intent.back is not None]
+        before, after = above.state(undone.lsn - 1), above.state(undone.lsn)
+        is_cut = own is not None and own.cut is not None
+        taken = {each: entry for each, entry in before.items() if each not in after and (is_cut or each <= seq)}
+        for point, intent in later:
+            is_in_force = all(back.undone != point for back in undos)
             if intent is not None and intent.op is not None and is_in_force:
-                taken = {seq: entry for seq, entry in taken.items() if not intent.op.takes_seq(seq)}
+                taken = {each: entry for each, entry in taken.items() if not intent.op.takes_seq(each)}
         is_earlier = False
         for back in (each for each in undos if each.undone == undone):
-            taken = {seq: entry for seq, entry in taken.items() if seq not in back.records}
+            taken = {each: entry for each, entry in taken.items() if each not in back.records}
             is_earlier = True
-        whole_after = volume.whole(undone)
-        whole = {seq: entry for seq, entry in volume.whole(undone - 1).items() if seq not in whole_after}
-        own = self.intents[volume.pasts[undone - 1].stored.hash].op
-        is_head_back = own is not None and own.cut is not None and not is_earlier
-        head_seq = volume.head_seq(undone - 1 if is_head_back else lsn)
+        whole_after = above.whole(undone.lsn)
+        whole = {each: entry for each, entry in above.whole(undone.lsn - 1).items() if each not in whole_after}
+        is_head_back = is_cut and not is_earlier
+        head_seq = above.head_seq(undone.lsn - 1) if is_head_back else self.volumes[vid].head_seq(lsn)
         return Back(undone, taken, whole if is_head_back else {}, head_seq)
 
     # ------------------------------------------------------------ what must be
@@ -373,7 +377,7 @@ class Model:
     def at_time(self, vid: Vid, ms: int) -> State:
         """Return the records of `vid` after every change up to `ms`, applied in commit order."""
         shown: State = {}
-        for past, cut in self._history(vid):
+        for _, past, cut in self.history(vid):
             intent = self.intents.get(past.stored.hash)
             if intent is not None and intent.back is not None and past.stored.commit.at_ts_ms <= ms:
                 shown |= _up_to(cut, intent.back.records)
@@ -383,19 +387,23 @@ class Model:
                 shown = intent.after(shown)
         return shown
 
-    def _history(self, vid: Vid) -> Iterator[tuple[Past, int]]:
-        """Yield each commit of `vid` and of its ancestors, oldest first, with the last seq that a fork keeps of it."""
-        legs: list[tuple[Volume, int, int]] = []
-        volume, lsn, cut = self.volumes[vid], len(self.volumes[vid].pasts), _NO_CUT
+    def history(self, vid: Vid, lsn: int | None = None) -> Iterator[tuple[ForkPoint, Past, int]]:
+        """Yield each commit of `vid` up to `lsn`, and of its ancestors, oldest first, with its place, and the last seq
+        that a fork keeps of it.
+        """
+        legs: list[tuple[Vid, int, int]] = []
+        lsn, cut = len(self.volumes[vid].pasts) if lsn is None else lsn, _NO_CUT
         while True:
-            legs.append((volume, lsn, cut))
+            volume = self.volumes[vid]
+            legs.append((vid, lsn, cut))
             if volume.parent is None:
                 break
             parent = volume.parent
             cut = min(cut, _NO_CUT if parent.seq is None else parent.seq)
-            volume, lsn = self.volumes[parent.vid], parent.lsn
-        for volume, lsn, cut in reversed(legs):
-            yield from ((past, cut) for past in volume.pasts[:lsn])
+            vid, lsn = parent.vid, parent.lsn
+        for vid, lsn, cut in reversed(legs):
+            pasts = self.volumes[vid].pasts[:lsn]
+            yield from ((ForkPoint(vid, number), past, cut) for number, past in enumerate(pasts, 1))
 
     def is_promised(self, point: ForkPoint) -> bool:
         """Return True if a name holds the volume and the point is within the volume's window."""

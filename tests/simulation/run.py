@@ -105,6 +105,7 @@ class Outcome:
     promotions: int
     promotions_taken_back: int
     undos: int
+    undos_of_parents: int
 
 
 def simulate(seed: int, more: str = "") -> Outcome:
@@ -142,6 +143,7 @@ def simulate(seed: int, more: str = "") -> Outcome:
         model.counts["promotions"],
         model.counts["promotions taken back"],
         model.counts["RESTORE"],
+        model.counts["undos of a parent"],
     )
 
 

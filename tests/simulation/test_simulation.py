@@ -116,13 +116,15 @@ def test_what_is_promised_holds_whatever_branch_is_main_for_long() -> None:
 def test_what_is_promised_holds_whatever_is_undone() -> None:
     totals = _simulate(1, UNDOING, UNDOS)
     assert totals["acked"] > 5 * UNDOING
-    assert min(totals[name] for name in ("undos", "deletes", "truncations", "collections", "crashes")) > 0
+    happens = ("undos", "undos_of_parents", "deletes", "truncations", "collections", "crashes")
+    assert min(totals[name] for name in happens) > 0
 
 
 @pytest.mark.soak(part=5)
 def test_what_is_promised_holds_whatever_is_undone_for_long() -> None:
     totals = _simulate(3_000_000, SOAK_UNDOING, UNDOS)
     assert totals["undos"] > SOAK_UNDOING
+    assert totals["undos_of_parents"] > SOAK_UNDOING // 20
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:

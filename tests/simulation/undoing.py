@@ -1,11 +1,12 @@
-"""Undos in a simulation: directories take deletes and truncations back, while others write, fork, merge and undo.
+"""Undos in a simulation: directories take deletes and truncations back, own ones and inherited ones, while others
+write, fork, merge and undo.
 
 The model derives the effect of an undo from the journals, as it does for every commit (`Model.undo`). MODEL-4 and
 MODEL-5 then judge its commit.
 
 BACKED-1  An acked undo has a commit, which shows what the model says.
 BACKED-2  An undo is refused only if nothing comes back, or new records have the seqs, or GC may have passed the state,
-    or the LIST of commits was behind.
+    or the LIST of commits was behind, or the number alone may mean two commits.
 
 The lease on the state before the commit is longer than a process sleeps here. A lease that ends is a known limit
 (docs/limits.md).
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import replace
 
 from catalog import MAIN, CommitKind, ForkPoint, Vid
 from catalog.errors import Diverged, Missing, NotTakenBack, OutOfWindow, RecordsGone
@@ -39,26 +41,22 @@ class Undoing(Directory):
     """A directory that takes deletes and truncations back."""
 
     begun_ms = 0
-    asked: tuple[Vid, int] | None = None
+    asked: ForkPoint | None = None
     """The commit that the running undo is to undo."""
 
     def _may_be_off_record(self, stored: StoredCommit) -> bool:
         """Judge an undo, which no directory puts on record: a second call finds it. Its lease must hold.
 
-        It undoes the commit that the running call named. Undos of inherited commits stay out: the model keeps which
-        commit took which records by volume, so it cannot say what one of a parent brings back. The histories of
-        tests/promises/branch_world.py undo those.
+        It undoes the commit that the running call named.
         """
         commit, restored = stored.commit, stored.commit.restored
         if restored is None:
             return False
         if self.schedule.now_ms - self.begun_ms > LEASE_MS - _LATE_MS:
             self.schedule.kill(self)
-        undone = restored.undone
-        named = (undone.vid, undone.lsn)
-        self._hold(named == self.asked, f"lsn {commit.lsn} of {commit.vid} undoes {named}, and {self.asked} was meant")
-        self._hold(undone.vid == commit.vid, f"lsn {commit.lsn} of {commit.vid} undoes a commit of {undone.vid}")
-        back = self.model.undo(commit.vid, undone.lsn, commit.lsn - 1)
+        undone, asked = restored.undone, self.asked
+        self._hold(undone == asked, f"lsn {commit.lsn} of {commit.vid} undoes {undone}, and {asked} was meant")
+        back = self.model.undo(commit.vid, commit.lsn - 1, undone)
         self.model.intents[stored.hash] = Intent(self._author, TOPIC, back=back)
         return True
 
@@ -73,36 +71,48 @@ class Undoing(Directory):
         else:
             super()._act(name)
 
-    def _some_removal(self, name: str) -> tuple[Vid, int] | None:
-        """Return a delete or a truncation whose state before is within the window, or None."""
+    def _some_removal(self, name: str) -> tuple[Vid, ForkPoint] | None:
+        """Return the volume of the name, and a delete or a truncation in its history whose state before is within the
+        window; or None.
+
+        Not drawn: an inherited truncation of records above the seqs that the fork kept. No target leads to such a fork.
+        """
         held = self.model.names.get((TOPIC, split_name(name)[1] or MAIN), set())
         vids = [each.vid for each in held if each.vid is not None and each.deleted_at_ms is None]
         if len(held) != 1 or not vids:
             return None
-        volume = self.model.volumes[vids[0]]
-        lsns = volume.promised(self.schedule.now_ms - self.model.window_ms)
-        found = [lsn + 1 for lsn in lsns[:-1] if volume.pasts[lsn].stored.commit.kind in _REMOVALS]
-        return (vids[0], self.random.choice(found)) if found else None
+        found: list[ForkPoint] = []
+        for point, past, seq in self.model.history(vids[0]):
+            cut = past.stored.commit.truncate_from
+            is_kept = self.model.is_promised(replace(point, lsn=point.lsn - 1))
+            if past.stored.commit.kind in _REMOVALS and is_kept and (cut is None or cut <= seq + 1):
+                found.append(point)
+        if not found:
+            return None
+        inherited = [point for point in found if point.vid != vids[0]]
+        return vids[0], self.random.choice(inherited if inherited and self.schedule.chance(0.5) else found)
 
-    def _undo(self, name: str, vid: Vid, lsn: int) -> None:
-        volume, self.begun_ms, self.asked = self.model.volumes[vid], self.schedule.now_ms, (vid, lsn)
+    def _undo(self, name: str, vid: Vid, point: ForkPoint) -> None:
+        volume, self.begun_ms, self.asked = self.model.volumes[vid], self.schedule.now_ms, point
         commits = len(volume.pasts)
         if name in self.journals and context_of(self.archive).handles.find(name) is not None:
             self._vid(name)  # a crash may have hidden it
         self.may_leave[name] = None
+        named = None if point.vid == vid and self.schedule.chance(0.5) else point.vid
         try:
-            done = self._with_others(lambda: self.archive.history.undo_removal(name, lsn))
+            done = self._with_others(lambda: self.archive.history.undo_removal(name, point.lsn, named))
         except Diverged as error:
             self._check_parted(name, error)
             self.parted.add(name)
         except (OutOfWindow, RecordsGone) as error:
-            is_kept = self.model.is_promised(ForkPoint(vid, lsn - 1)) and not self._saw_too_little(error, lsn)
-            self._hold(not is_kept, f"{name}, lsn {lsn} is refused: {error}")
+            is_behind = point.vid == vid and self._saw_too_little(error, point.lsn)
+            is_kept = self.model.is_promised(replace(point, lsn=point.lsn - 1)) and not is_behind
+            self._hold(not is_kept, f"{name}, {point} is refused: {error}")
         except NotTakenBack as error:
             if len(volume.pasts) == commits and not self.store.is_ordered:
-                self._check_refused(name, vid, lsn, error)
+                self._check_refused(name, vid, point, error, is_named=named is not None)
         else:
-            self._check_undone(name, vid, lsn, done)
+            self._check_undone(name, vid, point, done)
 
     def _saw_too_little(self, error: OutOfWindow | RecordsGone, lsn: int) -> bool:
         """Return True if the LIST of commits was behind, so that the commit was not found."""
@@ -111,28 +121,34 @@ class Undoing(Directory):
         )
         return self.store.is_ordered and newest < lsn
 
-    def _check_refused(self, name: str, vid: Vid, lsn: int, error: NotTakenBack) -> None:
+    def _check_refused(self, name: str, vid: Vid, point: ForkPoint, error: NotTakenBack, *, is_named: bool) -> None:
         """Check the reason of a refusal. `_undo` knows that no other commit landed meanwhile, and that no LIST was
         behind.
         """
-        volume = self.model.volumes[vid]
-        cut = volume.pasts[lsn - 1].stored.commit.truncate_from
+        history = list(self.model.history(vid))
+        at = [place for place, _, _ in history].index(point)
+        cut = history[at][1].stored.commit.truncate_from
         own = self.journals.get(name)
-        heads = [volume.head_seq(each) for each in range(lsn + 1, len(volume.pasts) + 1)] + ([own.head] if own else [])
+        heads = [past.head_seq for _, past, _ in history[at + 1 :]] + ([own.head] if own else [])
         is_reused = cut is not None and any(head >= cut for head in heads)
-        back = self.model.undo(vid, lsn, len(volume.pasts)).records
-        self._hold(is_reused or not back, f"{name}, lsn {lsn} is refused: {error}, and {sorted(back)} would come back")
+        undone = [past.stored.commit.restored.undone for _, past, _ in history if past.stored.commit.restored]
+        is_of_two = not is_named and any(each.lsn == point.lsn and each.vid != vid for each in undone)
+        back = self.model.undo(vid, len(self.model.volumes[vid].pasts), point).records
+        self._hold(
+            is_reused or is_of_two or not back, f"{name}, {point} is refused: {error}, and {sorted(back)} would come back"
+        )
 
-    def _check_undone(self, name: str, vid: Vid, lsn: int, done: Undone) -> None:
+    def _check_undone(self, name: str, vid: Vid, point: ForkPoint, done: Undone) -> None:
         assert done.lsn is not None
         past = self.model.volumes[vid].pasts[done.lsn - 1]
         intent = self.model.intents[past.stored.hash]
-        self._hold(intent.back is not None and intent.back.undone == lsn, f"lsn {done.lsn} of {name} undoes no {lsn}")
+        self._hold(intent.back is not None and intent.back.undone == point, f"lsn {done.lsn} of {name} undoes no {point}")
         if not done.is_earlier:
             assert intent.back is not None
             self.model.ack(self._author, vid, done.lsn)
             count = len(intent.back.records)
-            self._hold(done.records == count, f"{name}, lsn {lsn}: {done.records} came back, and not {count}")
+            self._hold(done.records == count, f"{name}, {point}: {done.records} came back, and not {count}")
+            self.model.counts["undos of a parent"] += point.vid != vid
         self.parted.discard(name)
         self._settle(name)
         with suppress(Missing):

@@ -422,6 +422,22 @@ def test_records_that_came_in_the_place_of_carried_ones_are_carried_too(tmp_path
         assert values(archive, "t") == [b"a", *[b"1"] * 5]
 
 
+def test_records_that_both_brought_back_are_not_carried(tmp_path: Path, store: MemoryStore) -> None:
+    """Main and the branch undo a truncation from before the fork. A carry then brought its records a second time."""
+    with opened(tmp_path / "one", store) as (log, archive):
+        ship(archive, log, "t", b"a", b"b", b"c")
+        cut, vid = archive.truncate("t", 2).lsn, archive.history.snapshot("t").vid
+        assert cut is not None
+        archive.restore("t", to="head", name="f")
+        for name in ("t@f", "t"):
+            archive.history.undo_removal(name, cut, vid)
+        archive.open_for_append("t")
+        archive.upkeep.compact("t")
+        ship(archive, log, "t", b"d")
+        assert archive.branches.promote_branch("t", "f", keep="old", carry=True).carried == range(4, 5)
+        assert values(archive, "t") == values(archive, "t@old") == [b"a", b"b", b"c", b"d"]
+
+
 def test_an_old_note_is_compared_and_a_cut_ends_its_refusal(tmp_path: Path, store: MemoryStore) -> None:
     with opened(tmp_path / "one", store) as (log, archive):
         ship(archive, log, "t", b"a")
