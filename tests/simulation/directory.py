@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import offload
 import seglog
-from catalog import MAIN, ForkPoint, Handle, Vid
+from catalog import MAIN, Branches, ForkPoint, Handle, Vid
 from catalog.errors import (
     BranchCollected,
     BranchExists,
@@ -33,6 +33,7 @@ from catalog.errors import (
     NoSuchBranch,
     NoSuchObject,
     OutOfWindow,
+    VolumeCollected,
 )
 from catalog.format.control import DEAD
 from catalog.format.encoding import StoredCommit, decode_commit_at
@@ -101,6 +102,7 @@ class Directory(Member):
         self.disk = SimulatedDisk()
         self.made = 0
         self.branches = 0
+        self.forks = 0
         model.journals[name] = self.journals
         super().__init__(schedule, model, name)
 
@@ -373,6 +375,17 @@ class Directory(Member):
             first = self.journals[name].first_seq
             self._hold(first == head + 1, f"{name} begins with {first}, and its volume ends at {head}")
         self.parted.discard(name)
+
+    def _fork(self, point: ForkPoint | None) -> None:
+        """Make a branch of the topic at a point, if there is one. Its name tells that this directory made it."""
+        if point is None:
+            return
+        self.forks += 1
+        branch = f"{self.name}-try-{self.forks}"
+        self.model.names[TOPIC, branch] = {Held(None), Held(None, 0)}
+        with contextlib.suppress(Missing, VolumeCollected):
+            vid = Branches(self.volumes, self.name).create(TOPIC, branch, point, now_ms=self.clock.now_ms())
+            self.model.names[TOPIC, branch] = {Held(vid)}
 
     def _sync(self, name: str) -> None:
         """Sync the topic. If the directory has no records of its own there, it may become a follower."""

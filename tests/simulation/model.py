@@ -324,7 +324,7 @@ class Model:
         # A later truncation lowers a delete. The writer may still commit the delete as it was made, but need not.
         own = [op for op in journal.untold if op.at_seq <= commit.at_seq <= op.made_at]
         as_told = [op for op in own if replace(op, at_seq=commit.at_seq).is_due(state, head_seq)]
-        may = due if is_cut else [op for op in journal.untold if op in due or op in as_told]
+        may = due if is_cut else [*(op for op in due if op in own), *as_told, *due]
         op = next((op for op in may if (op.cut is not None) == is_cut and op.cut == commit.truncate_from), None)
         self._hold(
             op is not None, f"{writer} tells of what nobody did to {topic}: {commit.kind.name} at lsn {commit.lsn}"

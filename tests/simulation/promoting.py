@@ -13,18 +13,15 @@ directories that promote at the same time give the former main the same name, be
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from itertools import islice
 
-from catalog import MAIN, Branches, Vid
+from catalog import MAIN, Vid
 from catalog.errors import (
     BranchExists,
     Diverged,
     KeyChanged,
-    Missing,
     NoSuchBranch,
     NoSuchTopic,
-    VolumeCollected,
     VolumeHasName,
 )
 from catalog.format.commit import CommitKind
@@ -106,7 +103,6 @@ class Promoting(Directory):
         others = [each.names for each in schedule.tasks if isinstance(each, Promoting)]
         self.names = others[0] if others else Names(model)
         self.promoting: tuple[str, str] | None = None
-        self.forks = 0
         super().__init__(schedule, model, name)
 
     def _may_be_off_record(self, stored: StoredCommit) -> bool:
@@ -149,24 +145,13 @@ class Promoting(Directory):
         elif self.promoting is not None and drawn < 0.5:
             self._promote(*self.promoting)
         elif drawn < 0.12:
-            self._fork()
+            self._fork(self.some_point())
         elif drawn < 0.3 and branches and self.promoting is None:
             self._promote(self.random.choice(branches), f"d-was-{len(self.names.mains)}")
         elif drawn < 0.36:
             self._take_back()
         else:
             super()._act(name)
-
-    def _fork(self) -> None:
-        point = self.some_point()
-        if point is None:
-            return
-        self.forks += 1
-        branch = f"{self.name}-try-{self.forks}"
-        self.model.names[TOPIC, branch] = {Held(None), Held(None, 0)}
-        with suppress(Missing, VolumeCollected):
-            vid = Branches(self.volumes, self.name).create(TOPIC, branch, point, now_ms=self.clock.now_ms())
-            self.model.names[TOPIC, branch] = {Held(vid)}
 
     def _promote(self, branch: str, keep: str) -> None:
         self.promoting, known = (branch, keep), self.model.names[TOPIC, branch]

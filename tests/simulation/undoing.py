@@ -33,7 +33,9 @@ __all__ = ["LEASE_MS", "Undoing"]
 
 LEASE_MS = 90 * DAY_MS
 _LATE_MS = 10 * DAY_MS
+_FORK_RATE = 0.2
 _UNDO_RATE = 0.5
+_HEIR_RATE = 0.4
 _REMOVALS = {CommitKind.DELETE, CommitKind.TRUNCATE}
 
 
@@ -66,31 +68,46 @@ class Undoing(Directory):
 
     def _act(self, name: str) -> None:
         removal = None if name in self.resetting else self._some_removal(name)
-        if removal is not None and self.schedule.chance(_UNDO_RATE):
+        if removal is not None and self.schedule.chance(_FORK_RATE):
+            self._fork(self.some_point())
+        elif removal is not None and self.schedule.chance(_UNDO_RATE):
             self._undo(name, *removal)
         else:
             super()._act(name)
 
+    def _name(self) -> str:
+        """Prefer branches that inherited a removal."""
+        heirs = [] if self.resetting else [f"{TOPIC}@{branch}" for branch in sorted(self._alive())]
+        heirs = [name for name in heirs if self._removals(name, is_inherited=True)]
+        return self.random.choice(heirs) if heirs and self.schedule.chance(_HEIR_RATE) else super()._name()
+
     def _some_removal(self, name: str) -> tuple[Vid, ForkPoint] | None:
-        """Return the volume of the name, and a delete or a truncation in its history whose state before is within the
-        window; or None.
+        """Return the volume of the name, and a delete or a truncation in its history; or None."""
+        inherited = self._removals(name, is_inherited=True)
+        if inherited and self.schedule.chance(_HEIR_RATE):
+            return self.random.choice(inherited)
+        found = self._removals(name)
+        return self.random.choice(found) if found else None
+
+    def _removals(self, name: str, *, is_inherited: bool = False) -> list[tuple[Vid, ForkPoint]]:
+        """Return the removals in the history of a name whose state before is within the window, each with the volume of
+        the name.
 
         Not drawn: an inherited truncation of records above the seqs that the fork kept. No target leads to such a fork.
         """
         held = self.model.names.get((TOPIC, split_name(name)[1] or MAIN), set())
         vids = [each.vid for each in held if each.vid is not None and each.deleted_at_ms is None]
         if len(held) != 1 or not vids:
-            return None
-        found: list[ForkPoint] = []
-        for point, past, seq in self.model.history(vids[0]):
-            cut = past.stored.commit.truncate_from
-            is_kept = self.model.is_promised(replace(point, lsn=point.lsn - 1))
-            if past.stored.commit.kind in _REMOVALS and is_kept and (cut is None or cut <= seq + 1):
-                found.append(point)
-        if not found:
-            return None
-        inherited = [point for point in found if point.vid != vids[0]]
-        return vids[0], self.random.choice(inherited if inherited and self.schedule.chance(0.5) else found)
+            return []
+        [vid] = vids
+        found: list[tuple[Vid, ForkPoint]] = []
+        for point, past, seq in self.model.history(vid):
+            commit = past.stored.commit
+            is_whole = commit.truncate_from is None or commit.truncate_from <= seq + 1
+            is_kept = commit.kind in _REMOVALS and self.model.is_promised(replace(point, lsn=point.lsn - 1))
+            if is_kept and is_whole and not (is_inherited and point.vid == vid):
+                found.append((vid, point))
+        return found
 
     def _undo(self, name: str, vid: Vid, point: ForkPoint) -> None:
         volume, self.begun_ms, self.asked = self.model.volumes[vid], self.schedule.now_ms, point
@@ -139,15 +156,19 @@ class Undoing(Directory):
         )
 
     def _check_undone(self, name: str, vid: Vid, point: ForkPoint, done: Undone) -> None:
-        assert done.lsn is not None
-        past = self.model.volumes[vid].pasts[done.lsn - 1]
-        intent = self.model.intents[past.stored.hash]
-        self._hold(intent.back is not None and intent.back.undone == point, f"lsn {done.lsn} of {name} undoes no {point}")
+        made = [
+            (place, intent.back)
+            for place, past, _ in self.model.history(vid)
+            if (intent := self.model.intents.get(past.stored.hash)) and intent.back and place.lsn == done.lsn
+        ]
+        found = [(place, back) for place, back in made if back.undone == point and (done.is_earlier or place.vid == vid)]
+        self._hold(bool(found), f"lsn {done.lsn} of {name} undoes no {point}")
         if not done.is_earlier:
-            assert intent.back is not None
-            self.model.ack(self._author, vid, done.lsn)
-            count = len(intent.back.records)
-            self._hold(done.records == count, f"{name}, {point}: {done.records} came back, and not {count}")
+            [(place, back)] = found
+            self.model.ack(self._author, vid, place.lsn)
+            self._hold(
+                done.records == len(back.records), f"{name}, {point}: {done.records} came back, of {len(back.records)}"
+            )
             self.model.counts["undos of a parent"] += point.vid != vid
         self.parted.discard(name)
         self._settle(name)
