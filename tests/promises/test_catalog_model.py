@@ -57,7 +57,7 @@ from tests.faults.store import EFFECTS
 from tests.offload.load.loads import begin, finish, part
 from tests.promises.branch_world import ABOVE_ALL, kept_by
 from tests.seams.archive import context_of, kept_point
-from tests.work import seed_of, tell
+from tests.work import amounts, seed_of, tell
 from tests.worlds.clock import HandClock
 
 T = TypeVar("T")
@@ -957,12 +957,9 @@ def _run(drawn: int, histories: int, steps: int) -> Counter[str]:
     return counts
 
 
-def test_an_archive_is_what_the_model_says() -> None:
-    assert _run(seed_of("T5"), histories=8, steps=40)["states read"] > 160
-
-
-@pytest.mark.soak(part=8)
-def test_an_archive_is_what_the_model_says_for_long() -> None:
-    counts = _run(seed_of("T5, long"), histories=1_000, steps=80)
-    assert counts["deleted"] > 100
-    assert min(counts[what] for what in _HAPPENS) > 20
+@amounts(8, all=60, soak=1_000, part=8)
+def test_an_archive_is_what_the_model_says(amount: int) -> None:
+    counts = _run(seed_of("T5"), amount, steps=40 if amount < 1_000 else 80)
+    assert counts["states read"] > 20 * amount
+    if amount >= 60:
+        assert min(counts[what] for what in _HAPPENS) > 0
