@@ -151,9 +151,8 @@ class Undoing(Directory):
         undone = [past.stored.commit.restored.undone for _, past, _ in history if past.stored.commit.restored]
         is_of_two = not is_named and any(each.lsn == point.lsn and each.vid != vid for each in undone)
         back = self.model.undo(vid, len(self.model.volumes[vid].pasts), point).records
-        self._hold(
-            is_reused or is_of_two or not back, f"{name}, {point} is refused: {error}, and {sorted(back)} would come back"
-        )
+        is_right = is_reused or is_of_two or not back
+        self._hold(is_right, f"{name}, {point} is refused: {error}, and {sorted(back)} would come back")
 
     def _check_undone(self, name: str, vid: Vid, point: ForkPoint, done: Undone) -> None:
         made = [
@@ -161,7 +160,8 @@ class Undoing(Directory):
             for place, past, _ in self.model.history(vid)
             if (intent := self.model.intents.get(past.stored.hash)) and intent.back and place.lsn == done.lsn
         ]
-        found = [(place, back) for place, back in made if back.undone == point and (done.is_earlier or place.vid == vid)]
+        made = [(place, back) for place, back in made if done.is_earlier or place.vid == vid]
+        found = [(place, back) for place, back in made if back.undone == point]
         self._hold(bool(found), f"lsn {done.lsn} of {name} undoes no {point}")
         if not done.is_earlier:
             [(place, back)] = found
