@@ -124,6 +124,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(_HANGS_AFTER_S))
 
 
+def _is_whole(config: pytest.Config) -> bool:
+    """Return whether this is all that `make test` runs."""
+    is_all = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    return is_all and config.option.markexpr == "not long and not soak and not pulsar" and not config.option.keyword
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run of `make test` whose tests start too many processes."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or hasattr(session.config, "workerinput") or not _is_whole(session.config):
+        return
+    if costs.above_bounds(_spent(reporter)) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _spent(reporter: Any) -> dict[str, Any]:
+    """Return the cost of each test."""
+    return {
+        report.nodeid: value
+        for reports in reporter.stats.values()
+        for report in reports
+        for name, value in getattr(report, "user_properties", ())
+        if name == costs.COST
+    }
+
+
 @functools.cache
 def _slices() -> frozenset[str]:
     return frozenset(runs.read_record())
@@ -186,14 +213,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         if name == work.LINE
     ]
     sums: Counter[str] = Counter()
-    spent = {}
     for report in reports:
         for name, value in report.user_properties:
             if name == work.COUNT:
                 sums[value[0]] += value[1]
-            elif name == costs.COST:
-                spent[report.nodeid] = value
+    spent = _spent(terminalreporter)
     sums += costs.starts(spent)
+    for line in costs.above_bounds(spent) if _is_whole(config) else ():
+        terminalreporter.line(line, red=True)
     shown = sorted(lines + [f"{what}: {number:,}" for what, number in sums.items()])
     if shown:
         terminalreporter.section(f"work done, with {work.SEED}={work.run_seed()}")

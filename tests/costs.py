@@ -1,8 +1,9 @@
 """What each test costs: seconds of CPU and of the clock, and which processes it starts.
 
-`make test` and its like write the sums to build/durations.json. CPU time counts the test's process and all that came
-from it: daemons, servers, JVMs. Times are noisy, so no test fails by them. The numbers of processes are exact, and
-tests/test_budget.py holds them.
+Each run writes the sums to build/durations.json. CPU time counts the test's process and all that came from it: daemons,
+servers, JVMs. Times are noisy, so nothing fails by them: `python -m tests.costs` only names the files that grew since
+tests/durations.json. The numbers of processes are exact, so a run of `make test` fails above `BOUNDS`. Who adds a test
+above a bound marks it `long`, or raises the bound and says why.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["COST", "begin", "cost", "saw_start", "starts", "write"]
+__all__ = ["BOUNDS", "COST", "above_bounds", "begin", "cost", "saw_start", "starts", "write"]
 
 COST = "cost"  # The name of the report property that has the cost of a test.
+
+#: How many tests of `make test` may start a process of each kind.
+BOUNDS = {"daemon": 300, "jvm": 3, "process": 300, "s3 server": 4}
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _started: Counter[str] = Counter()
@@ -100,6 +104,16 @@ def starts(spent: dict[str, dict[str, Any]]) -> Counter[str]:
     return Counter(f"tests that start a {kind}" for each in spent.values() for kind in each["started"])
 
 
+def above_bounds(spent: dict[str, dict[str, Any]]) -> list[str]:
+    """Return a line for each kind of process that too many tests of `make test` start."""
+    counts = starts(spent)
+    return [
+        f"{number} {what}, and {BOUNDS[kind]} may: mark one `long`, or raise tests/costs.py:BOUNDS and say why"
+        for kind in BOUNDS
+        if (number := counts[what := f"tests that start a {kind}"]) > BOUNDS[kind]
+    ]
+
+
 def write(spent: dict[str, dict[str, Any]], report: dict[str, Any]) -> None:
     """Write build/run.json, and build/durations.json with each file and the 200 tests that cost most CPU time."""
     if not spent:
@@ -122,4 +136,17 @@ def write(spent: dict[str, dict[str, Any]], report: dict[str, Any]) -> None:
     (folder / "run.json").write_text(json.dumps(report, indent=1) + "\n")
 
 
-sys.addaudithook(_audit)
+def grown(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Return a line for each file of tests that takes at least a second and half as much CPU time again as before."""
+    return [
+        f"{name}: {old['cpu_s']} s of CPU before, now {new['cpu_s']}"
+        for name, new in sorted(after["files"].items())
+        if (old := before["files"].get(name)) and new["cpu_s"] > max(1, 1.5 * old["cpu_s"])
+    ]
+
+
+if __name__ == "__main__":
+    was, now = (json.loads(Path(name).read_text()) for name in ("tests/durations.json", "build/durations.json"))
+    print(*(grown(was, now) or ["no file of tests takes half as much CPU time again"]), sep="\n")
+else:
+    sys.addaudithook(_audit)
