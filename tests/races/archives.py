@@ -1,23 +1,31 @@
 """Calls of archives that meet: two data directories with one remote. The first call is of `one`, which writes the
 topic, and the second of `two`, another machine.
+
+The topic has two segments in the remote, and a sealed one that only `one` has. It has the branches `f` and `g`, a
+deleted branch `h`, a lease, and a plan of GC that is due.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from catalog import Volumes
-from catalog.errors import CatalogError
+from catalog.format.keys import plan_of, plans_prefix
 from catalog.gc.collector import Collector, GcPolicy
 from catalog.objects.base import ObjectStore
 from offload import Archive
-from offload.errors import OffloadError
+from offload.commands.directory import Directory as Place
+from offload.commands.registry import COMMANDS
 from offload.load import LoadRequest, open_load, publish_load, write_part
-from seglog import Log, SeglogError
+from seglog import Log
 from seglog.format.frames import take_apart
 from tests.offload.samples import Sample, frame_of
+from tests.races.export import exported
 from tests.races.meeting import meet
+from tests.races.remote import ERRORS, state_of_remote
 from tests.races.serial import Result
 from tests.races.turns import Turns
 from tests.races.world import BEGINNING, Beginning, World
@@ -44,7 +52,24 @@ def _append(directory: Directory) -> object:
     topic = directory.archive.open_for_append(TOPIC)
     topic.append([b"new"])
     topic.seal()
+    return "appended"
+
+
+def _append_and_offload(directory: Directory) -> object:
+    _append(directory)
     return len(directory.archive.offload(TOPIC).published)
+
+
+def _export(directory: Directory) -> object:
+    host: Any = types.SimpleNamespace(takes_lines=False)
+    place = Place(lambda: (directory.log, directory.archive), host)
+    parts = {Log: directory.log, Archive: directory.archive, Place: place}
+
+    def call(path: str, values: Mapping[str, Any]) -> Iterator[Any]:
+        command = COMMANDS[path]
+        return command.run(parts[command.works_on], command.arguments(values))
+
+    return exported(call, TOPIC)
 
 
 def _take_over(directory: Directory) -> object:
@@ -64,10 +89,36 @@ def _load(directory: Directory, *, take_over: bool) -> object:
     return "loaded"
 
 
-def _collect(directory: Directory) -> object:
+def _collector(directory: Directory) -> Collector:
     policy = GcPolicy(window_s=0, grace_s=0)
-    Collector(directory.store, policy, clock=lambda: directory.world.now_ms() + 1_000, writer_id="gc").run()
+    return Collector(directory.store, policy, clock=lambda: directory.world.now_ms() + 1_000, writer_id="gc")
+
+
+def _collect(directory: Directory) -> object:
+    _collector(directory).run()
     return "collected"
+
+
+def _mark(directory: Directory) -> object:
+    _collector(directory).run(plans_only=True)
+    return "marked"
+
+
+def _sweep(directory: Directory) -> object:
+    number = max(filter(None, map(plan_of, directory.world.objects.list(plans_prefix()))), default=1)
+    _collector(directory).apply(number)
+    return "swept"
+
+
+def _pin(directory: Directory) -> object:
+    history = directory.archive.history
+    history.pin(history.point(TOPIC, "lsn:1"), 3600)
+    return "pinned"
+
+
+def _release_the_lease(directory: Directory) -> object:
+    directory.archive.pins.release(next(directory.archive.pins.list(TOPIC)).held.name)
+    return "released"
 
 
 def _promote(branch: str, keep: str, *, carry: bool = False) -> Callable[[Directory], object]:
@@ -81,14 +132,19 @@ def _promote(branch: str, keep: str, *, carry: bool = False) -> Callable[[Direct
 def _promote_and_append(directory: Directory) -> object:
     _promote("g", "was")(directory)
     directory.archive.replication.sync(TOPIC)
-    return _append(directory)
+    return _append_and_offload(directory)
 
 
 OPERATIONS: Mapping[str, Callable[[Directory], object]] = {
-    "append and offload": _append,
+    "append": _append,
+    "offload": lambda each: len(each.archive.offload(TOPIC).published),
+    "append and offload": _append_and_offload,
+    "release": lambda each: each.archive.release(TOPIC, at_once=True),
     "delete": lambda each: each.archive.delete(TOPIC, before=2).lsn is not None,
+    "evict": lambda each: each.archive.evict(TOPIC, 2).lsn is not None,
     "truncate": lambda each: each.archive.truncate(TOPIC, 3).lsn is not None,
     "restore": lambda each: each.archive.restore(TOPIC, to="lsn:1", name="back") and "restored",
+    "export": _export,
     "undo": lambda each: str(each.archive.history.undo()) and "undone",
     "promote": _promote("f", "kept"),
     "promote another": _promote("g", "was"),
@@ -98,9 +154,17 @@ OPERATIONS: Mapping[str, Callable[[Directory], object]] = {
     "load": lambda each: _load(each, take_over=False),
     "load and take over": lambda each: _load(each, take_over=True),
     "sync": lambda each: each.archive.replication.sync(TOPIC) and "synced",
+    "reset": lambda each: each.archive.replication.reset(TOPIC, discard=True) and "reset",
     "tag": lambda each: each.archive.tags.tag(TOPIC, "named") and "tagged",
+    "pin": _pin,
+    "release the lease": _release_the_lease,
     "delete the branch": lambda each: each.archive.branches.delete_branch(TOPIC, "g").branch,
+    "undelete the branch": lambda each: each.archive.branches.undelete_branch(TOPIC, "h").branch,
+    "rename the branch": lambda each: each.archive.branches.rename_branch(TOPIC, "g", "other").branch,
+    "compact": lambda each: each.archive.upkeep.compact(TOPIC) and "compacted",
     "collect": _collect,
+    "mark": _mark,
+    "sweep": _sweep,
 }
 
 
@@ -126,7 +190,7 @@ class Archives:
                     for directory, name in zip(directories, pair, strict=True)
                 ]
                 answers = meet(turns, acts, order)
-                return Result(answers, _state_of(world))
+                return Result(answers, state_of_remote(world, TOPIC))
 
         return turns.run(main)  # type: ignore[no-any-return]
 
@@ -155,7 +219,7 @@ class Archives:
 def _outcome(call: Callable[[Directory], object], directory: Directory) -> object:
     try:
         return call(directory)
-    except (CatalogError, OffloadError, SeglogError) as error:
+    except ERRORS as error:
         return ["refused", error.exit_code, type(error).__name__]
 
 
@@ -172,29 +236,21 @@ def _begin() -> Beginning:
                     topic.seal()
                     archive.offload(TOPIC)
                     turns.now_s += 1
-                for name in ("f", "g"):
+                for name in ("f", "g", "h"):
                     archive.restore(TOPIC, to="head", name=name)
                     turns.now_s += 1
+                lost = archive.open_for_append(f"{TOPIC}@h")
+                lost.append([b"lost"])
+                lost.seal()
+                archive.offload(f"{TOPIC}@h")
+                archive.delete_topic(f"{TOPIC}@h", detach=True)
+                archive.branches.delete_branch(TOPIC, "h")
+                archive.history.pin(archive.history.point(TOPIC, "lsn:1"), 3600)
                 other.replication.sync(TOPIC)
+                turns.now_s += 1
+                _mark(Directory(log, archive, world))
+                topic.append([b"4"])
+                topic.seal()
             return world.end()
 
     return turns.run(main)  # type: ignore[no-any-return]
-
-
-def _state_of(world: World) -> dict[str, object]:
-    """Return what a new machine reads of each branch, and whether an epoch of it has two writers."""
-    found: dict[str, object] = {}
-    with world.opened("new") as (_, archive):
-        for each in archive.branches.list(TOPIC):
-            name = TOPIC if each.branch == "main" else f"{TOPIC}@{each.branch}"
-            try:
-                records = [(record.seq, record.value.decode()) for record in archive.read(name)]
-            except (CatalogError, OffloadError, SeglogError) as error:
-                records = [(0, type(error).__name__)]
-            found[each.branch] = records
-            writers: dict[int, set[str]] = {}
-            for one in Volumes(world.store).next_commits(each.vid, 0):
-                writers.setdefault(one.commit.epoch, set()).add(one.commit.writer_id)
-            if any(len(names) > 1 for names in writers.values()):
-                found[f"{each.branch} has an epoch of two writers"] = True
-    return found

@@ -13,35 +13,45 @@ from typing import Any
 from unittest import mock
 
 from catalog import MAIN, Branches, Snapshot, Vid, Volumes
+from catalog.refs import undo
+from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.sync import Updates, pull
+from offload.commands.export_state import ExportBegun, Source
 from offload.daemon.revocation import OpenAnswers
+from offload.daemon.service import Service
 from offload.daemon.streams import store
 from offload.daemon.streams.entries import State
 from offload.daemon.streams.live import Live
 from offload.daemon.streams.marks import NO_MARK, mark_of
 from offload.daemon.streams.registry import Registry
+from offload.daemon.streams.requests import Fork
 from offload.daemon.streams.store import Streams
 from offload.daemon.threads import in_threads
 from offload.errors import LoadConflict
 from offload.load import Load, publication
+from seglog.aio.topic import AsyncTopic
+from tests.simulation import mutants as mistakes
 
 __all__ = ["MUTANTS", "Mutant"]
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """`patches` are the names of the shipped code and what takes their place."""
+    """`patches` are the names of the shipped code and what takes their place. `also` is a mistake of the simulation."""
 
     scene: str
     pair: tuple[str, str]
     seed: int
-    patches: tuple[tuple[Any, str, Any], ...]
+    patches: tuple[tuple[Any, str, Any], ...] = ()
+    also: str = ""
 
     @contextlib.contextmanager
     def in_place(self) -> Any:
         with contextlib.ExitStack() as stack:
             for target, name, mistake in self.patches:
                 stack.enter_context(mock.patch.object(target, name, mistake))
+            if self.also:
+                stack.enter_context({**mistakes.MUTANTS, **mistakes.PROMOTION_MUTANTS}[self.also]())
             yield
 
 
@@ -83,7 +93,27 @@ def _keeps_without_a_look(self: OpenAnswers, scope: Any) -> None:
         self._scopes[task] = scope
 
 
-_is_maintenance, _promote = Updates.is_maintenance, Branches.promote
+def _leaves_out_what_readers_do_not_see(self: Source, begun: ExportBegun) -> int | None:
+    at = None if begun.target is None else self._target(begun)
+    return self._first_seq(at) or begun.last_seq + 1
+
+
+def _looks_once(volumes: Volumes, oplog: Oplog) -> tuple[Any, NumberedEntry | None]:
+    return mock.ANY, _newest(volumes, oplog)[1]
+
+
+async def _forks_beside_a_closure(_service: Service, source: Live, _fork: Fork) -> tuple[int, bytes]:
+    await asyncio.sleep(0)
+    return source.topic.head_seq, b""
+
+
+async def _takes_any_incarnation(self: AsyncTopic, values: Any, *, if_incarnation: Any = None, **named: Any) -> Any:
+    return await _append_once(self, values, **named)
+
+
+_is_maintenance, _promote, _newest, _append_once = (
+    Updates.is_maintenance, Branches.promote, undo._newest, AsyncTopic.append_once,
+)  # fmt: skip
 
 
 def _passes_its_own_epoch(volumes: Volumes, load: Load, base: Snapshot) -> Snapshot:
@@ -128,5 +158,25 @@ MUTANTS: Mapping[str, Mutant] = {
         ("promote", "promote another and append"),
         1,
         ((Branches, "promote", _promotes_what_the_names_lead_to),),
+    ),
+    "an export lacks records of the state in its manifest": Mutant(
+        "commands", ("delete", "export"), 1, ((Source, "_first_of", _leaves_out_what_readers_do_not_see),)
+    ),
+    "an undo takes an older change back": Mutant(
+        "archives", ("undo", "delete the branch"), 1, ((undo, "_newest", _looks_once),)
+    ),
+    "a fork takes an end for a record": Mutant(
+        "streams", ("close", "fork"), 1, ((store, "divergence", _forks_beside_a_closure),)
+    ),
+    "a batch is in another incarnation": Mutant(
+        "topics", ("delete topic", "append to the incarnation"), 1, ((AsyncTopic, "append_once", _takes_any_incarnation),)
+    ),
+    "gc does not look again": Mutant("archives", ("sweep", "pin"), 1, also="gc looks once"),
+    "gc raises no boundary": Mutant("archives", ("sweep", "restore"), 1, also="gc raises no boundary"),
+    "a takeover keeps the epoch": Mutant("archives", ("append and offload", "take over"), 1, also="a takeover keeps the epoch"),
+    "a promotion does not compare": Mutant("archives", ("promote", "promote another"), 1, also="a promotion does not compare"),
+    "what is cut meanwhile is sent": Mutant("commands", ("truncate", "offload"), 1, also="what is cut meanwhile is sent"),
+    "a reset does not look what came meanwhile": Mutant(
+        "commands", ("append", "reset"), 1, also="a reset does not look what came meanwhile"
     ),
 }

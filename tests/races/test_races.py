@@ -1,11 +1,12 @@
 """Two calls at once end as some order of the two would, whatever the order of the threads.
 
-    routes              clients of one daemon: topics, streams, tokens that a reload takes away (tests/races/routes.py)
-    archives            two data directories on one remote (tests/races/archives.py)
-    schedules           one seed draws each; a failure shows the line that runs it again
+    topics, streams, tokens   clients of one daemon, also beside a reload (tests/races/routes.py)
+    commands                  each command of the daemon (tests/races/commands.py)
+    archives                  two data directories on one remote (tests/races/archives.py)
+    schedules                 one seed draws each; a failure shows the line that runs it again
 
-Each mutant takes the mend of a fault back. The race of its seed has to find it. A schedule depends on what its process
-did before, so these tests run processes of their own.
+Each mutant takes the mend of a fault back, or is a mistake that the simulation finds, too. The race of its seed has to
+find it. A schedule depends on what its process did before, so these tests run processes of their own.
 """
 
 from __future__ import annotations
@@ -13,13 +14,19 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from offload.commands.registry import COMMANDS as REGISTRY
+from tests.races.commands import COMMANDS, paths_of
 from tests.races.mutants import MUTANTS
+from tests.races.routes import TOPICS
 from tests.races.scenes import SCENES
-from tests.work import amounts, seed_of, tell
+from tests.work import seed_of, tell
 
 _ROOT = Path(__file__).parents[2]
 
@@ -28,7 +35,6 @@ FOUND = (
     ("streams", "close", "fork", "6"),
     ("streams", "append", "delete", "1"),
     ("streams", "delete", "delete", "1"),
-    ("archives", "undo", "delete the branch", "1690174772"),
 )
 
 
@@ -41,11 +47,24 @@ def raced(*words: str) -> str:
     return done.stdout.strip()
 
 
-@amounts(1, soak=200, part=8)
-@pytest.mark.parametrize("name", SCENES)
-def test_two_calls_at_once_end_as_one_after_the_other(name: str, amount: int) -> None:
-    line = raced("pairs", name, str(amount), str(seed_of(f"races {name}")))
-    assert line.startswith(f"races of {name}: ")
+#: Of each scene: the slices of its pairs. `make test` runs one of the first number, `make test-all` each of the second
+#: (30 s each at most), and the soak each of the third (5 minutes each at most).
+SLICES = {"topics": (60, 4, 60), "streams": (15, 1, 20), "tokens": (5, 1, 8), "commands": (200, 12, 300), "archives": (100, 6, 150)}
+
+
+def races() -> Iterator[Any]:
+    """Yield each scene with the schedules of a pair, and a slice of its pairs."""
+    for name, (few, more, most) in SLICES.items():
+        yield pytest.param(name, 1, f"{seed_of(f'slice of {name}') % few}/{few}", id=f"{name}-1")
+        for amount, slices, mark in ((5, more, pytest.mark.long), (200, most, pytest.mark.soak(part=8))):
+            for number in range(slices):
+                yield pytest.param(name, amount, f"{number}/{slices}", marks=mark, id=f"{name}-{amount}-{number}")
+
+
+@pytest.mark.parametrize(("name", "amount", "part"), races())
+def test_two_calls_at_once_end_as_one_after_the_other(name: str, amount: int, part: str) -> None:
+    line = raced("pairs", name, str(amount), str(seed_of(f"races {name}")), part)
+    assert line.startswith(f"races of {name}, slice {part}: ")
     tell(line)
 
 
@@ -53,6 +72,11 @@ def test_races_find_each_fault_whose_mend_is_taken_back() -> None:
     assert raced("mutants", *MUTANTS) == f"{len(MUTANTS)} mutants found"
 
 
-@pytest.mark.parametrize("words", FOUND)
-def test_a_race_that_showed_a_fault_shows_none(words: tuple[str, ...]) -> None:
-    assert raced(*words).startswith("fine")
+def test_races_that_showed_faults_show_none() -> None:
+    lines = raced(*chain.from_iterable(FOUND)).splitlines()
+    assert [line.split()[0] for line in lines] == ["fine"] * len(FOUND)
+
+
+def test_each_command_and_each_scene_has_races() -> None:
+    assert set(SLICES) == set(SCENES)
+    assert paths_of({**COMMANDS, **TOPICS}) == set(REGISTRY)

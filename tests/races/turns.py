@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import itertools
 import os
@@ -32,7 +33,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import thread as executors
 from random import Random
 from typing import Any
-from unittest import mock
 from weakref import WeakKeyDictionary
 
 from greenlet import getcurrent, greenlet
@@ -387,44 +387,39 @@ class Turns:
 
     @contextlib.contextmanager
     def _in_place(self) -> Iterator[None]:
-        simple_queue = queue.SimpleQueue
-        others = {"main": _Stand(0, "main")}
+        outside = _Stand(0, "main")
 
         def me() -> Any:
-            return self.current or others["main"]
+            return self.current or outside
 
+        given = [
+            (threading, "Lock", _Lock),
+            (threading, "RLock", _RLock),
+            (threading, "_allocate_lock", _Lock),
+            (threading, "Thread", _Thread),
+            (threading, "local", _Local),
+            (threading, "get_ident", lambda: me().ident),
+            (threading, "current_thread", me),
+            (threading, "_time", lambda: self.now_s),
+            (queue, "SimpleQueue", _SimpleQueue),
+            (executors, "_global_shutdown_lock", _Lock()),
+            (time, "sleep", self.sleep),
+            (time, "monotonic", lambda: self.now_s),
+            (os, "urandom", self.random.randbytes),
+        ]
+        of_modules = _of_modules(queue.SimpleQueue, len(sys.modules))
+        former = [(target, name, getattr(target, name)) for target, name, _ in (*given, *of_modules)]
         _running.append(self)
-        with contextlib.ExitStack() as stack:
-            for target, name, given in (
-                (threading, "Lock", _Lock),
-                (threading, "RLock", _RLock),
-                (threading, "_allocate_lock", _Lock),
-                (threading, "Thread", _Thread),
-                (threading, "local", _Local),
-                (threading, "get_ident", lambda: me().ident),
-                (threading, "current_thread", me),
-                (threading, "_time", lambda: self.now_s),
-                (queue, "SimpleQueue", _SimpleQueue),
-                (executors, "_global_shutdown_lock", _Lock()),
-                (time, "sleep", self.sleep),
-                (time, "monotonic", lambda: self.now_s),
-                (os, "urandom", self.random.randbytes),
-            ):
-                stack.enter_context(mock.patch.object(target, name, given))
-            for name, module in sorted(sys.modules.items()):
-                if not name.startswith(("catalog.", "offload.", "seglog.")):
-                    continue
-                for lock, value in [*vars(module).items()]:
-                    if isinstance(value, OwnLock):  # made with the module, before the schedule
-                        stack.enter_context(mock.patch.object(module, lock, OwnLock()))
-                if hasattr(module, "backoff_s"):
-                    stack.enter_context(mock.patch.object(module, "backoff_s", return_value=0.001))
-                if getattr(module, "SimpleQueue", None) is simple_queue:
-                    stack.enter_context(mock.patch.object(module, "SimpleQueue", _SimpleQueue))
-            try:
-                yield
-            finally:
-                _running.pop()
+        try:
+            for target, name, value in given:
+                setattr(target, name, value)
+            for module, name, make in of_modules:  # they may make locks of the schedule
+                setattr(module, name, make())
+            yield
+        finally:
+            for target, name, value in former:
+                setattr(target, name, value)
+            _running.pop()
 
     @contextlib.contextmanager
     def _without_collector(self) -> Iterator[None]:
@@ -434,6 +429,26 @@ class Turns:
             yield
         finally:
             gc.enable()
+
+
+@functools.cache
+def _of_modules(simple_queue: Any, _count: int) -> list[tuple[Any, str, Callable[[], Any]]]:
+    """Return the names of our modules that hold what a schedule replaces, and what makes its replacement.
+
+    Modules are imported late, so another count of modules is another list.
+    """
+    found: list[tuple[Any, str, Callable[[], Any]]] = []
+    for name, module in sorted(sys.modules.items()):
+        if not name.startswith(("catalog.", "offload.", "seglog.")):
+            continue
+        for held, value in vars(module).items():
+            if isinstance(value, OwnLock):  # made with the module, before the schedule
+                found.append((module, held, OwnLock))
+            elif held == "backoff_s":
+                found.append((module, held, lambda: lambda *_args, **_named: 0.001))
+            elif value is simple_queue:
+                found.append((module, held, lambda: _SimpleQueue))
+    return found
 
 
 class _Stand:

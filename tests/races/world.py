@@ -20,7 +20,7 @@ from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from offload import Archive, ColdSettings, OffloadSettings
 from offload.settings import CatalogSettings
-from seglog import Log
+from seglog import Log, LogSettings
 from tests.faults.disk import Image, SimulatedDisk
 from tests.faults.files import Effects
 from tests.races.turns import Turns
@@ -34,7 +34,7 @@ SETTINGS = offload.Settings().with_parts(
     OffloadSettings(codec="none", concurrency=1), ColdSettings(cache_bytes=0, connections=2, get_attempts=1),
     CatalogSettings(checkpoint_commits=64),
 )  # fmt: skip
-
+LOG = LogSettings(wal_file_bytes=65_536)  # a file that is made anew is zeros in memory, for each schedule
 
 #: The seed of beginnings. No race has it, so a race draws no id that the beginning has.
 BEGINNING = 1 << 40
@@ -126,7 +126,7 @@ class World:
     def opened(self, name: str) -> Iterator[tuple[Log, Archive]]:
         """Open a data directory with its archive."""
         with (
-            seglog.open(self.path(name), files=self.files(name), clock=self) as log,
+            seglog.open(self.path(name), settings=LOG, files=self.files(name), clock=self) as log,
             offload.attach(log, store=self.store, clock=self, settings=SETTINGS) as archive,
         ):
             yield log, archive

@@ -1,0 +1,220 @@
+"""Commands that meet in one daemon: each of `offload.commands.registry`, with the topic `t`.
+
+The topic has two segments in the remote and a sealed one that is only here, the branches `f` and `g`, a deleted branch
+`h`, a tag `v`, a lease, and a plan of GC that is due.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from catalog.format.keys import plan_of, plans_prefix
+from offload.commands.codec import decode
+from offload.commands.registry import COMMANDS as REGISTRY
+from offload.wire import MESSAGE_HEAD, STREAM_TYPE
+from seglog.client.answers import refusal_of
+from seglog.errors import DaemonError
+from tests.races.answers import plain, said
+from tests.races.daemon import Answer, Daemon, Request
+from tests.races.export import exported
+from tests.races.remote import ERRORS, state_of_remote
+from tests.races.routes import RECORDS, Call, Routes, post, rpc
+from tests.races.serial import Result
+
+__all__ = ["COMMANDS", "Commands", "paths_of"]
+
+
+def _export(daemon: Daemon) -> object:
+    def call(path: str, values: Mapping[str, Any]) -> Iterator[Any]:
+        command = REGISTRY[path]
+        request = rpc(f"/rpc/{path}", **command.arguments(values))
+        answer = daemon.ask(Request(request.method, request.path, request.body, {**request.headers, "accept": STREAM_TYPE}))
+        if answer.status >= 400:
+            raise refusal_of(answer.status, answer.body)
+        stream = io.BytesIO(answer.body)
+        while head := stream.read(MESSAGE_HEAD.size):
+            kind, length = MESSAGE_HEAD.unpack(head)
+            body = stream.read(length)
+            if kind == b"r":
+                yield decode(body, command.results)
+            elif kind == b"x" and "message" in (end := json.loads(body)):
+                raise DaemonError(end["message"], end["exit_code"], hint=end.get("hint"), title=end.get("error"))
+
+    try:
+        return exported(call, "t")
+    except ERRORS as error:
+        return ["refused", error.exit_code]
+
+
+def _apply_the_plan(daemon: Daemon) -> object:
+    number = max(filter(None, map(plan_of, daemon.world.objects.list(plans_prefix()))), default=1)
+    return _told(daemon.ask(rpc("/rpc/gc/apply", number=number, retain="0", grace="0")), ())
+
+
+def _release_the_lease(daemon: Daemon) -> object:
+    return _told(daemon.ask(rpc("/rpc/pin/release", name=daemon.known["pin"])), ())
+
+
+def _refresh_the_lease(daemon: Daemon) -> object:
+    return _told(daemon.ask(rpc("/rpc/pin/refresh", name=daemon.known["pin"], **{"for": "2d"})), ())
+
+
+def _t(path: str, **given: Any) -> Request:
+    return rpc(f"/topics/t/rpc/{path}", **given)
+
+
+CHANGES: dict[str, Call] = {
+    "append": post(RECORDS, b"new"),
+    "append to a branch": post("/topics/t@f/records", b"new"),
+    "delete": _t("delete", before=2, yes=True),
+    "evict": _t("evict", before=2, yes=True),
+    "truncate": rpc("/rpc/truncate", topic="t", **{"from": 3}, yes=True),
+    "seal": _t("seal"),
+    "offload": _t("offload"),
+    "offload and drop hot": _t("offload", drop_hot=True),
+    "compact": _t("compact"),
+    "compact and erase": _t("compact", erase=True, yes=True),
+    "gc": rpc("/rpc/gc", retain="0", grace="0"),
+    "gc/plan": rpc("/rpc/gc/plan", retain="0"),
+    "gc/apply": _apply_the_plan,
+    "pause": _t("pause"),
+    "resume": _t("resume"),
+    "retry": _t("retry"),
+    "push": _t("push"),
+    "pull": _t("pull"),
+    "fetch": _t("fetch"),
+    "sync": _t("sync"),
+    "reset": _t("reset", discard=True, yes=True),
+    "takeover": _t("takeover"),
+    "resolve and pin": _t("resolve", to="lsn:1", pin="1h"),
+    "restore": _t("restore", to="lsn:1", **{"as": "back"}),
+    "uploads": rpc("/rpc/uploads", abort=True, older_than="1h"),
+    "branch/create": _t("branch/create", name="made"),
+    "branch/delete": _t("branch/delete", name="g", yes=True),
+    "branch/undelete": _t("branch/undelete", name="h"),
+    "branch/rename": _t("branch/rename", name="g", new="other"),
+    "branch/promote": _t("branch/promote", name="f", keep="kept", leave=True),
+    "promote and carry": _t("branch/promote", name="f", keep="kept", carry=True),
+    "tag/create": _t("tag/create", name="named"),
+    "tag/delete": _t("tag/delete", name="v"),
+    "pin/refresh": _refresh_the_lease,
+    "pin/release": _release_the_lease,
+    "undo": rpc("/rpc/undo"),
+    "undo a commit": rpc("/rpc/undo", change="t", commit="lsn:3"),
+    "topic/create": _t("topic/create"),
+    "topic/set": _t("topic/set", window="1d"),
+    "topic/delete": _t("topic/delete", detach=True, yes=True),
+}
+READS: dict[str, Call] = {
+    "export": _export,
+    "read": _t("read"),
+    "read the past": _t("read", at="lsn:1"),
+    "gc/explain": rpc("/rpc/gc/explain", key="refs/t/f"),
+    "cost": rpc("/rpc/cost"),
+    "status": _t("status"),
+    "log": _t("log"),
+    "show": _t("show", target="lsn:1"),
+    "diff": rpc("/rpc/diff", left="t", right="t@f"),
+    "segments": _t("segments"),
+    "points": _t("points"),
+    "resolve": _t("resolve", to="head"),
+    "branch/list": _t("branch/list"),
+    "branch/diff": rpc("/rpc/branch/diff", left="t", right="t@f"),
+    "tag/list": _t("tag/list"),
+    "pin/list": rpc("/rpc/pin/list"),
+    "oplog": rpc("/rpc/oplog"),
+    "topic/show": _t("topic/show"),
+    "topic/list": rpc("/rpc/topic/list"),
+}
+COMMANDS: dict[str, Call] = {**CHANGES, **READS}
+
+_BEGINNING = (
+    post(RECORDS, b"a"),
+    post(f"{RECORDS}?tag=eu", b"b"),
+    _t("seal"),
+    _t("offload"),
+    post(RECORDS, b"c"),
+    _t("seal"),
+    _t("offload"),
+    _t("delete", tag="eu", yes=True),
+    _t("branch/create", name="f"),
+    _t("branch/create", name="g"),
+    _t("branch/create", name="h"),
+    post("/topics/t@h/records", b"lost"),
+    rpc("/rpc/seal", topic="t@h"),
+    rpc("/rpc/offload", topic="t@h"),
+    rpc("/rpc/topic/delete", topic="t@h", detach=True, yes=True),
+    _t("branch/delete", name="h", yes=True),
+    _t("tag/create", name="v", at="lsn:2"),
+    _t("resolve", to="lsn:1", pin="1d"),
+    rpc("/rpc/gc/plan", retain="0"),
+    post(RECORDS, b"d"),
+    _t("seal"),
+)
+
+#: What a result says of one moment. The other keys say when something was, or what was so beside it.
+_SAID = ("topic", "branch", "tag", "records", "kind", "outcome", "is_paused")
+
+
+@dataclass
+class Commands(Routes):
+    """A scene: commands of clients of one daemon."""
+
+    beginning: tuple[Request, ...] = _BEGINNING
+
+    def prepare(self, daemon: Daemon, pair: tuple[str, str]) -> None:
+        [line] = daemon.ask(rpc("/rpc/pin/list")).body.splitlines()
+        daemon.known["pin"] = json.loads(line)["pin"]
+
+    def told(self, call: Request, answer: Answer) -> object:
+        return said(answer) if call.path.endswith("/read") else _told(answer, _SAID)
+
+    def state_of(self, daemon: Daemon) -> dict[str, object]:
+        """Return what readers of the daemon find, and what a new machine finds in the remote."""
+        here = [
+            said(daemon.ask(request))
+            for request in (
+                Request("GET", "/topics"),
+                Request("GET", f"{RECORDS}?from=1&gaps=1"),
+                Request("GET", "/topics/t/index_bounds"),
+                _t("topic/show"),
+            )
+        ]
+        return {"here": here, **state_of_remote(daemon.world, "t")}
+
+    def allows(self, pair: tuple[str, str], met: Result, serial: Callable[[str], Result]) -> str:
+        """Return why a result is fine that no order gives.
+
+        a call is refused for the race   it changed nothing that readers see, so the other one is as alone
+        """
+        for number, alone in enumerate("ab"):
+            other, one = met.answers[1 - number], serial(alone)
+            is_refused = isinstance(other, list) and other[0] in (409, 503, "refused")
+            if is_refused and met.answers[number] == one.answers[number] and met.state == one.state:
+                return "one call was refused for the other, and changed nothing"
+        return ""
+
+
+def paths_of(calls: Mapping[str, Call]) -> set[str]:
+    """Return the commands that the calls run."""
+    found = set[str]()
+    for name, call in calls.items():
+        _, _, path = call.path.partition("/rpc/") if isinstance(call, Request) else ("", "", name)
+        found.update({path} & {*REGISTRY})
+    return found
+
+
+def _told(answer: Answer, kept: tuple[str, ...]) -> object:
+    """Return the status, and these keys of the results; the title of an error."""
+    if answer.status >= 400:
+        return said(answer)
+    lines = [plain(line, set()) for line in answer.body.decode().splitlines()]
+    return [
+        answer.status,
+        [{name: line[name] for name in kept if name in line} if "error" not in line else line["error"]["error"] for line in lines],
+    ]
