@@ -90,8 +90,8 @@ class UpkeepService(Owned):
 
     def _rewritten(self, name: str, rewrite: Callable[[], Iterable[Published]]) -> tuple[Published, ...]:
         self._log.check_writable()
-        self._log.get_topic(name)
         with self._locks.of(name):
+            self._log.get_topic(name)  # under the lock: a topic that is detached meanwhile has no handle either
             if self._handles.find(name) is None:
                 return ()
             self._writers().open(name)

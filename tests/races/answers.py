@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from typing import Any
 
 from tests.races.daemon import Answer
 
-__all__ = ["plain", "said"]
+__all__ = ["said"]
 
 _SAID = ("stream-next-offset", "stream-closed", "stream-up-to-date", "content-type")
 _RANDOM = re.compile(r"_g[0-9a-f]+")
 _LEFT_OUT = {
     "ts_ms", "time", "incarnation", "request_id", "detail", "hint", "lsn", "seconds", "created_at_ms", "id", "vid",
+    "carried_from",
 }  # fmt: skip
 
 
@@ -21,9 +23,9 @@ _LEFT_OUT = {
 _LATER = {"next_seq", "head_seq", "stream-next-offset"}
 
 
-def said(answer: Answer, *, is_change: bool = False) -> object:
-    """Return what an answer says, without times and random ids, and that of a change without `_LATER`."""
-    left_out = _LEFT_OUT | _LATER if is_change else _LEFT_OUT
+def said(answer: Answer, *, is_change: bool = False, but: Collection[str] = ()) -> object:
+    """Return what an answer says, without times, random ids and the keys `but`, and that of a change without `_LATER`."""
+    left_out = {*_LEFT_OUT, *(_LATER if is_change else ()), *but}
     headers = {name: text for name, text in answer.headers.items() if name in _SAID and name not in left_out}
     text = _RANDOM.sub("_g", answer.body.decode())
     if answer.status >= 400:
@@ -32,7 +34,7 @@ def said(answer: Answer, *, is_change: bool = False) -> object:
         lines = [each.removeprefix("data:").strip() for each in text.splitlines() if each.startswith("data:")]
     else:
         lines = text.splitlines()
-    return [answer.status, headers, [plain(each, left_out) for each in lines]]
+    return [answer.status, headers, [_plain(each, left_out) for each in lines]]
 
 
 def _title(text: str) -> str:
@@ -43,7 +45,7 @@ def _title(text: str) -> str:
         return text
 
 
-def plain(line: str, left_out: set[str]) -> Any:
+def _plain(line: str, left_out: set[str]) -> Any:
     """Return a line of JSON without these keys, or the line if it is none."""
     try:
         return _without(json.loads(line), left_out)

@@ -1,8 +1,8 @@
 """Calls of archives that meet: two data directories with one remote. The first call is of `one`, which writes the
 topic, and the second of `two`, another machine.
 
-The topic has two segments in the remote, and a sealed one that only `one` has. It has the branches `f` and `g`, a
-deleted branch `h`, a lease, and a plan of GC that is due.
+The topic has three segments in the remote, and a sealed one that only `one` has. It has the branches `f` and `g`, a
+deleted branch `h`, a lease of the first commit, and a plan of GC that is due. The plan names the second commit.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _sweep(directory: Directory) -> object:
 
 def _pin(directory: Directory) -> object:
     history = directory.archive.history
-    history.pin(history.point(TOPIC, "lsn:1"), 3600)
+    history.pin(history.point(TOPIC, "lsn:2"), 3600)
     return "pinned"
 
 
@@ -123,7 +123,7 @@ def _release_the_lease(directory: Directory) -> object:
 
 def _promote(branch: str, keep: str, *, carry: bool = False) -> Callable[[Directory], object]:
     def promote(directory: Directory) -> object:
-        done = directory.archive.branches.promote_branch(TOPIC, branch, keep=keep, carry=carry)
+        done = directory.archive.branches.promote_branch(TOPIC, branch, keep=keep, carry=carry, leave=not carry)
         return len(done.carried) if done.carried else 0
 
     return promote
@@ -143,7 +143,7 @@ OPERATIONS: Mapping[str, Callable[[Directory], object]] = {
     "delete": lambda each: each.archive.delete(TOPIC, before=2).lsn is not None,
     "evict": lambda each: each.archive.evict(TOPIC, 2).lsn is not None,
     "truncate": lambda each: each.archive.truncate(TOPIC, 3).lsn is not None,
-    "restore": lambda each: each.archive.restore(TOPIC, to="lsn:1", name="back") and "restored",
+    "restore": lambda each: each.archive.restore(TOPIC, to="lsn:2", name="back") and "restored",
     "export": _export,
     "undo": lambda each: str(each.archive.history.undo()) and "undone",
     "promote": _promote("f", "kept"),
@@ -155,7 +155,7 @@ OPERATIONS: Mapping[str, Callable[[Directory], object]] = {
     "load and take over": lambda each: _load(each, take_over=True),
     "sync": lambda each: each.archive.replication.sync(TOPIC) and "synced",
     "reset": lambda each: each.archive.replication.reset(TOPIC, discard=True) and "reset",
-    "tag": lambda each: each.archive.tags.tag(TOPIC, "named") and "tagged",
+    "tag": lambda each: each.archive.tags.tag(TOPIC, "named", to="lsn:2") and "tagged",
     "pin": _pin,
     "release the lease": _release_the_lease,
     "delete the branch": lambda each: each.archive.branches.delete_branch(TOPIC, "g").branch,
@@ -231,7 +231,7 @@ def _begin() -> Beginning:
         with world.databases():
             with world.opened("one") as (log, archive), world.opened("two") as (_, other):
                 topic = log.topic(TOPIC)
-                for values in ([b"1", b"2"], [b"3"]):
+                for values in ([b"1", b"2"], [b"3"], [b"4"]):
                     topic.append(values)
                     topic.seal()
                     archive.offload(TOPIC)
@@ -249,7 +249,7 @@ def _begin() -> Beginning:
                 other.replication.sync(TOPIC)
                 turns.now_s += 1
                 _mark(Directory(log, archive, world))
-                topic.append([b"4"])
+                topic.append([b"5"])
                 topic.seal()
             return world.end()
 

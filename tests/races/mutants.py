@@ -160,10 +160,10 @@ MUTANTS: Mapping[str, Mutant] = {
         ((Branches, "promote", _promotes_what_the_names_lead_to),),
     ),
     "an export lacks records of the state in its manifest": Mutant(
-        "commands", ("delete", "export"), 1, ((Source, "_first_of", _leaves_out_what_readers_do_not_see),)
+        "commands", ("delete", "offload and export"), 1, ((Source, "_first_of", _leaves_out_what_readers_do_not_see),)
     ),
     "an undo takes an older change back": Mutant(
-        "archives", ("undo", "delete the branch"), 1, ((undo, "_newest", _looks_once),)
+        "archives", ("undo", "undelete the branch"), 1, ((undo, "_newest", _looks_once),)
     ),
     "a fork takes an end for a record": Mutant(
         "streams", ("close", "fork"), 1, ((store, "divergence", _forks_beside_a_closure),)
@@ -173,9 +173,8 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "gc does not look again": Mutant("archives", ("sweep", "pin"), 1, also="gc looks once"),
     "gc raises no boundary": Mutant("archives", ("sweep", "restore"), 1, also="gc raises no boundary"),
-    "a takeover keeps the epoch": Mutant("archives", ("append and offload", "take over"), 1, also="a takeover keeps the epoch"),
+    "a takeover keeps the epoch": Mutant("archives", ("offload", "append and offload"), 1, also="a takeover keeps the epoch"),
     "a promotion does not compare": Mutant("archives", ("promote", "promote another"), 1, also="a promotion does not compare"),
-    "what is cut meanwhile is sent": Mutant("commands", ("truncate", "offload"), 1, also="what is cut meanwhile is sent"),
     "a reset does not look what came meanwhile": Mutant(
         "commands", ("append", "reset"), 1, also="a reset does not look what came meanwhile"
     ),

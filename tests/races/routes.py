@@ -161,7 +161,7 @@ class Routes:
         if not self._begun:
             self._begun.append(self._begin())
         turns = Turns(seed)
-        world = World(turns, self._begun[0])
+        world = World(turns, self._begun[0], self.folder)
         return turns.run(lambda: self._main(world, pair, order))  # type: ignore[no-any-return]
 
     def allows(self, pair: tuple[str, str], met: Result, serial: Callable[[str], Result]) -> str:
@@ -169,7 +169,8 @@ class Routes:
 
     def _begin(self) -> Beginning:
         turns = Turns(BEGINNING)
-        world = World(turns, Beginning())
+        world = World(turns, Beginning(), self.folder)
+        world.path("d").mkdir()  # `status` asks the system how much room it has
 
         def main() -> Beginning:
             with world.databases():

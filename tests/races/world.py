@@ -96,8 +96,8 @@ class _Database(sqlite3.Connection):
 class World:
     """The directories and the remote of one run."""
 
-    def __init__(self, turns: Turns, beginning: Beginning) -> None:
-        self.turns = turns
+    def __init__(self, turns: Turns, beginning: Beginning, root: Path = Path("/races")) -> None:
+        self.turns, self._root = turns, root
         self.disks = {name: SimulatedDisk(image) for name, image in beginning.disks.items()}
         self.objects = MemoryStore()
         for key, (body, metadata) in beginning.objects.items():
@@ -111,7 +111,7 @@ class World:
         return self.turns.now_ms()
 
     def path(self, name: str) -> Path:
-        return Path("/races", name)
+        return self._root / name
 
     def files(self, name: str) -> _Files:
         return _Files(self.disks.setdefault(name, SimulatedDisk()), self.turns)
