@@ -255,7 +255,9 @@ class Branches:
             return self._existing(topic, branch)
         if there.alive is not None and there.alive.vid != old.alive.vid:
             raise BranchExists(topic, new)
-        given = Planned(new_key, there, Ref(old.alive.vid, now_ms), before_given(there, now_ms))
+        # If another rename gave this name, or a crash left it, a lost race of this one must not delete it.
+        is_there, before = there.alive is not None, before_given(there, now_ms)
+        given = Planned(new_key, there, Ref(old.alive.vid, now_ms), before, is_moved=is_there)
         taken = Planned(old_key, old, replace(old.alive, deleted_at_ms=now_ms), old.body)
         self._move("branch rename", [given, taken], now_ms=now_ms, message=f"was {branch}")
         return self._existing(topic, new)

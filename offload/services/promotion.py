@@ -123,7 +123,8 @@ class Promotion:
             pasts = [self._volumes.history(state.vid, state.lsn) for state in (main, new)]
             after = diff_of(State(main, pasts[0]), State(new, pasts[1]), self._context.reader)
             if after.left.appended and carry:
-                carried = self._carrying.run(main, after.shared_seq, side, new.vid)
+                more = self._carrying.run(main, after.shared_seq, side, new.vid)
+                carried = range(carried.start, more.stop) if carried and more else more or carried
                 new = self._volumes.snapshot(new.vid)
             elif after.left.appended and not leave:
                 raise RecordsAfterFork(topic, side, after.left.appended, after.shared_seq)

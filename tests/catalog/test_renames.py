@@ -166,6 +166,13 @@ def test_a_rename_of_a_branch_that_is_deleted_meanwhile_is_refused_and_leaves_no
 
 
 @pytest.mark.parametrize("effect", range(1, 5))
+def test_two_callers_who_make_the_same_rename_leave_the_new_name(store: MemoryStore, half: Vid, effect: int) -> None:
+    assert crashed(lambda faulty: rename(faulty), store, 2, "after")  # the first caller has given the new name,
+    tried(lambda: rename(Meanwhile(store, effect, lambda: _delete("half")(store))))  # and takes the old one away now
+    assert names_of(store, half) == ["fix"]
+
+
+@pytest.mark.parametrize("effect", range(1, 5))
 @pytest.mark.parametrize(
     "other", [lambda store: rename(store, "fix", "b"), lambda store: take_back(store), _delete("fix")]
 )

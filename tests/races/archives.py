@@ -7,12 +7,15 @@ deleted branch `h`, a lease of the first commit, and a plan of GC that is due. T
 
 from __future__ import annotations
 
+import itertools
 import types
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from catalog import Volumes
+from catalog.errors import PlanOutgrown
 from catalog.format.keys import plan_of, plans_prefix
 from catalog.gc.collector import Collector, GcPolicy
 from catalog.objects.base import ObjectStore
@@ -106,7 +109,8 @@ def _mark(directory: Directory) -> object:
 
 def _sweep(directory: Directory) -> object:
     number = max(filter(None, map(plan_of, directory.world.objects.list(plans_prefix()))), default=1)
-    _collector(directory).apply(number)
+    with suppress(PlanOutgrown):  # a name that came later keeps its objects back one by one
+        _collector(directory).apply(number)
     return "swept"
 
 
@@ -148,7 +152,6 @@ OPERATIONS: Mapping[str, Callable[[Directory], object]] = {
     "undo": lambda each: str(each.archive.history.undo()) and "undone",
     "promote": _promote("f", "kept"),
     "promote another": _promote("g", "was"),
-    "promote another and append": _promote_and_append,
     "promote and carry": _promote("f", "kept", carry=True),
     "take over": _take_over,
     "load": lambda each: _load(each, take_over=False),
@@ -166,6 +169,8 @@ OPERATIONS: Mapping[str, Callable[[Directory], object]] = {
     "mark": _mark,
     "sweep": _sweep,
 }
+#: A call of two steps, for a mutant alone: another call may come between them.
+IN_TWO_STEPS = {"promote another and append": _promote_and_append}
 
 
 @dataclass
@@ -185,11 +190,13 @@ class Archives:
         def main() -> Result:
             with world.databases(), world.opened("one") as one, world.opened("two") as two:
                 directories = [Directory(*each, world) for each in (one, two)]
+                if order.startswith("o"):
+                    directories[0].archive.offload(TOPIC)
                 acts = [
-                    lambda directory=directory, call=self.calls[name]: _outcome(call, directory)
+                    lambda directory=directory, call={**self.calls, **IN_TWO_STEPS}[name]: _outcome(call, directory)
                     for directory, name in zip(directories, pair, strict=True)
                 ]
-                answers = meet(turns, acts, order)
+                answers = meet(turns, acts, order.removeprefix("o"))
                 return Result(answers, state_of_remote(world, TOPIC))
 
         return turns.run(main)  # type: ignore[no-any-return]
@@ -197,23 +204,66 @@ class Archives:
     def allows(self, pair: tuple[str, str], met: Result, serial: Callable[[str], Result]) -> str:
         """Return why a result is fine that no order gives.
 
-        one is refused for the race   it changed nothing that readers see, so the other one is as alone
+        an offload first              many calls offload what their directory has, as a step of its own. So the other
+                                      call may come right after it: `oab` is `ab` after an offload of `one`
+        one is refused for the race   it changed nothing that readers see but for that offload, so the other one is as
+                                      alone
         a delete or a truncation made no commit   its writer is fenced, and has it in its own log only
-        undo beside a promotion       the undo takes back what was newest when it began: it takes a name away that the
-                                      promotion takes away, too (PROMOTE-3)
+        undo or delete beside a promotion   it takes a name away that the promotion takes away, too (PROMOTE-3)
+        a carry first                 a promotion carries records to its branch as a step of its own, too. They stay
+                                      there if it is refused
+        undo beside a rename          it takes the rename back before its end, and so the rename is refused
+        the same call twice           both make the same change, or one ends the change that the other one began
         """
-        both = met.answers[0] == "undone" and not isinstance(met.answers[1], list)
-        if pair[0] == "undo" and pair[1].startswith("promote another") and both and met.state == serial("b").state:
-            return "an undo took the branch's name away after the promotion had given it another"
+        for order in ("oab", "oba"):
+            if met == serial(order):
+                return "a call of `one` had offloaded before the other call"
+        for number, alone in enumerate("ba"):
+            is_of_promotion = pair[number] in ("undo", "delete the branch") and pair[1 - number] == "promote another"
+            both = not any(isinstance(each, list) for each in met.answers)
+            if is_of_promotion and both and met.state in (serial(alone).state, serial(f"o{alone}").state):
+                return "the branch's name went after the promotion had given it another"
+        if "promote and carry" in pair:
+            others = [serial(order) for order in ("ab", "ba", "oab", "oba", "a", "b", "oa", "ob")]
+            if any(_less_carried(met.state) == _less_carried(each.state) for each in others if _is_alike(met, each)):
+                return "a promotion had carried records before the other call"
         for number, alone in enumerate("ab"):
             other = met.answers[1 - number]
             is_refused = isinstance(other, list) and other[0] == "refused" and other[1] == 4
-            one = serial(alone)
-            if other is False and met.state == one.state and met.answers[number] == one.answers[number]:
-                return "a writer was fenced, and its change is in its own log only"
-            if is_refused and met.answers[number] == one.answers[number] and met.state == one.state:
-                return "one call was refused for the other, and changed nothing"
+            for one in (serial(alone), serial(f"o{alone}")):
+                is_as_alone = met.answers[number] == one.answers[number] and met.state == one.state
+                if other is False and is_as_alone:
+                    return "a writer was fenced, and its change is in its own log only"
+                if is_refused and is_as_alone:
+                    return "one call was refused for the other, and changed nothing"
+            if is_refused and pair[number] == "undo" and met.state == serial("ab" if number else "ba").state:
+                return "an undo took the other call back before its end"
+            if pair in _ALIKE and met.answers[number] == met.answers[1 - number] == serial(alone).answers[number]:
+                if met.state in (serial("a").state, serial("b").state, serial("ob").state):
+                    return "two calls made one change"
         return ""
+
+
+def _less_carried(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state without the record that a promotion carries to `f`, which is main then."""
+    return {name: [each for each in found if each != (5, "5")] if name in ("f", "main") else found for name, found in state.items()}
+
+
+def _is_alike(met: Result, one: Result) -> bool:
+    """Return whether the answers are the same, but for the number of carried records and the call that was refused."""
+    return all(
+        other is None and mine[0] == "refused" and mine[1] == 4 if isinstance(mine, list) else type(mine) is type(other)
+        for mine, other in zip(met.answers, one.answers, strict=True)
+    )
+
+
+#: Pairs of calls that make the same change.
+_ALIKE = {
+    ("delete the branch", "delete the branch"),
+    ("sweep", "sweep"),
+    *itertools.product(("promote", "promote and carry"), repeat=2),
+    ("promote another", "promote another"),
+}
 
 
 def _outcome(call: Callable[[Directory], object], directory: Directory) -> object:

@@ -173,7 +173,6 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "gc does not look again": Mutant("archives", ("sweep", "pin"), 1, also="gc looks once"),
     "gc raises no boundary": Mutant("archives", ("sweep", "restore"), 1, also="gc raises no boundary"),
-    "a takeover keeps the epoch": Mutant("archives", ("offload", "append and offload"), 1, also="a takeover keeps the epoch"),
     "a promotion does not compare": Mutant("archives", ("promote", "promote another"), 1, also="a promotion does not compare"),
     "a reset does not look what came meanwhile": Mutant(
         "commands", ("append", "reset"), 1, also="a reset does not look what came meanwhile"

@@ -42,11 +42,12 @@ BEGINNING = 1 << 40
 
 @dataclass(frozen=True)
 class Beginning:
-    """What is durable before a race."""
+    """What is durable before a race, and when the race begins."""
 
     disks: Mapping[str, Image] = field(default_factory=dict)
     databases: Mapping[str, bytes] = field(default_factory=dict)
     objects: Mapping[str, tuple[bytes, Mapping[str, str]]] = field(default_factory=dict)
+    now_s: float = 0.0
 
 
 class _Store(WrappedStore):
@@ -98,6 +99,7 @@ class World:
 
     def __init__(self, turns: Turns, beginning: Beginning, root: Path = Path("/races")) -> None:
         self.turns, self._root = turns, root
+        turns.now_s = beginning.now_s
         self.disks = {name: SimulatedDisk(image) for name, image in beginning.disks.items()}
         self.objects = MemoryStore()
         for key, (body, metadata) in beginning.objects.items():
@@ -136,8 +138,9 @@ class World:
         objects = {
             key: (self.objects.get(Key(key)), self.objects.head(Key(key)).metadata) for key in self.objects.list("")
         }
+        now_s = self.turns.now_s + 60.0
         disks = {name: disk.after_kill() for name, disk in self.disks.items()}
-        return Beginning(disks, {name: each.serialize() for name, each in self._databases.items()}, objects)
+        return Beginning(disks, {name: each.serialize() for name, each in self._databases.items()}, objects, now_s)
 
     def _database(self, name: str) -> _Database:
         if name not in self._databases:

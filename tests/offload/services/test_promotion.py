@@ -370,6 +370,25 @@ def test_records_of_main_are_carried_with_their_labels(tmp_path: Path, store: Me
         assert values(archive, "t") == [b"a", b"b", b"c", b"own", b"1", b"2", b"3", b"4"]
 
 
+@pytest.mark.parametrize("effect", range(1, 8))
+def test_what_is_carried_is_told_whole_if_a_takeover_makes_the_steps_begin_again(
+    tmp_path: Path, store: MemoryStore, effect: int
+) -> None:
+    with opened(tmp_path / "base", store) as (log, archive):
+        _bad_delete(log, archive)
+        ship(archive, log, "t", b"1", b"2")
+
+    def act() -> None:
+        with opened(tmp_path / "two", store) as (_, archive):
+            archive.replication.sync("t")
+            archive.replication.take_over("t")
+
+    with opened(tmp_path / "one", Meanwhile(store, effect, act)) as (_, archive):
+        archive.replication.sync("t")
+        assert archive.branches.promote_branch("t", "good", keep="bad", carry=True).carried == range(4, 6)
+        assert values(archive, "t") == [b"a", b"b", b"c", b"1", b"2"]
+
+
 @pytest.mark.parametrize(
     ("cut", "own", "expected"),
     [
