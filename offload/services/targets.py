@@ -20,7 +20,7 @@ from offload.errors import HistoryBehind, NotOffloaded
 from offload.handles import split_name
 from offload.services.pending_commits import PendingCommits, pending_commits_of
 from offload.services.remote_states import RemoteStates
-from seglog.errors import SeqOutOfRange
+from seglog.errors import NoSuchTopic, SeqOutOfRange
 
 __all__ = ["Targets"]
 
@@ -60,7 +60,7 @@ class Targets:
                 return self._look_up_once(name, wanted, offloads=offloads)
             except HistoryCollected:
                 continue
-            except (HistoryBehind, SeqOutOfRange):
+            except (HistoryBehind, NoSuchTopic, SeqOutOfRange):
                 if self.places(name) == before:
                     raise
         return self._look_up_once(name, wanted, offloads=offloads)

@@ -211,7 +211,7 @@ class Archives:
         a delete or a truncation made no commit   its writer is fenced, and has it in its own log only
         undo or delete beside a promotion   it takes a name away that the promotion takes away, too (PROMOTE-3)
         a carry first                 a promotion carries records to its branch as a step of its own, too. They stay
-                                      there if it is refused
+                                      there if it is refused. What comes after that stays in the former main
         undo beside a rename          it takes the rename back before its end, and so the rename is refused
         the same call twice           both make the same change, or one ends the change that the other one began
         """
@@ -227,6 +227,8 @@ class Archives:
             others = [serial(order) for order in ("ab", "ba", "oab", "oba", "a", "b", "oa", "ob")]
             if any(_less_carried(met.state) == _less_carried(each.state) for each in others if _is_alike(met, each)):
                 return "a promotion had carried records before the other call"
+            if met.state in (self._if_left(pair, "ab").state, self._if_left(pair, "ba").state):
+                return "what came after the look of a promotion stayed in the former main"
         for number, alone in enumerate("ab"):
             other = met.answers[1 - number]
             is_refused = isinstance(other, list) and other[0] == "refused" and other[1] == 4
@@ -236,12 +238,19 @@ class Archives:
                     return "a writer was fenced, and its change is in its own log only"
                 if is_refused and is_as_alone:
                     return "one call was refused for the other, and changed nothing"
-            if is_refused and pair[number] == "undo" and met.state == serial("ab" if number else "ba").state:
-                return "an undo took the other call back before its end"
+            if is_refused and pair[number] == "undo":
+                orders = ("ab", "oab") if number else ("ba", "oba")
+                if any(met.state == serial(order).state for order in (*orders, "o", "")):
+                    return "an undo took the other call back before its end"
             if pair in _ALIKE and met.answers[number] == met.answers[1 - number] == serial(alone).answers[number]:
                 if met.state in (serial("a").state, serial("b").state, serial("ob").state):
                     return "two calls made one change"
         return ""
+
+    def _if_left(self, pair: tuple[str, str], order: str) -> Result:
+        """Return what an order would give if the promotion carried nothing."""
+        first, second = ("promote" if each == "promote and carry" else each for each in pair)
+        return self.run((first, second), order, 0)
 
 
 def _less_carried(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -170,7 +170,7 @@ class Routes:
     def _begin(self) -> Beginning:
         turns = Turns(BEGINNING)
         world = World(turns, Beginning(), self.folder)
-        world.path("d").mkdir()  # `status` asks the system how much room it has
+        world.path("d").mkdir(exist_ok=True)  # `status` asks the system how much room it has
 
         def main() -> Beginning:
             with world.databases():
@@ -189,8 +189,8 @@ class Routes:
         turns = world.turns
         with world.databases():
             with self._daemon(world).running() as daemon:
-                self.prepare(daemon, pair)
-                answers = meet(turns, [lambda name=name: self._call(daemon, name) for name in pair], order)
+                self.prepare(daemon, pair, order)
+                answers = meet(turns, [lambda name=name: self._call(daemon, name) for name in pair], order.removeprefix("o"))
                 turns.sleep(_SWEEP_S)
                 daemon.sweep()
                 state = self.state_of(daemon)
@@ -206,7 +206,7 @@ class Routes:
             return call(daemon)
         return self.told(call, daemon.ask(call))
 
-    def prepare(self, daemon: Daemon, pair: tuple[str, str]) -> None:
+    def prepare(self, daemon: Daemon, pair: tuple[str, str], order: str) -> None:
         """Let the clients know what they know before the race."""
         if "append to the incarnation" in pair:
             daemon.known["incarnation"] = daemon.ask(Request("HEAD", RECORDS)).headers["seglog-incarnation"]
