@@ -24,7 +24,7 @@ _LATER = {"next_seq", "head_seq", "stream-next-offset"}
 
 
 def said(answer: Answer, *, is_change: bool = False, but: Collection[str] = ()) -> object:
-    """Return what an answer says, without times, random ids and the keys `but`, and that of a change without `_LATER`."""
+    """Return what an answer says, without times, random ids and the keys `but`. A change says no `_LATER` either."""
     left_out = {*_LEFT_OUT, *(_LATER if is_change else ()), *but}
     headers = {name: text for name, text in answer.headers.items() if name in _SAID and name not in left_out}
     text = _RANDOM.sub("_g", answer.body.decode())

@@ -242,9 +242,9 @@ class Archives:
                 orders = ("ab", "oab") if number else ("ba", "oba")
                 if any(met.state == serial(order).state for order in (*orders, "o", "")):
                     return "an undo took the other call back before its end"
-            if pair in _ALIKE and met.answers[number] == met.answers[1 - number] == serial(alone).answers[number]:
-                if met.state in (serial("a").state, serial("b").state, serial("ob").state):
-                    return "two calls made one change"
+            both = pair in _ALIKE and met.answers[number] == met.answers[1 - number] == serial(alone).answers[number]
+            if both and met.state in (serial("a").state, serial("b").state, serial("ob").state):
+                return "two calls made one change"
         return ""
 
     def _if_left(self, pair: tuple[str, str], order: str) -> Result:
@@ -255,7 +255,10 @@ class Archives:
 
 def _less_carried(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return a state without the record that a promotion carries to `f`, which is main then."""
-    return {name: [each for each in found if each != (5, "5")] if name in ("f", "main") else found for name, found in state.items()}
+    return {
+        name: [each for each in found if each != (5, "5")] if name in ("f", "main") else found
+        for name, found in state.items()
+    }
 
 
 def _is_alike(met: Result, one: Result) -> bool:

@@ -7,7 +7,6 @@ The topic has two segments in the remote and a sealed one that is only here, the
 from __future__ import annotations
 
 import io
-import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -33,7 +32,9 @@ def _export(daemon: Daemon) -> object:
     def call(path: str, values: Mapping[str, Any]) -> Iterator[Any]:
         command = REGISTRY[path]
         request = rpc(f"/rpc/{path}", **command.arguments(values))
-        answer = daemon.ask(Request(request.method, request.path, request.body, {**request.headers, "accept": STREAM_TYPE}))
+        answer = daemon.ask(
+            Request(request.method, request.path, request.body, {**request.headers, "accept": STREAM_TYPE})
+        )
         if answer.status >= 400:
             raise refusal_of(answer.status, answer.body)
         stream = io.BytesIO(answer.body)
@@ -182,7 +183,11 @@ class Commands(Routes):
         daemon.known["pin"] = json.loads(line)["pin"]
 
     def told(self, call: Request, answer: Answer) -> object:
-        return said(answer, is_change=True, but=(*_OF_CACHES, *_RANDOM)) if call.path.endswith(_OF_ONE_STATE) else _status(answer)
+        return (
+            said(answer, is_change=True, but=(*_OF_CACHES, *_RANDOM))
+            if call.path.endswith(_OF_ONE_STATE)
+            else _status(answer)
+        )
 
     def state_of(self, daemon: Daemon) -> dict[str, object]:
         """Return what readers of the daemon find, and what a new machine finds in the remote once all is offloaded."""

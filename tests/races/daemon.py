@@ -88,6 +88,9 @@ class Daemon:
         thread = threading.Thread(target=self._run, args=(ready,), name="loop")
         thread.start()
         ready.wait()
+        if not hasattr(self, "service"):  # it did not start
+            thread.join()
+            raise thread.error  # type: ignore[attr-defined]
         try:
             yield self
         finally:

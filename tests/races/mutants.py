@@ -151,30 +151,35 @@ MUTANTS: Mapping[str, Mutant] = {
         "tokens", ("revoke", "follow by command"), 27, ((OpenAnswers, "check_again", lambda *_: None),)
     ),
     "a load passes a takeover": Mutant(
-        "archives", ("load and take over", "take over"), 3, ((publication, "_after", _passes_its_own_epoch),)
+        "archives", ("load and take over", "take over"), 1, ((publication, "_after", _passes_its_own_epoch),)
     ),
     "a promotion moves names that lead elsewhere": Mutant(
         "archives",
         ("promote", "promote another and append"),
-        1,
+        37,
         ((Branches, "promote", _promotes_what_the_names_lead_to),),
     ),
     "an export lacks records of the state in its manifest": Mutant(
-        "commands", ("delete", "offload and export"), 1, ((Source, "_first_of", _leaves_out_what_readers_do_not_see),)
+        "commands", ("delete", "offload and export"), 94, ((Source, "_first_of", _leaves_out_what_readers_do_not_see),)
     ),
     "an undo takes an older change back": Mutant(
-        "archives", ("undo", "undelete the branch"), 1, ((undo, "_newest", _looks_once),)
+        "archives", ("undo", "undelete the branch"), 75, ((undo, "_newest", _looks_once),)
     ),
     "a fork takes an end for a record": Mutant(
-        "streams", ("close", "fork"), 1, ((store, "divergence", _forks_beside_a_closure),)
+        "streams", ("close", "fork"), 6, ((store, "divergence", _forks_beside_a_closure),)
     ),
     "a batch is in another incarnation": Mutant(
-        "topics", ("delete topic", "append to the incarnation"), 1, ((AsyncTopic, "append_once", _takes_any_incarnation),)
+        "topics",
+        ("delete topic", "append to the incarnation"),
+        13,
+        ((AsyncTopic, "append_once", _takes_any_incarnation),),
     ),
-    "gc does not look again": Mutant("archives", ("sweep", "pin"), 1, also="gc looks once"),
-    "gc raises no boundary": Mutant("archives", ("sweep", "restore"), 1, also="gc raises no boundary"),
-    "a promotion does not compare": Mutant("archives", ("promote", "promote another"), 1, also="a promotion does not compare"),
+    "gc does not look again": Mutant("archives", ("sweep", "pin"), 2, also="gc looks once"),
+    "gc raises no boundary": Mutant("archives", ("sweep", "restore"), 17, also="gc raises no boundary"),
+    "a name is changed whatever is there": Mutant(
+        "archives", ("rename the branch", "promote another"), 100, also="a promotion does not compare"
+    ),
     "a reset does not look what came meanwhile": Mutant(
-        "commands", ("append", "reset"), 1, also="a reset does not look what came meanwhile"
+        "commands", ("append", "reset"), 4, also="a reset does not look what came meanwhile"
     ),
 }

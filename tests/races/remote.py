@@ -20,7 +20,6 @@ def state_of_remote(world: World, topic: str) -> dict[str, object]:
     A lease is named by the state that it holds, because its own name is random.
     """
     found: dict[str, object] = {}
-    leases = []
     with world.opened("new") as (_, archive):
         for each in archive.branches.list(topic):
             found[each.branch] = _read(archive, topic if each.branch == "main" else f"{topic}@{each.branch}")
@@ -31,10 +30,9 @@ def state_of_remote(world: World, topic: str) -> dict[str, object]:
                 found[f"{each.branch} has an epoch of two writers"] = True
         for tag in archive.tags.list(topic):
             found[f"tag {tag.name}"] = _read(archive, topic, f"tag:{tag.name}")
-        for pin in archive.pins.list(topic):
-            if not pin.is_expired:
-                leases.append(_read(archive, topic, f"pin:{pin.held.name}"))
-    return {**found, "leases": sorted(leases)}
+        held = [pin.held.name for pin in archive.pins.list(topic) if not pin.is_expired]
+        found["leases"] = sorted(_read(archive, topic, f"pin:{name}") for name in held)
+    return found
 
 
 def _read(archive: Archive, name: str, at: str | None = None) -> list[tuple[int, str]]:

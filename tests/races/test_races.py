@@ -35,6 +35,9 @@ FOUND = (
     ("streams", "close", "fork", "6"),
     ("streams", "append", "delete", "1"),
     ("streams", "delete", "delete", "1"),
+    ("archives", "rename the branch", "rename the branch", "1442"),
+    ("commands", "promote and carry", "read", "702692"),
+    ("commands", "undo a commit", "read the past", "703000"),
 )
 
 
@@ -47,9 +50,15 @@ def raced(*words: str) -> str:
     return done.stdout.strip()
 
 
-#: Of each scene: the slices of its pairs. `make test` runs one of the first number, `make test-all` each of the second
+#: Of each scene, the slices of its pairs: `make test` runs one of the first number, `make test-all` each of the second
 #: (30 s each at most), and the soak each of the third (5 minutes each at most).
-SLICES = {"topics": (60, 4, 60), "streams": (15, 1, 20), "tokens": (5, 1, 8), "commands": (200, 12, 300), "archives": (100, 6, 150)}
+SLICES = {
+    "topics": (120, 4, 12),
+    "streams": (40, 1, 4),
+    "tokens": (14, 1, 1),
+    "commands": (400, 16, 48),
+    "archives": (200, 5, 15),
+}
 
 
 def races() -> Iterator[Any]:
@@ -61,13 +70,14 @@ def races() -> Iterator[Any]:
                 yield pytest.param(name, amount, f"{number}/{slices}", marks=mark, id=f"{name}-{amount}-{number}")
 
 
-@pytest.mark.parametrize(("name", "amount", "part"), races())
+@pytest.mark.parametrize(("name", "amount", "part"), [*races()])
 def test_two_calls_at_once_end_as_one_after_the_other(name: str, amount: int, part: str) -> None:
     line = raced("pairs", name, str(amount), str(seed_of(f"races {name}")), part)
     assert line.startswith(f"races of {name}, slice {part}: ")
     tell(line)
 
 
+@pytest.mark.long
 def test_races_find_each_fault_whose_mend_is_taken_back() -> None:
     assert raced("mutants", *MUTANTS) == f"{len(MUTANTS)} mutants found"
 

@@ -379,6 +379,9 @@ class Turns:
             self.current = None
         self.threads.clear()
         asyncio._set_running_loop(None)
+        of_pools = vars(executors)["_threads_queues"]  # the end of the process would wake what is left of them
+        for thread in [each for each in of_pools if isinstance(each, _Thread)]:
+            del of_pools[thread]
 
     def _places(self) -> str:
         return "\n".join(f"{each.name}:\n{_stack(each)}" for each in self.threads)
