@@ -121,7 +121,8 @@ def _pin(directory: Directory) -> object:
 
 
 def _release_the_lease(directory: Directory) -> object:
-    directory.archive.pins.release(next(directory.archive.pins.list(TOPIC)).held.name)
+    pins = directory.archive.pins
+    pins.release(next(each.held.name for each in pins.list(TOPIC) if each.held.pin.point.lsn == 1))
     return "released"
 
 

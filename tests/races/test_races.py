@@ -35,6 +35,7 @@ FOUND = (
     ("streams", "close", "fork", "6"),
     ("streams", "append", "delete", "1"),
     ("streams", "delete", "delete", "1"),
+    ("streams", "close", "look", "1690175066"),
     ("archives", "rename the branch", "rename the branch", "1442"),
     ("commands", "promote and carry", "read", "702692"),
     ("commands", "undo a commit", "read the past", "703000"),

@@ -89,7 +89,9 @@ class _Routes:
 
     async def _head(self, _request: Request, path: str) -> Response:
         live = await self._streams.find(path, uses=False)
-        return Response(headers={**described(live), **ALWAYS, "cache-control": "no-store"})
+        async with live.turns.shared():  # beside a closure, its end would count as a record of data
+            headers = described(live)
+        return Response(headers={**headers, **ALWAYS, "cache-control": "no-store"})
 
     async def _delete(self, _request: Request, path: str) -> Response:
         await self._streams.delete(path)
