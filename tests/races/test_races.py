@@ -36,6 +36,7 @@ FOUND = (
     ("streams", "append", "delete", "1"),
     ("streams", "delete", "delete", "1"),
     ("streams", "close", "look", "1690175066"),
+    ("tokens", "revoke", "wait for records", "268"),
     ("archives", "rename the branch", "rename the branch", "1442"),
     ("commands", "promote and carry", "read", "702692"),
     ("commands", "undo a commit", "read the past", "703000"),

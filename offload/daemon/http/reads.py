@@ -37,6 +37,7 @@ from offload.daemon.http.ranges import STEP_BYTES, open_range
 from offload.daemon.http.topics import readable
 from offload.daemon.places import become_follower
 from offload.daemon.problems import line_of
+from offload.daemon.revocation import keep_open
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption, Stopping
@@ -158,8 +159,9 @@ class _Answer:
     async def _waited(self, request: Request, topic: Topic) -> RangeQuery:
         """Wait for a record of the range, if the range begins after the head. Return the range that is left to read.
 
-        Raises `Truncated`, `NoSuchTopic`, `Busy`.
+        Raises `Truncated`, `NoSuchTopic`, `Busy`, and `Refused` (401) if the token lost a right meanwhile.
         """
+        keep_open(request.scope)  # before the look at the head: what a revoked client waited for may be there by now
         query, seq = self.query, self.query.begin(topic.earliest_seq, topic.head_seq)
         if seq != topic.head_seq + 1 or (query.end is not None and query.end < seq):
             return query
