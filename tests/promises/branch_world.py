@@ -494,12 +494,17 @@ class World:
         for name in ("t", branch):
             self.offload(name)
         keep, carry = f"t@k{next(self.numbers)}", self.ttl_ms is None and self.chance.random() < 0.7
-        branches, side = self.chance.choice(self.places)[1].branches, self.volumes[branch]
+        place, side = self.chance.randrange(2), self.volumes[branch]
+        branches = self.places[place][1].branches
         try:
             done = branches.promote_branch("t", branch[2:], keep=keep[2:], carry=carry, leave=not carry)
         except CarriedOtherwise:
             assert not side.numbers.issuperset(side.copies.values()), self.told
             self.made["refused carries"] += 1
+            if place != self.writer[branch]:  # it took the branch over to compare
+                self.follow(self.writer[branch], branch)
+                self.writer[branch] = place
+                self.repeatable[branch].clear()
             return
         assert done.after_fork is not None
         if carry:
