@@ -24,7 +24,7 @@ _NEAR_RECORDS = 64
 
 
 def advance_front(engine: Engine, state: TopicState, *, may_ask_store: bool = False) -> None:
-    """After a delete by tag, raise `earliest_seq` to the first live record, if that is in this log's segments.
+    """After a delete, raise `earliest_seq` to the first live record, if that is in this log's segments.
 
     If the record may be in a relocated segment, only the relocator looks. So no other caller waits for a store.
     """

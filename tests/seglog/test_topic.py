@@ -501,3 +501,13 @@ def test_many_appenders_and_readers_at_once(tmp_path: Path) -> None:
                 by_writer.setdefault(record.value.split()[0], []).append(record.value)
             for who, values in by_writer.items():
                 assert values == [b"%s %d %d" % (who, turn, i) for turn in range(60) for i in range(3)]
+
+
+def test_the_front_passes_what_an_earlier_delete_took(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "data") as log:
+        topic = log.topic("t")
+        for number in range(9):
+            topic.append([b"x"], tag="eu" if number in (4, 5) else None)
+        topic.delete(tag="eu")
+        topic.delete(before=5)
+        assert topic.earliest_seq == 7
