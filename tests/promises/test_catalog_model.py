@@ -643,6 +643,7 @@ class CatalogModel:
             assert line.deleted_ms is not None
             assert line.deleted_ms + WINDOW_MS <= self.clock.ms
             del self.lines[name]
+            self.operations.clear()  # what this call put into the log of operations cannot be taken back
         else:
             line.deleted_ms = None
             self._did("undelete", name)
