@@ -26,6 +26,8 @@ from seglog.process.ownership import Owned
 from seglog.values.setting import Setting, settings_of
 from tests.arguments import Row, calls_of, contents, refused
 
+#: A small WAL, because each call is followed by a look at every byte of the directory.
+SETTINGS = seglog.LogSettings(wal_file_bytes=64 << 10, max_record_bytes=16 << 10)
 VALUES = (
     offload.CatalogSettings,
     offload.ColdSettings,
@@ -49,7 +51,10 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    with seglog.open(tmp_path / "log", upkeep=InCaller) as log, attach(log, f"file://{tmp_path}/remote") as archive:
+    with (
+        seglog.open(tmp_path / "log", settings=SETTINGS, upkeep=InCaller) as log,
+        attach(log, f"file://{tmp_path}/remote") as archive,
+    ):
         log.topic("orders").append([b"x"] * 5, tag="eu")
         log.topic("orders").seal()
         archive.offload("orders")
