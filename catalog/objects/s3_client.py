@@ -107,9 +107,7 @@ def open_client(
     )
     client = session.client("s3", config=config)
     if not is_aws(client.meta.endpoint_url):
-        # A self-hosted store rarely has a DNS name for each bucket.
-        client.close()
-        client = session.client("s3", config=config.merge(Config(s3={"addressing_style": "path"})))
+        client.meta.events.register("before-endpoint-resolution.s3", _name_the_bucket_in_the_path)
     client.meta.events.register("before-call.s3.DeleteObjects", _add_md5)
     client.meta.events.register_first("needs-retry.s3.HeadObject", _ask_no_bucket)
     return client
@@ -134,6 +132,11 @@ def leave_bodies_unsigned(client: Any) -> None:
 def is_aws(endpoint_url: str) -> bool:
     host = urlsplit(endpoint_url).hostname or ""
     return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+
+
+def _name_the_bucket_in_the_path(builtins: dict[str, Any], **_: object) -> None:
+    """Use path style, because a self-hosted store rarely has a DNS name for each bucket."""
+    builtins["AWS::S3::ForcePathStyle"] = True
 
 
 def _ask_no_bucket(request_dict: dict[str, Any], response: Any, **_: object) -> None:

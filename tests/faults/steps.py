@@ -31,6 +31,8 @@ from tests.faults.store import Fault, FaultyStore, lost, unreachable
 __all__ = ["Place", "crashes"]
 
 Act = Callable[[Log, Archive], object]
+#: Each step copies the directory, and a copy has all bytes of the WAL.
+_SMALL_WAL = seglog.LogSettings(wal_file_bytes=1 << 20, max_record_bytes=256 << 10)
 
 
 class Place:
@@ -50,7 +52,7 @@ class Place:
     @contextmanager
     def opened(self, files: seglog.Files | None = None, store: object = None) -> Iterator[tuple[Log, Archive]]:
         with (
-            seglog.open(self.path, files=files or UnsyncedFiles()) as log,
+            seglog.open(self.path, files=files or UnsyncedFiles(), settings=_SMALL_WAL) as log,
             offload.attach(log, store=store or self.store) as archive,  # type: ignore[arg-type]
         ):
             yield log, archive

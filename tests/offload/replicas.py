@@ -14,9 +14,11 @@ from offload.settings import CatalogSettings
 from seglog import Log, LogSettings
 from seglog.files.clock import Clock
 
-__all__ = ["opened", "ship", "values"]
+__all__ = ["SMALL_WAL", "opened", "ship", "values"]
 
 DEFAULTS = CatalogSettings()
+#: A WAL file is made in full when a log opens, and a copy of a directory has all its bytes.
+SMALL_WAL = LogSettings(wal_file_bytes=1 << 20, max_record_bytes=256 << 10)
 
 
 @contextmanager
@@ -25,7 +27,7 @@ def opened(
     store: ObjectStore,
     clock: Clock | None = None,
     catalog: CatalogSettings = DEFAULTS,
-    settings: LogSettings | None = None,
+    settings: LogSettings = SMALL_WAL,
 ) -> Iterator[tuple[Log, Archive]]:
     """Open a data directory with its archive over `store`."""
     with (

@@ -25,7 +25,7 @@ from seglog import Log, LogSettings
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, lost, unreachable
 from tests.offload.replicas import opened, ship, values
 
-SETTINGS = LogSettings(max_record_bytes=1 << 20)
+SETTINGS = LogSettings(max_record_bytes=1 << 20, wal_file_bytes=8 << 20)
 SMALL_BLOCKS = OffloadSettings(block_size=5 * 1024 * 1024, codec="none", concurrency=2)
 VALUES = [b"%03d " % number + bytes(700_000) for number in range(10)]
 
