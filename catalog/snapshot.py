@@ -22,8 +22,8 @@ Source: Graft RFC 0001 (Volume Reader). This module does no I/O.
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from blake3 import blake3
@@ -231,18 +231,20 @@ def deleted_below(commit: Commit) -> int:
     return min(commit.deletions.before_seq, commit.at_seq + 1)
 
 
-def _without(views: Iterable[SegmentView], first: int, last: int | None) -> list[SegmentView]:
-    """Return `views` without the seqs from `first` to `last` (None: to the end)."""
+def _without(views: Sequence[SegmentView], first: int, last: int | None) -> list[SegmentView]:
+    """Return `views` without the seqs from `first` to `last` (None: to the end).
+
+    A commit may bring back thousands of views, one after the other, so only those that lose seqs are looked at.
+    """
+    low = bisect_left(views, first, key=lambda view: view.last)
+    high = len(views) if last is None else bisect_right(views, last, low, key=lambda view: view.first)
     kept: list[SegmentView] = []
-    for view in views:
-        if view.last < first or (last is not None and view.first > last):
-            kept.append(view)
-            continue
+    for view in views[low:high]:
         if view.first < first:
             kept.append(replace(view, last=first - 1))
         if last is not None and view.last > last:
             kept.append(replace(view, first=last + 1))
-    return kept
+    return [*views[:low], *kept, *views[high:]]
 
 
 def _merge(bitmaps: dict[Sid, BitMap], commit: Commit) -> None:

@@ -11,6 +11,7 @@ Each command is the outer one once. The simulation lets more of them meet, in pi
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -208,12 +209,20 @@ def _met(pair: _Pair, path: Path, outer: int, nth: int) -> Result | None:
         return outcomes[0], outcomes[1], _view(world, path)
 
 
-@strided(13, part=8)
+@pytest.fixture(scope="module")
+def serial(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[Result]]:
+    """Return a function that returns the results of the serial runs of a pair, which it makes once."""
+    return functools.cache(lambda name: [*_serial(_PAIRS[name](), tmp_path_factory.mktemp("serial"))])
+
+
+@strided(19, part=8)
 @pytest.mark.parametrize("outer", [0, 1])
 @pytest.mark.parametrize("name", _PAIRS)
-def test_two_commands_that_meet_end_as_in_a_serial_run(name: str, outer: int, every: int, tmp_path: Path) -> None:
+def test_two_commands_that_meet_end_as_in_a_serial_run(
+    name: str, outer: int, every: int, tmp_path: Path, serial: Callable[[str], list[Result]]
+) -> None:
     pair = _PAIRS[name]()
-    one_way, other_way, first_alone, second_alone = _serial(pair, tmp_path)
+    one_way, other_way, first_alone, second_alone = serial(name)
     assert one_way != other_way
     seen = set()
     for nth in range(1 + outer, 1_000, every):

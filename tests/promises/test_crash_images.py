@@ -265,22 +265,22 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_every_crash_leaves_a_disk_that_recovers() -> None:
-    _prove(Work(kills=2, cuts=2, moments=4, every=12), seed=1)
+    _prove(Work(kills=2, cuts=2, moments=2, every=30), seed=1)
 
 
 def test_every_crash_with_a_cold_store_leaves_a_disk_that_recovers() -> None:
-    _prove(Work(kills=1, cuts=1, moments=2, every=30), seed=3, settings=TIERED)
+    _prove(Work(kills=1, cuts=1, moments=1, every=60), seed=3, settings=TIERED)
 
 
 @pytest.mark.parametrize(("before", "between", "after"), [(3, 2, 2), (1, 2, 3), (2, 3, 1)])
 def test_every_crash_with_shards_whose_number_changes(before: int, between: int, after: int) -> None:
     first = (SHARDED[before], SHARDED[between])
-    _prove(Work(kills=1, cuts=1, moments=1, every=18), seed=after, settings=SHARDED[after], first=first)
+    _prove(Work(kills=1, cuts=1, moments=1, every=40), seed=after, settings=SHARDED[after], first=first)
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, TIERED, SHARDED[2]])
 def test_every_crash_of_truncation_and_retention_leaves_a_disk_that_recovers(settings: LogSettings) -> None:
-    _prove(Work(kills=1, cuts=1, moments=1, every=18), seed=6, settings=settings, life=limits_life)
+    _prove(Work(kills=1, cuts=1, moments=1, every=40), seed=6, settings=settings, life=limits_life)
 
 
 @pytest.mark.soak(part=1)

@@ -121,11 +121,11 @@ def _life(mix: Sequence[str]) -> tuple[list[Note], int]:
     return notes, syncs
 
 
-@every(24, part=1)
+@every(56, part=1)
 def test_a_group_is_synced_once_if_any_of_its_entries_asks_for_it(every: int) -> None:
     """Count the syncs of every mix.
 
-    By default, recover the images of a third of the mixes of two classes, and of one in 24 of three classes.
+    By default, recover the images of one in seven mixes of two classes, and of one in 56 of three classes.
     """
     explorer, synced = Explorer(random.Random(21), SETTINGS), 0
     for number, mix in enumerate(MIXES):

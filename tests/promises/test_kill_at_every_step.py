@@ -16,6 +16,7 @@ from offload.wiring import open_store
 from seglog import Log
 from tests.faults.stride import every
 from tests.faults.way import RECORDS, SETTINGS, TOPIC, run, values
+from tests.worlds.remotes import s3_is_long
 
 
 def _run(directory: Path, remote: str, step: str) -> tuple[int, int]:
@@ -71,6 +72,7 @@ def _check_no_leftovers(remote: str, sids: set[str]) -> None:
     assert sum(key.startswith(keys.refs_prefix()) for key in store.list("")) == 1
 
 
+@pytest.mark.parametrize("remote", ["file"], indirect=True)
 @pytest.mark.parametrize("step", ["appended", "sealed", "released"])
 def test_kill_after_a_local_step(step: str, tmp_path: Path, remote: str) -> None:
     assert _run(tmp_path / "data", remote, step) == (-signal.SIGKILL, RECORDS)
@@ -78,6 +80,7 @@ def test_kill_after_a_local_step(step: str, tmp_path: Path, remote: str) -> None
 
 
 @every(7, part=2)
+@s3_is_long
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_kill_before_and_after_each_effect_on_the_store(when: str, tmp_path: Path, remote: str, every: int) -> None:
     """The effects: control, oplog entry, ref, upload begun, three parts, upload completed, index object, commit.
@@ -99,6 +102,7 @@ def test_kill_before_and_after_each_effect_on_the_store(when: str, tmp_path: Pat
     assert 11 <= effect < 11 + by, "ten effects, then a run that was not killed"
 
 
+@s3_is_long
 def test_a_second_kill_while_recovering_changes_nothing(tmp_path: Path, remote: str) -> None:
     for effect in (4, 7, 9):
         _run(tmp_path / "data", remote, f"after:{effect}")

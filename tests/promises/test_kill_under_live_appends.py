@@ -29,7 +29,7 @@ from tests.faults.offloads import SMALL_BLOCKS, SMALL_LOG
 from tests.s3_server import AS_HARNESS
 from tests.work import tell
 
-KILLS, SOAK_KILLS = 3, 150
+KILLS, SOAK_KILLS = 2, 150
 KILLS_A_DIRECTORY = 10
 MOST_EFFECTS = 40
 _ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ class Place:
             self.front.await_left()
 
 
-@pytest.fixture(params=["file", "s3"])
+@pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.long)])
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     if request.param == "file":
         (tmp_path / "remote").mkdir()

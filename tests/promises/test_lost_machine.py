@@ -10,6 +10,7 @@ from pathlib import Path
 import seglog
 from offload.recovery import Recovered, recover
 from tests.daemons import ServedDirectory, served
+from tests.worlds.remotes import s3_is_long
 
 
 def ship(daemon: ServedDirectory, value: bytes) -> dict[str, object]:
@@ -28,6 +29,7 @@ def until_synced(daemon: ServedDirectory, topic: str, expected: list[str]) -> No
     raise AssertionError(daemon.values(topic))
 
 
+@s3_is_long
 def test_what_was_offloaded_reads_back_elsewhere_and_writing_goes_on(tmp_path: Path, remote: str) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     seglog.open(old).close()
@@ -71,6 +73,7 @@ def test_what_was_offloaded_reads_back_elsewhere_and_writing_goes_on(tmp_path: P
         assert daemon.values("t") == ["2", "3", "4", "5", "six"]
 
 
+@s3_is_long
 def test_two_daemons_on_one_topic_cannot_take_turns(tmp_path: Path, remote: str) -> None:
     """A fenced daemon stays fenced, whatever commands it gets, and its background tasks leave the topic alone."""
     for name in ("one", "two"):

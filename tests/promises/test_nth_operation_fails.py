@@ -186,27 +186,27 @@ def quiet(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "seglog")
 
 
-@pytest.mark.parametrize(("error", "amount"), [("EIO", 16), ("ENOSPC", 8)])
+@pytest.mark.parametrize(("error", "amount"), [("EIO", 8), ("ENOSPC", 4)])
 def test_each_call_fails_once(error: str, amount: int) -> None:
     _prove(error, for_good=False, amount=amount)
 
 
 @pytest.mark.parametrize(("error", "for_good"), [("EINTR", False), ("MemoryError", False), ("EIO", True)])
 def test_some_calls_fail(error: str, for_good: bool) -> None:
-    _prove(error, for_good=for_good, amount=8)
+    _prove(error, for_good=for_good, amount=4)
 
 
 def test_calls_fail_once_with_a_cold_store() -> None:
-    _prove("EIO", for_good=False, amount=8, settings=TIERED)
+    _prove("EIO", for_good=False, amount=4, settings=TIERED)
 
 
-@amounts(8, soak=ALL, part=2)
+@amounts(4, soak=ALL, part=2)
 @pytest.mark.parametrize(("error", "for_good"), [("EIO", False), _soaked("ENOSPC", False), _soaked("EIO", True)])
 def test_calls_fail_with_shards_whose_number_changes(error: str, for_good: bool, amount: int) -> None:
     _prove(error, for_good=for_good, amount=amount, settings=SHARDED[3], later=SHARDED[2])
 
 
-@amounts(8, soak=ALL, part=2)
+@amounts(4, soak=ALL, part=2)
 @pytest.mark.parametrize(("error", "for_good"), [("EIO", False), _soaked("EIO", True)])
 def test_calls_fail_in_truncation_and_retention(error: str, for_good: bool, amount: int) -> None:
     _prove(error, for_good=for_good, amount=amount, kind=LimitsCaller)

@@ -119,7 +119,7 @@ def without_lost(topic: TopicShown) -> TopicShown:
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, SHARDED], ids=["one shard", "two shards"])
-@every(37, part=1)
+@every(101, part=1)
 def test_every_crash_leaves_records_and_producers_that_agree(settings: LogSettings, every: int) -> None:
     dry: list[Shown | None] = []
     live(DIRECTORY, SimulatedDisk(), dry, settings, look=True)
@@ -208,7 +208,7 @@ def agrees(log: Log, batches: Batches, least: int) -> int:
 @pytest.mark.parametrize("batches", [BATCHES, KEYED], ids=["producer", "keys"])
 @pytest.mark.parametrize("for_good", [False, True], ids=["once", "for good"])
 @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
-@amounts(10, soak=100_000, part=2)
+@amounts(6, soak=100_000, part=2)
 def test_a_batch_is_there_once_whichever_call_fails(error: str, for_good: bool, batches: Batches, amount: int) -> None:
     def lived(at: int) -> tuple[SimulatedDisk, FailingCalls, Sender]:
         disk = SimulatedDisk()

@@ -71,7 +71,7 @@ def _one_step(chance: random.Random, clock: HandClock, model: Model, topic: Topi
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.soak(part=8)) for seed in range(6, 60))]
+    "seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.soak(part=8)) for seed in range(2, 60))]
 )
 def test_every_past_state_is_the_one_that_was(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)

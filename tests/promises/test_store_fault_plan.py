@@ -25,7 +25,7 @@ from tests.faults.stride import every
 from tests.faults.verdicts import wrong_answers
 from tests.work import shares, tell
 
-SINGLES, PAIRS, SOAK_PAIRS = 40, 16, 4_000
+SINGLES, PAIRS, SOAK_PAIRS = 24, 8, 4_000
 MORE_CALLS = 2  # calls of each kind that recovery adds to those of a life without faults
 
 
@@ -114,7 +114,7 @@ def test_pairs_of_faults_in_memory(tmp_path: Path) -> None:
     assert _run(tmp_path, itertools.islice(plans, PAIRS)).struck > PAIRS
 
 
-@every(3, part=3)
+@every(5, part=3)
 def test_the_question_after_each_write_without_an_answer_fails(tmp_path: Path, every: int) -> None:
     """The write gets no answer, and the check for its object fails.
 

@@ -258,15 +258,15 @@ def _run(examples: int, steps: int, model: type[TopicModel] = TopicModel) -> Non
 
 
 def test_a_topic_is_a_list() -> None:
-    _run(examples=20, steps=50)
+    _run(examples=12, steps=50)
 
 
 def test_a_topic_over_two_tiers_is_a_list() -> None:
-    _run(examples=10, steps=50, model=TieredTopicModel)
+    _run(examples=5, steps=50, model=TieredTopicModel)
 
 
 def test_a_topic_in_shards_is_a_list() -> None:
-    _run(examples=10, steps=50, model=ShardedTopicModel)
+    _run(examples=6, steps=50, model=ShardedTopicModel)
 
 
 @pytest.mark.soak(part=2)

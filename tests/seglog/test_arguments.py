@@ -22,6 +22,9 @@ from seglog.values.setting import settings_of
 from seglog.values.truncate_op import TruncateOp
 from tests.arguments import Row, calls_of, contents, refused
 
+#: The test reads all files after each call.
+SMALL = seglog.LogSettings(wal_file_bytes=1 << 20)
+
 VALUES = (
     seglog.Appended,
     seglog.Checked,
@@ -56,7 +59,7 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    with seglog.open(tmp_path / "log", upkeep=InCaller) as log, Journal(tmp_path / "journal") as kept:
+    with seglog.open(tmp_path / "log", settings=SMALL, upkeep=InCaller) as log, Journal(tmp_path / "journal") as kept:
         log.topic("orders").append([b"x"] * 5, tag="eu")
         log.topic("orders").seal()
         log.topic("orders").append([b"y"] * 5)
@@ -292,7 +295,7 @@ def test_an_asyncio_program_gets_the_same_refusals(tmp_path: Path, kind: str) ->
     async def tried() -> list[str]:
         found = []
         loop = asyncio.get_running_loop()
-        async with aio.open(tmp_path / "log", upkeep=InCaller) as log:
+        async with aio.open(tmp_path / "log", settings=SMALL, upkeep=InCaller) as log:
             await log.topic("orders").append([b"x"] * 5, tag="eu")
             before = contents(tmp_path)
             home: Any = log if kind == "log" else log.topic("orders")

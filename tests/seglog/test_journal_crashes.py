@@ -1,4 +1,7 @@
-"""Crash at every file operation of a small life of a journal: a killed process, a power cut, a crash in the opening."""
+"""Crash at file operations of a small life of a journal: a killed process, a power cut, a crash in the opening.
+
+Each test crashes at some of the operations, each seed at others, and in the soak at all of them.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from seglog.errors import SectionPruned
 from seglog.files.port import Files
 from seglog.journal.journal import Journal
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
+from tests.faults.stride import every
 
 
 @dataclass
@@ -104,16 +108,19 @@ def crashed(directory: Path, files: Files, at: int, *, tear: bool = False) -> To
     return told
 
 
+@every(5, part=2)
 @pytest.mark.parametrize("tear", [False, True], ids=["between", "within"])
-def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool) -> None:
-    for at in range(1, effects(tmp_path) + 1):
+def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool, every: int) -> None:
+    for at in range(1 + 2 * tear % every, effects(tmp_path) + 1, every):
         told = crashed(tmp_path / str(at), UnsyncedFiles(), at, tear=tear)
         check(tmp_path / str(at), told)
 
 
+@every(9, part=2)
 @pytest.mark.parametrize("seed", [None, *range(8)])
-def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None) -> None:
-    for at in range(1, effects(tmp_path) + 1):
+def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None, every: int) -> None:
+    """The nine seeds together cut the power at every operation."""
+    for at in range(1 + (0 if seed is None else 1 + seed) % every, effects(tmp_path) + 1, every):
         base, left = tmp_path / str(at), tmp_path / f"{at}-left"
         base.mkdir()
         disk = PowerCutFiles(UnsyncedFiles(), base)
@@ -124,10 +131,11 @@ def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None)
         shutil.rmtree(left)
 
 
+@every(6, part=2)
 @pytest.mark.parametrize("tear", [False, True], ids=["between", "within"])
-def test_opening_may_crash_at_any_operation_and_begin_again(tmp_path: Path, tear: bool) -> None:
+def test_opening_may_crash_at_any_operation_and_begin_again(tmp_path: Path, tear: bool, every: int) -> None:
     count = effects(tmp_path)
-    for at in range(1, count):
+    for at in range(1 + 3 * tear % every, count, every):
         for again in range(1, 100):
             directory = tmp_path / f"{at}-{again}"
             told = crashed(directory, UnsyncedFiles(), at, tear=True)
@@ -142,8 +150,9 @@ def test_opening_may_crash_at_any_operation_and_begin_again(tmp_path: Path, tear
             pytest.fail("opening does not come to an end")
 
 
-def test_the_power_may_be_cut_while_it_is_opened_after_a_power_cut(tmp_path: Path) -> None:
-    for at in range(1, effects(tmp_path) + 1):
+@every(7, part=2)
+def test_the_power_may_be_cut_while_it_is_opened_after_a_power_cut(tmp_path: Path, every: int) -> None:
+    for at in range(1, effects(tmp_path) + 1, every):
         base, left, last = tmp_path / str(at), tmp_path / f"{at}-left", tmp_path / f"{at}-last"
         base.mkdir()
         disk = PowerCutFiles(UnsyncedFiles(), base)
@@ -167,10 +176,11 @@ def test_the_power_may_be_cut_while_it_is_opened_after_a_power_cut(tmp_path: Pat
         shutil.rmtree(left)
 
 
+@every(3, part=2)
 @pytest.mark.parametrize("seed", [None, 1, 2])
-def test_the_power_may_be_cut_in_the_life_after_a_crash(tmp_path: Path, seed: int | None) -> None:
+def test_the_power_may_be_cut_in_the_life_after_a_crash(tmp_path: Path, seed: int | None, every: int) -> None:
     """The second life does not rely on unsynced work of the first life, such as an unsynced directory entry."""
-    for at in range(1, effects(tmp_path) + 1):
+    for at in range(1 + (seed or 0) % every, effects(tmp_path) + 1, every):
         base, left = tmp_path / str(at), tmp_path / f"{at}-left"
         base.mkdir()
         disk = PowerCutFiles(UnsyncedFiles(), base)

@@ -67,7 +67,7 @@ def test_however_many_segments_are_sealed_none_is_opened_and_each_directory_is_l
 ) -> None:
     costs = []
     have = 0
-    for wanted in (1, 10, 1000):
+    for wanted in (1, 10, 200):
         _grown(tmp_path / "data", have, wanted, tag="t")
         have = wanted
         costs.append(_opened(tmp_path / "data", read_only=read_only))
@@ -78,12 +78,12 @@ def test_however_many_segments_are_sealed_none_is_opened_and_each_directory_is_l
 
 def test_an_opening_makes_two_calls_at_most_for_each_sealed_segment(tmp_path: Path) -> None:
     calls = []
-    for have, wanted in ((0, 10), (10, 510)):
+    for have, wanted in ((0, 10), (10, 210)):
         _grown(tmp_path, have, wanted)
         opened: list[seglog.Log] = []
         calls.append(count_calls(lambda opened=opened: opened.append(seglog.open(tmp_path, files=UnsyncedFiles()))))  # type: ignore[misc]
         opened[0].close()
-    assert calls[1] - calls[0] < 2 * 500
+    assert calls[1] - calls[0] < 2 * 200
 
 
 def test_who_reads_opens_what_is_read(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_who_reads_opens_what_is_read(tmp_path: Path) -> None:
 
 def test_a_checkpoint_of_one_topic_opens_nothing_of_the_sealed(tmp_path: Path) -> None:
     costs = []
-    for wanted in (10, 1000):
+    for wanted in (10, 200):
         _grown(tmp_path / str(wanted), 0, wanted)
         files = Counting()
         with seglog.open(tmp_path / str(wanted), files=files, settings=SETTINGS) as log:

@@ -33,7 +33,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Life:
     return dry, counter.effects
 
 
-@every(113, part=2)
+@every(211, part=2)
 @pytest.mark.parametrize("tear", [False, True], ids=["between", "within"])
 def test_the_process_may_die_at_any_operation(whole: Life, tmp_path: Path, tear: bool, every: int) -> None:
     dry, effects = whole
@@ -45,7 +45,7 @@ def test_the_process_may_die_at_any_operation(whole: Life, tmp_path: Path, tear:
         shutil.rmtree(directory)
 
 
-@every(113, part=2)
+@every(211, part=2)
 @pytest.mark.parametrize("seed", [None, 1, 2], ids=["nothing unsynced", "some of it", "some other of it"])
 def test_the_power_may_be_cut_at_any_operation(whole: Life, tmp_path: Path, seed: int | None, every: int) -> None:
     dry, effects = whole
@@ -73,7 +73,7 @@ def whole_tiered(whole: Life, tmp_path_factory: pytest.TempPathFactory) -> Life:
     return whole[0], counter.effects
 
 
-@every(199, part=2)
+@every(401, part=2)
 def test_the_process_may_die_at_any_operation_with_a_cold_store(whole_tiered: Life, tmp_path: Path, every: int) -> None:
     dry, effects = whole_tiered
     for at in range(1, effects + 1, every):
@@ -85,7 +85,7 @@ def test_the_process_may_die_at_any_operation_with_a_cold_store(whole_tiered: Li
         shutil.rmtree(base)
 
 
-@every(199, part=2)
+@every(401, part=2)
 def test_the_power_may_be_cut_at_any_operation_with_a_cold_store(
     whole_tiered: Life, tmp_path: Path, every: int
 ) -> None:
@@ -102,7 +102,7 @@ def test_the_power_may_be_cut_at_any_operation_with_a_cold_store(
         shutil.rmtree(left)
 
 
-@every(113, part=2)
+@every(211, part=2)
 def test_the_power_may_be_cut_at_any_operation_with_shards(whole: Life, tmp_path: Path, every: int) -> None:
     """A recreated topic lies in another shard. Most recoveries also change the number of shards."""
     dry, _ = whole
