@@ -10,6 +10,7 @@ from botocore.exceptions import BotoCoreError
 from catalog.errors import InvalidRemote
 from catalog.objects.prefix import Freed, Held, OldVersions, Upload
 from catalog.objects.s3 import MOST_KEYS, S3Store
+from catalog.objects.s3_client import new_session
 
 __all__ = ["S3Prefix", "session_of_profile"]
 
@@ -17,7 +18,7 @@ __all__ = ["S3Prefix", "session_of_profile"]
 def session_of_profile(url: str, profile: str) -> boto3.Session:
     """Return a session with the credentials of a profile. Raises `InvalidRemote`."""
     try:
-        return boto3.Session(profile_name=profile)
+        return new_session(profile=profile)
     except BotoCoreError as cause:
         raise InvalidRemote(url, f"the AWS environment does not fit: {cause}") from cause
 

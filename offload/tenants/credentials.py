@@ -220,11 +220,12 @@ class _StsClients:
 
 def assume_role(access: TenantAccess) -> GrantedCredentials:
     """Ask STS by boto3, in this thread. Raises `AccessDenied` and `StoreUnreachable`."""
-    import boto3
     from botocore.config import Config
 
+    from catalog.objects.s3_client import new_session
+
     try:
-        session = boto3.Session(profile_name=access.profile or None)
+        session = new_session(profile=access.profile or None)
         client = session.client("sts", config=Config(**_TIMEOUTS))
         be_patient(client, LIMIT_S)
         try:

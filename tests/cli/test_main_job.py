@@ -13,7 +13,14 @@ NASTY = b"plain\ncrlf\r\nbare\rCR\n\n\xff\xfe\x00 not utf-8\n\nno line end"
 
 
 @pytest.fixture
-def started(run: Run, remote: str) -> Run:
+def started(run: Run, tmp_path: Path) -> Run:
+    assert run("init", "--remote", (tmp_path / "remote").as_uri()).code == 0
+    return run
+
+
+@pytest.fixture
+def started_anywhere(run: Run, remote: str) -> Run:
+    """`started` with a remote of each kind, for the jobs that meet every sort of request."""
     assert run("init", "--remote", remote).code == 0
     return run
 
@@ -44,7 +51,8 @@ def test_json_lines_out_are_json_lines_in(started: Run) -> None:
     ]
 
 
-def test_offload_drop_read_delete_restore(started: Run) -> None:
+def test_offload_drop_read_delete_restore(started_anywhere: Run) -> None:
+    started = started_anywhere
     body = b"".join(b"record %d\n" % number for number in range(100))
     started("append", "t", stdin=body)
     assert "100 records in the unsealed tail" in started("offload", "t").text

@@ -15,13 +15,28 @@ from tests.s3_server import ACCESS_KEY
 ROLE = "arn:aws:iam::111122223333:role/tenants"
 
 
+@pytest.fixture(scope="module")
+def archives() -> list[str]:
+    """The remote that the first test fills. All others share it, because no command of theirs changes its records."""
+    return []
+
+
 @pytest.fixture
-def front(run: Run, s3_environment: str, s3_remote: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
-    """A front before a remote with one topic, `t`."""
-    assert run("init", "--remote", s3_remote).code == 0
-    run("append", "t", stdin=b"a\nb\n")
-    run("seal", "t")
-    assert run("offload", "t").code == 0
+def archive(run: Run, s3_remote: str, archives: list[str]) -> str:
+    """Return a remote with one topic, `t`."""
+    if not archives:
+        assert run("init", "--remote", s3_remote).code == 0
+        run("append", "t", stdin=b"a\nb\n")
+        run("seal", "t")
+        assert run("offload", "t").code == 0
+        archives.append(s3_remote)
+    return archives[0]
+
+
+@pytest.fixture
+def front(s3_environment: str, archive: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
+    """A front before the remote."""
+    assert archive
     with Front(s3_environment) as front:
         monkeypatch.setenv("AWS_ENDPOINT_URL", front.url)
         yield front
@@ -56,9 +71,9 @@ def tenant_of(directory: Path) -> dict[str, object]:
 
 @pytest.mark.parametrize("words", WORDS, ids=lambda words: " ".join(words))
 def test_a_new_directory_takes_the_role_from_its_first_request(
-    run: Run, front: Front, s3_remote: str, tmp_path: Path, words: tuple[str, ...]
+    run: Run, front: Front, archive: str, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    made(run, s3_remote, *words)
+    made(run, archive, *words)
     check_role(front)
     assert tenant_of(tmp_path / "new") == {"name": "acme", "role_arn": ROLE}
     front.restart([])
@@ -68,37 +83,37 @@ def test_a_new_directory_takes_the_role_from_its_first_request(
 
 @pytest.mark.parametrize("words", WORDS, ids=lambda words: " ".join(words))
 def test_the_environment_gives_the_role_too_and_does_not_go_into_the_file(
-    run: Run, front: Front, s3_remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+    run: Run, front: Front, archive: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("SEGLOG_TENANT_NAME", "acme")
     monkeypatch.setenv("SEGLOG_TENANT_ROLE_ARN", ROLE)
-    made(run, s3_remote, *words, role=False)
+    made(run, archive, *words, role=False)
     check_role(front)
     assert tenant_of(tmp_path / "new") == {}
 
 
-def test_a_directory_that_follows_goes_on_with_its_own_role(run: Run, front: Front, s3_remote: str) -> None:
-    made(run, s3_remote, "follow", "REMOTE", "new", "--once")
+def test_a_directory_that_follows_goes_on_with_its_own_role(run: Run, front: Front, archive: str) -> None:
+    made(run, archive, "follow", "REMOTE", "new", "--once")
     front.restart([])
-    made(run, s3_remote, "follow", "REMOTE", "new", "--once", role=False)
+    made(run, archive, "follow", "REMOTE", "new", "--once", role=False)
     check_role(front)
 
 
 def test_a_recovery_that_was_cut_continues_with_the_role_of_its_file(
-    run: Run, front: Front, s3_remote: str, tmp_path: Path
+    run: Run, front: Front, archive: str, tmp_path: Path
 ) -> None:
     front.restart([HttpFault("500", nth=4, lasts=True)])
-    assert run("recover", s3_remote, "new", "--role-arn", ROLE).code != 0
+    assert run("recover", archive, "new", "--role-arn", ROLE).code != 0
     assert (tmp_path / "new" / "RECOVERING").exists()
     front.restart([])
-    made(run, s3_remote, "recover", "REMOTE", "new", role=False)
+    made(run, archive, "recover", "REMOTE", "new", role=False)
     check_role(front)
 
 
-def test_a_role_that_sts_refuses_writes_nothing(run: Run, front: Front, s3_remote: str, tmp_path: Path) -> None:
+def test_a_role_that_sts_refuses_writes_nothing(run: Run, front: Front, archive: str, tmp_path: Path) -> None:
     front.restart([HttpFault("AccessDenied", lasts=True)])
     for words in WORDS[1:]:
-        asked = [s3_remote if word == "REMOTE" else word for word in words]
+        asked = [archive if word == "REMOTE" else word for word in words]
         done = run(*asked, "--role-arn", ROLE, directory="new")
         assert (done.code, done.err.count("\n")) == (1, 1)
         assert ROLE in done.err
