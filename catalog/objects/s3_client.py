@@ -45,12 +45,14 @@ _NO_CREDENTIALS = {
 _OBJECT_WRITES = ("PutObject", "UploadPart")
 
 
-def new_session(credentials: Credentials | None = None) -> boto3.Session:
+def new_session(credentials: Credentials | None = None, profile: str | None = None) -> boto3.Session:
     """A session with the settings of the environment, and its credentials unless the caller gives some.
+
+    `profile` names another profile of the AWS configuration than the environment does.
 
     All sessions share the parsed descriptions of the AWS services. Parsing them takes most of the time of a client.
     """
-    core = Session()
+    core = Session(profile=profile)
     loader = _loader(core.get_config_variable("data_path"))
     core.register_component("data_loader", loader)
     if credentials is not None:
