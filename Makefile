@@ -57,8 +57,8 @@ slices: setup ## bring the list of slices up to date, in tests/last_run.json
 durations: setup ## make tests/durations.json from what the last run of the tests took
 	@cp build/durations.json tests/durations.json
 
-test-pythons: setup ## what depends on the interpreter, on the newest Python that we name and on Debian's own; needs them
-	@scripts/pythons.sh $(ARGS)
+test-pythons: setup ## what depends on the interpreter, on the newest Python that we name and on Debian's own; WHOLE=1 all of make test
+	@WHOLE=$(WHOLE) scripts/pythons.sh $(ARGS)
 
 test-pulsar: setup ## Apache Pulsar's own code reads our objects, and we read its; needs Maven, and a JDK
 	@$(RUN) python -m pytest -m pulsar $(ARGS) tests/interop

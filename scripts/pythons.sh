@@ -1,8 +1,9 @@
 #!/bin/sh
 # Runs what depends on the interpreter on other Pythons than that of .venv: `make test-pythons`. Arguments go to pytest.
+# `make test-pythons WHOLE=1` runs all of `make test` on each.
 #
-#   the newest that pyproject.toml names    interrupts, arguments, journal, simulation: the points of an interrupt and the
-#                                           warnings of the standard library differ between versions
+#   the newest that pyproject.toml names    interrupts, arguments, journal, simulation, races: the points of an interrupt,
+#                                           the warnings and the private parts of the standard library differ
 #   /usr/bin/python3, if its release is     arguments, journal: the reading of annotations differs between patch releases
 #   another
 #
@@ -14,7 +15,8 @@ cd "$(dirname "$0")/.."
 
 patch="tests/seglog/test_arguments.py tests/catalog/test_arguments.py tests/offload/test_arguments.py tests/seglog/journal"
 newest="$patch tests/faults/test_interrupts.py tests/promises/test_interrupts.py tests/promises/test_interrupted_leaders.py
-    tests/promises/test_interrupted_ephemeral_appends.py tests/seglog/test_sealed_version.py tests/simulation"
+    tests/promises/test_interrupted_ephemeral_appends.py tests/seglog/test_sealed_version.py tests/simulation tests/races"
+if [ -n "${WHOLE:-}" ]; then patch="" newest=""; fi
 
 release() { "$1" -c 'import sys, ensurepip, venv; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null || true; }
 own=$(release .venv/bin/python)
@@ -40,7 +42,7 @@ run_on() {
     PYTHON=$python "$tree/scripts/setup.sh"
     echo "pythons: $name is $version"
     (cd "$tree" && scripts/isolated.sh env SEGLOG_TEST_SEED="${SEGLOG_TEST_SEED:-30}" \
-        python -m pytest -m "not soak and not pulsar" -n 3 --dist loadfile --no-loadscope-reorder "$@")
+        python -m pytest -m "not long and not soak and not pulsar" -n 3 --dist loadfile --no-loadscope-reorder "$@")
 }
 
 named=$(sed -n 's/.*Python :: \(3\.[0-9]*\)".*/\1/p' pyproject.toml | sort -t. -k2 -n | tail -n 1)
