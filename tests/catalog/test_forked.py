@@ -141,7 +141,7 @@ def test_forks_while_other_threads_write(tmp_path: Path) -> None:
                 own.save(handle=HANDLE)
             return outcome_of(local.handles)
 
-        for number in range(15):
+        for number in range(5):
             assert in_child(lambda number=number: misuse(number)) == "OpenedByParent"  # type: ignore[misc]
         stop.set()
         for thread in threads:
@@ -153,7 +153,7 @@ def test_two_threads_that_fork_at_once_give_back_their_own_turns(tmp_path: Path)
     catalogs = [LocalCatalog(tmp_path / f"{number}.db") for number in range(3)]
 
     def forks() -> None:
-        for _ in range(10):
+        for _ in range(5):
             pid = quiet_fork()
             if not pid:
                 os._exit(0)

@@ -300,7 +300,7 @@ _ACTS = {
 }
 
 
-@work.amounts(400, all=4_000, soak=60_000, part=8)
+@work.amounts(100, all=4_000, soak=60_000, part=8)
 def test_an_undo_brings_back_what_the_commit_took_and_changes_nothing_else(amount: int) -> None:
     seed, undone = work.seed_of("undo plan"), 0
     for number in range(amount):

@@ -23,6 +23,8 @@ from tests.offload.replicas import opened, ship
 from tests.seams.archive import change_ts_ms
 from tests.worlds.clock import HandClock
 
+_RARER = range(8, 25)
+
 
 def _shown(archive: Archive, at: str) -> list[tuple[int, bytes]] | str:
     try:
@@ -40,7 +42,7 @@ def _writes(store: CountingStore) -> int:
     return sum(store.counts[method] for method in EFFECTS)
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.soak(part=8)) for seed in _RARER)])
 def test_every_target_shows_before_an_offload_what_it_shows_after_it(seed: int, tmp_path: Path) -> None:
     """The steps are appends, deletes, evictions, truncations, and offloads of a part."""
     chance = random.Random(seed)

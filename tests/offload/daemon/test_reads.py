@@ -411,7 +411,7 @@ def test_cold_reads_of_a_failing_store_say_when_to_return_and_leave_hot_reads_al
     fill(tmp_path / "data")
     with Front(os.environ["AWS_ENDPOINT_URL"]) as front:
         monkeypatch.setenv("AWS_ENDPOINT_URL", front.url)
-        impatient = {"COLD_GET_TIMEOUT_S": "6", "COLD_GET_ATTEMPTS": "1", "COLD_CACHE_BYTES": "0"}
+        impatient = {"COLD_GET_TIMEOUT_S": "3", "COLD_GET_ATTEMPTS": "1", "COLD_CACHE_BYTES": "0"}
         with served(tmp_path / "data", s3_remote, **impatient) as daemon:
             done(daemon, "offload", topic="t", drop_hot=True)
             front.restart([HttpFault("timeout", kind=f"GET {kind}", lasts=True) for kind in ("data", "index")])

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -40,7 +40,8 @@ from tests.offload.worker.children import ERRORS, MODULE, PLAN
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
-_EFFECTS = 7  # the begin of the upload, four parts, the completion, the index object
+_EFFECTS = range(1, 8)  # the begin of the upload, four parts, the completion, the index object
+_KINDS = (1, 3, 6, 7)
 VID, SID = Vid.new(1), Sid.new(2)
 TOPIC = "t"
 
@@ -59,19 +60,40 @@ class RequestLimiter:
         self.events.append(f"{method} {outcome}")
 
 
-@pytest.fixture
-def limiter() -> RequestLimiter:
-    return RequestLimiter()
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return (tmp_path_factory.mktemp("pool") / "remote").as_uri()
+
+
+@pytest.fixture(scope="module")
+def shared(url: str) -> Iterator[tuple[WorkerPool, RequestLimiter]]:
+    """A pool for all tests that only send. A child that starts costs more than most of them."""
+    limiter = RequestLimiter()
+    with closing(WorkerPool(url, ColdSettings(), SMALL_BLOCKS, limiter, MODULE)) as made:
+        yield made, limiter
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
+def limiter(shared: tuple[WorkerPool, RequestLimiter]) -> RequestLimiter:
+    shared[1].events.clear()
+    shared[1].sent.clear()
+    return shared[1]
+
+
+@pytest.fixture
+def pool(shared: tuple[WorkerPool, RequestLimiter]) -> WorkerPool:
+    return shared[0]
+
+
+@pytest.fixture
+def own_url(tmp_path: Path) -> str:
     return (tmp_path / "remote").as_uri()
 
 
 @pytest.fixture
-def pool(url: str, limiter: RequestLimiter) -> Iterator[WorkerPool]:
-    with closing(WorkerPool(url, ColdSettings(), SMALL_BLOCKS, limiter, MODULE)) as made:
+def own_pool(own_url: str, limiter: RequestLimiter) -> Iterator[WorkerPool]:
+    """A pool whose children start in the test, with its plan."""
+    with closing(WorkerPool(own_url, ColdSettings(), SMALL_BLOCKS, limiter, MODULE)) as made:
         yield made
 
 
@@ -291,8 +313,9 @@ def test_a_topic_that_goes_meanwhile_is_told(log: Log, pool: WorkerPool) -> None
 
 @pytest.mark.parametrize("method", ["create_upload", "put_part", "complete_upload", "put"])
 def test_stopping_ends_a_worker_wherever_it_is(
-    log: Log, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, method: str
+    log: Log, own_pool: WorkerPool, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
+    pool = own_pool
     monkeypatch.setenv(PLAN, f"hang {method}")
     topic = filled(log)
     is_over = threading.Event()
@@ -439,10 +462,10 @@ def check_store(url: str, archive: Archive) -> None:
 
 
 def test_small_objects_are_merged_by_a_worker_too(
-    log: Log, pool: WorkerPool, url: str, limiter: RequestLimiter, tmp_path: Path
+    log: Log, own_pool: WorkerPool, own_url: str, limiter: RequestLimiter
 ) -> None:
     settings = OffloadSettings(merge_count=3)
-    with offload.attach(log, url, settings=offload.Settings().with_parts(settings), uploader=pool) as archive:
+    with offload.attach(log, own_url, settings=offload.Settings().with_parts(settings), uploader=own_pool) as archive:
         for start in range(3):
             filled(log, 4)
             log.topic(TOPIC).delete(before=start + 1)
@@ -460,20 +483,21 @@ def test_small_objects_are_merged_by_a_worker_too(
         assert archive.status.topic(TOPIC).unfinished_attempts == 0
 
 
+@pytest.mark.parametrize("effects", [_KINDS, pytest.param(_EFFECTS, marks=pytest.mark.soak(part=2))], ids=len)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_worker_that_is_killed_at_any_effect_costs_an_attempt_and_nothing_else(
-    log: Log, url: str, limiter: RequestLimiter, monkeypatch: pytest.MonkeyPatch, when: str
+    log: Log, own_url: str, limiter: RequestLimiter, monkeypatch: pytest.MonkeyPatch, when: str, effects: Sequence[int]
 ) -> None:
     """Each round clears up the last attempt and begins another one."""
     filled(log)
     with offload.attach(
         log,
-        url,
+        own_url,
         settings=offload.Settings().with_parts(SMALL_BLOCKS),
-        uploader=WorkerPool(url, ColdSettings(), SMALL_BLOCKS, limiter, MODULE),
+        uploader=WorkerPool(own_url, ColdSettings(), SMALL_BLOCKS, limiter, MODULE),
     ) as archive:
         # With two parts at a time the order of the last effects of an upload may vary, but there are nine.
-        for effect in range(1, _EFFECTS + 1):
+        for effect in effects:
             monkeypatch.setenv(PLAN, f"kill {effect} {when}")
             with pytest.raises(WorkerDied) as death:
                 archive.offload(TOPIC)
@@ -481,7 +505,7 @@ def test_a_worker_that_is_killed_at_any_effect_costs_an_attempt_and_nothing_else
             assert archive.status.topic(TOPIC).unfinished_attempts == 1
         monkeypatch.delenv(PLAN)
         run_on(archive)
-        check_store(url, archive)
+        check_store(own_url, archive)
         assert [record.seq for record in log.topic(TOPIC).read()] == list(range(1, 41))
 
 
