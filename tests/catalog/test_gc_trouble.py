@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import re
+from collections import Counter
 from dataclasses import replace
 from itertools import count
 
@@ -29,9 +31,11 @@ from catalog.gc.report import GcReport
 from catalog.refs.retention_check import check_kept
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, World, fork, grown, settle
-from tests.faults.store import Fault, FaultyStore, StrayKeysStore, WrappedStore, faults_of, unreachable
-from tests.faults.stride import every
-from tests.work import tell
+from tests.faults.store import EFFECTS, Fault, FaultyStore, StrayKeysStore, When, WrappedStore, faults_of, unreachable
+from tests.faults.stride import spread
+from tests.work import amounts, tell
+
+_IDS = re.compile(r"[0-9A-Za-z][\w-]{15,}")
 
 
 def test_damage_stops_gc_of_what_it_may_hold_and_of_nothing_else() -> None:
@@ -222,62 +226,70 @@ def test_pages_are_of_bounded_size_and_those_without_a_plan_go(monkeypatch: pyte
     assert [*world.store.list("gc/")] == []
 
 
-@every(9, part=8)
+def _requests() -> list[tuple[str, int, str]]:
+    """Return the requests of two runs that nothing disturbs: the method, its number for the method, and its thing."""
+    found: list[tuple[str, int, str]] = []
+    calls: Counter[str] = Counter()
+
+    class Noting(WrappedStore):
+        def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+            calls[method] += 1
+            found.append((method, calls[method], _IDS.sub("#", str(key))))
+            return act()
+
+    world = _busy()
+    for _ in range(2):
+        world.collect(store=Noting(world.store))
+    return found
+
+
+@amounts(1, soak=1_000, part=8)
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_an_end_at_any_request_leaves_all_that_is_held_and_the_next_runs_finish(when: str, every: int) -> None:
-    """Each changing request of two runs fails once. So do the reads and LISTs: a sample by default, all in the soak."""
-    changes = looks = 0
-    for method in (None, "get", "list"):
-        first, step = (1, 1) if method is None else (1 + 2 * (when == "after") % every, every)
-        for nth in count(first, step):
-            world = _busy()
-            faulty = FaultyStore(world.store, [Fault(nth, when, unreachable, method)])  # type: ignore[arg-type]
-            for _ in range(2):
-                try:
-                    world.collect(store=faulty)
-                except CatalogError:
-                    world.check()
-            if not faulty.struck:
-                break
-            changes, looks = changes + (method is None), looks + (method is not None)
+def test_an_end_at_any_request_leaves_all_that_is_held_and_the_next_runs_finish(when: When, amount: int) -> None:
+    """By default, a request of each method on each kind of object fails, and in the soak each one."""
+    requests = [each for each in _requests() if when == "before" or each[0] in EFFECTS]
+    assert len(requests) > (70 if when == "before" else 10)
+    taken = spread([(method, thing) for method, _, thing in requests], amount)
+    for method, nth, _ in (requests[index] for index in taken):
+        world = _busy()
+        faulty = FaultyStore(world.store, [Fault(nth, when, unreachable, method)])
+        for _ in range(2):
+            try:
+                world.collect(store=faulty)
+            except CatalogError:
+                world.check()
+        assert faulty.struck
+        world.check()
+        settle(world)
+        assert world.left_over() == []
+    assert len(taken) > 5
+
+
+@amounts(1, soak=10_000, part=8)
+def test_a_store_that_fails_in_any_way_costs_nothing_that_is_held(amount: int) -> None:
+    """The faults are errors before and after the effect, lost and late requests, flipped bits, and empty LISTs.
+
+    By default, a request of each method fails in each way that it can, and in the soak each request.
+    """
+    faults = [fault for method, nth, _ in _requests() for fault in faults_of(method, nth)]
+    assert len(faults) > 330
+    taken = spread([(each.method, each.when, each.error, each.is_late, each.answer) for each in faults], amount)
+    for fault in (faults[index] for index in taken):
+        world = _busy()
+        faulty = FaultyStore(world.store, [fault])
+        for _ in range(2):
+            world.now_ms += 1
+            with contextlib.suppress(CatalogError):
+                world.collect(store=faulty)
             world.check()
-            settle(world)
-            assert world.left_over() == []
-            if method is not None and nth > 60:
-                break
-    assert changes > 10
-    assert looks * every > 60
-
-
-@every(23, part=8)
-def test_a_store_that_fails_in_any_way_costs_nothing_that_is_held(every: int) -> None:
-    """The faults are errors before and after the effect, lost and late requests, flipped bits, and empty LISTs."""
-    plans = 0
-    for method in ("put_new", "swap", "delete_many", "delete", "list", "get", "get_with_etag"):
-        for nth in range(1, 46):
-            struck = False
-            for number, fault in enumerate(faults_of(method, nth)):
-                if (nth + number) % every:
-                    struck = True  # a skipped fault counts as struck
-                    continue
-                world = _busy()
-                faulty = FaultyStore(world.store, [fault])
-                for _ in range(2):
-                    world.now_ms += 1
-                    with contextlib.suppress(CatalogError):
-                        world.collect(store=faulty)
-                    world.check()
-                faulty.land()
-                world.check()
-                struck = struck or bool(faulty.struck)
-                plans += bool(faulty.struck)
-                settle(world)
-                world.check()
-                assert world.left_over() == [], str(fault)
-            if not struck:
-                break
-    assert plans * every > 330
-    tell(f"T6 of GC: {plans} faults; reachable deleted: 0, orphans left: 0")
+        faulty.land()
+        world.check()
+        assert faulty.struck
+        settle(world)
+        world.check()
+        assert world.left_over() == [], str(fault)
+    assert len(taken) > 30
+    tell(f"T6 of GC: {len(taken)} faults; reachable deleted: 0, orphans left: 0")
 
 
 def _busy() -> World:

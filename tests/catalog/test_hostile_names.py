@@ -108,9 +108,13 @@ def test_a_hostile_text_is_no_name_no_id_and_no_key_or_stays_inside() -> None:
 @pytest.mark.parametrize("text", PIECES, ids=ascii)
 def test_a_hostile_url_is_refused_or_names_a_prefix(text: str) -> None:
     for url in (f"s3://bucket/{text}", f"s3://bucket/a/{text}/b", f"s3://{text}/acme"):
-        if not refused(S3Store, url):
-            bucket, _, prefix = S3Store(url).url.removeprefix("s3://").partition("/")
-            assert stays("", f"{bucket}/{prefix.strip('/')}".strip("/")), url
+        try:
+            store = S3Store(url)
+        except InvalidRemote:
+            continue
+        bucket, _, prefix = store.url.removeprefix("s3://").partition("/")
+        store.close()
+        assert stays("", f"{bucket}/{prefix.strip('/')}".strip("/")), url
 
 
 CALLS: tuple[Callable[[ObjectStore, Key], Any], ...] = (

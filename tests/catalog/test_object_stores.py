@@ -22,24 +22,48 @@ from tests.s3_server import AS_HARNESS, MINIO, own_prefixes
 A, B = Key("vol/log/A"), Key("vol/log/B")
 
 
-@pytest.fixture(params=["file", "memory", "s3", "s3-boto3"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
-    opened: ObjectStore
+KINDS = ["file", "memory", "s3", "s3-boto3"]
+
+
+def _opened(request: pytest.FixtureRequest, path: Path) -> ObjectStore:
     if request.param == "file":
-        opened = LocalStore(tmp_path / "remote")
-    elif request.param == "memory":
-        opened = MemoryStore()
-    else:
-        reader: Literal["obstore", "boto3"] = "boto3" if request.param == "s3-boto3" else "obstore"
-        opened = S3Store(request.getfixturevalue("s3_remote"), reader=reader)
+        return LocalStore(path)
+    if request.param == "memory":
+        return MemoryStore()
+    reader: Literal["obstore", "boto3"] = "boto3" if request.param == "s3-boto3" else "obstore"
+    return S3Store(request.getfixturevalue("s3_remote"), reader=reader)
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
+    opened = _opened(request, tmp_path / "remote")
     yield opened
     opened.close()
 
 
+@pytest.fixture(scope="module")
+def kept_open() -> Iterator[dict[str, ObjectStore]]:
+    stores: dict[str, ObjectStore] = {}
+    yield stores
+    for each in stores.values():
+        each.close()
+
+
+@pytest.fixture(params=KINDS)
+def shared_store(request: pytest.FixtureRequest, kept_open: dict[str, ObjectStore]) -> ObjectStore:
+    """One store for all checks, each of which has a prefix of its own."""
+    if request.param not in kept_open:
+        remote = request.getfixturevalue("tmp_path_factory").mktemp("stores") / "remote"
+        kept_open[request.param] = _opened(request, remote)
+    elif request.param.startswith("s3"):
+        request.getfixturevalue("s3_environment")  # it reports the requests of the test
+    return kept_open[request.param]
+
+
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
-def test_a_store_keeps_its_promise(store: ObjectStore, check: Check) -> None:
+def test_a_store_keeps_its_promise(shared_store: ObjectStore, check: Check) -> None:
     try:
-        check.run(Place(store, f"doctor/{check.name}/"))
+        check.run(Place(shared_store, f"doctor/{check.name}/"))
     except NotKept as reason:
         if not MINIO:
             raise

@@ -19,15 +19,15 @@ from catalog.format.control import CheckpointSet
 from catalog.format.keys import checkpoints_key
 from catalog.gc.scrub import Scrub
 from catalog.objects.memory import MemoryStore
-from offload import Archive, OffloadSettings
+from offload import Archive
 from offload.settings import CatalogSettings
 from seglog import Log, LogSettings
+from tests.faults.offloads import SMALL_BLOCKS
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, lost, unreachable
 from tests.offload.replicas import opened, ship, values
 
-SETTINGS = LogSettings(max_record_bytes=1 << 20, wal_file_bytes=8 << 20)
-SMALL_BLOCKS = OffloadSettings(block_size=5 * 1024 * 1024, codec="none", concurrency=2)
-VALUES = [b"%03d " % number + bytes(700_000) for number in range(10)]
+SETTINGS = LogSettings(max_record_bytes=24 << 10, wal_file_bytes=1 << 20)
+VALUES = [b"%03d " % number + bytes(21_000) for number in range(10)]
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +142,7 @@ def test_point_reads_are_one_request_when_the_index_is_known(template: Path, tmp
         archive.offload("t", drop_hot=True)
         list(log.topic("t").read(5, 5))
         store.counts.clear()
-        assert [record.value for record in log.topic("t").read(7, 7)] == [VALUES[6]]
+        assert [record.value for record in log.topic("t").read(10, 10)] == [VALUES[9]]
         assert store.counts == {"get_range": 1}
 
 

@@ -10,35 +10,37 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 import seglog
 from tests.daemons import ServedDirectory, served
 from tests.waiting import wait_until
 
-CLIENTS = 200
 _HALF = b"half of a value "
 _TIMEOUT_S = 60
 
 
-def test_two_hundred_slow_senders_and_two_hundred_slow_readers_fail_no_request_of_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("clients", [40, pytest.param(200, marks=pytest.mark.long)])
+def test_slow_senders_and_slow_readers_fail_no_request_of_others(tmp_path: Path, clients: int) -> None:
     """Counts, not times. The slow readers keep their places, and the slow senders have none (ROOM-1, ROOM-3)."""
     with seglog.open(tmp_path / "data") as log:
         log.topic("large").append([bytes(256 * 1024)] * 32)
     # No limit of time ends a slow client within the test.
     with served(tmp_path / "data", "", SERVE_BODY_TIMEOUT_S="3600") as daemon, ExitStack() as stack:
-        senders = [_sender(stack, daemon, number) for number in range(CLIENTS)]
-        for _ in range(CLIENTS):
+        senders = [_sender(stack, daemon, number) for number in range(clients)]
+        for _ in range(clients):
             _reader(stack, daemon)
-        wait_until(lambda: _running(daemon) >= CLIENTS)
+        wait_until(lambda: _running(daemon) >= clients)
         with ThreadPoolExecutor(8) as pool:
-            appends = [pool.submit(_append, daemon, number) for number in range(CLIENTS)]
+            appends = [pool.submit(_append, daemon, number) for number in range(clients)]
             reads = [pool.submit(daemon.ask, "GET", "/topics/large/records/7") for _ in range(20)]
-            assert [each.result() for each in appends] == [201] * CLIENTS
+            assert [each.result() for each in appends] == [201] * clients
             assert [each.result()[0] for each in reads] == [200] * 20
-        assert _running(daemon) >= CLIENTS, "the slow readers still have their places"
-        assert _head_seq(daemon, "others") == CLIENTS
+        assert _running(daemon) >= clients, "the slow readers still have their places"
+        assert _head_seq(daemon, "others") == clients
         assert b"seglog_http_rejected_total{" not in daemon.ask("GET", "/metrics")[1]
-        assert [_ended(each) for each in senders] == [201] * CLIENTS, "a slow sender was only slow"
-        assert _head_seq(daemon, "slow") == CLIENTS
+        assert [_ended(each) for each in senders] == [201] * clients, "a slow sender was only slow"
+        assert _head_seq(daemon, "slow") == clients
 
 
 def _sender(stack: ExitStack, daemon: ServedDirectory, number: int) -> socket.socket:

@@ -420,8 +420,8 @@ def test_closing_ends_a_worker_that_works_and_one_that_waits(
 
         thread = threading.Thread(target=work)
         thread.start()
-        while "complete_upload ok" not in limiter.events[6:]:
-            assert thread.is_alive()
+        wait_until(lambda: "complete_upload ok" in limiter.events[6:] or not thread.is_alive())
+        assert thread.is_alive()
         [busy] = other.pids
         other.close()
         thread.join()
