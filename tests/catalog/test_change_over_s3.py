@@ -39,16 +39,31 @@ WAYS = [
 ]
 
 
-@pytest.fixture
-def front(s3_remote: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
+@pytest.fixture(scope="module")
+def wire(s3_endpoint: str) -> Iterator[Front]:
     with Front(s3_endpoint) as opened:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", opened.url)
-        monkeypatch.setattr(s3_module, "ATTEMPTS", 2)
-        monkeypatch.setattr(s3_module, "READ_TIMEOUT_S", TIMEOUT_S)
-        set_limit(monkeypatch, Limit.S3_FIRST_BACKOFF, timedelta(milliseconds=1))
-        monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.0)
-        monkeypatch.setattr("botocore.retries.adaptive.ClientRateLimiter.on_sending_request", lambda *_, **__: None)
         yield opened
+
+
+@pytest.fixture(scope="module")
+def kept_open() -> Iterator[dict[str, S3Store]]:
+    stores: dict[str, S3Store] = {}
+    yield stores
+    for each in stores.values():
+        each.close()
+
+
+@pytest.fixture
+def front(s3_environment: str, wire: Front, monkeypatch: pytest.MonkeyPatch) -> Front:
+    assert s3_environment
+    monkeypatch.setenv("AWS_ENDPOINT_URL", wire.url)
+    monkeypatch.setattr(s3_module, "ATTEMPTS", 2)
+    monkeypatch.setattr(s3_module, "READ_TIMEOUT_S", TIMEOUT_S)
+    set_limit(monkeypatch, Limit.S3_FIRST_BACKOFF, timedelta(milliseconds=1))
+    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.0)
+    monkeypatch.setattr("botocore.retries.adaptive.ClientRateLimiter.on_sending_request", lambda *_, **__: None)
+    wire.restart()
+    return wire
 
 
 @pytest.fixture
@@ -57,10 +72,14 @@ def reader() -> Reader:
 
 
 @pytest.fixture
-def store(s3_remote: str, front: Front, reader: Reader) -> Iterator[S3Store]:
-    opened = S3Store(s3_remote, reader=reader, reads=ReadSettings(timeout_s=2 * TIMEOUT_S, attempts=2))
-    yield opened
-    opened.close()
+def store(request: pytest.FixtureRequest, front: Front, reader: Reader, kept_open: dict[str, S3Store]) -> S3Store:
+    """An empty store. Tests share it, because making one costs more than their requests."""
+    assert not front.plan
+    if reader not in kept_open:
+        reads = ReadSettings(timeout_s=2 * TIMEOUT_S, attempts=2)
+        kept_open[reader] = S3Store(request.getfixturevalue("s3_remote"), reader=reader, reads=reads)
+    kept_open[reader].delete_many([*map(Key, kept_open[reader].list(""))])
+    return kept_open[reader]
 
 
 def state_of(store: S3Store) -> bytes:

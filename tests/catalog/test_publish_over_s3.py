@@ -13,7 +13,7 @@ import pytest
 
 from catalog.errors import Diverged, OutcomeUnknown
 from catalog.format.control import Control
-from catalog.format.keys import commit_key
+from catalog.format.keys import Key, commit_key
 from catalog.objects import s3 as s3_module
 from catalog.objects.put_once import TRIES
 from catalog.objects.s3 import S3Store
@@ -25,21 +25,40 @@ from tests.faults.front import Front, HttpFault, When
 Plan = tuple[HttpFault, ...]
 
 
-@pytest.fixture
-def front(s3_remote: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Front]:
+@pytest.fixture(scope="module")
+def wire(s3_endpoint: str) -> Iterator[Front]:
     with Front(s3_endpoint) as opened:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", opened.url)
-        monkeypatch.setattr("catalog.objects.put_once.backoff_s", lambda _: 0.0)
-        monkeypatch.setattr(s3_module, "ATTEMPTS", 2)
         yield opened
 
 
+@pytest.fixture(scope="module")
+def kept_open() -> Iterator[dict[str, S3Store]]:
+    stores: dict[str, S3Store] = {}
+    yield stores
+    for each in stores.values():
+        each.close()
+
+
 @pytest.fixture
-def store(s3_remote: str, front: Front) -> Iterator[S3Store]:
-    opened = S3Store(s3_remote)
-    Volumes(opened).create(Control(MAIN, None, START_MS, "orders", "main"))
-    yield opened
-    opened.close()
+def front(s3_environment: str, wire: Front, monkeypatch: pytest.MonkeyPatch) -> Front:
+    assert s3_environment
+    monkeypatch.setenv("AWS_ENDPOINT_URL", wire.url)
+    monkeypatch.setattr("catalog.objects.put_once.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr(s3_module, "ATTEMPTS", 2)
+    wire.restart()
+    return wire
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, front: Front, kept_open: dict[str, S3Store]) -> S3Store:
+    """A store with a new volume. Tests share it, because making one costs more than their requests."""
+    if not kept_open:
+        kept_open[""] = S3Store(request.getfixturevalue("s3_remote"))
+    found = kept_open[""]
+    found.delete_many([*map(Key, found.list(""))])
+    Volumes(found).create(Control(MAIN, None, START_MS, "orders", "main"))
+    front.restart()
+    return found
 
 
 def at_commit(nth: int, way: str, when: When) -> HttpFault:

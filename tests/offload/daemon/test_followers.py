@@ -301,13 +301,13 @@ def test_followers_that_read_nothing_hold_neither_others_nor_memory(tmp_path: Pa
         with opened(running.port, path("t", "tail=0")) as answer:
             lines = LineStream(answer)
             before = _memory_kib(running)
-            for number in range(60):
+            for number in range(30):
                 running.append("t", bytes(500_000))
                 line = lines.next()
                 assert line is not None
                 assert line["seq"] == 11 + number
         grown_mib = (_memory_kib(running) - before) / 1024
-    assert grown_mib < 200, "30 readers times 30 MB, as JSON 180 MB each, would be more"
+    assert grown_mib < 200, "30 readers times 15 MB, as JSON 90 MB each, would be more"
 
 
 def _memory_kib(running: ServedDirectory) -> int:

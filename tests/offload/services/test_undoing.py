@@ -306,7 +306,7 @@ def test_an_lsn_that_may_mean_two_deletes_is_refused_with_both_names(forked: tup
     assert values(archive, "t@f") == [b"odd", b"secret", b"rest"]
 
 
-@strided(23, part=8)
+@strided(43, part=8)
 def test_an_undo_that_ends_at_any_step_is_completed_by_the_next(tmp_path: Path, every: int) -> None:
     base = Place(tmp_path / "base")
     with base.opened() as (log, archive):
