@@ -563,7 +563,15 @@ volumes.publish(MAIN, 1, OURS)
 """
 
 
-@pytest.mark.parametrize(("effect", "when"), [(1, "before"), (1, "after"), (2, "before"), (2, "after")])
+@pytest.mark.parametrize(
+    ("effect", "when"),
+    [
+        (1, "after"),
+        (2, "before"),
+        pytest.param(1, "before", marks=pytest.mark.soak(part=8)),
+        pytest.param(2, "after", marks=pytest.mark.soak(part=8)),
+    ],
+)
 def test_a_writer_killed_around_any_effect_finishes_when_it_is_run_again(
     tmp_path: Path, effect: int, when: str
 ) -> None:

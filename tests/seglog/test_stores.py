@@ -121,7 +121,7 @@ def test_threads_share_a_store(store: SegmentStore) -> None:
 
     def work(number: int) -> None:
         try:
-            for round_number in range(20):
+            for round_number in range(10):
                 segment = SegmentId(number * 1000 + round_number)
                 store.put(segment, b"%d" % segment * 50, b"idx")
                 assert segment in store.list()
@@ -137,7 +137,7 @@ def test_threads_share_a_store(store: SegmentStore) -> None:
     for thread in threads:
         thread.join()
     assert failures == []
-    assert len(store.list()) == 40
+    assert len(store.list()) == 20
 
 
 actions = st.lists(

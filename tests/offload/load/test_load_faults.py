@@ -64,8 +64,15 @@ def killed(store: ObjectStore, effect: int, when: When) -> bool:
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("has_topic", [True, False])
+@pytest.mark.parametrize(
+    ("has_topic", "when"),
+    [
+        (False, "after"),
+        (True, "before"),
+        pytest.param(False, "before", marks=pytest.mark.soak(part=8)),
+        pytest.param(True, "after", marks=pytest.mark.soak(part=8)),
+    ],
+)
 def test_a_job_that_is_killed_anywhere_and_runs_again_writes_each_record_once(
     tmp_path: Path, when: When, *, has_topic: bool
 ) -> None:
