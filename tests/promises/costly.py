@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, cast
 
 import seglog
@@ -99,11 +99,17 @@ def loop_calls(work: Callable[[], object], counts: Callable[[], bool] = lambda: 
 
     Only the calls count at which `counts` returns True.
     """
-    count = 0
+    count, waiting = 0, dict[CodeType, bool]()
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         nonlocal count
-        if event in ("call", "c_call") and not frame.f_code.co_filename.startswith(_WAITING):
+        if event != "call" and event != "c_call":
+            return
+        code = frame.f_code
+        waits = waiting.get(code)
+        if waits is None:
+            waits = waiting[code] = code.co_filename.startswith(_WAITING)
+        if not waits:
             count += counts()
 
     gc.disable()  # its callbacks and finalizers are not calls of `work`

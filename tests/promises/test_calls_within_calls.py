@@ -33,7 +33,7 @@ PARTS = """arguments log topic engine.engine engine.entries engine.state engine.
     writing.write"""
 MODULES = tuple(f"seglog.{name}" for name in PARTS.split())
 # The most points tried for each call, evenly spaced: with an append as the handler's call, and with any other.
-MOST, MOST_OF_OTHERS = 10, 4
+MOST, MOST_OF_OTHERS = 6, 2
 _HANGS_S = 60
 
 CALLS: dict[str, Callable[[Log], object]] = {

@@ -55,7 +55,7 @@ def plans() -> list[Plan]:
 
 
 @pytest.mark.parametrize("identity", ["producer", "key"])
-@pytest.mark.parametrize("share", [1 / 6, pytest.param(1.0, marks=pytest.mark.soak(part=2))])
+@pytest.mark.parametrize("share", [1 / 12, pytest.param(1.0, marks=pytest.mark.soak(part=2))])
 def test_single_faults_and_pairs_of_requests_double_and_lose_nothing(
     daemon: ServedDirectory, identity: str, share: float
 ) -> None:
@@ -160,7 +160,7 @@ class _Client(threading.Thread):
         return f"{self.number} {batch} {number} {'.' * (batch * 37 % 2_000)}"
 
 
-@amounts(3, soak=1_000, part=2)
+@amounts(2, soak=1_000, part=2)
 def test_clients_repeat_while_the_daemon_is_killed(tmp_path: Path, amount: int) -> None:
     rng, total = random.Random(seed_of("kills of daemons")), Counter[str]()
     for first in range(0, amount, 50):

@@ -11,6 +11,7 @@ import seglog
 from offload.commands.lines import line_batches, to_line
 from seglog import Log, LogSettings
 from tests.texts import NAMES, text
+from tests.worlds.remotes import s3_is_long
 
 SMALL = LogSettings(segment_max_events=300)
 
@@ -33,6 +34,7 @@ def _joined(records: object) -> bytes:
     return b"".join(map(to_line, records))
 
 
+@s3_is_long
 @pytest.mark.parametrize("name", NAMES)
 def test_a_log_is_byte_identical_from_hot_from_cold_and_from_a_branch(
     name: str, log: Log, remote: str, tmp_path: Path

@@ -33,7 +33,7 @@ def _crashed(directory: Path, files: Files, at: int, *, tear: bool = False) -> J
     return journal
 
 
-@every(71, part=2)
+@every(151, part=2)
 @pytest.mark.parametrize("tear", [False, True], ids=["between", "within"])
 def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool, every: int) -> None:
     for at in range(1 + tear % every, _effects(tmp_path) + 1, every):
@@ -41,7 +41,7 @@ def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool, every:
         check(tmp_path / str(at), UnsyncedFiles(), journal)
 
 
-@every(71, part=2)
+@every(151, part=2)
 @pytest.mark.parametrize("seed", [None, 1], ids=["nothing unsynced", "some of it"])
 def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None, every: int) -> None:
     for at in range(1 + (seed or 0) % every, _effects(tmp_path) + 1, every):
@@ -55,7 +55,7 @@ def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None,
         shutil.rmtree(left)
 
 
-@every(17, part=2)
+@every(41, part=2)
 def test_recovery_may_crash_at_any_operation_and_begin_again(tmp_path: Path, every: int) -> None:
     effects = _effects(tmp_path)
     for at in range(effects // 6, effects, effects // 6):

@@ -508,8 +508,8 @@ def test_of_tasks_that_append_the_same_batch_one_has_no_duplicate(tmp_path: Path
 
 def frames_in(body: bytes) -> list[tuple[int, int, int]]:
     """The type, the offset and the end of each frame, without sync marks."""
-    found, offset = [], 0
-    while any(body[offset:]):
+    found, offset, written = [], 0, len(body.rstrip(b"\0"))
+    while offset < written:
         header = read_header(body, offset)
         if header.type != FrameType.SYNC_MARK:
             found.append((header.type, offset, offset + header.frame_bytes))

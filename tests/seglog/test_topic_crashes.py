@@ -120,7 +120,7 @@ def test_the_power_may_be_cut_at_any_operation_with_shards(whole: Life, tmp_path
         shutil.rmtree(left)
 
 
-@every(17, part=2)
+@every(31, part=2)
 def test_recovery_may_crash_at_any_operation_and_begin_again(whole: Life, tmp_path: Path, every: int) -> None:
     dry, effects = whole
     for number, at in enumerate(range(effects // 12, effects, effects // 12)):

@@ -205,7 +205,7 @@ def _is_opened_or_damaged(directory: Path) -> None:
     _open(directory).close()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(KINDS), st.integers(0, 3), FRAME_SEQS, BODY)
 def test_whatever_a_body_says_only_our_errors_come(
     left: Path, tmp_path: Path, kind: FrameType, topic_id: int, seq: int, body: object
@@ -242,7 +242,7 @@ def _write_manifest(left: Path, directory: Path, value: object) -> None:
     _manifest(directory).write_bytes(body + b"\n" + xxh3_64_hexdigest(body).encode() + b"\n")
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_whatever_a_snapshot_says_only_our_errors_come(left: Path, tmp_path: Path, data: st.DataObject) -> None:
     whole = json.loads(_manifest(left).read_bytes().split(b"\n")[0])

@@ -52,7 +52,7 @@ def test_a_lone_record_has_no_frame_in_front(tmp_path: Path) -> None:
 
 def test_appends_of_tasks_that_are_merged_are_one_unit(tmp_path: Path) -> None:
     async def run() -> list[int]:
-        async with aio.open(tmp_path / "log") as log:
+        async with aio.open(tmp_path / "log", settings=SETTINGS) as log:
             await log.topic("t").append([b"first"])
             await asyncio.gather(*[log.topic("t").append([b"%d" % number] * 2) for number in range(20)])
             return _kinds(tmp_path / "log")

@@ -282,7 +282,7 @@ def test_every_method_is_known_to_read_or_to_change() -> None:
     assert public - READS == set(CHANGES)
 
 
-@every(97, part=2)
+@every(193, part=2)
 def test_at_every_crash_it_shows_what_recovery_finds(tmp_path: Path, every: int) -> None:
     """Crash also within checkpoints, rotations, releases and deletes."""
     counter = Effects(UnsyncedFiles())
@@ -300,7 +300,7 @@ def test_at_every_crash_it_shows_what_recovery_finds(tmp_path: Path, every: int)
         shutil.rmtree(directory)
 
 
-@every(97, part=2)
+@every(193, part=2)
 def test_at_every_crash_of_a_topics_life_it_shows_what_recovery_finds(tmp_path: Path, every: int) -> None:
     """Crash also within truncations, evictions and deletions of topics."""
     counter = Effects(UnsyncedFiles())

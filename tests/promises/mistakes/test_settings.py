@@ -17,7 +17,7 @@ from offload.errors import EntryTooLarge, OtherRemote
 from seglog import InvalidSetting, TopicConfig
 from seglog.errors import FileCorrupt, RecordTooLarge, WarmStoreFailed, WarmStoreRequired
 from tests.daemons import served
-from tests.promises.mistakes.scene import ROOT, command, filled, numbered, tree, values
+from tests.promises.mistakes.scene import ROOT, command, filled, numbered, program, tree, values
 from tests.waiting import wait_until
 
 BROKEN = (
@@ -320,7 +320,7 @@ def test_a_daemon_is_started_twice(tmp_path: Path) -> None:
     """
     filled(tmp_path / "data")
     with served(tmp_path / "data", (tmp_path / "remote").as_uri()) as daemon:
-        done = command("serve", directory=tmp_path / "data")
+        done = program("serve", directory=tmp_path / "data")
         assert done.returncode == 4
         assert b"in use" in done.stderr
         assert daemon.append("orders", b"by http") == 11
@@ -339,7 +339,7 @@ def test_a_daemon_is_started_on_a_port_that_is_used(tmp_path: Path, monkeypatch:
         other.bind(("127.0.0.1", 0))
         other.listen()
         monkeypatch.setenv("SEGLOG_SERVE_PORT", str(other.getsockname()[1]))
-        done = command("serve", directory=tmp_path / "data")
+        done = program("serve", directory=tmp_path / "data")
     assert done.returncode == 2
     assert b"cannot listen on" in done.stderr
     assert values(tmp_path / "data") == numbered(10)

@@ -10,6 +10,7 @@ from seglog import Files, HistoryKept, LogClosed, LogSettings, NotADataDirectory
 from seglog.engine.upkeep import InCaller
 from seglog.tiers.memory_store import MemorySegmentStore
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
+from tests.faults.stride import every
 
 SETTINGS = LogSettings(segment_max_events=2, wal_file_bytes=4096)
 VALUES = {"a": [b"1", b"2", b"3"], "b": [b"4"]}
@@ -95,14 +96,16 @@ def test_what_is_in_a_cold_store_goes_too_and_a_store_that_keeps_it_is_told(tmp_
     assert store.list() == []
 
 
+@every(3, part=2)
 @pytest.mark.parametrize("tear", [False, True], ids=["between", "within"])
-def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool) -> None:
+def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool, every: int) -> None:
+    """Crash at each operation in the soak, and by default at every third one."""
     _fill(tmp_path / "whole")
     counter = Effects(UnsyncedFiles())
     shutil.copytree(tmp_path / "whole", tmp_path / "dry")
     _remove(tmp_path / "dry", counter)
     assert counter.effects > 20
-    for at in range(1, counter.effects + 1):
+    for at in range(1 + tear % every, counter.effects + 1, every):
         directory = tmp_path / str(at)
         shutil.copytree(tmp_path / "whole", directory)
         with pytest.raises(SimulatedCrash):
@@ -111,12 +114,14 @@ def test_the_process_may_die_at_any_operation(tmp_path: Path, tear: bool) -> Non
         shutil.rmtree(directory)
 
 
+@every(3, part=2)
 @pytest.mark.parametrize("seed", [None, 1, 2], ids=["nothing unsynced", "some of it", "some other of it"])
-def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None) -> None:
+def test_the_power_may_be_cut_at_any_operation(tmp_path: Path, seed: int | None, every: int) -> None:
+    """By default, the three seeds together cut the power at each operation."""
     counter = Effects(UnsyncedFiles())
     _fill(tmp_path / "dry")
     _remove(tmp_path / "dry", counter)
-    for at in range(1, counter.effects + 1):
+    for at in range(1 + (seed or 0) % every, counter.effects + 1, every):
         base, left = tmp_path / str(at), tmp_path / f"{at}-left"
         base.mkdir()
         disk = PowerCutFiles(UnsyncedFiles(), base)

@@ -52,7 +52,7 @@ def _fresh(crashed: Path, tmp_path: Path, wal: bytes) -> Path:
     return directory
 
 
-@every(5, part=8)
+@every(13, part=8)
 def test_any_flipped_byte_of_the_wal_is_reported_or_harmless(crashed: Path, tmp_path: Path, every: int) -> None:
     whole = (crashed / "wal" / NAME).read_bytes()
     used = len(whole.rstrip(b"\0"))
@@ -74,7 +74,7 @@ def test_any_flipped_byte_of_the_wal_is_reported_or_harmless(crashed: Path, tmp_
         assert (directory / "wal" / NAME).read_bytes() == damaged
 
 
-@every(19, part=8)
+@every(41, part=8)
 def test_a_torn_write_anywhere_keeps_whole_records_only(crashed: Path, tmp_path: Path, every: int) -> None:
     """Tear the WAL at many lengths, including each end of a record.
 
@@ -482,5 +482,5 @@ def test_a_place_in_the_wal_is_used_again_only_when_what_was_there_is_gone() -> 
         second = SimulatedDisk.resume(moment)
         log = seglog.open("/log", settings=SETTINGS, files=second)
         assert log.topic("t").append([b"x"], durability="disk") == range(2, 3)
-        for image in second.moment().images(random.Random(1), 8):
+        for image in {image.digest: image for image in second.moment().images(random.Random(1), 8)}.values():
             assert _values_on(SimulatedDisk(image)) in ([b"1"], [b"1", b"x"])
