@@ -67,6 +67,7 @@ _TOGETHER = {
     "tests/offload/spark/test_both_readers.py": "spark",
     "tests/offload/spark/test_registration.py": "spark",
     "tests/offload/spark/test_notebook.py": "spark",
+    "tests/offload/spark/test_pages.py": "spark",
     "tests/offload/spark/jobs/test_statistics.py": "spark",
     "tests/offload/spark/jobs/test_verify.py": "spark",
     "tests/offload/spark/jobs/test_export.py": "spark",

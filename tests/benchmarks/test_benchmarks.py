@@ -141,6 +141,7 @@ def test_small_streams_runs(options: Options) -> None:
     check(small_streams.run(options), options.directory)
 
 
+@pytest.mark.long
 def test_http_follow_runs(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_follow, "FOLLOWERS", (1, 3))
     check(http_follow.run(options), options.directory)
@@ -190,6 +191,7 @@ def test_topics_runs_and_a_checkpoint_makes_no_call_more(options: Options) -> No
     assert [ratio > 1 / 1.2 for ratio in _calls(report).values()] == [True]
 
 
+@pytest.mark.long
 def test_recovery_runs(options: Options) -> None:
     check(recovery.run(options), options.directory)
 
@@ -294,12 +296,14 @@ def test_the_command_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(NAMES)
 
 
+@pytest.mark.long
 def test_cold_scan_runs(options: Options) -> None:
     report = cold_scan.run(options)
     check(report, options.directory)
     assert {row.yardstick for row in report.rows} == {"8 MiB x 16", "1 MiB x 1", "4 MiB x 1"}
 
 
+@pytest.mark.long
 def test_cold_point_runs(options: Options) -> None:
     report = cold_point.run(options)
     check(report, options.directory)

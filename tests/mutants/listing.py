@@ -65,27 +65,46 @@ def mutated(mutant: Mutant, root: Path = ROOT) -> str:
     if text.count(mutant.old) != 1:
         raise ValueError(f"{mutant.name}: its text stands {text.count(mutant.old)} times in {mutant.file}, not once")
     changed = text.replace(mutant.old, mutant.new)
-    is_same = _java(changed) == _java(text) if mutant.is_java else _is_same_python(text, changed)
+    is_same = _java(changed) == _java(text) if mutant.is_java else _is_same_python(text, mutant.old, mutant.new)
     if is_same:
         raise ValueError(f"{mutant.name}: it changes no code")
     return changed
 
 
-def _is_same_python(text: str, changed: str) -> bool:
-    """Return whether two texts have the same syntax tree. Statements with the same text have the same tree."""
-    before, after = _known_statements(text), _statements(changed)
-    return len(before) == len(after) and all(
-        old == new or ast.dump(one) == ast.dump(other) for (old, one), (new, other) in zip(before, after, strict=True)
-    )
+def _is_same_python(text: str, old: str, new: str) -> bool:
+    """Return whether a module has the same syntax tree with `new` in the place of `old`.
+
+    Only the function or statement around it is parsed again, because a module is some hundred times as long.
+    """
+    first = text[: text.index(old)].count("\n") + 1
+    last = first + old.count("\n")
+    for begin, end, head, part in _known_parts(text):
+        if begin <= first and last <= end:
+            return _known_tree(head + part) == _tree(head + part.replace(old, new))
+    return _known_tree(text) == _tree(text.replace(old, new))
 
 
-def _statements(text: str) -> list[tuple[str, ast.stmt]]:
-    """Return the statements of a module, each with its text, which begins at its first decorator."""
-    lines, found = text.split("\n"), []
+def _parts(text: str) -> list[tuple[int, int, str, str]]:
+    """Return the members of classes, then the statements of a module: first and last line, head, and text.
+
+    A text begins at its first decorator. A member of a class is parsed below a head of its own.
+    """
+    lines, members, statements = text.split("\n"), [], []
     for node in ast.parse(text).body:
-        first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
-        found.append(("\n".join(lines[first - 1 : node.end_lineno]), node))
-    return found
+        statements.append(_part(lines, node, ""))
+        if isinstance(node, ast.ClassDef):
+            members += [_part(lines, each, "class _:\n") for each in node.body]
+    return [*members, *statements]
+
+
+def _part(lines: list[str], node: ast.stmt, head: str) -> tuple[int, int, str, str]:
+    begin = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
+    end = node.end_lineno or begin
+    return begin, end, head, "\n".join(lines[begin - 1 : end])
+
+
+def _tree(text: str) -> str:
+    return ast.dump(ast.parse(text))
 
 
 def _java(text: str) -> str:
@@ -93,4 +112,5 @@ def _java(text: str) -> str:
     return " ".join(_COMMENT.sub(" ", text).split())
 
 
-_known_statements = functools.cache(_statements)
+_known_parts = functools.cache(_parts)
+_known_tree = functools.cache(_tree)

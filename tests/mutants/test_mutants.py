@@ -51,6 +51,7 @@ def _text(file: str) -> str:
     return (ROOT / file).read_text()
 
 
+@pytest.mark.long
 def test_a_killed_mutant_a_survivor_and_one_without_tests_are_told_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,7 @@ def examined(spark: SparkSession, url: str) -> dict[str, CheckDone]:
     return found
 
 
+@pytest.mark.long
 def test_both_readers_reach_the_remote_and_leave_it_as_it_was(spark_session: SparkSession, s3_remote: str):
     found = examined(spark_session, s3_remote)
     assert list(found) == NAMES
@@ -43,6 +44,7 @@ def test_both_readers_reach_the_remote_and_leave_it_as_it_was(spark_session: Spa
     assert list(open_store(s3_remote).list("")) == []
 
 
+@pytest.mark.long
 def test_a_jar_that_does_not_fit_is_named_and_the_python_reader_is_still_checked(
     spark_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -14,6 +14,13 @@ from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
 
 SAMPLES = [Sample(b"record %d" % number) for number in range(30)]
+ERRORS_OF_A_PLAN: list[tuple[dict[str, str], str]] = [
+    ({"topic": "nope"}, "NoSuchTopic: no topic nope "),
+    ({"startingSeq": "latest"}, "InvalidOption: option startingSeq: 'latest' is not a seq"),
+    ({"subscribePattern": "a.*"}, "UnsupportedOption: option subscribepattern"),
+    ({}, "DataLoss: records 1 to 2 of orders were evicted"),
+    ({"startingSeq": "9"}, "SeqOutOfRange: "),
+]
 
 
 def load(spark: SparkSession, url: str, **options: str) -> DataFrame:
@@ -25,26 +32,15 @@ def url(tmp_path: Path) -> str:
     return (tmp_path / "remote").as_uri()
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"topic": "nope"}, "NoSuchTopic: no topic nope "),
-        ({"startingSeq": "latest"}, "InvalidOption: option startingSeq: 'latest' is not a seq"),
-        ({"subscribePattern": "a.*"}, "UnsupportedOption: option subscribepattern"),
-        ({}, "DataLoss: records 1 to 2 of orders were evicted"),
-        ({"startingSeq": "9"}, "SeqOutOfRange: "),
-    ],
-)
-def test_an_error_of_a_load_or_plan_is_one_line(
-    spark_session: SparkSession, url: str, options: dict[str, str], text: str
-):
+def test_an_error_of_a_load_or_plan_is_one_line(spark_session: SparkSession, url: str):
     archive = TopicArchive(url)
     archive.add(SAMPLES[:3])
     archive.evict(3)
-    with pytest.raises(AnalysisException) as caught:
-        load(spark_session, url, **options).collect()
-    [line] = str(caught.value).splitlines()
-    assert line.startswith(text)
+    for options, text in ERRORS_OF_A_PLAN:
+        with pytest.raises(AnalysisException) as caught:
+            load(spark_session, url, **options).collect()
+        [line] = str(caught.value).splitlines()
+        assert line.startswith(text)
 
 
 def test_an_error_of_a_task_is_one_line_with_the_object_and_the_place(spark_session: SparkSession, url: str):

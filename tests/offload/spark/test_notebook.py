@@ -23,6 +23,7 @@ def test_the_notebook_is_kept_without_outputs() -> None:
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in found)
 
 
+@pytest.mark.long
 def test_the_cells_of_the_notebook_run(
     spark_session: SparkSession, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ def test_the_readme_has_one_block_of_spark() -> None:
     assert ["pyspark" in block for block in blocks] == [False, False, True]  # tests/test_pages.py runs the others
 
 
+@pytest.mark.long
 def test_each_example_runs(spark_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "environ", dict(os.environ))  # an example gives the driver a profile, for good
     url = (tmp_path / "acme").as_uri()

@@ -98,6 +98,7 @@ def test_both_readers_serve_one_session_and_a_second_call_does_no_harm(spark_ses
     assert spark_session.newSession().read.format("seglog").option("topic", "orders").load(url).count() == 300
 
 
+@pytest.mark.long
 def test_a_session_with_the_jar_on_spark_jars_registers_and_then_writes(url: str, tmp_path: Path):
     """Spark refuses a source in Python under the name that such a jar has."""
     job = tmp_path / "job.py"
@@ -118,6 +119,7 @@ def test_a_driver_has_one_planner_and_a_planner_that_was_killed_is_replaced(spar
     assert planners(spark_session) != [first]
 
 
+@pytest.mark.long
 def test_a_planner_that_does_not_answer_is_an_error_and_no_hang(spark_session: SparkSession, properties: Any, url: str):
     frame = spark_session.read.format("seglog").option("topic", "orders").load(url)
     [pid] = planners(spark_session)
@@ -130,6 +132,7 @@ def test_a_planner_that_does_not_answer_is_an_error_and_no_hang(spark_session: S
     assert frame.where("seq > 3").count() == 297
 
 
+@pytest.mark.long
 def test_a_planner_that_is_killed_within_a_call_is_replaced_and_gets_the_call(spark_session: SparkSession, url: str):
     frame = spark_session.read.format("seglog").option("topic", "orders").load(url)
     [pid] = planners(spark_session)
@@ -142,6 +145,7 @@ def test_a_planner_that_is_killed_within_a_call_is_replaced_and_gets_the_call(sp
     assert planners(spark_session) != [pid]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
@@ -161,6 +165,7 @@ def test_a_wrong_planner_is_an_error_that_says_what_to_do(
         seqs(spark_session, url)
 
 
+@pytest.mark.long
 def test_no_python_is_an_error_that_says_what_to_do(spark_session: SparkSession, properties: Any, url: str):
     end_planners(spark_session)
     properties(PYTHON, "/no/such/python")
@@ -170,6 +175,7 @@ def test_no_python_is_an_error_that_says_what_to_do(spark_session: SparkSession,
         seqs(spark_session, url)
 
 
+@pytest.mark.long
 def test_without_a_planner_the_python_reader_serves_and_one_line_says_so(
     spark_session: SparkSession,
     properties: Any,
@@ -189,6 +195,7 @@ def test_without_a_planner_the_python_reader_serves_and_one_line_says_so(
     assert sorted(seqs(spark_session, url)) == list(range(1, 301))
 
 
+@pytest.mark.long
 def test_without_the_jar_the_python_reader_serves(
     spark_session: SparkSession,
     tmp_path: Path,
@@ -200,6 +207,7 @@ def test_without_the_jar_the_python_reader_serves(
     assert "there is no" in caplog.text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", ["4.2.9", "4.30.0"])
 def test_on_another_spark_than_the_jars_the_python_reader_serves(
     spark_session: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, version: str
@@ -210,6 +218,7 @@ def test_on_another_spark_than_the_jars_the_python_reader_serves(
     assert line.getMessage().endswith(f"because the jar is made for Spark 4.3, and this is Spark {version}")
 
 
+@pytest.mark.long
 def test_the_metrics_of_a_scan_reach_sparks_status_store(spark_session: SparkSession, url: str):
     frame = spark_session.read.format("seglog").option("topic", "orders").load(url)
     assert len(frame.where("seq = 7").select("value").collect()) == 1

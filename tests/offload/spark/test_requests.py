@@ -164,6 +164,7 @@ def shifted(summary: SegmentSummary, by: int) -> SegmentSummary:
     )
 
 
+@pytest.mark.long
 def test_a_point_in_10_gb_reads_one_chunk(spark_session: SparkSession, counted: Counted, url: str):
     """A read of any other data object fails, because there is none."""
     url = f"{url}/sparse"
@@ -177,6 +178,7 @@ def test_a_point_in_10_gb_reads_one_chunk(spark_session: SparkSession, counted: 
     assert counted.of_tasks() == {}
 
 
+@pytest.mark.long
 def test_tasks_without_credentials_take_those_that_the_planner_finds(
     spark_session: SparkSession, url: str, tmp_path: Path
 ):

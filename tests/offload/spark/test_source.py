@@ -18,6 +18,21 @@ from tests.offload.samples import Sample
 from tests.offload.spark.archives import NOW_MS, TopicArchive
 from tests.seams.spark import driver_jvm
 
+BAD_OPTIONS: list[tuple[dict[str, str], str]] = [
+    (
+        {"startingSec": "5"},
+        "option startingsec is unknown; the options are branch, columns, endingSeq",
+    ),
+    ({"versionAsOf": "newest"}, "option versionAsOf: 'newest' is not an LSN"),
+    ({"versionAsOf": "9"}, "is outside the kept history"),
+    ({"branch": "nope"}, "no branch orders@nope"),
+    ({"topic": "nope"}, "no topic nope"),
+    ({"topic": ""}, "option topic: it is required"),
+    ({"topic": "orders@a", "branch": "b"}, "topic says 'a' and branch says 'b'"),
+    ({"startingSeq": "latest"}, "option startingSeq: 'latest' is not a seq"),
+    ({"columns": "seq,price"}, "there is no column price"),
+]
+
 
 def load(spark: SparkSession, url: str, **options: object) -> DataFrame:
     reader = spark.read.format("seglog").option("topic", "orders")
@@ -39,11 +54,12 @@ def url(tmp_path: Path) -> str:
     return (tmp_path / "remote").as_uri()
 
 
-def test_records_come_as_they_were_appended_with_every_column(spark: SparkSession, remote: str):
-    archive = TopicArchive(remote)
+@pytest.mark.long
+def test_records_come_as_they_were_appended_with_every_column(spark: SparkSession, url: str):
+    archive = TopicArchive(url)
     archive.add([Sample(b"\x00\xff\r\n", "eu", "n1"), Sample(b"")], Codec.NONE)
     archive.add([Sample("gr\u00fc\u00df".encode(), "", "")], Codec.ZSTD)
-    rows = load(spark, remote).orderBy("seq").collect()
+    rows = load(spark, url).orderBy("seq").collect()
     assert [(r.topic, r.seq, r.node, r.tag, bytes(r.value), r.lsn) for r in rows] == [
         ("orders", 1, "n1", "eu", b"\x00\xff\r\n", 1),
         ("orders", 2, None, None, b"", 1),
@@ -51,6 +67,7 @@ def test_records_come_as_they_were_appended_with_every_column(spark: SparkSessio
     ]
 
 
+@pytest.mark.long
 def test_timestamps_are_those_of_the_log_in_any_time_zone(spark: SparkSession, url: str):
     TopicArchive(url).add([Sample(b"a")])
     [row] = load(spark, url).select(f.unix_millis("timestamp").alias("ms"), "timestamp").collect()
@@ -58,6 +75,7 @@ def test_timestamps_are_those_of_the_log_in_any_time_zone(spark: SparkSession, u
     assert row.timestamp.astimezone(UTC) == datetime.fromtimestamp(row.ms / 1000, UTC)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("codec", Codec)
 def test_many_blocks_chunks_and_segments_are_read_whole(spark: SparkSession, url: str, codec: Codec):
     archive = TopicArchive(url)
@@ -68,6 +86,7 @@ def test_many_blocks_chunks_and_segments_are_read_whole(spark: SparkSession, url
     assert frame.where("tag = 'even'").count() == 450
 
 
+@pytest.mark.long
 def test_deleted_records_are_not_shown_and_the_version_before_still_shows_them(spark: SparkSession, url: str):
     archive = TopicArchive(url)
     first = archive.add(numbered(10))
@@ -80,11 +99,13 @@ def test_deleted_records_are_not_shown_and_the_version_before_still_shows_them(s
     assert load(spark, url, versionAsOf=3).count() == 18
 
 
+@pytest.mark.long
 def test_erased_records_are_not_shown(spark: SparkSession, url: str):
     TopicArchive(url).add([Sample(b"a"), Sample(b"", deleted=True), Sample(b"c")])
     assert values(load(spark, url)) == [b"a", b"c"]
 
 
+@pytest.mark.long
 def test_a_branch_shows_its_parent_up_to_the_cut_and_then_its_own(spark: SparkSession, url: str):
     main = TopicArchive(url)
     main.add(numbered(10))
@@ -112,6 +133,7 @@ def test_the_head_is_pinned_at_load_and_a_new_load_sees_what_is_new(spark: Spark
     assert load(spark, url).count() == 20
 
 
+@pytest.mark.long
 def test_a_filtered_count_does_not_change_the_next_one(spark: SparkSession, url: str):
     TopicArchive(url).add(numbered(30))
     frame = load(spark, url)
@@ -119,7 +141,8 @@ def test_a_filtered_count_does_not_change_the_next_one(spark: SparkSession, url:
     assert frame.count() == 30
 
 
-def test_spark_uses_a_narrowed_plan_again_and_so_no_filter_may_narrow_ours(spark: SparkSession):
+@pytest.mark.long
+def test_spark_uses_a_narrowed_plan_again_and_so_no_filter_may_narrow_ours(spark_session: SparkSession):
     """Pin the fault of Spark for which the reader has no `pushFilters`. If this fails, Spark was mended: SPARK-2."""
 
     class Narrowing(DataSource):
@@ -149,16 +172,17 @@ def test_spark_uses_a_narrowed_plan_again_and_so_no_filter_may_narrow_ours(spark
         def read(self, partition: InputPartition) -> Iterator[tuple[int]]:
             return ((n,) for n in range(partition.value))
 
-    spark.dataSource.register(Narrowing)
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark_session.dataSource.register(Narrowing)
+    spark_session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     try:
-        frame = spark.read.format("narrowing").load()
+        frame = spark_session.read.format("narrowing").load()
         assert frame.where("n < 3").count() == 3
         assert frame.count() == 3  # of 10
     finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+        spark_session.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
+@pytest.mark.long
 def test_a_users_schema_picks_columns_in_its_order(spark: SparkSession, url: str):
     TopicArchive(url).add(numbered(3))
     frame = spark.read.format("seglog").option("topic", "orders").schema("value binary, seq long").load(url)
@@ -170,6 +194,7 @@ def test_a_users_schema_picks_columns_in_its_order(spark: SparkSession, url: str
     ]
 
 
+@pytest.mark.long
 def test_a_topic_without_commits_is_empty(spark: SparkSession, url: str):
     Path(url.removeprefix("file://")).mkdir()
     TopicArchive(url)
@@ -178,6 +203,7 @@ def test_a_topic_without_commits_is_empty(spark: SparkSession, url: str):
     assert frame.columns == ["topic", "seq", "timestamp", "node", "tag", "value", "lsn"]
 
 
+@pytest.mark.long
 def test_sql_over_a_view_works(spark: SparkSession, url: str):
     TopicArchive(url).add(numbered(20))
     load(spark, url).createOrReplaceTempView("orders")
@@ -185,27 +211,11 @@ def test_sql_over_a_view_works(spark: SparkSession, url: str):
     assert (row.n, row.last) == (10, 20)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"startingSec": "5"},
-            "option startingsec is unknown; the options are branch, columns, endingSeq",
-        ),
-        ({"versionAsOf": "newest"}, "option versionAsOf: 'newest' is not an LSN"),
-        ({"versionAsOf": "9"}, "is outside the kept history"),
-        ({"branch": "nope"}, "no branch orders@nope"),
-        ({"topic": "nope"}, "no topic nope"),
-        ({"topic": ""}, "option topic: it is required"),
-        ({"topic": "orders@a", "branch": "b"}, "topic says 'a' and branch says 'b'"),
-        ({"startingSeq": "latest"}, "option startingSeq: 'latest' is not a seq"),
-        ({"columns": "seq,price"}, "there is no column price"),
-    ],
-)
-def test_a_bad_option_is_refused_at_load_and_says_why(spark: SparkSession, url: str, options, message):
+def test_a_bad_option_is_refused_at_load_and_says_why(spark: SparkSession, url: str):
     TopicArchive(url).add(numbered(3))
-    with pytest.raises(Exception, match=message):
-        load(spark, url, **options).count()
+    for options, message in BAD_OPTIONS:
+        with pytest.raises(Exception, match=message):
+            load(spark, url, **options).count()
 
 
 def test_the_source_in_python_refuses_to_stand_in_for_the_jvm_reader(url: str):
@@ -213,6 +223,7 @@ def test_the_source_in_python_refuses_to_stand_in_for_the_jvm_reader(url: str):
         SeglogDataSource({"path": url, "topic": "orders", "reader": "jvm"}).schema()
 
 
+@pytest.mark.long
 def test_a_schema_with_a_column_there_is_not_is_refused(spark: SparkSession, url: str):
     TopicArchive(url).add(numbered(3))
     frame = spark.read.format("seglog").option("topic", "orders").schema("seq long, price double").load(url)
@@ -220,6 +231,7 @@ def test_a_schema_with_a_column_there_is_not_is_refused(spark: SparkSession, url
         frame.count()
 
 
+@pytest.mark.long
 def test_every_option_reaches_the_reader(spark: SparkSession, url: str):
     for topic in ("orders", "other", "events"):
         archive = TopicArchive(url, topic)
@@ -258,6 +270,7 @@ def test_evicted_records_fail_the_query_unless_it_leaves_them_out(spark: SparkSe
     assert load(spark, url, startingSeq="earliest").count() == 5
 
 
+@pytest.mark.long
 def test_a_schema_may_say_not_null_only_of_columns_without_nulls(spark: SparkSession, url: str):
     TopicArchive(url).add(numbered(3))
     reader = spark.read.format("seglog").option("topic", "orders")
@@ -266,6 +279,7 @@ def test_a_schema_may_say_not_null_only_of_columns_without_nulls(spark: SparkSes
         reader.schema("seq long, tag string NOT NULL").load(url).count()
 
 
+@pytest.mark.long
 def test_a_flipped_byte_fails_the_query_and_names_the_object(spark: SparkSession, url: str):
     archive = TopicArchive(url)
     ref = archive.add(numbered(300), Codec.NONE)

@@ -42,6 +42,7 @@ def keys_of(url: str) -> dict[str, str | None]:
     return {key: head.get("SSEKMSKeyId") for key, head in heads.items()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("reader", ["jvm", "python"])
 def test_a_load_and_a_lease_carry_the_key(spark_session: SparkSession, s3_remote: str, reader: str) -> None:
     rows = spark_session.range(0, 100, 1, 1).selectExpr("cast(id as string) as value")
@@ -56,6 +57,7 @@ def test_a_load_and_a_lease_carry_the_key(spark_session: SparkSession, s3_remote
         assert any(part in key for key in found), part
 
 
+@pytest.mark.long
 def test_the_jobs_carry_the_key(spark_session: SparkSession, s3_endpoint: str, s3_remote: str) -> None:
     archive = TopicArchive(open_store(s3_remote, offload=encrypted_by(KEY)))
     for number in range(4):

@@ -58,6 +58,7 @@ def test_a_query_that_starts_again_from_its_checkpoint_writes_each_record_once(
     assert sorted(values(store)) == [b"a", b"b", b"c", b"d"]
 
 
+@pytest.mark.long
 def test_a_stream_that_cannot_be_a_load_is_refused(spark_session: SparkSession, tmp_path: Path, url: str) -> None:
     write(tmp_path, "1", "a")
     stream = sink(spark_session, tmp_path)

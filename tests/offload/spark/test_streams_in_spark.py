@@ -78,6 +78,7 @@ def test_a_stream_gives_each_record_once_over_restarts_new_topics_and_losses(
     assert run(failOnDataLoss="false") == [rows("orders", 13, 20)]
 
 
+@pytest.mark.long
 @READERS
 def test_a_stream_that_runs_takes_new_commits_and_stops_without_an_error(
     spark_session: SparkSession, url: str, tmp_path: Path, reader: str
@@ -102,6 +103,7 @@ def test_a_stream_that_runs_takes_new_commits_and_stops_without_an_error(
     assert query.exception() is None
 
 
+@pytest.mark.long
 def test_wrong_options_are_refused(spark: SparkSession, url: str):
     TopicArchive(url).add(samples(1))
     for options, message in (

@@ -16,6 +16,17 @@ from tests.offload.load.loads import records, values
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
 
+REFUSED: list[tuple[list[str], dict[str, str], str]] = [
+    (["id"], {}, "there is no column value"),
+    (["value", "timestamp_ntz'2026-11-22 12:00:00' as timestamp"], {}, "timestamp is timestamp_ntz"),
+    (["value", "id as seq"], {}, "the row of record 1: seq is not the seq that the record gets"),
+    (["if(id = 7, null, value) as value"], {}, "the row of record 8: value is null"),
+    (["value"], {"codecs": "none"}, "option codecs is unknown"),
+    (["value"], {"mode": "overwrite"}, "records are only appended"),
+    (["value"], {"mode": "errorifexists"}, "records are only appended"),
+    (["value"], {"branch": "fix"}, "orders"),
+]
+
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
@@ -65,6 +76,7 @@ def test_a_filter_a_sort_and_a_union_give_each_task_its_seqs(spark_session: Spar
     assert commits(url) == 1
 
 
+@pytest.mark.long
 def test_a_job_with_a_key_runs_once(spark_session: SparkSession, url: str) -> None:
     for _ in range(2):
         save(rows(spark_session, 10, 2).select("value"), url, idempotencyKey="day-1")
@@ -72,6 +84,7 @@ def test_a_job_with_a_key_runs_once(spark_session: SparkSession, url: str) -> No
     assert len(values(open_store(url))) == 10
 
 
+@pytest.mark.long
 def test_each_topic_of_a_column_gets_a_commit(spark_session: SparkSession, url: str) -> None:
     df = rows(spark_session, 100, 3).selectExpr("value", "if(id % 3 = 0, 'orders', 'events') as topic")
     df.write.format("seglog").mode("append").save(url)
@@ -79,35 +92,23 @@ def test_each_topic_of_a_column_gets_a_commit(spark_session: SparkSession, url: 
         assert values(open_store(url), topic) == [row.value.encode() for row in df.where(df.topic == topic).collect()]
 
 
-@pytest.mark.parametrize(
-    ("columns", "options", "message"),
-    [
-        (["id"], {}, "there is no column value"),
-        (["value", "timestamp_ntz'2026-11-22 12:00:00' as timestamp"], {}, "timestamp is timestamp_ntz"),
-        (["value", "id as seq"], {}, "the row of record 1: seq is not the seq that the record gets"),
-        (["if(id = 7, null, value) as value"], {}, "the row of record 8: value is null"),
-        (["value"], {"codecs": "none"}, "option codecs is unknown"),
-        (["value"], {"mode": "overwrite"}, "records are only appended"),
-        (["value"], {"mode": "errorifexists"}, "records are only appended"),
-        (["value"], {"branch": "fix"}, "orders"),
-    ],
-)
-def test_what_cannot_be_written_is_refused_and_nothing_is_visible(
-    spark_session: SparkSession, url: str, columns: list[str], options: dict[str, str], message: str
-) -> None:
-    df = spark_session.range(0, 10, 1, 1).selectExpr("concat('value ', id) as value", "id").selectExpr(*columns)
-    with pytest.raises(PySparkException, match=message):
-        save(df, url, **options)
+def test_what_cannot_be_written_is_refused_and_nothing_is_visible(spark_session: SparkSession, url: str) -> None:
     store = open_store(url)
-    assert not [key for key in store.list("") if "/log/" in key or "/segments/" in key]
+    for columns, options, message in REFUSED:
+        df = spark_session.range(0, 10, 1, 1).selectExpr("concat('value ', id) as value", "id").selectExpr(*columns)
+        with pytest.raises(PySparkException, match=message):
+            save(df, url, **options)
+        assert not [key for key in store.list("") if "/log/" in key or "/segments/" in key], message
 
 
+@pytest.mark.long
 def test_a_seq_that_the_record_gets_is_accepted(spark_session: SparkSession, url: str) -> None:
     df = rows(spark_session, 100, 3)
     save(df.selectExpr("value", "id + 1 as seq", "'orders' as topic"), url)
     assert len(values(open_store(url))) == 100
 
 
+@pytest.mark.long
 def test_a_topic_of_a_log_is_refused(spark_session: SparkSession, url: str) -> None:
     TopicArchive(url).add([Sample(b"of a log")])
     with pytest.raises(PySparkException, match=r"orders is written by the log of test(.|\n)*Hint: write to a branch"):
@@ -130,6 +131,7 @@ def test_a_job_whose_task_fails_shows_nothing_and_writes_each_record_once_when_i
         assert len(values(open_store(url))) == 110
 
 
+@pytest.mark.long
 def test_a_session_without_the_provider_writes_from_one_partition(spark_session: SparkSession, url: str) -> None:
     class PlainSource(SeglogDataSource):
         @classmethod

@@ -56,6 +56,7 @@ def test_a_topic_gets_one_commit_for_all_its_merges_and_a_killed_run_resumes(
     assert merged(spark_session, own_url).rows == ()
 
 
+@pytest.mark.long
 def test_a_commit_that_comes_meanwhile_is_respected(
     spark_session: SparkSession, own_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,6 +112,7 @@ class Bucket:
         return sorted(found, key=lambda row: row[:2])
 
 
+@pytest.mark.long
 def test_an_export_to_a_bucket_resumes_and_leaves_what_others_put_there(
     spark_session: SparkSession, own_url: str, s3_remote: str
 ) -> None:
@@ -154,6 +155,7 @@ def test_a_run_that_another_one_overtakes_puts_nothing_on_record(tmp_path: Path,
         assert ExportTarget(target).exported("file:///a").paths == {"day=1/topic=a/x.parquet"}
 
 
+@pytest.mark.long
 def test_an_export_that_the_topic_has_left_is_refused(
     spark_session: SparkSession, own_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

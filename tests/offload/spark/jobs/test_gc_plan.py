@@ -56,6 +56,7 @@ def plans_of(store: LocalStore) -> dict[str, bytes]:
     return {key: store.get(Key(key)) for key in store.list("gc/")}
 
 
+@pytest.mark.long
 def test_the_plan_is_byte_for_byte_that_of_gc_which_carries_it_out(
     spark_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,6 +99,7 @@ def test_the_plan_is_byte_for_byte_that_of_gc_which_carries_it_out(
     assert collector(ours, now_ms[0]).run().deleted == collector(theirs, now_ms[0]).run().deleted != {}
 
 
+@pytest.mark.long
 def test_damage_blocks_the_same_volumes_as_in_gc(
     spark_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

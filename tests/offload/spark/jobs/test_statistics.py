@@ -49,6 +49,7 @@ def as_tuples(rows: tuple[TagStatistics, ...]) -> list[tuple[object, ...]]:
     ]
 
 
+@pytest.mark.long
 def test_statistics_are_those_of_the_archives_own_records(spark_session: SparkSession, remote_url: str) -> None:
     result = statistics(spark_session, remote_url)
     assert isinstance(result, StatisticsResult)
@@ -56,6 +57,7 @@ def test_statistics_are_those_of_the_archives_own_records(spark_session: SparkSe
     assert (result.topics, result.resumed) == (4, 0)
 
 
+@pytest.mark.long
 def test_a_past_version_and_a_branch_have_statistics(
     spark_session: SparkSession, remote_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,6 +71,7 @@ def test_a_past_version_and_a_branch_have_statistics(
     assert rest == {"topics": 1, "resumed": 0}
 
 
+@pytest.mark.long
 def test_a_run_that_was_killed_resumes_and_counts_only_topics_that_changed(
     spark_session: SparkSession, own_url: str, tmp_path: Path
 ) -> None:

@@ -23,6 +23,7 @@ def path_of(url: str, key: str) -> Path:
     return Path(url.removeprefix("file://")) / key
 
 
+@pytest.mark.long
 def test_every_object_of_a_sound_remote_is_good(spark_session: SparkSession, remote_url: str) -> None:
     result = checked(spark_session, remote_url)
     assert (result.good, result.lost, result.damaged) == (18, 0, 0)
@@ -72,6 +73,7 @@ def test_lost_and_damaged_objects_are_found_with_their_place_and_the_run_resumes
     assert err.startswith("seglog: 4 damages in file://")
 
 
+@pytest.mark.long
 def test_an_error_of_the_store_ends_the_job_with_its_own_class(spark_session: SparkSession, own_url: str) -> None:
     for commit in path_of(own_url, "").glob("*/log/*"):
         commit.write_bytes(b"nonsense")
