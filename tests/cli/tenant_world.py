@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing
+import shutil
+import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 import offload
 import seglog
 from catalog import LocalCatalog
-from tests.s3_server import ACCESS_KEY, AS_HARNESS, SECRET_KEY, own_prefixes
+from tests.s3_server import ACCESS_KEY, SECRET_KEY, own_prefixes
 
-__all__ = ["OTHERS", "World", "world"]
+__all__ = ["OTHERS", "World", "first_world", "world"]
 
 OTHERS = ("acme2", "acme-x", "acm", "globex")
 
@@ -24,10 +23,10 @@ OTHERS = ("acme2", "acme-x", "acm", "globex")
 class World:
     """A bucket with the tenant `acme` below `base/`, and others whose names are like its name."""
 
-    def __init__(self, bucket: str, path: Path) -> None:
+    def __init__(self, bucket: str, path: Path, client: Any) -> None:
         self.bucket = bucket
         self.path = path
-        self.client: Any = boto3.client("s3", **AS_HARNESS)
+        self.client = client
         self.remote = f"s3://{bucket}/base/acme"
 
     def fill(self, tenant: str, directory: Path | None = None) -> None:
@@ -77,17 +76,53 @@ class World:
             assert left >= segments, "a commit names what is gone"
 
 
+class FirstWorld:
+    """The tenant that the first test of a module fills. The others copy it: its bucket and its data directory."""
+
+    def __init__(self, path: Path, client: Any) -> None:
+        self.bucket = f"first-{uuid.uuid4().hex[:12]}"
+        self.path = path / "data"
+        self._client = client
+
+    def give(self, world: World, directory: Path) -> None:
+        """Fill the bucket of a world, and make the data directory that filled it."""
+        if self.path.exists():
+            shutil.copytree(self.path, directory)
+            self._copy(self.bucket, world.bucket)
+            return
+        world.fill("acme", directory)
+        self._client.create_bucket(Bucket=self.bucket)
+        self._copy(world.bucket, self.bucket)
+        shutil.copytree(directory, self.path)
+
+    def _copy(self, source: str, target: str) -> None:
+        for each in self._client.list_objects_v2(Bucket=source)["Contents"]:
+            origin = {"Bucket": source, "Key": each["Key"]}
+            self._client.copy_object(Bucket=target, Key=each["Key"], CopySource=origin)
+
+
+@pytest.fixture(scope="module")
+def first_world(tmp_path_factory: pytest.TempPathFactory, s3_client: Any) -> FirstWorld:
+    return FirstWorld(tmp_path_factory.mktemp("first"), s3_client)
+
+
 @pytest.fixture
-def world(s3_remote: str, s3_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def world(
+    s3_remote: str,
+    s3_endpoint: str,
+    s3_client: Any,
+    first_world: FirstWorld,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> World:
     profile = f"[owner]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {SECRET_KEY}\n"
     (tmp_path / "credentials").write_text(profile)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    made = World(s3_remote.split("/")[2], tmp_path)
+    made = World(s3_remote.split("/")[2], tmp_path, s3_client)
     own_prefixes(s3_endpoint, **{made.bucket: ["base/acme/"]})
-    made.fill("acme", tmp_path / "data")
+    first_world.give(made, tmp_path / "data")
     for name in OTHERS:
         made.client.put_object(Bucket=made.bucket, Key=f"base/{name}/refs/orders/main", Body=b"of another tenant")
     for key in ("acme/refs/orders/main", "base/acme", "base/acme.bak", "refs/orders/main"):
         made.client.put_object(Bucket=made.bucket, Key=key, Body=b"not below the prefix")
-    with closing(made.client):
-        yield made
+    return made

@@ -16,11 +16,11 @@ import pytest
 from catalog.objects import s3
 from tests import work
 from tests.cli.conftest import Done, Run
-from tests.cli.tenant_world import World, world
+from tests.cli.tenant_world import FirstWorld, World, first_world, world
 from tests.faults.front import Front, HttpFault, When
 from tests.waiting import wait_until
 
-__all__ = ["world"]
+__all__ = ["first_world", "world"]
 
 ROOT = Path(__file__).parents[2]
 WORDS = ("--json", "tenant", "delete", "acme", "--yes", "--owner-profile", "owner")
@@ -40,10 +40,10 @@ EVERY = tuple(
 )
 
 
-def prepare(world: World, directory: Path) -> None:
-    """Fill the tenant, unless it is full, with an upload on record in the directory and one that nobody knows."""
-    if not world.objects():
-        world.fill("acme", directory)
+def prepare(world: World, directory: Path, first_world: FirstWorld | None = None) -> None:
+    """Fill the tenant, if it is empty, with an upload on record in the directory and one that nobody knows."""
+    if first_world is not None and not world.objects():
+        first_world.give(world, directory)
     world.begin_upload(directory)
     world.upload("base/acme/x/segments/y")
     (directory / "seglog.toml").write_text(f'[remote]\nurl = "{world.remote}"\n')
@@ -72,13 +72,13 @@ def check_complete(world: World, done: Done, others: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("moments", [FEW, pytest.param(EVERY, marks=pytest.mark.soak(part=8))], ids=["few", "every"])
 def test_a_repetition_completes_a_deletion_that_was_killed(
-    world: World, s3_endpoint: str, run: Run, moments: tuple[Moment, ...]
+    world: World, first_world: FirstWorld, s3_endpoint: str, run: Run, moments: tuple[Moment, ...]
 ) -> None:
     others, seen = world.others(), set()
     with Front(s3_endpoint) as front:
         for number, (kind, nth, when) in enumerate(moments):
             directory = world.path / (f"data-{number}" if number else "data")
-            prepare(world, directory)
+            prepare(world, directory, first_world)
             begun = set(world.objects())
             killed_at(front, directory, kind, nth, when)
             world.check_order(begun)
