@@ -39,6 +39,7 @@ def test_a_directory_as_remote_needs_none_either() -> None:
     assert done.stdout == "\n"
 
 
+@pytest.mark.long
 def test_the_modules_of_each_command_are_the_golden_ones(tmp_path: Path) -> None:
     """`python -m tests.golden.make_modules` writes them."""
     assert "\n".join(make(tmp_path)) + "\n" == GOLDEN.read_text()

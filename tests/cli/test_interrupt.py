@@ -48,8 +48,9 @@ print(place, code)
         (["read", "--help"], 1, 8),
         (["--version"], 1, 6),
         (["nonsense"], 1, 8),
-        (["-C", "data", "status"], 67, 200),
-        (["-C", "data", "read", "t"], 67, 200),
+        (["-C", "data", "status"], 200, 200),
+        pytest.param(["-C", "data", "status"], 67, 200, marks=pytest.mark.long),
+        pytest.param(["-C", "data", "read", "t"], 67, 200, marks=pytest.mark.long),
     ],
 )
 def test_an_interrupt_at_an_import_ends_the_command(
