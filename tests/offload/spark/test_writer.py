@@ -93,12 +93,12 @@ def test_each_topic_of_a_column_gets_a_commit(spark_session: SparkSession, url: 
 
 
 def test_what_cannot_be_written_is_refused_and_nothing_is_visible(spark_session: SparkSession, url: str) -> None:
-    store = open_store(url)
-    for columns, options, message in REFUSED:
+    for number, (columns, options, message) in enumerate(REFUSED):
+        remote = f"{url}/{number}"
         df = spark_session.range(0, 10, 1, 1).selectExpr("concat('value ', id) as value", "id").selectExpr(*columns)
         with pytest.raises(PySparkException, match=message):
-            save(df, url, **options)
-        assert not [key for key in store.list("") if "/log/" in key or "/segments/" in key], message
+            save(df, remote, **options)
+        assert not [key for key in open_store(remote).list("") if "/log/" in key or "/segments/" in key], message
 
 
 @pytest.mark.long
