@@ -94,7 +94,7 @@ def test_each_topic_of_a_column_gets_a_commit(spark_session: SparkSession, url: 
 
 def test_what_cannot_be_written_is_refused_and_nothing_is_visible(spark_session: SparkSession, url: str) -> None:
     for number, (columns, options, message) in enumerate(REFUSED):
-        remote = f"{url}/{number}"
+        remote = f"{url}-{number}"
         df = spark_session.range(0, 10, 1, 1).selectExpr("concat('value ', id) as value", "id").selectExpr(*columns)
         with pytest.raises(PySparkException, match=message):
             save(df, remote, **options)
