@@ -21,6 +21,8 @@ from seglog import LogSettings
 from tests.cli.conftest import Done, Run
 from tests.daemons import served
 from tests.faults.front import Front
+from tests.s3_server import MINIO
+from tests.seams.limits import Limit, set_limit
 from tests.waiting import wait_until
 
 KEY = "arn:aws:kms:us-east-1:111122223333:key/0d7d2a4e-acme"
@@ -86,7 +88,11 @@ def offloaded(run: Run, first: int, last: int, topic: str = "orders") -> None:
     told(run("offload", topic))
 
 
-def test_every_write_of_the_commands_carries_the_key(run: Run, encrypted: str, writes: Writes, tmp_path: Path) -> None:
+def test_every_write_of_the_commands_carries_the_key(
+    run: Run, encrypted: str, writes: Writes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not MINIO:
+        set_limit(monkeypatch, Limit.PART_OF_A_CHECK, bytes(range(256)) * 4)
     told(run("init", "--remote", encrypted))
     (tmp_path / "data" / "seglog.toml").write_text(TOML % encrypted)
     for first in (1, 11, 21):

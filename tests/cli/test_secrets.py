@@ -27,7 +27,8 @@ from offload.rights import Role, token_line
 from tests.answering import Answer, AnsweringServer, Asked
 from tests.cli.conftest import Run
 from tests.faults.front import Front
-from tests.s3_server import AS_HARNESS, may_be_checked
+from tests.s3_server import AS_HARNESS, MINIO, may_be_checked
+from tests.seams.limits import Limit, set_limit
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -144,6 +145,8 @@ def test_commands_show_no_secret_also_when_the_store_fails(
 ) -> None:
     works = (f"init --remote {canary}", "append t", "seal t", "offload t --drop-hot", "read t", "status", "log t",
              "cost", "gc --dry-run", "branch create t b", "verify --remote", "show t lsn:1")  # fmt: skip
+    if not MINIO:
+        set_limit(monkeypatch, Limit.PART_OF_A_CHECK, bytes(range(256)) * 4)
     codes = look_at_commands(run, search, "commands", *works)
     codes += look_at_commands(run, search, "commands", "doctor", is_plain=False)
     assert codes.count(0) >= len(codes) - 5, codes
