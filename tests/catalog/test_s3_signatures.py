@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from catalog.format.keys import Key
 from catalog.objects.s3 import S3Store
+from catalog.objects.s3_client import new_session, open_client
 from tests.catalog.s3_stores import open_store
 from tests.seams.catalog import client_of, client_that_sends_once
 
@@ -67,3 +69,29 @@ def test_the_aws_configuration_decides_if_it_says_so(
     config.write_text("[default]\ns3 =\n  payload_signing_enabled = true\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
     assert [signed for signed, _ in written(open_store())] == [hash_of(body) for body in BODIES]
+
+
+@pytest.mark.parametrize(
+    ("variables", "profile", "style"),
+    [
+        ({}, "", None),
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "", "path"),
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"}, "", None),
+        ({"AWS_ENDPOINT_URL_S3": "https://s3.eu-west-1.amazonaws.com"}, "", None),
+        ({}, "endpoint_url = http://127.0.0.1:9", "path"),
+    ],
+)
+def test_a_store_that_is_not_aws_has_its_buckets_in_the_path(
+    s3_environment: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    profile: str,
+    style: str | None,
+) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    (tmp_path / "no-aws-config").write_text(f"[default]\n{profile}\n")
+    for name, text in variables.items():
+        monkeypatch.setenv(name, text)
+    with closing(open_client(new_session(), {}, "when_required", {})) as client:
+        assert (client.meta.config.s3 or {}).get("addressing_style") == style
