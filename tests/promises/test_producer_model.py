@@ -140,8 +140,9 @@ class ProducerModel(RuleBasedStateMachine):
     def send(self, producer: str, epoch: int, number: int, count: int, size: int, gaps: bool, durability: str) -> None:
         """Append a batch. Epoch and number are relative to the newest ones."""
         known_epoch, batches = self.now.known(producer) or (0, ())
-        own = batches if epoch == 0 else ()
-        given = ProducerBatch(producer, max(known_epoch + epoch, 0), max((own[-1][0] if own else -1) + number, 0), gaps)
+        epoch = max(known_epoch + epoch, 0)
+        own = batches if epoch == known_epoch else ()
+        given = ProducerBatch(producer, epoch, max((own[-1][0] if own else -1) + number, 0), gaps)
         if number < 1 and own:
             count = len(dict(own).get(given.number, range(count)))
         values = [self._value(size) for _ in range(count)]
