@@ -72,13 +72,16 @@ def test_the_aws_configuration_decides_if_it_says_so(
 
 
 @pytest.mark.parametrize(
-    ("variables", "profile", "style"),
+    ("variables", "profile", "place"),
     [
-        ({}, "", None),
-        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "", "path"),
-        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"}, "", None),
-        ({"AWS_ENDPOINT_URL_S3": "https://s3.eu-west-1.amazonaws.com"}, "", None),
-        ({}, "endpoint_url = http://127.0.0.1:9", "path"),
+        ({}, "", "https://bucket.s3."),
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "", "http://127.0.0.1:9/bucket/k?"),
+        (
+            {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS": "true"},
+            "",
+            "https://bucket.s3.",
+        ),
+        ({}, "endpoint_url = http://127.0.0.1:9", "http://127.0.0.1:9/bucket/k?"),
     ],
 )
 def test_a_store_that_is_not_aws_has_its_buckets_in_the_path(
@@ -87,11 +90,11 @@ def test_a_store_that_is_not_aws_has_its_buckets_in_the_path(
     monkeypatch: pytest.MonkeyPatch,
     variables: dict[str, str],
     profile: str,
-    style: str | None,
+    place: str,
 ) -> None:
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     (tmp_path / "no-aws-config").write_text(f"[default]\n{profile}\n")
     for name, text in variables.items():
         monkeypatch.setenv(name, text)
     with closing(open_client(new_session(), {}, "when_required", {})) as client:
-        assert (client.meta.config.s3 or {}).get("addressing_style") == style
+        assert client.generate_presigned_url("get_object", Params={"Bucket": "bucket", "Key": "k"}).startswith(place)

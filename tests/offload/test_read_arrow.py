@@ -16,7 +16,7 @@ from catalog.format.commit import Codec
 from catalog.objects.memory import MemoryStore
 from offload import Archive, ColdSettings
 from offload.read.cold_reader import ColdReader
-from seglog import Gap, Log, NotInstalled, Record, SeqOutOfRange
+from seglog import Gap, Log, LogSettings, NotInstalled, Record, SeqOutOfRange
 from tests.array_rows import rows_of, seen
 from tests.faults.store import CountingStore
 from tests.offload.replicas import opened, ship
@@ -39,7 +39,7 @@ def assert_same(archive: Archive, name: str, *between: int, at: str | None = Non
 @pytest.fixture
 def archived(tmp_path: Path) -> Iterator[tuple[Log, Archive]]:
     """Cold, hot and unsealed records, a branch, deletes of each kind, an eviction, and a truncation."""
-    with opened(tmp_path / "data", MemoryStore()) as (log, archive):
+    with opened(tmp_path / "data", MemoryStore(), settings=LogSettings()) as (log, archive):
         ship(archive, log, "t", *[b"one %d" % number for number in range(30)], tag="a")
         ship(archive, log, "t", *[b"two %d" % number for number in range(30)])
         archive.restore("t", to="seq:40", name="b")
