@@ -22,7 +22,7 @@ __all__ = ["BOUNDS", "COST", "above_bounds", "begin", "cost", "saw_start", "star
 COST = "cost"  # The name of the report property that has the cost of a test.
 
 #: How many tests of `make test` may start a process of each kind.
-BOUNDS = {"daemon": 300, "jvm": 3, "process": 300, "s3 server": 4}
+BOUNDS = {"daemon": 150, "jvm": 3, "process": 230, "s3 server": 4}
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _started: Counter[str] = Counter()
@@ -62,10 +62,10 @@ def _words(command: object) -> Iterable[Any]:
 
 
 def _kind_of(words: list[str]) -> str:
-    text = " ".join(words)
-    if "java" in words[0] or "spark" in words[0]:
+    name, text = Path(words[0]).name, " ".join(words)
+    if name == "java" or name.startswith("spark"):
         return "jvm"
-    if "minio" in words[0] or "tests.s3_server" in text:
+    if name == "minio" or "s3_server" in text:
         return "s3 server"
     return "daemon" if "serve" in words else "process"
 
