@@ -155,7 +155,8 @@ def delete(engine: Engine, name: str, *, before: int | None, tag: str | None, ev
         committer.finish(entry)
         engine.wants_checkpoint |= state.pending.tagged >= _PENDING_TAGS_MAX
         wake_upkeep(engine)
-    advance_front(engine, state)  # an earlier delete by tag may have reached the record behind `before`
+    if not evicts:
+        advance_front(engine, state)  # an earlier delete by tag may have reached the record behind `before`
     if tag is not None and state.warm:
         engine.wake_relocator()
     return op
@@ -243,7 +244,11 @@ def _check_truncation(state: TopicState, seq: int) -> None:
 
 @change
 def delete_topic(engine: Engine, name: str, position: tuple[int, int, int] | None) -> None:
-    """Delete a topic. Raises `NoSuchTopic`, `ConcurrentModification`, and without a position `HistoryKept`."""
+    """Delete a topic. Raises `NoSuchTopic`, `ConcurrentModification`, and without a position `HistoryKept`.
+
+    A position counts what is in flight, and the caller has seen published records only. So with a position, a topic
+    that changes just now is not deleted: `ConcurrentModification` comes when the change is published.
+    """
     engine.check_writable()
     committer = engine.committer
 
@@ -266,7 +271,12 @@ def delete_topic(engine: Engine, name: str, position: tuple[int, int, int] | Non
             raise ConcurrentModification(name)
         if position is None and state.config.keep_history:
             raise HistoryKept(name)
-        committer.enqueue(entry := TopicDeleteEntry(state, leave, go))
+        entry = TopicDeleteEntry(state, leave, go) if position is None or state.is_quiet else None
+        if entry is not None:
+            committer.enqueue(entry)
+    if entry is None:
+        committer.flush()
+        raise ConcurrentModification(name)
     committer.finish(entry)
     wake_upkeep(engine)
 

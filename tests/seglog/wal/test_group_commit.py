@@ -10,7 +10,7 @@ from types import FrameType as StackFrame
 import pytest
 
 import seglog
-from seglog import Log, LogSettings, TopicConfig, WriterPoisoned
+from seglog import ConcurrentModification, Log, LogSettings, TopicConfig, WriterPoisoned
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
 from tests.faults.files import PowerCutFiles, UnsyncedFiles
@@ -61,6 +61,28 @@ def _start_one_that_waits_in_its_sync(log: Log, files: GatedFiles) -> threading.
 
 def _wait_for_queue(log: Log, length: int) -> None:
     wait_until(lambda: len(queue_of(log)) >= length)
+
+
+def test_a_topic_is_not_deleted_at_a_position_whose_append_is_in_flight(log: Log, files: GatedFiles) -> None:
+    """Who compared the published records does not know the one in flight, and would lose it."""
+    leader = _start_one_that_waits_in_its_sync(log, files)
+    position, refused = log.topic("t").position, threading.Event()
+
+    def delete() -> None:
+        with pytest.raises(ConcurrentModification):
+            log.delete_topic("t", position=position)
+        refused.set()
+
+    deleter = threading.Thread(target=delete)
+    deleter.start()
+    _wait_for_queue(log, 1)
+    files.gate.set()
+    for thread in (leader, deleter):
+        thread.join()
+    assert refused.is_set()
+    assert [record.value for record in log.topic("t").read()] == [b"first"]
+    log.delete_topic("t", position=position)
+    assert not log.has_topic("t")
 
 
 def test_those_who_come_while_one_syncs_share_the_next_sync(log: Log, files: GatedFiles) -> None:
