@@ -5,7 +5,6 @@ Each answer to the caller is true, and the next change or delete succeeds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Literal
 
@@ -17,8 +16,11 @@ from catalog.objects import s3 as s3_module
 from catalog.objects.change import change
 from catalog.objects.s3 import ReadSettings, S3Store
 from tests.catalog.objects.test_change import line, no_pause
+from tests.catalog.s3_stores import kept_open, wire
 from tests.faults.front import Front, HttpFault, When, ways_of
 from tests.seams.limits import Limit, set_limit
+
+__all__ = ["kept_open", "wire"]
 
 A, B = Key("vol/boundary"), Key("vol/log/B")
 TIMEOUT_S = 0.5
@@ -37,20 +39,6 @@ WAYS = [
     for way, when in ways_of(kind)
     if (kind, way) != ("GET boundary", "flipped")  # catalog.format.envelope finds flipped bits
 ]
-
-
-@pytest.fixture(scope="module")
-def wire(s3_endpoint: str) -> Iterator[Front]:
-    with Front(s3_endpoint) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def kept_open() -> Iterator[dict[str, S3Store]]:
-    stores: dict[str, S3Store] = {}
-    yield stores
-    for each in stores.values():
-        each.close()
 
 
 @pytest.fixture

@@ -17,7 +17,10 @@ from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore
 from catalog.objects.conformance import CHECKS
 from catalog.objects.promise import Check, NotKept, Place
 from catalog.objects.s3 import S3Store
+from tests.catalog.s3_stores import kept_open
 from tests.s3_server import AS_HARNESS, MINIO, own_prefixes
+
+__all__ = ["kept_open"]
 
 A, B = Key("vol/log/A"), Key("vol/log/B")
 
@@ -39,14 +42,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
     opened = _opened(request, tmp_path / "remote")
     yield opened
     opened.close()
-
-
-@pytest.fixture(scope="module")
-def kept_open() -> Iterator[dict[str, ObjectStore]]:
-    stores: dict[str, ObjectStore] = {}
-    yield stores
-    for each in stores.values():
-        each.close()
 
 
 @pytest.fixture(params=KINDS)

@@ -7,7 +7,6 @@ against our own commit. These tests prove that publishing never does.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 
 import pytest
 
@@ -18,25 +17,14 @@ from catalog.objects import s3 as s3_module
 from catalog.objects.put_once import TRIES
 from catalog.objects.s3 import S3Store
 from catalog.volume import Volumes
+from tests.catalog.s3_stores import kept_open, wire
 from tests.catalog.samples import START_MS
 from tests.catalog.test_volume import MAIN, OURS, THEIRS
 from tests.faults.front import Front, HttpFault, When
 
+__all__ = ["kept_open", "wire"]
+
 Plan = tuple[HttpFault, ...]
-
-
-@pytest.fixture(scope="module")
-def wire(s3_endpoint: str) -> Iterator[Front]:
-    with Front(s3_endpoint) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="module")
-def kept_open() -> Iterator[dict[str, S3Store]]:
-    stores: dict[str, S3Store] = {}
-    yield stores
-    for each in stores.values():
-        each.close()
 
 
 @pytest.fixture
