@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import logging
 import os
 import signal
 from collections import Counter
@@ -244,6 +245,17 @@ def _no_syncs() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         spare_syncs(patch)
         yield
+
+
+@pytest.fixture(autouse=True)
+def _own_logs() -> Iterator[None]:
+    """Give the loggers back as they were: a daemon that ran in this process has set them up for its own."""
+    loggers = [logging.getLogger(), *(logging.getLogger(name) for name in ("seglog", "uvicorn", "uvicorn.error"))]
+    former = [(logger, logger.level, logger.handlers[:], logger.filters[:]) for logger in loggers]
+    yield
+    for logger, level, handlers, filters in former:
+        logger.setLevel(level)
+        logger.handlers[:], logger.filters[:] = handlers, filters
 
 
 @pytest.fixture
