@@ -225,18 +225,26 @@ def hanging() -> Iterator[HangingStore]:
     store.end.set()
 
 
-def test_a_stop_waits_for_no_store_and_begins_no_queued_offload(directory: Path, hanging: HangingStore) -> None:
+@pytest.mark.parametrize("stop_timeout_s", ["0", "60"])
+def test_a_stop_waits_for_no_store_and_begins_no_queued_offload(
+    directory: Path, hanging: HangingStore, stop_timeout_s: str
+) -> None:
+    """With 60 s to stop, the store answers again, so that the threads of the offloads would have time for others."""
+
     async def stopped() -> bool:
-        async with serving(directory, hanging, OFFLOAD_TAIL_INTERVAL_S="1", SERVE_STOP_TIMEOUT_S="0") as service:
+        given = {"OFFLOAD_TAIL_INTERVAL_S": "1", "SERVE_STOP_TIMEOUT_S": stop_timeout_s}
+        async with serving(directory, hanging, **given) as service:
             hanging.hangs = True
             for number in range(5):
                 await service.log.topic(f"t{number}").append([b"acked"])
             await until(lambda: len(hanging.begun) == 2, "offload.topics_at_once offloads begin")
             service.stopping.set()
+            if stop_timeout_s != "0":
+                hanging.end.set()
             await service.close()
             return service.has_work
 
-    assert asyncio.run(stopped())
+    assert asyncio.run(stopped()) == (stop_timeout_s == "0")
     assert len(hanging.begun) == 2
     with seglog.open(directory) as log:
         assert [log.topic(name).head_seq for name in log.topics()] == [1] * 5
