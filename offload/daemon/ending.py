@@ -61,12 +61,17 @@ class Server(uvicorn.Server):
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Take the connections that wait at the sockets (STOP-2), then end as the base class does."""
-        waiting = [each for opened in sockets or () for each in _accepted(opened)]
+        """Take the connections that wait at the sockets (STOP-2), then end as the base class does.
+
+        A copy keeps each socket open while the loop lets go of it, so that nothing but the close itself follows the
+        last look at it.
+        """
+        copies = [opened.dup() for opened in sockets or ()]
         for server in self.servers:
             server.close()
         for opened in sockets or ():
             opened.close()
+        waiting = [connection for copy in copies for connection in _accepted_last(copy)]
         await asyncio.gather(*map(self._attach, waiting))
         await super().shutdown(sockets)
         # After its time limit, the base class has cancelled the rest. Each of them gets an answer (STOP-1).
@@ -84,10 +89,13 @@ class Server(uvicorn.Server):
             opened.close()
 
 
-def _accepted(opened: socket.socket) -> Iterator[socket.socket]:
-    """Yield the connections that wait at a listening socket."""
-    with contextlib.suppress(BlockingIOError):
+def _accepted_last(opened: socket.socket) -> list[socket.socket]:
+    """Close a listening socket. Return the connections that waited at it."""
+    found = []
+    opened.setblocking(False)
+    with opened, contextlib.suppress(BlockingIOError):
         while True:
             connection, _ = opened.accept()
             connection.setblocking(False)
-            yield connection
+            found.append(connection)
+    return found

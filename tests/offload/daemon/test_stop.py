@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,8 +21,13 @@ import seglog
 from catalog.errors import StoreUnreachable
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
+from offload.daemon.ending import Server
 from offload.daemon.entrance import entrance
+from offload.daemon.listeners import Kind, Listener
 from offload.daemon.service import Service
+from offload.daemon.serving import serve_unix
+from offload.daemon.stopping import StopEvent
+from offload.settings import ServeSettings
 from tests.daemons import ServedDirectory, served
 from tests.faults.front import Front, HttpFault
 from tests.offload.daemon.conftest import serving, until
@@ -102,6 +107,52 @@ def test_a_stop_under_load_leaves_no_request_without_an_answer(
     assert counts["refused"] == 16
     with seglog.open(directory) as log:
         assert log.topic("t").head_seq == counts["201"]
+
+
+def test_a_client_that_connects_while_its_socket_closes_gets_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel takes the connection after the daemon's loop has let go of the socket, and before it is closed."""
+    path = str(tmp_path / "socket")
+    client = socket.socket(socket.AF_UNIX)
+    start = Server.startup
+
+    class Closing:
+        def __init__(self, opened: asyncio.Server) -> None:
+            self.opened = opened
+
+        def close(self) -> None:
+            with suppress(OSError):  # the base class closes once more
+                client.connect(path)
+                client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            self.opened.close()
+
+        async def wait_closed(self) -> None:
+            await self.opened.wait_closed()
+
+    async def startup(server: Server, sockets: list[socket.socket] | None = None) -> None:
+        await start(server, sockets)
+        server.servers = [Closing(each) for each in server.servers]  # type: ignore[misc]
+
+    async def app(_scope: Any, _receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"answered"})
+
+    async def scenario() -> bytes:
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(path)
+            listening.listen()
+            listening.setblocking(False)
+            end, ended = serve_unix(app, Listener(Kind.UNIX, listening, path), ServeSettings(), StopEvent())
+            await asyncio.sleep(0)
+            end()
+            await ended
+        return client.recv(4096)
+
+    monkeypatch.setattr(Server, "startup", startup)
+    with closing(client):
+        client.settimeout(TIMEOUT_S)
+        assert b"answered" in asyncio.run(scenario())
 
 
 def test_readyz_fails_while_the_daemon_still_takes_requests(directory: Path) -> None:
@@ -232,8 +283,9 @@ def test_a_stop_waits_for_no_store_and_begins_no_queued_offload(
     """With 60 s to stop, the store answers again, so that the threads of the offloads would have time for others."""
 
     async def stopped() -> bool:
-        given = {"OFFLOAD_TAIL_INTERVAL_S": "1", "SERVE_STOP_TIMEOUT_S": stop_timeout_s}
-        async with serving(directory, hanging, **given) as service:
+        async with serving(
+            directory, hanging, OFFLOAD_TAIL_INTERVAL_S="1", SERVE_STOP_TIMEOUT_S=stop_timeout_s
+        ) as service:
             hanging.hangs = True
             for number in range(5):
                 await service.log.topic(f"t{number}").append([b"acked"])
