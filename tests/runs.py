@@ -4,7 +4,7 @@
     python -m tests.runs group [NAME ...]      run groups of `make test-all`, or all of them
     python -m tests.runs due                   run the groups whose part of the product changed since they last passed
     python -m tests.runs slice [WORD]          run the slice that has waited longest, or the first whose name has WORD
-    python -m tests.runs nightly [MINUTES]     run slices in that order, until it is stopped or the time is over
+    python -m tests.runs nightly [MINUTES]     each slice once in that order, until it is stopped or the time is over
     python -m tests.runs list                  bring the list of slices up to date
 
 Nobody waits for all proofs before each change, so they take turns. A slice is a test of the soak, or twenty mutants,
@@ -218,15 +218,17 @@ def main(words: Sequence[str]) -> int:
         for name in [*_due()]:
             has_passed &= run(group_run(name))
     elif what == "slice":
-        chosen = [each for each in slices(read_record()) if not rest or rest[0] in each.name]
-        if not chosen:
+        found = [each for each in slices(read_record()) if not rest or rest[0] in each.name]
+        if not found:
             sys.exit(f"no slice has {rest[0]} in its name: `python -m tests.runs` lists them")
-        has_passed = run(chosen[0])
+        has_passed = run(found[0])
     elif what == "nightly":
         end = time.monotonic() + 60 * float(rest[0]) if rest else float("inf")
         with contextlib.suppress(KeyboardInterrupt):
-            while time.monotonic() < end:
-                has_passed &= run(slices(read_record())[0])
+            for chosen in slices(read_record()):
+                if time.monotonic() >= end:
+                    break
+                has_passed &= run(chosen)
     elif what == "list":
         _bring_up_to_date()
     else:
