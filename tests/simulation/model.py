@@ -309,6 +309,10 @@ class Model:
         if commit.kind in {CommitKind.CONFIG, CommitKind.COMPACT}:
             return Intent(writer, topic)
         journal, volume = self.journals[writer][topic], self.volumes[commit.vid]
+        self._hold(
+            commit.lsn - 1 <= len(volume.pasts),
+            f"{writer} follows lsn {commit.lsn - 1} of {topic}, which nobody committed",
+        )
         state, head_seq = volume.state(commit.lsn - 1), volume.head_seq(commit.lsn - 1)
         whole = volume.whole(commit.lsn - 1)
         due = [op for op in journal.untold if op.is_due(state if op.cut is None else whole, head_seq)]
