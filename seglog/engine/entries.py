@@ -327,6 +327,8 @@ def _reach(state: TopicState, op: DeleteOp) -> None:
         state.generation += 1  # readers on their way are told
     elif op.tag is None:
         state.floors = state.floors.raised(op.below)
+    else:
+        state.tagged_below = max(state.tagged_below, op.below)
     state.ephemeral_buffer.delete(op)
     state.ephemeral_buffer.drop_below(state.floors.earliest_seq)
 

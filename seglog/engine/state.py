@@ -45,6 +45,8 @@ class TopicState:
     `floors` is one value, so that a reader needs no lock for it.
     `expired_seq` is the expiry floor as far as a reader has found it. `oldest_live_ms` is the time of the record there,
     or an earlier time (seglog.reading.expiry). Only a truncation lowers them.
+    `tagged_below` is the exclusive end of what deletes by tag have reached, or a seq above it. From there on, no record
+    is dead. So a first live record that is known at or above it needs no search (seglog.maintenance.front).
     `truncations` are the seqs of all truncations since the log was opened, and `truncated_epoch` is the epoch after the
     last of them. `is_gone` says that the topic was deleted. Active readers check `truncations` and `is_gone`.
     `truncated_meta` is set until seglog.maintenance.truncation has cut the files.
@@ -80,6 +82,7 @@ class TopicState:
     expired_seq: int = 1
     oldest_live_ms: int = 0
     floors: Floors = field(default_factory=Floors)
+    tagged_below: int = 1
     in_flight_bytes: int = 0
     truncations: tuple[int, ...] = ()
     truncated_epoch: int = 0

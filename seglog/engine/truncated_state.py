@@ -23,6 +23,7 @@ def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, kept: Se
     state.warm_ops = state.warm_ops.ended_below(seq)
     state.flagged_below = min(state.flagged_below, seq)
     state.floors = state.floors.cut(seq)
+    state.tagged_below = min(state.tagged_below, seq)
     # A branch may have lost all records of its own. Then none is past the ttl, and it shows its parent's again.
     state.expired_seq = 1 if BRANCH_MARK in state.name else min(state.expired_seq, seq)
     state.oldest_live_ms = 0

@@ -24,6 +24,7 @@ from seglog.format.arrays import np
 from seglog.format.frame import DELETED, LOST
 from seglog.maintenance.checkpoint import checkpoint
 from seglog.maintenance.ephemeral import trim
+from seglog.maintenance.front import advance_front
 from seglog.maintenance.plan import is_to_be_sealed
 from seglog.maintenance.retention import Retained, Retention, due_seq, passed_cap
 from seglog.values.record import Gap
@@ -140,6 +141,7 @@ def _evict(engine: Engine, state: TopicState, seq: int) -> bool:
         entry = EvictEntry(state, floors.evicted(seq + 1, lost))
         engine.committer.enqueue(entry)
     engine.committer.finish(entry)
+    advance_front(engine, state)
     return True
 
 

@@ -270,12 +270,22 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
         next_op=meta.next_op,
         is_published=True,
         floors=meta.floors,
+        tagged_below=_tagged_below(meta, active),
         # Right after a truncation, the manifest does not say which deletes are in the flags. Setting a flag twice is
         # harmless.
         pending=DeleteList(meta.ops if meta.is_ahead else ()),
         producers=Producers(meta.producers) if meta.producers else None,
         keys=Keys(meta.keys) if meta.keys else None,
     )
+
+
+def _tagged_below(meta: TopicMeta, active: SegmentInfo | None) -> int:
+    """Return a seq above all that deletes by tag have reached. A segment does not say which ones took its records."""
+    if meta.next_op == 1:
+        return 1
+    segments = reversed(meta.sealed if active is None else (*meta.sealed, active))
+    flagged = next((info.last_seq + 1 for info in segments if info.dead_records), 1)
+    return max(flagged, 1, *(op.below for op in (*meta.ops, *meta.warm_ops) if op.tag is not None))
 
 
 def _load_active(files: Files, layout: Layout, topic_id: int, active: ActiveMeta) -> SegmentInfo:

@@ -155,8 +155,7 @@ def delete(engine: Engine, name: str, *, before: int | None, tag: str | None, ev
         committer.finish(entry)
         engine.wants_checkpoint |= state.pending.tagged >= _PENDING_TAGS_MAX
         wake_upkeep(engine)
-    if not evicts:
-        advance_front(engine, state)  # an earlier delete by tag may have reached the record behind `before`
+    advance_front(engine, state)
     if tag is not None and state.warm:
         engine.wake_relocator()
     return op

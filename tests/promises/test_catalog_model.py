@@ -384,7 +384,10 @@ class CatalogModel:
         has_news = any(seq < before for seq in line.shown)
         removed = self.archive.evict(name, before)
         if has_news:
-            assert topic.evict_floor == topic.earliest_seq == before
+            # Where the log has the records, the front also passes those that an earlier delete took.
+            live = min((seq for seq in line.shown if seq >= before), default=line.head + 1)
+            front = before if before < topic.hot_floor else live
+            assert (topic.evict_floor, topic.earliest_seq) == (before, front)
             assert [item.gap_to for item in topic.read(1, gaps=True) if isinstance(item, Gap)] == [before - 1]
             self.counts["evictions"] += 1
         line.delete(self._number(), self.clock.ms, before, None, is_commit=removed.lsn is not None)

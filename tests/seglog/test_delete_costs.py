@@ -123,6 +123,22 @@ def test_an_acknowledged_front_is_found_without_looking_at_the_segment_each_time
     assert max(counts) < 2_000
 
 
+@pytest.mark.parametrize("way", ["delete", "evict"])
+def test_a_delete_without_a_tag_looks_at_no_record_behind_the_reach_of_each_delete_by_tag(log: Log, way: str) -> None:
+    topic = log.topic("t")
+
+    def count(before: int) -> int:
+        return count_calls(lambda: getattr(topic, way)(before=before))
+
+    least = min(count(before) for before in range(2, 50))
+    topic.delete(tag="tag-*", before=300)
+    assert topic.earliest_seq == 300
+    assert min(count(before) for before in range(301, 350)) == least
+    topic.delete(tag="tag-0", before=700)
+    assert min(count(before) for before in range(351, 400)) > least + 100
+    assert min(count(before) for before in range(701, 750)) == least
+
+
 def test_a_checkpoint_is_asked_for_when_there_are_many_by_tag(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     set_limit(monkeypatch, Limit.DELETES_BY_TAG, 50)
     topic, pending = log.topic("t"), []

@@ -503,11 +503,48 @@ def test_many_appenders_and_readers_at_once(tmp_path: Path) -> None:
                 assert values == [b"%s %d %d" % (who, turn, i) for turn in range(60) for i in range(3)]
 
 
-def test_the_front_passes_what_an_earlier_delete_took(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["delete", "evict"])
+@pytest.mark.parametrize("is_opened_again", [False, True])
+@pytest.mark.parametrize("is_sealed", [False, True])
+def test_the_front_passes_what_an_earlier_delete_took(
+    tmp_path: Path, way: str, *, is_opened_again: bool, is_sealed: bool
+) -> None:
     with seglog.open(tmp_path / "data") as log:
         topic = log.topic("t")
         for number in range(9):
             topic.append([b"x"], tag="eu" if number in (4, 5) else None)
         topic.delete(tag="eu")
-        topic.delete(before=5)
+        if is_sealed:
+            topic.seal()
+        if not is_opened_again:
+            getattr(topic, way)(before=5)
+            assert topic.earliest_seq == 7
+            return
+    with seglog.open(tmp_path / "data") as log:
+        topic = log.topic("t")
+        assert topic.earliest_seq == 1
+        getattr(topic, way)(before=5)
         assert topic.earliest_seq == 7
+
+
+def test_the_front_passes_what_an_earlier_delete_took_where_retention_evicts(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "data", settings=LogSettings(segment_max_events=4)) as log:
+        topic = log.create_topic("t", TopicConfig(cap_records=5))
+        for number in range(8):
+            topic.append([b"x"], tag="eu" if number in (4, 5) else None)
+        topic.delete(tag="eu")
+        topic.append([b"x"])
+        log.enforce_retention()
+        assert (topic.evict_floor, topic.earliest_seq) == (5, 7)
+
+
+def test_the_front_is_a_record_that_took_the_seq_of_a_deleted_one(tmp_path: Path) -> None:
+    with seglog.open(tmp_path / "data") as log:
+        topic = log.topic("t")
+        topic.append([b"x"] * 4, tag="us")
+        topic.append([b"x"] * 4, tag="eu")
+        topic.delete(tag="eu")
+        topic.truncate(5)
+        topic.append([b"y"] * 4, tag="eu")
+        topic.delete(before=5)
+        assert topic.earliest_seq == 5
