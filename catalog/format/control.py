@@ -186,3 +186,7 @@ class OplogEntry:
     def changes(self) -> tuple[NameChange, ...]:
         """Return all changes, in the order in which they are made."""
         return (NameChange(self.subject, self.former, self.value), *self.others)
+
+    def value_of(self, subject: str) -> bytes | None:
+        """Return the value that the operation gives the object under that key; None if it changes another one."""
+        return next((each.value for each in self.changes if each.subject == subject), None)

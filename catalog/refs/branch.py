@@ -354,17 +354,24 @@ class Branches:
     def take_back(
         self, topic: str, branch: str, vid: Vid, *, now_ms: int, message: str = "its volume was collected"
     ) -> None:
-        """Delete the name if it leads to `vid`.
+        """Delete the name if it leads to `vid`, which is a dead volume (VDEL-2), or one with another name.
 
-        `vid` is a dead volume (VDEL-2), or one with another name.
+        In the oplog this undoes the operation that gave the name. So a later `undo` passes over both.
         """
+        key = ref_key(topic, branch)
+        found = self._refs.read_current(key)
 
         def taken_back(ref: Ref | None) -> Ref | None:
             if ref is None or ref.vid != vid or ref.deleted_at_ms is not None:
                 return None
             return replace(ref, deleted_at_ms=now_ms)
 
-        self._refs.change("branch delete", ref_key(topic, branch), taken_back, now_ms=now_ms, message=message)
+        if taken_back(found.value) is None:
+            return
+        numbers = (each.number for each in self._oplog.entries() if each.entry.value_of(key) == found.body)
+        number = next(numbers, None)
+        message = message if number is None else f"of operation {number}: {message}"
+        self._refs.change("undo", key, taken_back, now_ms=now_ms, message=message, found=found)
 
     # ------------------------------------------------------------ inside
 

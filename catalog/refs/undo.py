@@ -18,7 +18,7 @@ from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.refs.tag import Tags
 from catalog.volume import Volumes
 
-__all__ = ["branches_taken_away", "find_operation", "undo", "undo_found"]
+__all__ = ["find_operation", "names_taken_away", "undo", "undo_found"]
 
 _OF_OPERATION = re.compile(r"of operation ([0-9]+)")
 
@@ -84,8 +84,11 @@ def undo_found(volumes: Volumes, found: NumberedEntry, *, writer_id: str, now_ms
     return found
 
 
-def branches_taken_away(entry: OplogEntry) -> list[tuple[str, str, Vid]]:
-    """Return topic, branch and volume of each branch that an undo deletes and gives no other name. No main is one."""
+def names_taken_away(entry: OplogEntry) -> list[tuple[str, str, Vid, bool]]:
+    """Return topic, branch and volume of each name that an undo takes away, and whether the volume gets another name.
+
+    No main is one of them.
+    """
     taken: dict[Vid, tuple[str, str]] = {}
     given: set[Vid] = set()
     for change in entry.changes:
@@ -99,7 +102,7 @@ def branches_taken_away(entry: OplogEntry) -> list[tuple[str, str, Vid]]:
             given.add(former.vid)
         if value is not None and value.deleted_at_ms is None:
             taken[value.vid] = named
-    return [(*named, vid) for vid, named in taken.items() if vid not in given and named[1] != MAIN]
+    return [(*named, vid, vid in given) for vid, named in taken.items() if named[1] != MAIN]
 
 
 def _is_of_a_name(entry: OplogEntry) -> bool:

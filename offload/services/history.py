@@ -236,8 +236,8 @@ class HistoryService(Owned):
         If it made a branch main, the writers of that branch are fenced (offload.services.promotion). Records that it
         got since stay on it, under its former name.
 
-        Raises `NotUndone`, also if records would have no name any more (offload.services.sole_names), and
-        `NoSuchOperation`.
+        Raises `NotUndone`, also if records would have no name any more, and `OpenBranch` if a branch that is open here
+        would get another name (offload.services.sole_names). Raises `NoSuchOperation`.
         """
         self._log.check_writable()
         found = find_operation(self._volumes, number)

@@ -1,10 +1,11 @@
-"""The check before `undo` takes a branch away: records that only this branch shows keep their name.
+"""The check before `undo` takes a name away: records that only its branch shows keep a name.
 
 Records of a rescue (`reset --as`), of a takeover or of an append to a branch may be in no other branch. If an undo took
 the branch away, GC would delete them at the end of the window. `seglog branch delete` takes such a branch away: it
 shows the records first, and asks.
 
-SOLE-1  An undo takes no branch away that this directory has open for appends. Its newest records are only here.
+SOLE-1  An undo takes no name away under which this directory has a branch open for appends, as a rename does not. The
+    newest records of the branch are only here. The undo of a promotion is the exception, because it offloads them first.
 SOLE-2  An undo takes no branch away if no other branch and no tag shows all its records. A lease does not count,
     because it ends by itself.
 SOLE-3  A branch without a commit of its own shows a past state of its parent. If GC keeps that state and the parent has
@@ -19,8 +20,10 @@ from catalog import Branch
 from catalog.errors import NotUndone
 from catalog.format.control import full_name
 from catalog.refs.oplog import NumberedEntry
-from catalog.refs.undo import branches_taken_away
+from catalog.refs.promotion import moved_main
+from catalog.refs.undo import names_taken_away
 from offload.context import ArchiveContext
+from offload.errors import OpenBranch
 from offload.services.previews import PreviewService
 
 __all__ = ["SoleNames"]
@@ -36,12 +39,19 @@ class SoleNames:
     def check(self, found: NumberedEntry) -> None:
         """Raise `NotUndone` if an undo of the operation would take away the only name of records.
 
-        A name that has changed since is passed over: the undo itself refuses it.
+        If it gives an open branch another name, raise `OpenBranch`. A name that has changed since is passed over: the
+        undo itself refuses it.
         """
-        for topic, branch, vid in branches_taken_away(found.entry):
+        is_promotion = moved_main(found.entry) is not None
+        for topic, branch, vid, is_renamed in names_taken_away(found.entry):
+            name = full_name(topic, branch)
+            if is_renamed and (is_promotion or not self._log.has_topic(name)):
+                continue
             live = self._branches.branches(topic)
             for each in live:
                 if (each.branch, each.vid) == (branch, vid):
+                    if is_renamed:
+                        raise OpenBranch(name)
                     self._check_branch(found.number, each, live)
 
     def _check_branch(self, number: int, branch: Branch, live: Sequence[Branch]) -> None:

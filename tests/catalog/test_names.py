@@ -501,6 +501,23 @@ def test_each_undo_goes_one_step_further_back(store: MemoryStore) -> None:
         undo(Volumes(store), now_ms=NOW_MS + 6)
 
 
+def test_an_undo_passes_over_a_change_whose_volume_was_collected(store: MemoryStore) -> None:
+    main = topic_of_three(store)
+    branches, tags = branches_of(store), Tags(Volumes(store))
+    half = branches.create("orders", "half", ForkPoint(main, 2), now_ms=NOW_MS)
+    branches.delete("orders", "half", now_ms=NOW_MS + 1)
+    tags.create("orders", "v1", ForkPoint(main, 2), branch="main", now_ms=NOW_MS + 2)
+    raise_boundary(store, half, DEAD)
+    for _ in range(2):
+        with pytest.raises(OutOfWindow, match="orders@half"):
+            branches.undelete("orders", "half", now_ms=NOW_MS + 3)
+    newest = next(Oplog(store).entries())
+    assert (newest.entry.operation, newest.entry.message) == ("undo", "of operation 7: its volume was collected")
+    assert undo(Volumes(store), now_ms=NOW_MS + 4).entry.operation == "tag create"
+    with pytest.raises(NotUndone, match="operation 3 cannot be undone"):
+        undo(Volumes(store), now_ms=NOW_MS + 5)
+
+
 def test_undo_of_tags(store: MemoryStore) -> None:
     main = topic_of_three(store)
     tags = Tags(Volumes(store))

@@ -9,6 +9,7 @@ import pytest
 from catalog.errors import NotUndone
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
+from offload.errors import OpenBranch
 from tests.offload.replicas import opened, ship, values
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
@@ -92,3 +93,20 @@ def test_a_rename_and_a_promotion_leave_each_branch_a_name(tmp_path: Path, store
         assert archive.history.undo().entry.operation == "branch promote"
         assert values(archive, "t@b") == [b"a", b"own"]
         assert _names(archive) == ["b", "main"]
+
+
+def test_a_branch_that_is_open_here_keeps_its_name(tmp_path: Path, store: MemoryStore) -> None:
+    with opened(tmp_path / "one", store) as (log, archive):
+        ship(archive, log, "t", b"a")
+        archive.restore("t", to="head", name="b")
+        archive.branches.rename_branch("t", "b", "c")
+        archive.open_for_append("t@c").append([b"own"])
+        for _ in range(2):
+            with pytest.raises(OpenBranch, match="t@c is open for appends in this directory"):
+                archive.history.undo()
+        archive.branches.promote_branch("t", "c", keep="former")  # this offloads what is here
+        archive.open_for_append("t@former").append([b"late"])
+        assert archive.history.undo().entry.operation == "branch promote"
+        assert (values(archive, "t"), values(archive, "t@c")) == ([b"a", b"late"], [b"a", b"own"])
+        assert archive.history.undo().entry.operation == "branch rename"
+        assert values(archive, "t@b") == [b"a", b"own"]
