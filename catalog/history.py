@@ -10,18 +10,22 @@ HIST-2  Below the boundary, a key may hold anything (VOL-6). GC may pass the old
     them. So if commits there are missing or do not join, that is `HistoryCollected`, and no damage.
 HIST-3  A checkpoint gives the latest time and the highest seq of all commits up to it. So `oldest_first` may begin with
     the last checkpoint that lies before the wanted commits.
+HIST-4  The cut of a fork is a seq of what its parent had after its last truncation. The states before that truncation
+    had other records with these seqs, so the cut takes none of them away. `whole_at` gives a past for such a state.
+    Without it, each commit before the fork is cut. So a seq that a branch has itself never means a record that a
+    parent lost.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from catalog.arguments import checked
 from catalog.errors import HistoryCollected, InvalidObject, NoSuchObject
-from catalog.format.commit import Commit, ForkPoint, SegmentRef
+from catalog.format.commit import Commit, CommitKind, ForkPoint, SegmentRef
 from catalog.format.control import Mark
 from catalog.format.encoding import StoredCommit
 from catalog.format.gid import Vid
@@ -201,6 +205,29 @@ class History:
         `lsn:N` of an inherited commit would mean the branch's own commit N once it has one.
         """
         return f"lsn:{commit.lsn}" if commit.vid == self.vid else f"lsn:{commit.lsn}@{commit.vid}"
+
+    @checked
+    def whole_at(self, vid: Vid, lsn: LsnNumber) -> History | None:
+        """Return this past with that commit, and those up to the next truncation, whole (HIST-4).
+
+        Return None if they are whole, or cut for good. Reads on to the next commit with records, and to the truncation
+        only if the cut takes some of them.
+        """
+        number = next((n for n, span in enumerate(self.spans) if span.vid == vid), None)
+        if number is None or (cut_seq := self.spans[number].cut_seq) is None:
+            return None
+        span, is_beyond = self.spans[number], False
+        for past in History([replace(span, first_lsn=lsn)], self._load).oldest_first():
+            commit = past.commit
+            if commit.lsn > lsn and commit.truncate_from is not None and is_beyond:
+                after = replace(span, first_lsn=commit.lsn, is_cut=False)
+                before = replace(span, last_lsn=commit.lsn - 1, cut_seq=None)
+                spans = (*self.spans[:number], after, before, *self.spans[number + 1 :])
+                return History(spans, self._load, is_passed=self.is_passed)
+            is_beyond = is_beyond or commit.bounds.head_seq > cut_seq
+            if commit.lsn > lsn and commit.kind is CommitKind.OFFLOAD and not is_beyond:
+                break
+        return None
 
     @checked
     def after(self, vid: Vid, lsn: LsnNumber) -> Iterator[PastCommit]:

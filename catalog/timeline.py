@@ -23,7 +23,9 @@ LINE-3  The point's lsn is the LSN of the last commit that takes part. Its seq i
 LINE-4  A target outside the history is `OutOfWindow`, with the window. The nearest point is never guessed.
 LINE-5  If GC collected the beginning of a history, the history begins with a state. Every record and time up to that
     state lies outside, because earlier deletes and truncations are unknown.
-LINE-6  The resolver reads only commits between the checkpoint before the point and the second offload after the point
+LINE-6  A state from before a truncation of a parent is whole, also on a branch that begins in the middle of a later
+    commit (HIST-4). `seq:N` sees the past of such a branch up to its beginning only.
+LINE-7  The resolver reads only commits between the checkpoint before the point and the second offload after the point
     (COMMIT-4), whatever the length of the history.
 
 The caller provides the time of a record inside a segment (`LastSeqAt`).
@@ -184,24 +186,29 @@ def _volume(text: str, volume: str | None) -> Vid | None:
 @checked
 def resolve(target: Target, history: History, last_seq_at: LastSeqAt) -> ForkPoint:
     """Return the fork point that `target` means in `history`. Raise `OutOfWindow` if there is none."""
+    found = _found(target, history, last_seq_at)
+    if found is None:
+        raise OutOfWindow(str(target), window(history))
+    whole = None if isinstance(target, Seq) else history.whole_at(found.vid, found.lsn)
+    return found if whole is None else _found(target, whole, last_seq_at) or found
+
+
+def _found(target: Target, history: History, last_seq_at: LastSeqAt) -> ForkPoint | None:
     match target:
         case Head(back):
             past = history.nth(back)
-            found = None if past is None else past.point()
+            return None if past is None else past.point()
         case Lsn(lsn, vid):
             past = history.at_lsn(lsn) if vid is None else history.at(vid, lsn)
-            found = None if past is None else past.point()
+            return None if past is None else past.point()
         case Seq(seq):
-            found = _after_seq(seq, history)
+            return _after_seq(seq, history)
         case Time(ms):
-            found = _at_time(ms, history, last_seq_at)
+            return _at_time(ms, history, last_seq_at)
         case Named() | Pinned():
             raise AssertionError(f"{target} is not found by looking at the past")
         case _:
             assert_never(target)
-    if found is None:
-        raise OutOfWindow(str(target), window(history))
-    return found
 
 
 @dataclass(frozen=True, slots=True)

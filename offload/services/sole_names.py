@@ -5,7 +5,7 @@ the branch away, GC would delete them at the end of the window. `seglog branch d
 shows the records first, and asks.
 
 SOLE-1  An undo takes no name away under which this directory has a branch open for appends, as a rename does not. The
-    newest records of the branch are only here. The undo of a promotion is the exception, because it offloads them first.
+    newest records of the branch are only here. The undo of a promotion offloads them first, so it may.
 SOLE-2  An undo takes no branch away if no other branch and no tag shows all its records. A lease does not count,
     because it ends by itself.
 SOLE-3  A branch without a commit of its own shows a past state of its parent. If GC keeps that state and the parent has

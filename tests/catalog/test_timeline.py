@@ -301,6 +301,55 @@ def test_a_fork_without_commits_of_its_own_has_its_parents_cut() -> None:
     assert point(Time(ts_of(28)), history) == (MAIN, 2, 25)
 
 
+def truncated() -> HistoryMaker:
+    """Return a history whose seqs 11 to 14 and 15 to 20 are lost, and had again by other records."""
+    main = HistoryMaker(MAIN)
+    main.offload((1, 14))
+    main.offload((15, 20))
+    main.truncate(20, first_removed=11)
+    main.offload((11, 16))
+    is_later(main)
+    return main
+
+
+def is_later(history: HistoryMaker) -> None:
+    """Let the records of the newest commit be 20 s later than their seqs say."""
+    commit = history.stored[-1].commit
+    [ref] = commit.segments
+    ref = replace(ref, min_ts_ms=ref.min_ts_ms + 20_000, max_ts_ms=ref.max_ts_ms + 20_000)
+    later = replace(commit, segments=(ref,), at_ts_ms=commit.at_ts_ms + 20_000)
+    history.stored[-1] = StoredCommit(later, commit_hash(later))
+
+
+def test_a_fork_within_a_commit_has_the_whole_states_from_before_a_truncation() -> None:
+    branch = HistoryMaker(FORK, head_seq=12)
+    branch.offload((13, 18))
+    is_later(branch)
+    history = joined((branch, None, None), (truncated(), 12, None))
+    assert point(Lsn(2), history) == point(Head(3), history) == (MAIN, 2, None)
+    assert point(Time(ts_of(20) - 1), history) == (MAIN, 2, 19)
+    assert point(Lsn(1, MAIN), history) == point(Head(4), history) == point(Time(ts_of(14)), history) == (MAIN, 1, None)
+    assert point(Time(ts_of(13)), history) == (MAIN, 1, 13)
+    assert point(Time(ts_of(16)), history) == (MAIN, 2, 16)
+    assert point(Lsn(3), history) == (MAIN, 3, None)
+    assert point(Lsn(4), history) == point(Head(1), history) == (MAIN, 4, 12)
+    assert point(Seq(12), history) == (MAIN, 1, 12)
+    assert point(Seq(14), history) == (FORK, 1, 14)
+
+
+def test_a_look_at_an_inherited_state_reads_few_commits_of_the_parent() -> None:
+    main, read = HistoryMaker(MAIN), list[int]()
+    for first in range(1, 2000, 2):
+        main.offload((first, first + 1))
+
+    def load(_: Vid, first: int, last: int) -> list[StoredCommit]:
+        read.extend(range(first, last + 1))
+        return main.stored[first - 1 : last]
+
+    assert point(Lsn(10), History([BranchSpan(MAIN, 1, 1000, 1999)], load)) == (MAIN, 10, None)
+    assert max(read) < 20
+
+
 def test_an_lsn_that_the_branch_lacks_is_its_parents_before_the_fork() -> None:
     main = plain()
     branch = HistoryMaker(FORK, head_seq=40)
@@ -443,7 +492,7 @@ def eventful() -> HistoryMaker:
 
 
 @pytest.mark.parametrize("first_lsn", range(2, 9))
-@pytest.mark.parametrize("cut_seq", [None, 25, 33])
+@pytest.mark.parametrize("cut_seq", [None, 17, 19, 25, 33])
 @pytest.mark.parametrize("is_listed", [True, False])
 def test_what_is_left_of_a_history_tells_the_same_or_nothing(
     first_lsn: int, cut_seq: int | None, is_listed: bool

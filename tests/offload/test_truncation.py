@@ -508,6 +508,36 @@ def test_the_past_that_a_branch_has_in_common_is_whole(pair: tuple[Log, Archive]
         assert values(archive, name, "lsn:3") == old(4) + new(9, 4), name
 
 
+def test_a_branch_that_begins_within_a_commit_shows_the_whole_state_before_a_truncation(
+    pair: tuple[Log, Archive], clock: HandClock
+) -> None:
+    log, archive = pair
+    topic = log.topic("t")
+    before_ms = topic.last_ts_ms
+    clock.ms += 1000
+    archive.truncate("t", 5)
+    topic.append(new(4, 4))
+    within_ms = topic.last_ts_ms
+    clock.ms += 1000
+    topic.append(new(5, 8))
+    topic.seal()
+    archive.offload("t")
+    archive.restore("t", to=iso(within_ms), name="within")
+    ship(archive, log, "t@within", b"own 9", b"own 10")
+    assert values(archive, "t@within") == [*old(4), *new(4, 4), b"own 9", b"own 10"]
+    vid = archive.history.point("t", "lsn:1").vid
+    for target in (f"lsn:1@{vid}", "head~3", iso(before_ms), iso(within_ms - 1)):
+        assert values(archive, "t@within", target) == old(12), target
+    for target in ("lsn:2", "head~2"):
+        assert values(archive, "t@within", target) == old(4), target
+    for target in ("lsn:3", "head~1", iso(within_ms)):
+        assert values(archive, "t@within", target) == old(4) + new(4, 4), target
+    assert values(archive, "t@within", "seq:8") == old(8)
+    assert values(archive, "t@within", "seq:9")[-1] == b"own 9"
+    archive.restore("t@within", to="head~3", name="again")
+    assert values(archive, "t@again") == old(12)
+
+
 def test_an_error_before_the_cut_leaves_all_as_it_was(tmp_path: Path, store: MemoryStore) -> None:
     faulty = FaultyStore(store, [])
     with opened(tmp_path, faulty) as (log, archive):

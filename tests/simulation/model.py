@@ -381,8 +381,12 @@ class Model:
     def at_time(self, vid: Vid, ms: int) -> State:
         """Return the records of `vid` after every change up to `ms`, applied in commit order."""
         shown: State = {}
-        for _, past, cut in self.history(vid):
+        history = list(self.history(vid))
+        truncations = {point for point, past, _ in history if past.stored.commit.truncate_from is not None}
+        for point, past, cut in history:
             intent = self.intents.get(past.stored.hash)
+            if any(each.vid == point.vid and each.lsn > point.lsn for each in truncations):
+                cut = _NO_CUT  # the seqs of the cut are those of later records
             if intent is not None and intent.back is not None and past.stored.commit.at_ts_ms <= ms:
                 shown |= _up_to(cut, intent.back.records)
             elif intent is not None and intent.added is not None:
