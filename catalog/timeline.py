@@ -189,7 +189,7 @@ def resolve(target: Target, history: History, last_seq_at: LastSeqAt) -> ForkPoi
     found = _found(target, history, last_seq_at)
     if found is None:
         raise OutOfWindow(str(target), window(history))
-    whole = None if isinstance(target, Seq) else history.whole_at(found.vid, found.lsn)
+    whole = history.whole_at(found.vid, found.lsn)
     return found if whole is None else _found(target, whole, last_seq_at) or found
 
 
