@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import TypeVar
 
 import pytest
 
 from catalog import ForkPoint, MemoryStore, Vid
-from catalog.errors import BranchExists, NoSuchBranch, UnnamableBranch
+from catalog.errors import BranchExists, KeyChanged, NoSuchBranch, UnnamableBranch
 from catalog.objects.wrapped import WrappedStore
 from catalog.refs.oplog import Oplog
 from tests.catalog.test_names import NOW_MS, branches_of, names, topic_of_three
@@ -153,6 +155,29 @@ def test_beside_another_change_each_volume_keeps_a_name(
         assert names_of(store, vid)
     assert "main" in names(store)
     assert sum(names_of(store, vid) == ["main"] for vid in (main, half, third)) <= 1
+
+
+def test_a_promotion_that_lost_leaves_the_name_that_the_winner_relies_on(
+    store: MemoryStore, main: Vid, half: Vid
+) -> None:
+    """Both give the former main the same name. The winner gave it first, and moves main after the loser gave it again."""
+    given, move = Event(), Event()
+
+    def wait() -> None:
+        given.set()
+        assert move.wait(60)
+
+    with ThreadPoolExecutor(1) as pool:
+        winner = pool.submit(promote, Meanwhile(store, 3, wait))
+        assert given.wait(60)
+
+        def win() -> None:
+            move.set()
+            winner.result()
+
+        with pytest.raises(KeyChanged):
+            promote(Meanwhile(store, 3, win))
+    assert (names_of(store, half), names_of(store, main)) == (["main"], ["before"])
 
 
 @pytest.mark.parametrize("effect", range(1, 5))

@@ -242,6 +242,28 @@ def test_a_record_that_is_appended_meanwhile_is_on_one_of_the_two(
         assert "bad" not in found or not acked, "else the promotion is refused"
 
 
+@pytest.mark.parametrize("carry", [False, True])
+def test_a_record_that_is_appended_during_the_offload_of_main_stays_there(tmp_path: Path, *, carry: bool) -> None:
+    appended = 0
+    for effect in range(1, 8):
+        store, place, acked = MemoryStore(), tmp_path / str(effect), list[int]()
+        with opened(place, store) as (log, archive):
+            _bad_delete(log, archive)
+            log.topic("t").append([b"old"])
+
+        def act(acked: list[int] = acked) -> None:
+            if log.has_topic("t"):
+                acked.extend(log.topic("t").append([b"new"]))
+
+        with opened(place, Meanwhile(store, effect, act)) as (log, archive):
+            archive.branches.promote_branch("t", "good", keep="bad", carry=carry, leave=not carry)
+            late = [b"old", *[b"new"] * len(acked)]
+            assert values(archive, "t@bad") == [b"c", *late]
+            assert values(archive, "t") == [b"a", b"b", b"c", *(late if carry else [])]
+        appended += len(acked)
+    assert appended > 1
+
+
 @pytest.mark.parametrize("effect", range(1, 8))
 def test_a_takeover_meanwhile_writes_main_or_is_fenced(tmp_path: Path, store: MemoryStore, effect: int) -> None:
     with opened(tmp_path / "one", store) as (log, archive):
