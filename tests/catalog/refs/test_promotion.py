@@ -160,7 +160,7 @@ def test_beside_another_change_each_volume_keeps_a_name(
 def test_a_promotion_that_lost_leaves_the_name_that_the_winner_relies_on(
     store: MemoryStore, main: Vid, half: Vid
 ) -> None:
-    """Both give the former main the same name. The winner gave it first, and moves main after the loser gave it again."""
+    """Both give the former main one name. The winner gives it first, and moves main after the loser gave it again."""
     given, move = Event(), Event()
 
     def wait() -> None:
