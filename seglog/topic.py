@@ -118,9 +118,10 @@ class Topic:
 
     @property
     def position(self) -> tuple[int, int, int]:
-        """Return a value that every append, delete and truncation changes, even one in progress.
+        """Return a value that every append, delete and truncation changes once readers see it.
 
-        Raise `NoSuchTopic`.
+        A caller takes it first, and then looks at the topic. `truncate` and `Log.delete_topic` with that value act only
+        if nothing has changed since, and nothing is in progress. Raise `NoSuchTopic`.
         """
         state = self._engine.state(self.name)
         with self._engine.committer.lock:

@@ -273,13 +273,24 @@ class TopicState:
 
     @property
     def position(self) -> tuple[int, int, int]:
-        """A value that each append, delete and truncation changes, even in flight. The caller holds the lock."""
-        return self.epoch, self.assigned_seq, self.assigned_op
+        """A value that each published append, delete and truncation changes. The caller holds the lock.
+
+        It counts nothing that is in flight, because whoever asks for it looks at published records only.
+        """
+        return self.epoch, self.head_seq, self.next_op - 1
+
+    def is_at(self, position: tuple[int, int, int]) -> bool:
+        """Return whether the topic has this position, and nothing in flight changes it. The caller holds the lock."""
+        return self.is_quiet and self.position == position
 
     @property
     def is_quiet(self) -> bool:
-        """True if the topic is published, and none of its appends, deletes and truncations is in flight."""
-        return self.is_published and self.assigned_seq == self.head_seq and self.assigned_op == self.next_op - 1
+        """True if the topic is published, and none of its appends, deletes and truncations is in flight.
+
+        A truncation and then as many records may be in flight. Their bytes tell that, because the seqs do not.
+        """
+        is_changing = self.assigned_seq != self.head_seq or self.assigned_op != self.next_op - 1
+        return self.is_published and not (is_changing or self.in_flight_bytes)
 
     @property
     def is_being_truncated(self) -> bool:

@@ -222,7 +222,7 @@ def _queued_truncation(
         committer.check_open()
         if engine.topics.get(state.name) is not state:
             raise NoSuchTopic(state.name)
-        if position is not None and position != state.position:
+        if position is not None and not state.is_at(position):
             raise ConcurrentModification(state.name)
         _check_truncation(state, seq)
         if seq > state.assigned_seq:
@@ -245,8 +245,8 @@ def _check_truncation(state: TopicState, seq: int) -> None:
 def delete_topic(engine: Engine, name: str, position: tuple[int, int, int] | None) -> None:
     """Delete a topic. Raises `NoSuchTopic`, `ConcurrentModification`, and without a position `HistoryKept`.
 
-    A position counts what is in flight, and the caller has seen published records only. So with a position, a topic
-    that changes just now is not deleted: `ConcurrentModification` comes when the change is published.
+    With a position, a topic that changes just now is not deleted: `ConcurrentModification` comes when the change is
+    published.
     """
     engine.check_writable()
     committer = engine.committer
@@ -266,14 +266,13 @@ def delete_topic(engine: Engine, name: str, position: tuple[int, int, int] | Non
     with committer.lock:
         committer.check_open()
         state = engine.state(name)
-        if position is not None and position != state.position:
-            raise ConcurrentModification(name)
         if position is None and state.config.keep_history:
             raise HistoryKept(name)
-        entry = TopicDeleteEntry(state, leave, go) if position is None or state.is_quiet else None
-        if entry is not None:
+        is_there = position is None or state.is_at(position)
+        entry = TopicDeleteEntry(state, leave, go)
+        if is_there:
             committer.enqueue(entry)
-    if entry is None:
+    if not is_there:
         committer.flush()
         raise ConcurrentModification(name)
     committer.finish(entry)

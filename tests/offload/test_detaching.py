@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from catalog.errors import Fenced, InvalidObject
+from catalog.objects.base import ObjectStore
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from offload.errors import TopicAttached
-from seglog import NoSuchTopic
+from seglog import ConcurrentModification, NoSuchTopic
 from tests.faults.steps import Place, crashes
 from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
@@ -83,6 +85,41 @@ def test_a_hot_copy_stays_if_the_remote_has_another_one(tmp_path: Path, store: M
         with pytest.raises(InvalidObject, match="its bytes are not what the commit says"):
             archive.delete_topic("t", detach=True)
         assert values(archive, "t") == [b"a"]
+
+
+class LateAppend(WrappedStore):
+    """Append a record at the reads of the read-back: after the last offload, and before the log lets the topic go."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self.late = list[Callable[[], object]]()
+
+    def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+        if method == "get_range" and "/segments/" in key and self.late:
+            self.late.pop()()
+        return act()
+
+
+def test_what_is_appended_while_it_goes_is_in_the_remote_too(tmp_path: Path, store: MemoryStore) -> None:
+    remote = LateAppend(store)
+    with opened(tmp_path, remote) as (log, archive):
+        ship(archive, log, "t", b"a", b"b")
+        remote.late = [lambda: log.topic("t").append([b"later"]), lambda: log.topic("t").append([b"late"])]
+        archive.delete_topic("t", detach=True)
+        assert (remote.late, log.has_topic("t")) == ([], False)
+        assert values(archive, "t") == [b"a", b"b", b"late", b"later"]
+
+
+def test_a_topic_that_never_rests_stays(tmp_path: Path, store: MemoryStore) -> None:
+    remote = LateAppend(store)
+    with opened(tmp_path, remote) as (log, archive):
+        ship(archive, log, "t", b"a")
+        remote.late = [lambda: log.topic("t").append([b"more"])] * 1000
+        with pytest.raises(ConcurrentModification):
+            archive.delete_topic("t", detach=True)
+        remote.late.clear()
+        assert values(archive, "t")[:2] == [b"a", b"more"]
+        archive.delete_topic("t", detach=True)
 
 
 @every(23, part=8)

@@ -40,6 +40,7 @@ FOUND = (
     ("archives", "rename the branch", "rename the branch", "1442"),
     ("commands", "promote and carry", "read", "702692"),
     ("commands", "undo a commit", "read the past", "703000"),
+    ("commands", "append", "topic/delete", "484637398"),
 )
 
 

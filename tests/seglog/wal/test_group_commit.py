@@ -81,8 +81,74 @@ def test_a_topic_is_not_deleted_at_a_position_whose_append_is_in_flight(log: Log
         thread.join()
     assert refused.is_set()
     assert [record.value for record in log.topic("t").read()] == [b"first"]
-    log.delete_topic("t", position=position)
+    log.delete_topic("t", position=log.topic("t").position)
     assert not log.has_topic("t")
+
+
+def test_a_position_does_not_count_an_append_in_flight(log: Log, files: GatedFiles) -> None:
+    """Who took the position looks at published records next. The one in flight comes after that, and is not removed."""
+    leader = _start_one_that_waits_in_its_sync(log, files)
+    topic = log.topic("t")
+    position, head_seq = topic.position, topic.head_seq
+    files.gate.set()
+    leader.join()
+    assert (head_seq, topic.head_seq) == (0, 1)
+    with pytest.raises(ConcurrentModification):
+        log.delete_topic("t", position=position)
+    with pytest.raises(ConcurrentModification):
+        topic.truncate(1, position=position)
+    assert [record.value for record in topic.read()] == [b"first"]
+
+
+def _start_to_replace_the_last_record(log: Log, files: GatedFiles) -> list[threading.Thread]:
+    """Begin a truncation and an append, which wait. Both done, the topic has as many records as before."""
+    topic = log.topic("t")
+    topic.append([b"kept", b"cut"])
+    files.gate.clear()
+    files.waiting.clear()
+    threads = [
+        threading.Thread(target=topic.truncate, args=(2,)),
+        threading.Thread(target=topic.append, args=([b"new"],)),
+    ]
+    threads[0].start()
+    assert files.waiting.wait(60)
+    threads[1].start()
+    _wait_for_queue(log, 1)
+    return threads
+
+
+def test_a_topic_is_not_deleted_while_its_last_record_becomes_another_one(log: Log, files: GatedFiles) -> None:
+    threads, position = _start_to_replace_the_last_record(log, files), log.topic("t").position
+    refused = threading.Event()
+
+    def delete() -> None:
+        with pytest.raises(ConcurrentModification):
+            log.delete_topic("t", position=position)
+        refused.set()
+
+    threads.append(threading.Thread(target=delete))
+    threads[-1].start()
+    _wait_for_queue(log, 2)
+    files.gate.set()
+    for thread in threads:
+        thread.join()
+    assert refused.is_set()
+    assert [record.value for record in log.topic("t").read()] == [b"kept", b"new"]
+
+
+def test_an_ephemeral_record_waits_until_the_last_record_became_another_one(log: Log, files: GatedFiles) -> None:
+    threads, seqs = _start_to_replace_the_last_record(log, files), list[range]()
+    threads.append(
+        threading.Thread(target=lambda: seqs.append(log.topic("t").append([b"light"], durability="ephemeral")))
+    )
+    threads[-1].start()
+    wait_until(lambda: len(queue_of(log)) >= 2 or not threads[-1].is_alive())
+    assert seqs == []
+    files.gate.set()
+    for thread in threads:
+        thread.join()
+    assert seqs == [range(3, 4)]
+    assert [record.value for record in log.topic("t").read()] == [b"kept", b"new", b"light"]
 
 
 def test_those_who_come_while_one_syncs_share_the_next_sync(log: Log, files: GatedFiles) -> None:
