@@ -278,6 +278,8 @@ def _may_be(met: Any, one: Any) -> bool:
         return True
     if not (isinstance(met, list) and isinstance(one, list) and met[0] == one[0] == 200 and met[1] == one[1]):
         return False
+    if not isinstance(met[2], list):
+        return False
     if met[2] and one[2] and "deleted" in met[2][0]:
         return met[2] == [{**one[2][0], "deleted": met[2][0]["deleted"]}]
     is_revoked = one[2][-1:] in ([{"end": "revoked"}], [{"reason": "revoked"}])

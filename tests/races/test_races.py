@@ -41,6 +41,8 @@ FOUND = (
     ("commands", "promote and carry", "read", "702692"),
     ("commands", "undo a commit", "read the past", "703000"),
     ("commands", "append", "topic/delete", "484637398"),
+    ("topics", "read one", "truncate by laminarmq", "2868423212"),
+    ("topics", "truncate", "read one", "2868420867"),
 )
 
 

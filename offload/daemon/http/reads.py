@@ -42,7 +42,7 @@ from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption, Stopping
 from offload.replica_topic import ReplicaTopic
-from seglog import Gap, NoSuchTopic, SeglogError, SeqOutOfRange, Topic, Truncated
+from seglog import Gap, NoSuchTopic, Record, SeglogError, SeqOutOfRange, Topic, Truncated
 
 __all__ = ["read_routes"]
 
@@ -66,10 +66,7 @@ class _Reads:
         query_of(request)
         topic, seq = await readable(self._service, request.path_params["topic"]), whole(request.path_params, "seq")
         assert seq is not None  # noqa: S101 - the route has it
-        head_seq = topic.head_seq  # before the read: an append may come meanwhile
-        found = await in_threads(self._service.read_threads(topic, seq), lambda: next(topic.read(seq, seq), None))
-        if found is None and seq > head_seq:
-            raise SeqOutOfRange(topic.name, seq, topic.earliest_seq, head_seq)
+        found = await in_threads(self._service.read_threads(topic, seq), _record, topic, seq)
         if found is None:
             return await answer_error(request, RecordDeleted(topic.name, seq))
         headers = {"seglog-seq": str(found.seq), "seglog-ts-ms": str(found.ts_ms)}
@@ -100,6 +97,25 @@ class _Reads:
         if etag is not None and is_match(request.headers.get("if-none-match"), etag):
             return Response(status_code=304, headers=headers)
         return await begun(request, answer.pieces(request), form.value, lambda: headers)
+
+
+def _record(topic: Topic | ReplicaTopic, seq: int) -> Record | Gap | None:
+    """Return one record, or None if it was deleted. If a truncation comes meanwhile, look again.
+
+    Raises `SeqOutOfRange`, `Evicted`, and what a read raises.
+    """
+    while True:
+        epoch = topic.epoch if isinstance(topic, Topic) else 0
+        head_seq = topic.head_seq  # before the read: an append may come meanwhile
+        try:
+            found = next(topic.read(seq, seq), None)
+        except Truncated:
+            continue
+        if found is None and isinstance(topic, Topic) and topic.changed_since(epoch)[0] != epoch:
+            continue
+        if found is None and seq > head_seq:
+            raise SeqOutOfRange(topic.name, seq, topic.earliest_seq, head_seq)
+        return found
 
 
 @dataclass(slots=True)
