@@ -12,10 +12,10 @@ from dataclasses import replace
 from catalog import CommitKind
 from catalog.errors import CatalogError
 from offload.context import ArchiveContext
-from offload.errors import LocalChangesLost, OffloadError, TopicAttached
+from offload.errors import OffloadError, TopicAttached
 from offload.read.deletes import count_cold, count_hot
 from offload.replication.replica import Replicas
-from offload.replication.reset import Reset, ResetResult
+from offload.replication.reset import Reset
 from offload.services.remote_states import RemoteStates
 from offload.services.results import Removed, TopicRemoved
 from offload.services.writers import Writers
@@ -156,27 +156,14 @@ class Removal:
                 if not detach:
                     raise TopicAttached(name)
                 self._reset.note(name, "topic detach", message)
-                result = self._let_go(topic, discard=discard)
+                if not discard:
+                    self._writers.open(name)
+                    topic.seal()
+                    self._offloader.run(name)
+                result = self._reset.run(self._handles.follow(name), discard=discard)
                 self._replicas.forget(name)
                 kept_lsn = result.lsn if result.is_followed else None
                 return TopicRemoved("detached", kept_lsn, result.changes.records, result.changes.deletes)
             self._log.configure(name, replace(topic.config, keep_history=False))
             self._log.delete_topic(name)
             return TopicRemoved("deleted", None)
-
-    def _let_go(self, topic: Topic, *, discard: bool) -> ResetResult:
-        """Let this directory follow the topic only. Unless the caller discards it, what is appended meanwhile is
-        offloaded, too.
-        """
-        for _ in range(_ROUNDS):
-            position = topic.position
-            if not discard:
-                self._writers.open(topic.name)
-                topic.seal()
-                self._offloader.run(topic.name)
-            try:
-                return self._reset.run(self._handles.follow(topic.name), discard=discard)
-            except LocalChangesLost:
-                if topic.position == position:
-                    raise
-        raise ConcurrentModification(topic.name)
