@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import astuple
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 from offload.commands.directory import Directory
@@ -18,7 +18,7 @@ from offload.commands.plain_lines import RecordLines, plain_lines
 from offload.commands.pruning import ReadStats, Skipped, pruned_here, pruned_there
 from offload.commands.times import time_ms
 from offload.errors import InvalidParameters, NotOffloaded
-from seglog import Gap, LogClosed, NoSuchTopic, Record
+from seglog import Gap, LogClosed, Record
 
 if TYPE_CHECKING:
     from seglog import Topic
@@ -128,30 +128,6 @@ def _serves_others(place: Directory, grep: str | None) -> bool:
 
 
 def _found(
-    place: Directory,
-    name: str,
-    start: int | None,
-    end: int | None,
-    match: Match,
-    at: str | None,
-    counts: Skipped | None,
-    limit: int | None,
-) -> Iterator[Record | Gap]:
-    """Return what `_found_once` returns. If the log drops the topic within the first batch, because this directory
-    follows it from now on, read it from the remote.
-    """
-    given = (place, name, start, end, match, at, counts, limit)
-    items = _found_once(*given)
-    try:
-        first = tuple(islice(items, _BATCH_RECORDS if limit is None else min(limit, _BATCH_RECORDS)))
-    except NoSuchTopic:
-        if place.maybe_archive is None or place.log.has_topic(name):
-            raise
-        first, items = (), _found_once(*given)
-    return chain(first, items)
-
-
-def _found_once(
     place: Directory,
     name: str,
     start: int | None,

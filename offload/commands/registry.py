@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "Command"]
 
 
+_NAMING = frozenset({"topic", "plain topic", "point"})
 _OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*")
 
 
@@ -126,6 +127,11 @@ class Command:
                 raise InvalidOption(name, "is given twice, by two names")
             found[own] = value
         return found
+
+    def topics(self, values: Mapping[str, Any]) -> list[str]:
+        """Return the topics that the arguments name."""
+        named = [values[name] for name, each in self.parameters.items() if each.about.names in _NAMING]
+        return [text.partition(":")[0] for text in named if text]
 
     def run(self, place: Log | Archive | Directory, values: Mapping[str, Any]) -> Generator[Any, None, None]:
         """Run the command and yield its results."""

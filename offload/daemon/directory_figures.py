@@ -9,7 +9,7 @@ from offload.archive import Archive
 from offload.daemon.background.topic_work import TopicWorks
 from offload.daemon.figures import ReplicaFigures, TopicFigures
 from offload.worker.pool import WorkerPool
-from seglog import Log
+from seglog import Log, NoSuchTopic
 
 __all__ = ["DirectoryFigures"]
 
@@ -29,7 +29,11 @@ class DirectoryFigures:
         return self.log.wal_bytes
 
     def topics(self) -> Iterator[TopicFigures]:
-        return map(self._topic, self.log.topics())
+        for name in self.log.topics():
+            try:
+                yield self._topic(name)
+            except NoSuchTopic:  # deleted meanwhile
+                continue
 
     def live_workers(self) -> int:
         return 0 if self.workers is None else self.workers.live

@@ -14,9 +14,10 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar
 
 from catalog.acting import acting_for
@@ -24,13 +25,15 @@ from catalog.objects.patience import one_command
 from offload.archive import Archive
 from offload.commands.codec import encode
 from offload.commands.directory import Directory, RequestsSeen, Tell, Work
+from offload.commands.parameters import with_branch
 from offload.commands.registry import Command
 from offload.commands.results import json_line, problem
 from offload.daemon.problems import RETRY_AFTER_S
 from offload.daemon.service import Service
 from offload.errors import Busy, OtherRemote, Stopping
+from offload.moved import retry_if_moved
 from offload.wire import encode_message
-from seglog import Log
+from seglog import Log, NoSuchTopic
 
 __all__ = ["Stream", "encode_end", "start"]
 
@@ -64,7 +67,8 @@ def start(
         if service.stopping.is_set():  # the command may have waited for its thread since then
             raise Stopping
         host = _Daemon(service, stream, tells_progress=is_stream, takes_lines=takes_lines)
-        with closing(command.run(_place(service, command, host, remote), values)) as results:
+        place = _place(service, command, host, remote)
+        with closing(_results(service.sync, command, place, values)) as results:
             for result in filter(shows, service.runs.counted(command, values, results)):
                 if is_stream:
                     stream.put(b"r", encode(result))
@@ -84,6 +88,29 @@ def start(
 
     service.commands.submit(run)
     return stream
+
+
+def _results(
+    log: Log, command: Command, place: Log | Archive | Directory, values: Mapping[str, Any]
+) -> Generator[Any, None, None]:
+    """Yield the results of a command. If its topic leaves the log or comes there before the first result, it begins
+    again, and finds the topic in the new place. A command may be repeated after it found no topic.
+    """
+    names = [with_branch(name, values.get("branch")) for name in command.topics(values)]
+
+    def begun() -> tuple[list[Any], Generator[Any, None, None]]:
+        results = command.run(place, values)
+        return [*islice(results, 1)], results
+
+    first, others = retry_if_moved(begun, lambda: _epochs(log, names), NoSuchTopic)
+    with closing(others):
+        yield from first
+        yield from others
+
+
+def _epochs(log: Log, names: Collection[str]) -> dict[str, int]:
+    """Return the epoch of each topic that the log has; of all topics without names."""
+    return {name: log.topic(name).epoch for name in names or log.topics() if log.has_topic(name)}
 
 
 def _place(service: Service, command: Command, host: _Daemon, remote: str | None) -> Log | Archive | Directory:

@@ -3,8 +3,8 @@
 TARGET-1  A target is looked up in the existing commits, and in the commits that an offload would make
     (`offload.services.pending_commits`).
 TARGET-2  A look-up does not take the topic's lock, so an offload may run beside it. The offload moves records, and the
-    reader looks for the next record in the new place. Two numbers reveal the move: the LSN of the handle, and the epoch
-    of the topic.
+    reader looks for the next record in the new place (MOVED-1). Two numbers reveal the move: the LSN of the handle, and
+    the epoch of the topic.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ from __future__ import annotations
 from math import inf
 
 from catalog import ForkPoint, Handle, History, timeline
-from catalog.errors import HistoryCollected, NoSuchPin, OutOfWindow, PinLost
+from catalog.errors import NoSuchPin, OutOfWindow, PinLost
 from catalog.history import NO_HISTORY, retry_if_collected
 from catalog.refs.pin import Pins
 from offload.context import ArchiveContext
 from offload.errors import HistoryBehind, NotOffloaded
 from offload.handles import split_name
+from offload.moved import retry_if_moved
 from offload.services.pending_commits import PendingCommits, pending_commits_of
 from offload.services.remote_states import RemoteStates
 from seglog.errors import NoSuchTopic, SeqOutOfRange
 
 __all__ = ["Targets"]
-
-_ROUNDS = 5
 
 
 class Targets:
@@ -54,21 +53,20 @@ class Targets:
             return None, self._tags.get(split_name(name)[0], wanted.name).point
         if isinstance(wanted, timeline.Pinned):
             return None, self._pinned(name, wanted.name)
-        for _ in range(_ROUNDS - 1):
-            before = self.places(name)
-            try:
-                return self._look_up_once(name, wanted, offloads=offloads)
-            except HistoryCollected:
-                continue
-            except (HistoryBehind, NoSuchTopic, SeqOutOfRange):
-                if self.places(name) == before:
-                    raise
-        return self._look_up_once(name, wanted, offloads=offloads)
+        return retry_if_moved(
+            lambda: retry_if_collected(
+                lambda: self._published(name, wanted),
+                lambda published: self._look_up(name, wanted, *published, offloads=offloads),
+            ),
+            lambda: self.places(name),
+            HistoryBehind,
+            NoSuchTopic,
+            SeqOutOfRange,
+        )
 
-    def _look_up_once(
-        self, name: str, wanted: timeline.Target, *, offloads: bool
+    def _look_up(
+        self, name: str, wanted: timeline.Target, handle: Handle | None, published: History, *, offloads: bool
     ) -> tuple[PendingCommits | None, ForkPoint]:
-        handle, published = self._published(name, wanted)
         if not self._log.has_topic(name):
             return None, timeline.resolve(wanted, published, self._reader.last_seq_at)
         pending = self._pending(name, handle)

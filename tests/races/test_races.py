@@ -41,7 +41,11 @@ FOUND = (
     ("commands", "promote and carry", "read", "702692"),
     ("commands", "undo a commit", "read the past", "703000"),
     ("commands", "append", "topic/delete", "484637398"),
+    ("commands", "reset", "resolve and pin", "484642162"),
+    ("commands", "branch/promote", "topic/set", "484643773"),
+    ("commands", "branch/promote", "topic/delete", "700002630"),
     ("topics", "read one", "truncate by laminarmq", "2868423212"),
+    ("topics", "delete topic", "probes", "2868421104"),
     ("topics", "truncate", "read one", "2868420867"),
 )
 

@@ -101,7 +101,6 @@ COMMAND_ROLES: Final[Mapping[str, Role]] = {
 }
 
 _LISTS_TOPICS = "topic/list"
-_NAMING = frozenset({"topic", "plain topic", "point"})
 
 
 def guarded(route: Route) -> Route:
@@ -157,5 +156,4 @@ def _topics_of(command: Command, values: Mapping[str, Any]) -> list[str]:
     """Return the topics that the arguments name."""
     if command.path == "undo" and values["commit"] is None:
         return []  # the change is a number of the operations log, which may be any topic's
-    named = [values[name] for name, each in command.parameters.items() if each.about.names in _NAMING]
-    return [text.partition(":")[0] for text in named if text]
+    return command.topics(values)
