@@ -15,10 +15,10 @@ from catalog.format.keys import Key
 from catalog.objects import s3 as s3_module
 from catalog.objects.change import change
 from catalog.objects.s3 import ReadSettings, S3Store
-from tests.catalog.objects.test_change import line, no_pause
 from tests.catalog.s3_stores import kept_open, wire
 from tests.faults.front import Front, HttpFault, When, ways_of
 from tests.seams.limits import Limit, set_limit
+from tests.worlds.changes import line, no_pause
 
 __all__ = ["kept_open", "wire"]
 

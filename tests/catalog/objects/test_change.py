@@ -26,25 +26,12 @@ from catalog.objects.change import ROUNDS, change
 from catalog.objects.put_once import TRIES
 from catalog.objects.s3 import S3Store
 from tests.faults.store import CountingStore, Fault, FaultyStore, When, changed, lost, taken, unreachable
+from tests.worlds.changes import line, no_pause
 
 A = Key("vol/checkpoints")
 METHODS = {None: "put_new", b"old": "swap"}
 STATES: tuple[bytes | None, ...] = (None, b"old")
 WHENS: tuple[When, ...] = ("before", "after")
-
-
-def no_pause(_: float) -> None:
-    """Do not wait between tries."""
-
-
-def line(text: bytes) -> Callable[[bytes | None], bytes | None]:
-    """Return a change that adds a line unless the line is there."""
-
-    def make(body: bytes | None) -> bytes | None:
-        lines = (body or b"").splitlines()
-        return None if text in lines else b"\n".join([*lines, text])
-
-    return make
 
 
 def store_with(state: bytes | None) -> MemoryStore:
