@@ -50,7 +50,7 @@ from catalog.refs.pin import HeldPin, Pins
 from catalog.refs.tag import Tags
 from catalog.refs.undo import undo
 from catalog.volume import DEAD, Volumes
-from tests.catalog.samples import START_MS, HistoryMaker
+from tests.catalog.samples import HistoryMaker
 from tests.faults.store import (
     EFFECTS,
     CountingStore,
@@ -61,9 +61,7 @@ from tests.faults.store import (
     lost,
     unreachable,
 )
-
-NOW_MS = START_MS + 1_000
-
+from tests.worlds.branches import NOW_MS, branches_of, names, topic_of_three
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 
@@ -71,10 +69,6 @@ pytestmark = pytest.mark.usefixtures("no_pauses")
 @pytest.fixture
 def store() -> MemoryStore:
     return MemoryStore()
-
-
-def branches_of(store: ObjectStore) -> Branches:
-    return Branches(Volumes(store), "host-1")
 
 
 def pins_in(store: ObjectStore) -> list[HeldPin]:
@@ -86,22 +80,8 @@ def pins_in(store: ObjectStore) -> list[HeldPin]:
     ]
 
 
-def topic_of_three(store: ObjectStore) -> Vid:
-    main = branches_of(store).create("orders", now_ms=START_MS)
-    history = HistoryMaker(main)
-    for first in (1, 11, 21):
-        history.offload((first, first + 9))
-    for stored in history.stored:
-        Volumes(store).publish(main, stored.commit.lsn, encode_commit(stored.commit)[0])
-    return main
-
-
 def raise_boundary(store: MemoryStore, vid: Vid, lsn: int) -> None:
     store.put(boundary_key(vid), encode_boundary(Boundary(vid, lsn)), {})
-
-
-def names(store: ObjectStore, *, deleted: bool = False) -> list[str]:
-    return [branch.branch for branch in branches_of(store).branches("orders", deleted=deleted)]
 
 
 # ---------------------------------------------------------------- branches

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
-from typing import TypeVar
 
 import pytest
 
-from catalog import ForkPoint, MemoryStore, Vid, Volumes
-from catalog.errors import BranchExists, CatalogError, KeyChanged, NoSuchBranch, NotUndone, VolumeHasName
+from catalog import ForkPoint, MemoryStore, Vid
+from catalog.errors import KeyChanged, NotUndone
 from catalog.format.control import Ref
 from catalog.format.keys import ref_key
 from catalog.format.small_objects import encode_ref
-from catalog.objects.wrapped import WrappedStore
 from catalog.refs.oplog import Oplog
-from catalog.refs.undo import undo
-from tests.catalog.test_names import NOW_MS, branches_of, names, topic_of_three
-from tests.faults.store import EFFECTS, Fault, FaultyStore, lost, unreachable
-
-T = TypeVar("T")
-CRASHES = [(effect, when) for effect in range(1, 6) for when in ("before", "after")]
+from tests.faults.ends import CRASHES, crashed, tried
+from tests.faults.meanwhile import Meanwhile
+from tests.faults.store import Fault, FaultyStore, lost
+from tests.worlds.branches import NOW_MS, branches_of, names, names_of, rename, take_back, topic_of_three
 
 
 @pytest.fixture
@@ -31,18 +26,6 @@ def store(no_pauses: None) -> MemoryStore:
 @pytest.fixture
 def half(store: MemoryStore) -> Vid:
     return branches_of(store).create("orders", "half", ForkPoint(topic_of_three(store), 2), now_ms=NOW_MS)
-
-
-def rename(store: MemoryStore | WrappedStore, old: str = "half", new: str = "fix") -> None:
-    branches_of(store).rename("orders", old, new, now_ms=NOW_MS + 1)  # type: ignore[arg-type]
-
-
-def take_back(store: MemoryStore | WrappedStore, number: int | None = None) -> int:
-    return undo(Volumes(store), number, now_ms=NOW_MS + 2).number  # type: ignore[arg-type]
-
-
-def names_of(store: MemoryStore, vid: Vid) -> list[str]:
-    return [name for name in names(store) if branches_of(store).resolve("orders", name) == vid]
 
 
 def test_a_rename_is_one_operation_and_one_undo(store: MemoryStore, half: Vid) -> None:
@@ -122,22 +105,6 @@ def test_a_lost_answer_is_settled_by_looking(store: MemoryStore, half: Vid, effe
     assert names_of(store, half) == ["half"]
 
 
-class Meanwhile(WrappedStore):
-    """A store that calls `act` before the nth effect."""
-
-    def __init__(self, inner: MemoryStore, effect: int, act: Callable[[], object]) -> None:
-        super().__init__(inner)
-        self._left = effect
-        self._act = act
-
-    def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
-        if method in EFFECTS:
-            self._left -= 1
-            if not self._left:
-                self._act()
-        return act()
-
-
 def _delete(name: str) -> Callable[[MemoryStore], object]:
     return lambda store: branches_of(store).delete("orders", name, now_ms=NOW_MS)
 
@@ -206,17 +173,3 @@ def test_one_half_of_a_rename_by_an_older_version_is_refused(store: MemoryStore,
     store.put_new(key, value)
     with pytest.raises(NotUndone, match="one half of a rename"):
         take_back(store)
-
-
-def tried(act: Callable[[], object]) -> None:
-    with suppress(KeyChanged, NoSuchBranch, BranchExists, NotUndone, VolumeHasName):
-        act()
-
-
-def crashed(act: Callable[[FaultyStore], object], store: MemoryStore, effect: int, when: str) -> bool:
-    faulty = FaultyStore(store, [Fault(effect, when, unreachable)])  # type: ignore[arg-type]
-    try:
-        act(faulty)
-    except CatalogError:
-        return True
-    return False

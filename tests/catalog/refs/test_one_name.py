@@ -10,9 +10,10 @@ import pytest
 from catalog import ForkPoint, MemoryStore, Vid
 from catalog.errors import NotUndone, StoreUnreachable, VolumeHasName
 from catalog.refs.oplog import Oplog
-from tests.catalog.test_names import NOW_MS, branches_of, names, topic_of_three
-from tests.catalog.test_renames import CRASHES, Meanwhile, crashed, names_of, rename, take_back, tried
+from tests.faults.ends import CRASHES, crashed, tried
+from tests.faults.meanwhile import Meanwhile
 from tests.faults.store import Fault, FaultyStore, unreachable
+from tests.worlds.branches import NOW_MS, branches_of, names, names_of, rename, take_back, topic_of_three
 
 
 @pytest.fixture

@@ -13,9 +13,10 @@ from catalog import ForkPoint, MemoryStore, Vid
 from catalog.errors import BranchExists, KeyChanged, NoSuchBranch, UnnamableBranch
 from catalog.objects.wrapped import WrappedStore
 from catalog.refs.oplog import Oplog
-from tests.catalog.test_names import NOW_MS, branches_of, names, topic_of_three
-from tests.catalog.test_renames import CRASHES, Meanwhile, crashed, names_of, rename, take_back, tried
+from tests.faults.ends import CRASHES, crashed, tried
+from tests.faults.meanwhile import Meanwhile
 from tests.faults.store import EFFECTS, Fault, FaultyStore, lost
+from tests.worlds.branches import NOW_MS, branches_of, names, names_of, rename, take_back, topic_of_three
 
 T = TypeVar("T")
 Act = Callable[[MemoryStore], object]

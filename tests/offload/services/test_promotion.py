@@ -24,12 +24,12 @@ from offload.archive import Archive
 from offload.errors import CarriedOtherwise, OffloadError, OtherRemote, RecordsAfterFork
 from offload.format.topic_config import CARRIED_FROM
 from seglog import Log, SystemClock
-from tests.catalog.test_names import branches_of
-from tests.catalog.test_renames import Meanwhile
+from tests.faults.meanwhile import Meanwhile
 from tests.faults.steps import Place, crashes
 from tests.faults.store import Fault, FaultyStore, unreachable
 from tests.faults.stride import every as strided
 from tests.offload.replicas import opened, ship, values
+from tests.worlds.branches import branches_of
 from tests.worlds.clock import HandClock
 
 pytestmark = pytest.mark.usefixtures("no_pauses")

@@ -17,7 +17,7 @@ from offload.archive import Archive
 from offload.errors import OffloadError
 from seglog import Log, Record, WrittenElsewhere
 from tests import work
-from tests.catalog.test_renames import Meanwhile
+from tests.faults.meanwhile import Meanwhile
 from tests.faults.steps import Place, crashes
 from tests.faults.stride import every as strided
 from tests.offload.replicas import opened, ship, values
