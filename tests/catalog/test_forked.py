@@ -16,8 +16,8 @@ import pytest
 from catalog.errors import OpenedByParent
 from catalog.local import LocalCatalog
 from tests.catalog.samples import vid
-from tests.catalog.test_local_catalog import FULL, HANDLE, PENDING
 from tests.children import in_child, outcome_of, quiet_fork
+from tests.worlds.local_rows import FULL, HANDLE, PENDING
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
@@ -61,7 +61,7 @@ EXITS = """
 import os, sys, time
 from pathlib import Path
 from catalog.local import LocalCatalog
-from tests.catalog.test_local_catalog import FULL, PENDING
+from tests.worlds.local_rows import FULL, PENDING
 local = LocalCatalog(Path(sys.argv[1]))
 view = LocalCatalog(Path(sys.argv[1]), read_only=True)
 local.save(handle=PENDING, attempt=FULL)

@@ -16,14 +16,12 @@ import pytest
 
 from catalog.errors import FormatUnsupported, InvalidArgument, InvalidObject, LocalCatalogUnavailable
 from catalog.format.keys import Key
-from catalog.local import Attempt, Handle, LocalCatalog
+from catalog.local import Attempt, LocalCatalog
 from tests.catalog.samples import sid, vid
 from tests.seams.catalog import connection_of
+from tests.worlds.local_rows import FULL, HANDLE, PENDING
 
-HANDLE = Handle("orders@main", vid(1), 3)
-PENDING = Handle("orders@half", vid(2), 3, pending_lsn=4, pending_body=b"\x00commit")
 ATTEMPT = Attempt(sid(1), "orders@main", vid(1), 1, 20, "PLANNED", created_at_ms=5)
-FULL = Attempt(sid(2), "orders@half", vid(2), 21, 40, "PREPARED", 6, "upload", 4, published_at_ms=7)
 
 
 @pytest.fixture
@@ -125,7 +123,7 @@ import os, signal, sys
 from pathlib import Path
 from catalog.local import LocalCatalog
 from tests.seams.catalog import connection_of
-from tests.catalog.test_local_catalog import FULL, PENDING
+from tests.worlds.local_rows import FULL, PENDING
 local = LocalCatalog(Path(sys.argv[1]))
 local.save(handle=PENDING, attempt=FULL)
 connection_of(local).execute("BEGIN IMMEDIATE")

@@ -19,8 +19,8 @@ from catalog.objects.s3 import S3Store
 from catalog.volume import Volumes
 from tests.catalog.s3_stores import kept_open, wire
 from tests.catalog.samples import START_MS
-from tests.catalog.test_volume import MAIN, OURS, THEIRS
 from tests.faults.front import Front, HttpFault, When
+from tests.worlds.volumes import MAIN, OURS, THEIRS
 
 __all__ = ["kept_open", "wire"]
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyroaring import BitMap
 
 from catalog.format.commit import Bounds, LoadedKey
 from catalog.snapshot import Snapshot, checkpoint_of, cut, empty, fold, fork, from_checkpoint
 from tests.catalog.samples import HistoryMaker, segment, vid
+from tests.worlds.snapshots import visible
 
 MAIN, FORK = vid(1), vid(2)
 
@@ -21,22 +21,6 @@ def snapshot_of(history: HistoryMaker) -> Snapshot:
 
 def ranges(snapshot: Snapshot) -> list[tuple[int, int]]:
     return [(view.first, view.last) for view in snapshot.segments]
-
-
-def visible(snapshot: Snapshot) -> dict[int, bytes]:
-    """Return the seqs that a reader gets, each with the id of its segment."""
-    found: dict[int, bytes] = {}
-    last = 0
-    for view in snapshot.segments:
-        assert last < view.first <= view.last  # views ascend and never overlap (SNAP-1)
-        assert view.ref.first_seq <= view.first
-        assert view.last <= view.ref.last_seq
-        last = view.last
-        deleted = BitMap.deserialize(view.deleted) if view.deleted else BitMap()
-        for seq in range(view.first, view.last + 1):
-            if seq - view.ref.first_seq not in deleted:
-                found[seq] = view.ref.sid.raw
-    return found
 
 
 def test_a_volume_without_commits_is_empty() -> None:

@@ -21,7 +21,7 @@ from catalog.snapshot import Snapshot, checkpoint_of, cut, empty, fold, fork, fr
 from catalog.undo_plan import TAKES_AWAY, Taken, UndoPlan, plan_undo
 from tests import work
 from tests.catalog.samples import segment, ts_of, vid
-from tests.catalog.test_snapshot import visible
+from tests.worlds.snapshots import visible
 
 Held = dict[int, int]  # seq to the number of the record
 

@@ -15,7 +15,7 @@ import pytest
 from catalog import schema_pb2 as pb
 from catalog.checkpointer import make_checkpoint
 from catalog.errors import Diverged, FormatUnsupported, InvalidObject, NoSuchObject, OutcomeUnknown, StoreUnreachable
-from catalog.format.commit import NO_PARENT, Bounds, Commit, CommitKind, ForkPoint
+from catalog.format.commit import NO_PARENT, Bounds, ForkPoint
 from catalog.format.control import Boundary, Control
 from catalog.format.encoding import StoredCommit, encode_commit
 from catalog.format.envelope import MessageType, unwrap, wrap
@@ -27,11 +27,9 @@ from catalog.objects.put_once import TRIES
 from catalog.objects.s3 import S3Store
 from catalog.timeline import Seq, resolve
 from catalog.volume import DEAD, Volumes
-from tests.catalog.samples import START_MS, HistoryMaker, segment, vid
+from tests.catalog.samples import START_MS, HistoryMaker
 from tests.faults.store import CountingStore, Fault, FaultyStore, UnorderedStore, lost, unreachable
-
-MAIN, FORK, SECOND = vid(1), vid(2), vid(3)
-
+from tests.worlds.volumes import FORK, MAIN, OURS, SECOND, THEIRS, commit_of, control
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 
@@ -45,10 +43,6 @@ def store() -> MemoryStore:
 def cache(tmp_path: Path) -> Iterator[LocalCatalog]:
     with LocalCatalog(tmp_path / "catalog.db") as opened:
         yield opened
-
-
-def control(volume: object, parent: ForkPoint | None = None, branch: str = "main") -> Control:
-    return Control(volume, parent, START_MS, "orders", branch)  # type: ignore[arg-type]
 
 
 def push(store: ObjectStore, history: HistoryMaker, parent: ForkPoint | None = None, branch: str = "main") -> None:
@@ -393,28 +387,6 @@ def test_a_fork_is_noted_in_its_parent_and_needs_a_commit_that_is_there(store: M
 # ---------------------------------------------------------------- publishing
 
 
-def commit_of(writer: str, lsn: int = 1, parent_hash: bytes = NO_PARENT) -> tuple[Commit, bytes]:
-    seqs = (lsn - 1) * 10
-    commit = Commit(
-        vid=MAIN,
-        lsn=lsn,
-        kind=CommitKind.OFFLOAD,
-        bounds=Bounds(1, seqs + 10),
-        parent_hash=parent_hash,
-        nonce=writer.encode().ljust(16, b"."),
-        created_at_ms=START_MS,
-        writer_id="the same",
-        epoch=1,
-        at_seq=seqs + 10,
-        at_ts_ms=START_MS,
-        segments=(segment(seqs + 1, seqs + 10),),
-    )
-    return commit, encode_commit(commit)[0]
-
-
-OURS, THEIRS = commit_of("ours")[1], commit_of("theirs")[1]
-
-
 @pytest.fixture
 def volume(store: MemoryStore) -> MemoryStore:
     """A store that holds the volume and none of its commits."""
@@ -554,7 +526,7 @@ import sys
 from pathlib import Path
 from catalog.objects import LocalStore
 from catalog.volume import DEAD, Volumes
-from tests.catalog.test_volume import MAIN, OURS, control
+from tests.worlds.volumes import MAIN, OURS, control
 from tests.faults.store import KillingStore
 root, effect, when = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 volumes = Volumes(KillingStore(LocalStore(root), effect, when))

@@ -26,8 +26,8 @@ from offload import ColdSettings
 from offload.archive import Archive
 from offload.errors import InvalidChunk, NameDeleted, OtherRemote, RemoteBehind
 from seglog import Appended, Log, LogSettings, ProducerBatch, TopicConfig, WrittenElsewhere
-from tests.catalog.test_s3 import ScriptedS3
 from tests.faults.front import Front, HttpFault
+from tests.faults.scripted_s3 import ScriptedS3
 from tests.promises.mistakes.scene import command, filled, numbered, tree, values
 
 
