@@ -16,7 +16,7 @@ from catalog.sync import pull
 from catalog.timeline import Seq, Time, resolve
 from tests.catalog.samples import START_MS, HistoryMaker, ts_of
 from tests.faults.store import CountingStore
-from tests.promises.test_request_counts import documented
+from tests.worlds.documented import documented
 
 COMMITS, CHECKPOINT = 100, 64
 NOW_MS = ts_of(COMMITS * 10) + 1

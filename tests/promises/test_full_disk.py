@@ -38,9 +38,9 @@ from seglog import AppendsHeld, DiskFull, Log, LogSettings, TopicConfig
 from tests import work
 from tests.faults.small_disk import SmallDisk, small_disk
 from tests.offload.daemon.conftest import serving
-from tests.offload.daemon.test_direct import BYTES, asked
 from tests.promises.mistakes.scene import ROOT
 from tests.seams.log import engine_of
+from tests.worlds.asgi import BYTES, asked
 
 _MIB = 1024 * 1024
 _DISK_BYTES = 12 * _MIB

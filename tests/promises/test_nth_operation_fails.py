@@ -13,9 +13,7 @@ afterwards, as the system has it and after a power cut:
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
-import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,6 +28,7 @@ from seglog.engine.upkeep import InCaller
 from tests.faults.disk import Image, SimulatedDisk
 from tests.faults.files import FailingCalls
 from tests.faults.stride import spread
+from tests.faults.system_errors import ERRORS
 from tests.seglog.workload import SETTINGS, SHARDED, TIERED, Journal, look
 from tests.work import amounts, tell
 from tests.worlds.clock import HandClock
@@ -37,18 +36,6 @@ from tests.worlds.clock import HandClock
 DIRECTORY = Path("/parent/log")
 ALL = 100_000  # More calls than a life has.
 LIMITED = ("cut", "capped", "full", "aging")
-
-
-def _system(number: int) -> Callable[[], BaseException]:
-    return lambda: OSError(number, os.strerror(number))
-
-
-ERRORS = {
-    "EIO": _system(errno.EIO),
-    "ENOSPC": _system(errno.ENOSPC),
-    "EINTR": _system(errno.EINTR),
-    "MemoryError": MemoryError,
-}
 
 
 def _soaked(error: str, for_good: bool) -> ParameterSet:

@@ -26,7 +26,7 @@ from seglog.engine.upkeep import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk
 from tests.faults.files import FailingCalls
 from tests.faults.stride import every, spread
-from tests.promises.test_nth_operation_fails import ERRORS
+from tests.faults.system_errors import ERRORS
 from tests.seams.log import keys_of, producers_of
 from tests.seglog.producer_life import SETTINGS, STEPS, Keyed, Send, Shown, TopicShown, live, shown, window
 from tests.work import amounts, tell

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -21,17 +20,10 @@ from offload import ColdSettings, OffloadSettings
 from tests.faults.front import Front
 from tests.faults.store import CountingStore
 from tests.seams.archive import context_of
+from tests.worlds.documented import documented
 
 BLOCK_BYTES = 5 << 20
 RECORD_BYTES = 8_000
-PAGE = Path(__file__).parents[2] / "docs" / "requests.md"
-
-
-def documented(table: int = 0) -> dict[str, int]:
-    """Return the requests of each operation from a table of the page, the first one by default."""
-    section = PAGE.read_text().split("| --- | --- | --- |")[1 + table]
-    rows = re.findall(r"^\| ([^|]+?) \| (\d+) \|", section.partition("\n\n")[0], re.MULTILINE)
-    return {operation: int(requests) for operation, requests in rows}
 
 
 @pytest.fixture(params=["memory", "http"])

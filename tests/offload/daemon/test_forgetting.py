@@ -17,8 +17,8 @@ from offload.daemon.http.direct import direct
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from tests.offload.daemon.conftest import serving, until
-from tests.offload.daemon.test_direct import BYTES, asked
 from tests.seams.limits import Limit, set_limit
+from tests.worlds.asgi import BYTES, asked
 
 _ROUND = 30
 _WARM = 2

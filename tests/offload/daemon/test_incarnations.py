@@ -15,7 +15,7 @@ from offload.daemon.http.direct import direct
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from tests.offload.daemon.conftest import serving
-from tests.offload.daemon.test_direct import BYTES, asked
+from tests.worlds.asgi import BYTES, asked
 
 PATH = "/topics/t/records"
 BATCH = ((b"producer-id", b"p"), (b"producer-epoch", b"0"), (b"producer-seq", b"0"))

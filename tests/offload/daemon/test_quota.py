@@ -22,9 +22,9 @@ from offload.settings import TenantSettings
 from offload.wire import LINES_TYPE
 from tests.daemons import served_tenants
 from tests.offload.daemon.conftest import serving
-from tests.offload.daemon.test_direct import BYTES, asked
 from tests.offload.daemon.test_tenants import append, ask, make, settings
 from tests.waiting import wait_until
+from tests.worlds.asgi import BYTES, asked
 from tests.worlds.clock import HandClock
 
 
