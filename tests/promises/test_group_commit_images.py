@@ -29,10 +29,10 @@ import pytest
 import seglog
 from seglog import DiskFull, Log, LogSettings, SeglogError, WriterPoisoned
 from seglog.engine.upkeep import InCaller
+from tests.faults.crash_images import DIRECTORY, Explorer, Note
 from tests.faults.disk import Image, SimulatedDisk
 from tests.faults.files import Effects
 from tests.faults.stride import every
-from tests.promises.test_crash_images import DIRECTORY, Explorer, Note
 from tests.seams.log import queue_of
 from tests.seglog.workload import Journal
 from tests.waiting import wait_until
