@@ -18,22 +18,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from xxhash import xxh3_64_hexdigest
 
 import seglog
-from seglog import LogSettings
 from seglog.files.port import OsFiles
 from tests.work import tell
+from tests.worlds.chains import SETTINGS, WRITERS, chain_of
 
 KILLS, SOAK_KILLS = 6, 400
-WRITERS = 3
-SETTINGS = LogSettings(segment_max_events=100, wal_file_bytes=64 * 1024)
 
 CHILD = """
 import os, sys, threading
 from dataclasses import replace
 import seglog
-from tests.promises.test_acked_survives_crash import SETTINGS, WRITERS, chain_of, link
+from tests.worlds.chains import SETTINGS, WRITERS, chain_of, link
 
 log = seglog.open(sys.argv[1], settings=replace(SETTINGS, wal_shards=int(sys.argv[2])))
 log.create_topic("shots") if not log.has_topic("shots") else None
@@ -56,22 +53,6 @@ def write(writer):
 for writer in range(WRITERS):
     threading.Thread(target=write, args=(writer,)).start()
 """
-
-
-def link(writer: int, number: int, last: bytes) -> bytes:
-    """Return record `number` of that writer, counted from 0. `last` is the writer's record before it."""
-    return b"%d %d %s %s" % (writer, number, xxh3_64_hexdigest(last).encode(), b"." * (number % 300))
-
-
-def chain_of(log: seglog.Log, writer: int) -> tuple[int, bytes]:
-    """Return how many records that writer has, and the last one. Assert that each record follows the one before it."""
-    topic = log.topic(f"t{writer % 2}")
-    number, last = 0, b""
-    for record in topic.read() if topic.exists else ():
-        if record.value.startswith(b"%d " % writer):
-            assert record.value == link(writer, number, last)
-            number, last = number + 1, record.value
-    return number, last
 
 
 def test_nothing_acked_is_missing_or_twice_or_out_of_order_after_kill_9(tmp_path: Path) -> None:
