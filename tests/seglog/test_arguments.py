@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Any
@@ -21,6 +20,7 @@ from seglog.journal.journal import Journal
 from seglog.values.setting import settings_of
 from seglog.values.truncate_op import TruncateOp
 from tests.arguments import Row, calls_of, contents, refused
+from tests.worlds.log_calls import APPEND, APPEND_OPTIONAL, FOLLOW, LOG, READ, World, ended, of_function
 
 #: The test reads all files after each call.
 SMALL = seglog.LogSettings(wal_file_bytes=1 << 20)
@@ -44,19 +44,6 @@ VALUES = (
 PORTS = (seglog.OsFiles, seglog.SystemClock)
 
 
-@dataclass
-class World:
-    """A log with ten records in `orders`, five of them sealed, and a journal with an item in section 1."""
-
-    root: Path
-    log: seglog.Log
-    journal: Journal
-
-    @property
-    def topic(self) -> seglog.Topic:
-        return self.log.topic("orders")
-
-
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     with seglog.open(tmp_path / "log", settings=SMALL, upkeep=InCaller) as log, Journal(tmp_path / "journal") as kept:
@@ -68,140 +55,11 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(tmp_path, log, kept)
 
 
-def _set_defaults(world: World, *, config: Any) -> None:
-    world.log.topic_defaults = config
-
-
-def _set_reject_bytes(world: World, *, size_bytes: Any) -> None:
-    world.log.disk_reject_bytes = size_bytes
-
-
-def _ended(result: object) -> object:
-    return list(result) if isinstance(result, Iterator) else result
-
-
-def _of_log(call: str, takes: dict[str, str], optional: str = "", **fit: object) -> Row:
-    run = lambda world, **given: _ended(getattr(world.log, call)(**given))  # noqa: E731
-    return Row(run, takes, fit, frozenset(optional.split()))
-
-
-def _of_topic(call: str, takes: dict[str, str], optional: str = "", **fit: object) -> Row:
-    run = lambda world, **given: _ended(getattr(world.topic, call)(**given))  # noqa: E731
-    return Row(run, takes, fit, frozenset(optional.split()))
-
-
 def _of_journal(call: str, takes: dict[str, str], optional: str = "", **fit: object) -> Row:
-    run = lambda world, **given: _ended(getattr(world.journal, call)(**given))  # noqa: E731
+    run = lambda world, **given: ended(getattr(world.journal, call)(**given))  # noqa: E731
     return Row(run, takes, fit, frozenset(optional.split()))
 
 
-def _of(function: Any, takes: dict[str, str], optional: str = "", **fit: object) -> Row:
-    return Row(lambda _, **given: function(**given), takes, fit, frozenset(optional.split()))
-
-
-READ = {"start": "whole", "end": "whole"}
-FOLLOW = {"start": "whole", "epoch": "whole", "timeout_s": "number", "gaps": "bool"}
-APPEND = {
-    "values": "values",
-    "tag": "text",
-    "node": "text",
-    "unterminated": "bool",
-    "durability": "text",
-    "producer": "instance",
-    "if_head": "whole",
-    "key": "text",
-    "if_incarnation": "text",
-}
-_OPTIONAL = "tag node durability producer if_head key if_incarnation"
-OPEN = {
-    "path": "path",
-    "create": "bool",
-    "read_only": "bool",
-    "clock": "instance",
-    "files": "instance",
-    "settings": "instance",
-    "upkeep": "callable",
-    "warm_stores": "callable",
-}
-LOG = {
-    "open": _of(seglog.open, OPEN, "clock files settings warm_stores", path="never"),
-    "connect": _of(
-        seglog.connect,
-        {"url": "text", "token": "text", "ca_file": "path", "retries": "instance"},
-        "token ca_file",
-        url="http://localhost",
-    ),
-    "arrow_schema": _of(seglog.arrow_schema, {"text": "bool"}),
-    "verify": _of(
-        seglog.verify,
-        {key: OPEN[key] for key in ("path", "files", "settings", "warm_stores")},
-        "files settings warm_stores",
-        path="never",
-    ),
-    "default_toml": _of(seglog.default_toml, {"remote": "text"}, "remote"),
-    "load_settings": _of(
-        seglog.load_settings, {"path": "instance", "variables": "mapping"}, path=Path("never"), variables={}
-    ),
-    "read_sections": _of(seglog.read_sections, {"path": "instance"}),
-    "write_default": _of(
-        seglog.write_default, {"directory": "instance", "remote": "text"}, "remote", directory=Path("never")
-    ),
-    "replace_atomically": _of(
-        seglog.replace_atomically,
-        {"files": "instance", "path": "instance", "body": "bytes"},
-        files=seglog.OsFiles(),
-        path=Path("never"),
-        body=b"",
-    ),
-    "Log.topic": _of_log("topic", {"name": "name"}),
-    "Log.get_topic": _of_log("get_topic", {"name": "name"}),
-    "Log.has_topic": _of_log("has_topic", {"name": "text"}),
-    "Log.topic_defaults": Row(_set_defaults, {"config": "instance"}),
-    "Log.create_topic": _of_log(
-        "create_topic",
-        {"name": "name", "config": "instance", "first_seq": "whole", "ts_floor_ms": "whole", "is_taken_over": "bool"},
-        "config",
-        name="other",
-    ),
-    "Log.configure": _of_log("configure", {"name": "text", "config": "instance"}, name="orders", config=TopicConfig()),
-    "Log.delete_topic": _of_log("delete_topic", {"name": "text", "position": "position"}, "position", name="orders"),
-    "Log.seal": _of_log("seal", {"names": "texts"}),
-    "Log.attach_cold": _of_log("attach_cold", {"tier": "instance"}),
-    "Log.mark_elsewhere": _of_log(
-        "mark_elsewhere", {"name": "name", "mark": "instance"}, "mark", name="orders", mark=None
-    ),
-    "Log.append_upkeep": _of_log("append_upkeep", {"name": "name", "value": "bytes"}, name="orders", value=b"x"),
-    "Log.known_appends": _of_log("known_appends", {"name": "text"}),
-    "Log.disk_reject_bytes": Row(_set_reject_bytes, {"size_bytes": "whole"}),
-    "Log.hold_appends": _of_log("hold_appends", {"reason": "text"}, "reason"),
-    "Topic.append": _of_topic("append", APPEND, _OPTIONAL, values=[b"x"]),
-    "Topic.append_once": _of_topic("append_once", APPEND, _OPTIONAL, values=[b"x"]),
-    "Topic.producer": _of_topic("producer", {"producer": "text"}),
-    "Topic.read": _of_topic(
-        "read", {**READ, "since_ms": "whole", "until_ms": "whole", "gaps": "bool"}, "start end since_ms until_ms"
-    ),
-    "Topic.read_arrays": _of_topic("read_arrays", {**READ, "gaps": "bool"}, "start end"),
-    "Topic.read_arrow": _of_topic(
-        "read_arrow",
-        {**READ, "since_ms": "whole", "until_ms": "whole", "tag": "text", "text": "bool"},
-        "start end since_ms until_ms tag",
-    ),
-    "Topic.read_batches": _of_topic("read_batches", READ, "start end"),
-    "Topic.follow": _of_topic("follow", FOLLOW, "start epoch timeout_s", timeout_s=0),
-    "Topic.follower": _of_topic("follower", {"start": "whole", "gaps": "bool", "epoch": "whole"}, "start epoch"),
-    "Topic.seq_at": _of_topic("seq_at", {"ts_ms": "whole"}),
-    "Topic.frames": _of_topic("frames", {"first": "whole", "last": "whole"}, first=1, last=1),
-    "Topic.frame_batches": _of_topic("frame_batches", {"first": "whole", "last": "whole"}, first=1, last=1),
-    "Topic.sealed_files": _of_topic("sealed_files", {"first": "whole", "last": "whole"}, first=1, last=1),
-    "Topic.delete": _of_topic("delete", {"before": "whole", "tag": "text"}, "before tag", tag="eu"),
-    "Topic.evict": _of_topic("evict", {"before": "whole"}),
-    "Topic.settle_deletes": _of_topic("settle_deletes", {"op": "whole"}),
-    "Topic.truncate": _of_topic("truncate", {"seq": "whole", "position": "position"}, "position", seq=3),
-    "Topic.settle_truncation": _of_topic("settle_truncation", {"op": "instance"}),
-    "Topic.changed_since": _of_topic("changed_since", {"epoch": "whole"}),
-    "Topic.sealed_version": _of_topic("sealed_version", {"last": "whole"}),
-    "Topic.release": _of_topic("release", {"last_seq": "whole", "epoch": "whole"}, "epoch", last_seq=5),
-}
 CONFIG = {
     "durability": "text",
     "keep_history": "bool",
@@ -215,10 +73,10 @@ SETTINGS = dict.fromkeys(settings_of(seglog.LogSettings), "whole")
 SETTINGS |= {"append_when_fenced": "bool", "cold_dir": "directory"}
 BATCH = {"id": "text", "epoch": "whole", "number": "whole", "gaps": "bool"}
 CONSTRUCTED = {
-    "ProducerBatch": _of(seglog.ProducerBatch, BATCH, id="p", epoch=0, number=0),
-    "TopicConfig": _of(TopicConfig, CONFIG, "ttl_ms cap_records cap_bytes"),
-    "LogSettings": _of(seglog.LogSettings, SETTINGS),
-    "Journal": _of(Journal, {"path": "path", "files": "instance"}, "files", path="never"),
+    "ProducerBatch": of_function(seglog.ProducerBatch, BATCH, id="p", epoch=0, number=0),
+    "TopicConfig": of_function(TopicConfig, CONFIG, "ttl_ms cap_records cap_bytes"),
+    "LogSettings": of_function(seglog.LogSettings, SETTINGS),
+    "Journal": of_function(Journal, {"path": "path", "files": "instance"}, "files", path="never"),
 }
 JOURNAL = {
     "Journal.append": _of_journal("append", {"section": "u64", "data": "bytes"}, section=1, data=b"x"),
@@ -256,8 +114,8 @@ def test_a_wrong_argument_is_refused_by_its_name_and_nothing_changes(world: Worl
 
 
 ASYNC = {
-    "append": (APPEND, _OPTIONAL, {"values": [b"x"]}),
-    "append_once": (APPEND, _OPTIONAL, {"values": [b"x"]}),
+    "append": (APPEND, APPEND_OPTIONAL, {"values": [b"x"]}),
+    "append_once": (APPEND, APPEND_OPTIONAL, {"values": [b"x"]}),
     "read": ({**READ, "since_ms": "whole", "until_ms": "whole", "gaps": "bool"}, "start end since_ms until_ms", {}),
     "follow": (FOLLOW, "start epoch timeout_s", {"timeout_s": 0}),
     "delete": ({"before": "whole", "tag": "text"}, "before tag", {"tag": "eu"}),

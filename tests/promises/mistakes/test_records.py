@@ -27,7 +27,7 @@ from seglog.journal.journal import Journal
 from tests.arguments import refused
 from tests.faults.files import UnsyncedFiles
 from tests.promises.mistakes.scene import filled, numbered, tree, values
-from tests.seglog.test_arguments import LOG, World
+from tests.worlds.log_calls import LOG, World
 
 
 @pytest.fixture

@@ -1,0 +1,159 @@
+"""The public calls of a log, with what each argument takes, and a log for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import seglog
+from seglog import TopicConfig
+from seglog.journal.journal import Journal
+from tests.arguments import Row
+
+__all__ = ["APPEND", "APPEND_OPTIONAL", "FOLLOW", "LOG", "OPEN", "READ", "World", "ended", "of_function"]
+
+
+@dataclass
+class World:
+    """A log with ten records in `orders`, five of them sealed, and a journal with an item in section 1."""
+
+    root: Path
+    log: seglog.Log
+    journal: Journal
+
+    @property
+    def topic(self) -> seglog.Topic:
+        return self.log.topic("orders")
+
+
+def _set_defaults(world: World, *, config: Any) -> None:
+    world.log.topic_defaults = config
+
+
+def _set_reject_bytes(world: World, *, size_bytes: Any) -> None:
+    world.log.disk_reject_bytes = size_bytes
+
+
+def ended(result: object) -> object:
+    return list(result) if isinstance(result, Iterator) else result
+
+
+def _of_log(call: str, takes: dict[str, str], optional: str = "", **fit: object) -> Row:
+    run = lambda world, **given: ended(getattr(world.log, call)(**given))  # noqa: E731
+    return Row(run, takes, fit, frozenset(optional.split()))
+
+
+def _of_topic(call: str, takes: dict[str, str], optional: str = "", **fit: object) -> Row:
+    run = lambda world, **given: ended(getattr(world.topic, call)(**given))  # noqa: E731
+    return Row(run, takes, fit, frozenset(optional.split()))
+
+
+def of_function(function: Any, takes: dict[str, str], optional: str = "", **fit: object) -> Row:
+    return Row(lambda _, **given: function(**given), takes, fit, frozenset(optional.split()))
+
+
+READ = {"start": "whole", "end": "whole"}
+FOLLOW = {"start": "whole", "epoch": "whole", "timeout_s": "number", "gaps": "bool"}
+APPEND = {
+    "values": "values",
+    "tag": "text",
+    "node": "text",
+    "unterminated": "bool",
+    "durability": "text",
+    "producer": "instance",
+    "if_head": "whole",
+    "key": "text",
+    "if_incarnation": "text",
+}
+APPEND_OPTIONAL = "tag node durability producer if_head key if_incarnation"
+OPEN = {
+    "path": "path",
+    "create": "bool",
+    "read_only": "bool",
+    "clock": "instance",
+    "files": "instance",
+    "settings": "instance",
+    "upkeep": "callable",
+    "warm_stores": "callable",
+}
+LOG = {
+    "open": of_function(seglog.open, OPEN, "clock files settings warm_stores", path="never"),
+    "connect": of_function(
+        seglog.connect,
+        {"url": "text", "token": "text", "ca_file": "path", "retries": "instance"},
+        "token ca_file",
+        url="http://localhost",
+    ),
+    "arrow_schema": of_function(seglog.arrow_schema, {"text": "bool"}),
+    "verify": of_function(
+        seglog.verify,
+        {key: OPEN[key] for key in ("path", "files", "settings", "warm_stores")},
+        "files settings warm_stores",
+        path="never",
+    ),
+    "default_toml": of_function(seglog.default_toml, {"remote": "text"}, "remote"),
+    "load_settings": of_function(
+        seglog.load_settings, {"path": "instance", "variables": "mapping"}, path=Path("never"), variables={}
+    ),
+    "read_sections": of_function(seglog.read_sections, {"path": "instance"}),
+    "write_default": of_function(
+        seglog.write_default, {"directory": "instance", "remote": "text"}, "remote", directory=Path("never")
+    ),
+    "replace_atomically": of_function(
+        seglog.replace_atomically,
+        {"files": "instance", "path": "instance", "body": "bytes"},
+        files=seglog.OsFiles(),
+        path=Path("never"),
+        body=b"",
+    ),
+    "Log.topic": _of_log("topic", {"name": "name"}),
+    "Log.get_topic": _of_log("get_topic", {"name": "name"}),
+    "Log.has_topic": _of_log("has_topic", {"name": "text"}),
+    "Log.topic_defaults": Row(_set_defaults, {"config": "instance"}),
+    "Log.create_topic": _of_log(
+        "create_topic",
+        {"name": "name", "config": "instance", "first_seq": "whole", "ts_floor_ms": "whole", "is_taken_over": "bool"},
+        "config",
+        name="other",
+    ),
+    "Log.configure": _of_log("configure", {"name": "text", "config": "instance"}, name="orders", config=TopicConfig()),
+    "Log.delete_topic": _of_log("delete_topic", {"name": "text", "position": "position"}, "position", name="orders"),
+    "Log.seal": _of_log("seal", {"names": "texts"}),
+    "Log.attach_cold": _of_log("attach_cold", {"tier": "instance"}),
+    "Log.mark_elsewhere": _of_log(
+        "mark_elsewhere", {"name": "name", "mark": "instance"}, "mark", name="orders", mark=None
+    ),
+    "Log.append_upkeep": _of_log("append_upkeep", {"name": "name", "value": "bytes"}, name="orders", value=b"x"),
+    "Log.known_appends": _of_log("known_appends", {"name": "text"}),
+    "Log.disk_reject_bytes": Row(_set_reject_bytes, {"size_bytes": "whole"}),
+    "Log.hold_appends": _of_log("hold_appends", {"reason": "text"}, "reason"),
+    "Topic.append": _of_topic("append", APPEND, APPEND_OPTIONAL, values=[b"x"]),
+    "Topic.append_once": _of_topic("append_once", APPEND, APPEND_OPTIONAL, values=[b"x"]),
+    "Topic.producer": _of_topic("producer", {"producer": "text"}),
+    "Topic.read": _of_topic(
+        "read", {**READ, "since_ms": "whole", "until_ms": "whole", "gaps": "bool"}, "start end since_ms until_ms"
+    ),
+    "Topic.read_arrays": _of_topic("read_arrays", {**READ, "gaps": "bool"}, "start end"),
+    "Topic.read_arrow": _of_topic(
+        "read_arrow",
+        {**READ, "since_ms": "whole", "until_ms": "whole", "tag": "text", "text": "bool"},
+        "start end since_ms until_ms tag",
+    ),
+    "Topic.read_batches": _of_topic("read_batches", READ, "start end"),
+    "Topic.follow": _of_topic("follow", FOLLOW, "start epoch timeout_s", timeout_s=0),
+    "Topic.follower": _of_topic("follower", {"start": "whole", "gaps": "bool", "epoch": "whole"}, "start epoch"),
+    "Topic.seq_at": _of_topic("seq_at", {"ts_ms": "whole"}),
+    "Topic.frames": _of_topic("frames", {"first": "whole", "last": "whole"}, first=1, last=1),
+    "Topic.frame_batches": _of_topic("frame_batches", {"first": "whole", "last": "whole"}, first=1, last=1),
+    "Topic.sealed_files": _of_topic("sealed_files", {"first": "whole", "last": "whole"}, first=1, last=1),
+    "Topic.delete": _of_topic("delete", {"before": "whole", "tag": "text"}, "before tag", tag="eu"),
+    "Topic.evict": _of_topic("evict", {"before": "whole"}),
+    "Topic.settle_deletes": _of_topic("settle_deletes", {"op": "whole"}),
+    "Topic.truncate": _of_topic("truncate", {"seq": "whole", "position": "position"}, "position", seq=3),
+    "Topic.settle_truncation": _of_topic("settle_truncation", {"op": "instance"}),
+    "Topic.changed_since": _of_topic("changed_since", {"epoch": "whole"}),
+    "Topic.sealed_version": _of_topic("sealed_version", {"last": "whole"}),
+    "Topic.release": _of_topic("release", {"last_seq": "whole", "epoch": "whole"}, "epoch", last_seq=5),
+}
