@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["tree"]
+__all__ = ["fingerprint", "tree", "unchanged"]
 
 _PAGE_BYTES = 4096
 _EMPTY = bytes(_PAGE_BYTES)
@@ -47,3 +48,22 @@ def _written(fd: int, size: int) -> Iterator[tuple[int, int]]:
         end = -(-os.lseek(fd, start, os.SEEK_HOLE) // _PAGE_BYTES) * _PAGE_BYTES
         yield start, end
         start = end
+
+
+def fingerprint(directory: Path) -> str:
+    """Return a hash over the names, bytes, modes, inodes, and modification and change times of all files."""
+    found = hashlib.blake2b()
+    for path in sorted([directory, *directory.rglob("*")]):
+        known = path.stat()
+        body = b"" if path.is_dir() else path.read_bytes()
+        found.update(
+            repr((str(path), known.st_mode, known.st_mtime_ns, known.st_ctime_ns, known.st_ino, body)).encode()
+        )
+    return found.hexdigest()
+
+
+@contextmanager
+def unchanged(directory: Path) -> Iterator[None]:
+    before = fingerprint(directory)
+    yield
+    assert fingerprint(directory) == before

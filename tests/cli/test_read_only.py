@@ -16,7 +16,7 @@ from offload.settings import ColdSettings
 from offload.wiring import open_store
 from seglog import ReadOnly
 from tests.cli.conftest import Run
-from tests.seglog.test_view import unchanged
+from tests.trees import unchanged
 
 READING = (
     ("read", "t"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import inspect
 import os
 import shutil
@@ -37,29 +36,11 @@ from seglog.wal.shards import shard_of
 from tests.faults.files import CrashingFiles, Effects, SimulatedCrash, UnsyncedFiles
 from tests.faults.stride import every
 from tests.seglog import topic_life, workload
+from tests.trees import unchanged
 from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096)
 NOBODY = 65534
-
-
-def fingerprint(directory: Path) -> str:
-    """Return a hash over the names, bytes, modes, inodes, and modification and change times of all files."""
-    found = hashlib.blake2b()
-    for path in sorted([directory, *directory.rglob("*")]):
-        known = path.stat()
-        body = b"" if path.is_dir() else path.read_bytes()
-        found.update(
-            repr((str(path), known.st_mode, known.st_mtime_ns, known.st_ctime_ns, known.st_ino, body)).encode()
-        )
-    return found.hexdigest()
-
-
-@contextmanager
-def unchanged(directory: Path) -> Iterator[None]:
-    before = fingerprint(directory)
-    yield
-    assert fingerprint(directory) == before
 
 
 def _view(directory: Path, files: Files | None = None) -> Log:
