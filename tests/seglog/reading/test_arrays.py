@@ -31,7 +31,7 @@ from seglog.format.frame import HAS_NODE, HAS_TAG, FrameType, encode
 from seglog.segments.batch import FRAME_BATCH_MAX_BYTES
 from tests.array_rows import rows_of, seen
 from tests.faults.files import UnsyncedFiles
-from tests.seglog.reading.test_batches import Cold
+from tests.worlds.cold_tier import Cold
 
 SMALL = LogSettings(segment_max_events=10)
 

@@ -10,27 +10,13 @@ import pytest
 import seglog
 from seglog import Evicted, FileCorrupt, Log, LogSettings, NoSuchTopic, Record, SeqOutOfRange, TopicConfig, Truncated
 from seglog.segments.batch import FRAME_BATCH_MAX_RECORDS
+from tests.worlds.cold_tier import Cold
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
     with seglog.open(tmp_path / "data", settings=LogSettings(segment_max_events=10)) as log:
         yield log
-
-
-class Cold:
-    """A cold tier that yields records, and raises ConnectionError at seq `fails_at`."""
-
-    def __init__(self, records: list[Record], fails_at: int = 0) -> None:
-        self.records = records
-        self.fails_at = fails_at
-
-    def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
-        for record in self.records:
-            if record.seq == self.fails_at:
-                raise ConnectionError("the store is away")
-            if first <= record.seq <= last:
-                yield record
 
 
 def _flat(batches: Iterator[list[Record]]) -> list[Record]:
