@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seglog import Appended, InvalidArgument, Log, OtherIncarnation, aio
-from tests.seglog.test_producers import of, reopened, values_in, while_in_flight
+from tests.worlds.producing import of, reopened, values_in, while_in_flight
 
 
 def test_an_append_that_names_an_incarnation_is_for_it_alone(tmp_path: Path) -> None:

@@ -39,9 +39,9 @@ from seglog.values.append_key import KeyedAppend
 from tests.faults.disk import Image, SimulatedDisk
 from tests.seams.limits import Limit, set_limit
 from tests.seams.log import keys_of
-from tests.seglog.test_producers import WAL, frames_in, killed, of, reopened, values_in, while_in_flight
 from tests.trees import tree
 from tests.worlds.clock import HandClock
+from tests.worlds.producing import WAL, frames_in, killed, of, reopened, values_in, while_in_flight
 
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096)
 BOTH = [b"a", b"b"]

@@ -18,7 +18,7 @@ from seglog.format.frame import FrameType, data_of, encode_sync_mark, read_heade
 from seglog.values.append_key import PlainAppend
 from tests.seams.log import engine_of, mark_secret_of
 from tests.seglog.frames import append_frames
-from tests.seglog.test_producers import SETTINGS, WAL, frames_in, killed, reopened, values_in
+from tests.worlds.producing import SETTINGS, WAL, frames_in, killed, reopened, values_in
 
 
 def _kinds(directory: Path) -> list[int]:
