@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from xxhash import xxh3_64_hexdigest
@@ -16,7 +15,8 @@ from seglog.format.frame import encode_lost, encode_sync_mark, read_header, tomb
 from seglog.format.index import encode_entry
 from seglog.values import canonical
 from tests.faults.disk import Image, SimulatedDisk
-from tests.golden.make_seglog import DIRECTORY, OLD, SECRET, SETTINGS, make
+from tests.golden.directories import golden, on_disk
+from tests.golden.make_seglog import OLD, SECRET, SETTINGS, make
 from tests.seglog.frames import append_frames
 from tests.worlds.clock import HandClock
 
@@ -36,18 +36,6 @@ PINNED = {
     "UNIT": (encode_unit(7, T0, 258, 30), "c88a555f8a774e40"),
     "index entry": (encode_entry(258, 1000, 55, T0, 9), "0df36a021a36aa41"),
 }
-
-
-def golden(directory: Path = DIRECTORY) -> dict[str, bytes]:
-    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
-
-
-def on_disk(files: dict[str, bytes]) -> SimulatedDisk:
-    tree: dict[str, bytes | None] = {"/log": None}
-    for name, body in files.items():
-        tree[f"/log/{name}"] = body
-        tree |= {str(folder): None for folder in list(Path("/log", name).parents)[:-1]}
-    return SimulatedDisk(Image(tree))
 
 
 @pytest.mark.parametrize("kind", PINNED)

@@ -7,10 +7,9 @@ import pytest
 import seglog
 from seglog import Appended, FileCorrupt, KeyReused, ProducerBatch
 from seglog.values.append_key import Key, digest_of
+from tests.golden.directories import SETTINGS, golden, on_disk
 from tests.golden.make_seglog import OLD_WITH_KEYS
 from tests.seams.log import keys_of
-from tests.seglog.test_golden_directory import golden, on_disk
-from tests.seglog.test_golden_producers import SETTINGS
 from tests.worlds.clock import HandClock
 
 T0 = 1_720_000_000_000

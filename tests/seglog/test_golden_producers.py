@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 
 import seglog
-from seglog import FileCorrupt, FormatUnsupported, Gap, LogSettings, Producer, ProducerBatch, Record
+from seglog import FileCorrupt, FormatUnsupported, Gap, Producer, ProducerBatch, Record
 from seglog.values.producer import Batch
+from tests.golden.directories import SETTINGS, golden, on_disk
 from tests.golden.make_seglog import OLD_WITH_PRODUCERS
 from tests.seams.log import as_release_of_format_1
-from tests.seglog.test_golden_directory import golden, on_disk
 from tests.worlds.clock import HandClock
 
-SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=8192)
 T0 = 1_720_000_000_000
 
 
