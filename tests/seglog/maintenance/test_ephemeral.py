@@ -18,9 +18,9 @@ from seglog.format.frame import LOST, read_header
 from seglog.writing import append
 from tests.faults.disk import SimulatedDisk
 from tests.faults.files import Effects, UnsyncedFiles
+from tests.faults.gated_files import GatedFiles
 from tests.seams.limits import Limit, set_limit
 from tests.seams.log import engine_of, new_topic_entry, queue_of
-from tests.seglog.wal.test_group_commit import GatedFiles
 from tests.waiting import wait_until
 from tests.worlds.clock import HandClock
 

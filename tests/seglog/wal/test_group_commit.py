@@ -12,28 +12,12 @@ import pytest
 import seglog
 from seglog import ConcurrentModification, Log, LogSettings, TopicConfig, WriterPoisoned
 from seglog.engine.upkeep import InCaller
-from seglog.files.port import OsFiles
 from tests.faults.files import PowerCutFiles, UnsyncedFiles
+from tests.faults.gated_files import GatedFiles
 from tests.seams.limits import Limit, set_limit
 from tests.seams.log import engine_of, queue_of
 from tests.waiting import wait_until
 from tests.worlds.clock import HandClock
-
-
-class GatedFiles(OsFiles):
-    """A file port whose datasync waits for the gate. It counts the syncs."""
-
-    def __init__(self) -> None:
-        self.gate = threading.Event()
-        self.gate.set()
-        self.waiting = threading.Event()
-        self.syncs = 0
-
-    def datasync(self, fd: int) -> None:
-        self.waiting.set()
-        assert self.gate.wait(60)
-        self.syncs += 1
-        super().datasync(fd)
 
 
 @pytest.fixture
