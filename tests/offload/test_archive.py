@@ -20,7 +20,7 @@ from offload.errors import HistoryBehind, NoRemote, OtherRemote
 from offload.moment import format_time
 from seglog import ColdTierAttached, ColdTierRequired, InvalidSetting, LogSettings, NoSuchTopic
 from tests.faults.store import EFFECTS, CountingStore, Fault, FaultyStore, unreachable
-from tests.promises.test_cold_trouble_stays_cold import StuckStore
+from tests.faults.stuck_store import StuckStore
 from tests.worlds.clock import HandClock
 
 

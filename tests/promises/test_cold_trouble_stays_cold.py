@@ -13,35 +13,11 @@ import pytest
 import offload
 import seglog
 from catalog.errors import StoreUnreachable
-from catalog.objects.memory import MemoryStore
 from seglog import Log, LogSettings, SeglogError, TopicConfig, WarmStoreFailed
 from seglog.engine.upkeep import Background, InCaller, UpkeepFactory
 from seglog.tiers.memory_store import MemorySegmentStore
+from tests.faults.stuck_store import StuckStore
 from tests.seams.limits import Limit, set_limit
-
-
-class StuckStore:
-    """Forwards calls to a store until `stuck` is set. After that every request waits for `release`, and then fails."""
-
-    def __init__(self) -> None:
-        self._inner = MemoryStore()
-        self.stuck = threading.Event()
-        self.release = threading.Event()
-        self.waiting = threading.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        inner = getattr(self._inner, name)
-        if not callable(inner):
-            return inner
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if self.stuck.is_set() and name != "close":
-                self.waiting.set()
-                assert self.release.wait(60)
-                raise StoreUnreachable("memory://", "it hung")
-            return inner(*args, **kwargs)
-
-        return call
 
 
 def test_a_store_that_hangs_holds_up_neither_appends_nor_hot_reads(tmp_path: Path) -> None:
