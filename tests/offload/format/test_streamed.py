@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog import schema_pb2 as pb
 from offload.errors import InvalidBlock, InvalidIndex
 from offload.format.block import BlockRef
 from offload.format.streamed import (
@@ -14,23 +13,11 @@ from offload.format.streamed import (
     BLOCK_MAGIC,
     ENTRY,
     HEADER,
-    LEDGER,
     MAGIC,
     decode_streamed_block_header,
     decode_streamed_index,
 )
-
-Ledger = tuple[int, int, list[tuple[int, int, int]]]
-
-
-def index_of(ledgers: list[Ledger], data_length: int, *, data_header_length: int = 128) -> bytes:
-    """Return an index object. Each item of `ledgers` is (ledger id, number of entries, index entries)."""
-    body = b""
-    for ledger_id, count, entries in ledgers:
-        info = pb.StreamedLedgerInfo(ledger_id=ledger_id, entries=count, size=7, timestamp=8).SerializeToString()
-        body += LEDGER.pack(ledger_id, len(entries), len(info)) + info
-        body += b"".join(ENTRY.pack(*entry) for entry in entries)
-    return HEADER.pack(MAGIC, HEADER.size + len(body), data_length, data_header_length) + body
+from tests.worlds.index_objects import Ledger, index_of
 
 
 def test_ledgers_come_in_the_order_of_the_index_object():

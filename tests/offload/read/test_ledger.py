@@ -20,10 +20,10 @@ from offload.format.streamed import BLOCK_MAGIC
 from offload.read.inspection import inspect_bytes
 from offload.read.ledger import LedgerEntry, open_ledgers
 from tests.golden.make_offload import FRAMES
-from tests.offload.format.test_streamed import index_of
 from tests.offload.ledgers import Ledger
 from tests.offload.samples import encode_block
 from tests.seams.archive import drop_last_entry
+from tests.worlds.index_objects import index_of
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 DATA = keys.check_key("a-ledger-7")
