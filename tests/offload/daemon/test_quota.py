@@ -22,10 +22,10 @@ from offload.settings import TenantSettings
 from offload.wire import LINES_TYPE
 from tests.daemons import served_tenants
 from tests.offload.daemon.conftest import serving
-from tests.offload.daemon.test_tenants import append, ask, make, settings
 from tests.waiting import wait_until
 from tests.worlds.asgi import BYTES, asked
 from tests.worlds.clock import HandClock
+from tests.worlds.tenant_roots import append, ask, make, settings
 
 
 def test_an_account_holds_a_second_and_one_large_take_is_paid_off() -> None:
