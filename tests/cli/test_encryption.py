@@ -24,8 +24,8 @@ from tests.faults.front import Front
 from tests.s3_server import MINIO
 from tests.seams.limits import Limit, set_limit
 from tests.waiting import wait_until
+from tests.worlds.kms import KEY
 
-KEY = "arn:aws:kms:us-east-1:111122223333:key/0d7d2a4e-acme"
 OTHER = "arn:aws:kms:us-east-1:111122223333:key/5b1c9f30-globex"
 TOML = f"""
 [remote]

@@ -24,11 +24,11 @@ from offload.spark.options import parse_options
 from offload.spark.source import SeglogDataSource, schema_of
 from offload.spark.writer import SeglogWriter
 from offload.wiring import open_store
-from tests.cli.test_encryption import KEY
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import NOW_MS, TopicArchive
 from tests.s3_server import AS_HARNESS, SECRET_KEY, not_of_minio, own_prefixes
 from tests.seams.spark import query_execution
+from tests.worlds.kms import KEY
 
 pytestmark = not_of_minio
 
