@@ -22,10 +22,10 @@ from seglog import Log
 from tests.faults.steps import Place, crashes
 from tests.faults.store import CountingStore
 from tests.faults.stride import every
-from tests.offload.daemon.conftest import serving, until
 from tests.offload.replicas import opened, ship, values
 from tests.seams.archive import describe_status
 from tests.worlds.clock import HandClock
+from tests.worlds.services import serving, until
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 

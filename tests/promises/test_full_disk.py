@@ -37,10 +37,10 @@ from offload.daemon.problems import problem
 from seglog import AppendsHeld, DiskFull, Log, LogSettings, TopicConfig
 from tests import work
 from tests.faults.small_disk import SmallDisk, small_disk
-from tests.offload.daemon.conftest import serving
 from tests.promises.mistakes.scene import ROOT
 from tests.seams.log import engine_of
 from tests.worlds.asgi import BYTES, asked
+from tests.worlds.services import serving
 
 _MIB = 1024 * 1024
 _DISK_BYTES = 12 * _MIB

@@ -17,8 +17,8 @@ from offload.daemon import http
 from offload.daemon.http.answers import answer_error
 from offload.daemon.http.direct import direct
 from offload.rights import EVERYTHING, RIGHTS_KEY, Grant, Rights, Role
-from tests.offload.daemon.conftest import serving
 from tests.worlds.asgi import BYTES, asked
+from tests.worlds.services import serving
 
 READER = Rights("reader", (Grant(Role.READ, ("*",)),))
 OF_A = Rights("of-a", (Grant(Role.APPEND, ("a*",)),))

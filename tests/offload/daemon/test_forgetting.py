@@ -16,9 +16,9 @@ from offload.daemon import http
 from offload.daemon.http.direct import direct
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
-from tests.offload.daemon.conftest import serving, until
 from tests.seams.limits import Limit, set_limit
 from tests.worlds.asgi import BYTES, asked
+from tests.worlds.services import serving, until
 
 _ROUND = 30
 _WARM = 2

@@ -13,9 +13,9 @@ import pytest
 
 from catalog.objects.memory import MemoryStore
 from offload.daemon import http
-from tests.offload.daemon.conftest import serving, until
 from tests.seams.archive import note_threads_of_bodies
 from tests.seams.limits import Limit, set_limit
+from tests.worlds.services import serving, until
 
 
 class Request:

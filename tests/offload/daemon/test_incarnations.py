@@ -14,8 +14,8 @@ from offload.daemon.http import appends
 from offload.daemon.http.direct import direct
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
-from tests.offload.daemon.conftest import serving
 from tests.worlds.asgi import BYTES, asked
+from tests.worlds.services import serving
 
 PATH = "/topics/t/records"
 BATCH = ((b"producer-id", b"p"), (b"producer-epoch", b"0"), (b"producer-seq", b"0"))

@@ -19,10 +19,10 @@ import seglog
 from catalog.objects.memory import MemoryStore
 from offload.daemon.laminarmq import make_laminarmq_app
 from tests.daemons import served
-from tests.offload.daemon.conftest import serving
 from tests.offload.daemon.laminarmq_script import SCRIPT, differences, stored, transcript
 from tests.seams.limits import Limit, set_limit
 from tests.waiting import wait_until
+from tests.worlds.services import serving
 
 # By request: the statuses of laminarmq and of seglog. The table of docs/daemon.md has a row for each reason.
 DIFFERENCES = {

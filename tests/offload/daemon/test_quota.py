@@ -21,10 +21,10 @@ from offload.errors import OverQuota, OverRate
 from offload.settings import TenantSettings
 from offload.wire import LINES_TYPE
 from tests.daemons import served_tenants
-from tests.offload.daemon.conftest import serving
 from tests.waiting import wait_until
 from tests.worlds.asgi import BYTES, asked
 from tests.worlds.clock import HandClock
+from tests.worlds.services import serving
 from tests.worlds.tenant_roots import append, ask, make, settings
 
 

@@ -27,9 +27,9 @@ from offload.daemon.service import Service
 from offload.rights import Role, token_line
 from offload.settings import ServeSettings
 from tests.daemons import ServedDirectory, served, served_tenants
-from tests.offload.daemon.conftest import serving
 from tests.offload.daemon.open_answers import EventStream, LineStream, opened
 from tests.waiting import wait_until
+from tests.worlds.services import serving
 
 ALL = (
     ("boss", Role.ADMIN, "*"),

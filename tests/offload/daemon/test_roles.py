@@ -18,7 +18,7 @@ from offload.daemon.http.tenants import make_root_app
 from offload.daemon.tenants import Tenants
 from offload.errors import NotAllowed
 from offload.rights import RIGHTS_KEY, Grant, Rights, Role
-from tests.offload.daemon.conftest import serving
+from tests.worlds.services import serving
 
 WEB_READER = Rights("reader", (Grant(Role.READ, ("web", "app-*")),))
 READER = Rights("reader", (Grant(Role.READ, ("*",)),))

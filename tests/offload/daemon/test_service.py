@@ -18,9 +18,9 @@ from offload.daemon.disk import DiskState
 from offload.daemon.metrics import Metrics
 from seglog import AppendsHeld, TopicConfig
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
-from tests.offload.daemon.conftest import serving, until
 from tests.offload.replicas import opened, ship, values
 from tests.worlds.clock import HandClock
+from tests.worlds.services import serving, until
 
 
 class TopicFails(WrappedStore):

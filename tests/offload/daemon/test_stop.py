@@ -30,8 +30,8 @@ from offload.daemon.stopping import StopEvent
 from offload.settings import ServeSettings
 from tests.daemons import ServedDirectory, served
 from tests.faults.front import Front, HttpFault
-from tests.offload.daemon.conftest import serving, until
 from tests.waiting import wait_until
+from tests.worlds.services import serving, until
 
 BYTES = {"Content-Type": "application/octet-stream"}
 TIMEOUT_S = 120

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from offload.daemon.service import Service
-from tests.offload.daemon.conftest import serving, until
+from tests.worlds.services import serving, until
 
 _NOW = {"OFFLOAD_OFFLOAD_AFTER_S": "0", "OFFLOAD_CODEC": "none"}
 

@@ -10,9 +10,9 @@ import pytest
 
 from catalog.objects.memory import MemoryStore
 from offload.errors import NameDeleted, NameMoved
-from tests.offload.daemon.conftest import serving, until
 from tests.offload.replicas import opened, ship, values
 from tests.worlds.clock import HandClock
+from tests.worlds.services import serving, until
 
 
 @pytest.fixture

@@ -25,9 +25,9 @@ from offload.daemon.streams.registry import Registry
 from offload.daemon.streams.requests import Fork, append_of, create_of
 from offload.daemon.streams.store import Streams
 from offload.daemon.threads import in_threads
-from tests.offload.daemon.conftest import serving, until
 from tests.seams.limits import Limit, set_limit
 from tests.worlds.clock import HandClock
+from tests.worlds.services import serving, until
 
 _TEXT = create_of({"content-type": "text/plain"})
 
