@@ -11,7 +11,7 @@ import pytest
 import seglog
 from seglog import Record
 from seglog.client import Batching, Client, Retries, aio
-from tests.seglog.client.conftest import TOKEN, Place
+from tests.worlds.places import TOKEN, Place
 
 
 def test_records_come_back_as_they_were_appended(client: Client, name: str) -> None:

@@ -15,8 +15,8 @@ from seglog import Gap, Record
 from seglog.client import Client, Retries, aio
 from tests.array_rows import rows_of
 from tests.daemons import ServedDirectory, served
-from tests.seglog.client.conftest import Place
 from tests.seglog.client.cutting_proxy import Leak
+from tests.worlds.places import Place
 
 QUICK = Retries(total_s=60, least_s=0.001, most_s=0.02)
 
