@@ -1,75 +1,7 @@
-"""Run a command as a user does, in this process for speed: argv in; exit code, stdout and stderr out."""
+"""The tests of commands have `run`."""
 
 from __future__ import annotations
 
-import io
-import re
-import signal
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from tests.worlds.command import run
 
-import pytest
-
-from offload.cli.interrupt import raise_in_command
-from offload.main import main
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    code: int
-    out: bytes
-    err: str
-
-    @property
-    def text(self) -> str:
-        return self.out.decode()
-
-    @property
-    def undated(self) -> str:
-        """Return the text with TIME in the place of each time."""
-        return re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "TIME", self.text)
-
-
-class _TerminalIn(io.TextIOWrapper):
-    def isatty(self) -> bool:
-        return True
-
-
-class _TerminalOut(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-Run = Callable[..., Done]
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`run("append", "t", stdin=b"...")` is `seglog -C <a fresh directory> append t`.
-
-    With `directory=None`, the command gets no -C. With `is_terminal`, standard input and standard error are a terminal.
-    """
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str, stdin: bytes = b"", directory: str | None = "data", is_terminal: bool = False) -> Done:
-        out, err = io.BytesIO(), _TerminalOut() if is_terminal else io.StringIO()
-        stdout = io.TextIOWrapper(out, encoding="utf-8", write_through=True, newline="")
-        with monkeypatch.context() as patch:
-            place = [] if directory is None else ["-C", directory]
-            patch.setattr(sys, "argv", ["seglog", *place, *arguments])
-            patch.setattr(sys, "stdin", (_TerminalIn if is_terminal else io.TextIOWrapper)(io.BytesIO(stdin)))
-            patch.setattr(sys, "stdout", stdout)
-            patch.setattr(sys, "stderr", err)
-            try:
-                main()
-                code = 0
-            except SystemExit as end:
-                code = end.code if isinstance(end.code, int) else 1
-            finally:
-                raise_in_command()
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        return Done(code, out.getvalue(), err.getvalue())
-
-    return call
+__all__ = ["run"]

@@ -14,8 +14,8 @@ import pytest
 from offload.commands import append as use
 from offload.commands.append import Appended
 from seglog.errors import DiskFull
-from tests.cli.conftest import Run
 from tests.seams.limits import Limit, set_limit
+from tests.worlds.command import Run
 
 _LINES = b"".join(b"line %d\n" % number for number in range(20_000))
 

@@ -18,7 +18,7 @@ import pytest
 from offload.cli.listed import ListedCommand, ListedParameter
 from offload.cli.listing import COMMANDS
 from tests.arguments import contents
-from tests.cli.conftest import Run
+from tests.worlds.command import Run
 
 Case = tuple[str, int]
 """A value, and the exit code of the command that gets it."""

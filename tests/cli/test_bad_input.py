@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Done, Run
+from tests.worlds.command import Done, Run
 
 
 @pytest.fixture

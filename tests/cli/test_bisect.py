@@ -17,8 +17,8 @@ from offload.commands.moments import Resolved
 from offload.errors import InvalidParameters
 from offload.moment import Moment
 from seglog import Record
-from tests.cli.conftest import Done, Run
 from tests.schemas import SCHEMAS, mismatches
+from tests.worlds.command import Done, Run
 
 NOW = Moment(1)
 

@@ -15,8 +15,8 @@ import seglog
 from offload.cli.completion import candidates
 from offload.cli.door import run as front_door
 from offload.cli.shells import SHELLS, script
-from tests.cli.conftest import Run
 from tests.daemons import served
+from tests.worlds.command import Run
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Run
 from tests.trees import tree
+from tests.worlds.command import Run
 
 TAKING = (
     ("delete", "t", "--before", "4"),

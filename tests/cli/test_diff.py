@@ -12,7 +12,7 @@ from offload.cli.graph import graphed
 from offload.commands.commits import CommitListed
 from offload.commands.graph import Line, ordered
 from offload.moment import Moment
-from tests.cli.conftest import Run
+from tests.worlds.command import Run
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from catalog.objects import LocalStore, MemoryStore, ObjectStore
 from catalog.objects.conformance import CHECKS
 from catalog.objects.s3 import S3Store
 from catalog.objects.store_time import ahead_ms
-from tests.cli.conftest import Run
 from tests.faults.broken_stores import CASES, Broken, Writer
 from tests.faults.store import CountingStore
 from tests.s3_server import AS_HARNESS, not_of_minio
 from tests.seams.limits import Limit, set_limit
+from tests.worlds.command import Run
 
 LOCAL = ["versions", "disk", "fsync", "files", "permissions", "tls", "daemon"]
 NAMES = [check.name for check in CHECKS]

@@ -20,7 +20,7 @@ from offload.commands.certificate import valid_until_ms
 from offload.commands.doctor_directory import DirectoryChecked, doctor_directory
 from offload.errors import ChecksFailed
 from offload.settings import ServeSettings
-from tests.cli.conftest import Run
+from tests.worlds.command import Run
 
 NOW = dt.datetime(2026, 11, 23, tzinfo=dt.UTC)
 NOW_MS = int(NOW.timestamp()) * 1000

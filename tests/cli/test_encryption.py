@@ -18,12 +18,12 @@ from offload.settings_file import Settings
 from offload.wiring import open_store
 from offload.write.segment_store import warm_stores
 from seglog import LogSettings
-from tests.cli.conftest import Done, Run
 from tests.daemons import served
 from tests.faults.front import Front
 from tests.s3_server import MINIO
 from tests.seams.limits import Limit, set_limit
 from tests.waiting import wait_until
+from tests.worlds.command import Done, Run
 from tests.worlds.kms import KEY
 
 OTHER = "arn:aws:kms:us-east-1:111122223333:key/5b1c9f30-globex"

@@ -13,9 +13,9 @@ from pyarrow import parquet
 
 from offload.commands.export_directory import OpenPart, PartExported
 from offload.spark.columns import EXPORT_COLUMNS
-from tests.cli.conftest import Run
 from tests.schemas import SCHEMAS, mismatches
 from tests.trees import tree
+from tests.worlds.command import Run
 
 LINES = ["one", "", "drei\u00e4", "four"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run
 from tests.cli.terminals import Shown, on_terminal, without_styles
+from tests.worlds.command import Run
 
 __all__ = ["on_terminal"]
 

@@ -11,8 +11,8 @@ import pytest
 from offload.cli.help import help_text
 from offload.cli.listing import COMMANDS
 from offload.cli.top import GROUPS
-from tests.cli.conftest import Run
 from tests.golden.make_help import WIDTHS, make, place
+from tests.worlds.command import Run
 
 
 @pytest.mark.parametrize("columns", WIDTHS)

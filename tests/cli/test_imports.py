@@ -10,8 +10,8 @@ import pytest
 
 from offload.cli.words import request_of
 from offload.commands.registry import COMMANDS
-from tests.cli.conftest import Run
 from tests.golden.make_modules import GOLDEN, SERVED, make
+from tests.worlds.command import Run
 
 CHANGING = {"numpy", "catalog.gc.collector", "offload.replication.reset", "offload.write.offloader"}
 HEAVY = "{'boto3', 'botocore', 'obstore', 'pyarrow', 'pyspark'}"

@@ -4,8 +4,8 @@ import base64
 import json
 from pathlib import Path
 
-from tests.cli.conftest import Run
 from tests.offload.ledgers import Ledger
+from tests.worlds.command import Run
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.worlds.command import Run
 
 INTERRUPTED = """
 import os, signal, sys

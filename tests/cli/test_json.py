@@ -17,9 +17,9 @@ from offload.cli.table import listed_commands
 from offload.cli.words import request_of
 from offload.commands.results import kind_of
 from offload.commands.schemas import schema_of, schemas
-from tests.cli.conftest import Done, Run
 from tests.golden.make_modules import SERVED
 from tests.schemas import SCHEMAS, mismatches
+from tests.worlds.command import Done, Run
 
 OTHERS = (
     "append t lines",

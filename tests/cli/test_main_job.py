@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.worlds.command import Run
 
 NASTY = b"plain\ncrlf\r\nbare\rCR\n\n\xff\xfe\x00 not utf-8\n\nno line end"
 

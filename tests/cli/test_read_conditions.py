@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from seglog import RecordArrays
-from tests.cli.conftest import Run
 from tests.schemas import SCHEMAS, mismatches
+from tests.worlds.command import Run
 
 
 def test_read_finds_a_pattern_and_counts_what_it_skipped(run: Run, tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from offload import OffloadSettings
 from offload.settings import ColdSettings
 from offload.wiring import open_store
 from seglog import ReadOnly
-from tests.cli.conftest import Run
 from tests.trees import unchanged
+from tests.worlds.command import Run
 
 READING = (
     ("read", "t"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.worlds.command import Run
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
 

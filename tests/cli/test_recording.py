@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 
 from scripts.recording import BEFORE, CAST, STEPS
-from tests.cli.conftest import Run
+from tests.worlds.command import Run
 
 MOST_COMMANDS, MOST_S = 4, 60
 

@@ -13,9 +13,9 @@ from offload.cli.door import LOCAL
 from offload.cli.listing import COMMANDS
 from offload.commands.registry import COMMANDS as SERVED_COMMANDS
 from tests.certificates import certificate
-from tests.cli.conftest import Done, Run
 from tests.daemons import ServedDirectory, served
 from tests.golden.make_modules import SERVED
+from tests.worlds.command import Done, Run
 
 TOKEN = "correct-horse-battery-staple"
 

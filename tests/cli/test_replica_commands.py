@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Run
+from tests.worlds.command import Run
 
 
 @pytest.fixture

@@ -25,11 +25,11 @@ import pytest
 from catalog.objects import s3
 from offload.rights import Role, token_line
 from tests.answering import Answer, AnsweringServer, Asked
-from tests.cli.conftest import Run
 from tests.faults.front import Front
 from tests.s3_server import AS_HARNESS, MINIO, may_be_checked
 from tests.seams.limits import Limit, set_limit
 from tests.waiting import wait_until
+from tests.worlds.command import Run
 
 ROOT = Path(__file__).parents[2]
 SECRET = "CanarySecretKey0123456789abcdefCanary"

@@ -25,10 +25,10 @@ import seglog
 from offload.client import DaemonClient
 from offload.commands.registry import COMMANDS
 from tests.certificates import certificate
-from tests.cli.conftest import Run
 from tests.forge import Forged, forged
 from tests.seams.limits import Limit, set_limit
 from tests.waiting import wait_until
+from tests.worlds.command import Run
 
 TOKEN = "correct-horse-battery-staple"
 

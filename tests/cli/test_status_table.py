@@ -16,8 +16,8 @@ from offload.commands.directory import Work
 from offload.commands.status import ArchivedTopic
 from offload.reports import TopicStatus
 from seglog import SystemClock
-from tests.cli.conftest import Run
 from tests.cli.terminals import Shown, on_terminal, without_styles
+from tests.worlds.command import Run
 
 __all__ = ["on_terminal"]
 

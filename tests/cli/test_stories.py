@@ -23,8 +23,8 @@ from pathlib import Path
 import pytest
 
 import seglog
-from tests.cli.conftest import Run
 from tests.daemons import ServedDirectory, served
+from tests.worlds.command import Run
 
 STORIES = sorted(
     path for path in (Path(__file__).resolve().parents[2] / "docs" / "stories").glob("*.md") if path.stem != "README"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from offload.cli.streams import accept_any_text
-from tests.cli.conftest import Run
+from tests.worlds.command import Run
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from pathlib import Path
 import boto3
 import pytest
 
-from tests.cli.conftest import Run
 from tests.faults.front import Front, HttpFault
 from tests.s3_server import ACCESS_KEY, may_be_checked
 from tests.schemas import SCHEMAS, mismatches
+from tests.worlds.command import Run
 
 ROLE = "arn:aws:iam::111122223333:role/tenants"
 WORDS = ("tenant", "credentials", "acme", "--role", "reader", "--bucket", "archive", "--role-arn", ROLE)

@@ -18,9 +18,9 @@ from catalog.errors import AccessDenied
 from offload.commands.tenant_delete import delete
 from offload.tenants.deletion import lifecycle_rule
 from offload.wiring import open_prefix
-from tests.cli.conftest import Done, Run
 from tests.cli.tenant_world import OTHERS, World, first_world, world
 from tests.faults.front import Front, HttpFault
+from tests.worlds.command import Done, Run
 
 __all__ = ["first_world", "world"]
 

@@ -15,10 +15,10 @@ import pytest
 
 from catalog.objects import s3
 from tests import work
-from tests.cli.conftest import Done, Run
 from tests.cli.tenant_world import FirstWorld, World, first_world, world
 from tests.faults.front import Front, HttpFault, When
 from tests.waiting import wait_until
+from tests.worlds.command import Done, Run
 
 __all__ = ["first_world", "world"]
 

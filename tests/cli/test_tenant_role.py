@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run
 from tests.faults.front import Front, HttpFault
 from tests.s3_server import ACCESS_KEY
+from tests.worlds.command import Run
 
 ROLE = "arn:aws:iam::111122223333:role/tenants"
 

@@ -14,11 +14,11 @@ from offload.cli.terminal import is_rich
 from offload.client import DaemonClient
 from offload.commands.directory import Tell
 from offload.commands.registry import COMMANDS
-from tests.cli.conftest import Run
 from tests.cli.terminals import Shown, on_terminal, without_styles
 from tests.daemons import served
 from tests.seams.limits import Limit, set_limit
 from tests.waiting import wait_until
+from tests.worlds.command import Run
 
 __all__ = ["on_terminal"]
 

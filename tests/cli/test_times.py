@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from offload.cli.times import TimeNeedsZone, ago_text, understand
-from tests.cli.conftest import Run
+from tests.worlds.command import Run
 
 NOW = datetime(2026, 11, 22, 19, 0, tzinfo=UTC)  # a Sunday, 20:00 in Berlin
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import seglog
-from tests.cli.conftest import Run
 from tests.daemons import served
+from tests.worlds.command import Run
 
 
 def test_a_new_token_opens_a_daemon_and_is_nowhere_else(run: Run, tmp_path: Path) -> None:

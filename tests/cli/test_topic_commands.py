@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Run
 from tests.s3_server import empty_remote
+from tests.worlds.command import Run
 
 
 @pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.soak(part=3))])

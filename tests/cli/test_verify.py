@@ -7,7 +7,7 @@ import pytest
 
 from offload.commands.verify import verify
 from seglog import LogSettings
-from tests.cli.conftest import Run
+from tests.worlds.command import Run
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from catalog.format.keys import data_key
 from catalog.gc.object_check import place_of
 from catalog.objects import LocalStore
 from offload.commands.verify_part import verify_part
-from tests.cli.conftest import Run
+from tests.worlds.command import Run
 
 NOW_MS = 1_900_000_000_000
 

@@ -17,8 +17,8 @@ import pytest
 
 from catalog.tenants.roles import RIGHTS, Target, TenantRole
 from tests import work
-from tests.cli.conftest import Done, Run
 from tests.iam.site import MC, OWNER, ROOT, Site
+from tests.worlds.command import Done, Run
 
 __all__ = ["Seen", "Station", "check", "requests_of"]
 

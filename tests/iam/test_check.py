@@ -10,9 +10,9 @@ import pytest
 
 from catalog.tenants.roles import TenantRole
 from tests import work
-from tests.cli.conftest import Run, run
 from tests.iam.site import BROKER, OWNER, TRAP, Site, User
 from tests.iam.station import requests_of
+from tests.worlds.command import Run, run
 
 __all__ = ["run"]
 

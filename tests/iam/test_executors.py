@@ -29,10 +29,10 @@ from botocore.exceptions import ClientError
 
 from catalog.tenants.roles import TenantRole
 from tests import work
-from tests.cli.conftest import Run, run
 from tests.iam.site import BROKER, REGION, ROOT, TENANTS, Site, User
 from tests.iam.station import Station, check, requests_of
 from tests.offload.spark.standalone import Standalone, running_cluster
+from tests.worlds.command import Run, run
 
 __all__ = ["run"]
 

@@ -13,9 +13,9 @@ import pytest
 
 from catalog.tenants.roles import TenantRole
 from offload.settings import MIN_BLOCK_SIZE
-from tests.cli.conftest import Run, run
 from tests.iam.site import KMS_KEY, Site
 from tests.iam.station import Station, check, requests_of
+from tests.worlds.command import Run, run
 
 __all__ = ["run"]
 

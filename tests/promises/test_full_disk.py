@@ -37,9 +37,9 @@ from offload.daemon.problems import problem
 from seglog import AppendsHeld, DiskFull, Log, LogSettings, TopicConfig
 from tests import work
 from tests.faults.small_disk import SmallDisk, small_disk
-from tests.promises.mistakes.scene import ROOT
 from tests.seams.log import engine_of
 from tests.worlds.asgi import BYTES, asked
+from tests.worlds.command import ROOT
 from tests.worlds.services import serving
 
 _MIB = 1024 * 1024

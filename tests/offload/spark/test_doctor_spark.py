@@ -16,7 +16,7 @@ from offload.spark import registration
 from offload.spark.jobs import __main__ as jobs
 from offload.wiring import open_store
 from seglog import SystemClock
-from tests.cli.conftest import Run, run
+from tests.worlds.command import Run, run
 
 __all__ = ["run"]
 

@@ -15,7 +15,8 @@ from catalog.errors import Diverged, Fenced, InvalidObject
 from offload import Archive
 from offload.errors import DirectoryNotEmpty, HistoryBehind, LocalChangesLost
 from seglog import FileCorrupt, Log
-from tests.promises.mistakes.scene import command, filled, numbered, tree, values
+from tests.promises.mistakes.scene import filled, numbered, tree, values
+from tests.worlds.command import command
 
 
 @contextmanager

@@ -9,7 +9,8 @@ import pytest
 
 import seglog
 from seglog import DirectoryInUse, NotADataDirectory, WriterPoisoned
-from tests.promises.mistakes.scene import command, filled, numbered, tree, values
+from tests.promises.mistakes.scene import filled, numbered, tree, values
+from tests.worlds.command import command
 
 
 def test_a_directory_is_opened_twice_by_one_process(tmp_path: Path) -> None:

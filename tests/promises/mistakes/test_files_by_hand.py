@@ -10,7 +10,8 @@ import pytest
 
 import seglog
 from seglog import FileCorrupt, NotADataDirectory
-from tests.promises.mistakes.scene import command, filled, numbered, tree, values
+from tests.promises.mistakes.scene import filled, numbered, tree, values
+from tests.worlds.command import command
 
 WAL = "wal/wal-0000000000000001.log"
 

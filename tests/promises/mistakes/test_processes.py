@@ -22,7 +22,8 @@ from seglog import CalledWithin, JournalClosed, LogClosed, NoSuchTopic, OtherLoo
 from seglog.journal.journal import Journal
 from tests.children import in_child, outcome_of
 from tests.faults.files import UnsyncedFiles
-from tests.promises.mistakes.scene import ROOT, filled, numbered, values
+from tests.promises.mistakes.scene import filled, numbered, values
+from tests.worlds.command import ROOT
 
 
 def _program(text: str, directory: Path) -> subprocess.CompletedProcess[bytes]:

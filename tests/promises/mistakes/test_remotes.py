@@ -28,7 +28,8 @@ from offload.errors import InvalidChunk, NameDeleted, OtherRemote, RemoteBehind
 from seglog import Appended, Log, LogSettings, ProducerBatch, TopicConfig, WrittenElsewhere
 from tests.faults.front import Front, HttpFault
 from tests.faults.scripted_s3 import ScriptedS3
-from tests.promises.mistakes.scene import command, filled, numbered, tree, values
+from tests.promises.mistakes.scene import filled, numbered, tree, values
+from tests.worlds.command import command
 
 
 @contextmanager

@@ -27,8 +27,9 @@ from seglog import (
 )
 from seglog.files.volatile import in_memory_kind, kind_of_mount
 from tests.faults.small_disk import mounted, small_disk
-from tests.promises.mistakes.scene import ROOT, filled, numbered, tree, values
+from tests.promises.mistakes.scene import filled, numbered, tree, values
 from tests.seams.log import engine_of
+from tests.worlds.command import ROOT
 
 SMALL = LogSettings(wal_file_bytes=64 * 1024, disk_reject_bytes=0)
 NOBODY = 65534

@@ -17,8 +17,9 @@ from offload.errors import EntryTooLarge, OtherRemote
 from seglog import InvalidSetting, TopicConfig
 from seglog.errors import FileCorrupt, RecordTooLarge, WarmStoreFailed, WarmStoreRequired
 from tests.daemons import served
-from tests.promises.mistakes.scene import ROOT, command, filled, numbered, program, tree, values
+from tests.promises.mistakes.scene import filled, numbered, tree, values
 from tests.waiting import wait_until
+from tests.worlds.command import ROOT, command, program
 
 BROKEN = (
     "[serve\n",

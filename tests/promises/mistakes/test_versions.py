@@ -19,8 +19,9 @@ from offload import Archive
 from seglog import FormatUnsupported, InvalidSetting, Log, Record
 from seglog.format.frame import CHECKSUM, FrameType, encode
 from tests.golden.make_seglog import OLD, SETTINGS
-from tests.promises.mistakes.scene import command, filled, numbered, tree, values
+from tests.promises.mistakes.scene import filled, numbered, tree, values
 from tests.seams.limits import Limit, set_limit
+from tests.worlds.command import command
 
 WAL = "wal/wal-0000000000000001.log"
 UNKNOWN_TYPE = 200
