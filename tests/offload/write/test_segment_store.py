@@ -19,7 +19,7 @@ from offload.write.segment_store import ObjectSegmentStore, warm_stores
 from seglog import FileCorrupt, LogSettings, WarmStoreFailed
 from seglog.engine.upkeep import InCaller
 from seglog.tiers.segment_store import Part, SegmentId, SegmentStore
-from tests.seglog.test_stores import (
+from tests.worlds.segment_store_suite import (
     test_a_delete_takes_the_whole_segment_and_may_be_repeated,
     test_a_large_segment_is_whole,
     test_a_range_past_the_end_is_told_and_never_cut_short,
