@@ -21,9 +21,9 @@ from catalog.refs.branch import Branches
 from offload.wiring import open_store
 from tests.offload.spark.queries import read
 from tests.offload.spark.session import spark, spark_session
-from tests.promises.test_catalog_model import TOPIC, CatalogModel
 from tests.seams.archive import context_of
 from tests.work import amounts, seed_of, tell
+from tests.worlds.catalog_model import TOPIC, CatalogModel
 
 __all__ = ["spark", "spark_session"]
 
