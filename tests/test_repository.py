@@ -166,6 +166,39 @@ def test_every_module_that_a_docstring_comment_or_page_names_exists() -> None:
     assert {(place, each) for place, text in told for each in _A_MODULE.findall(text) if each not in known} == set()
 
 
+# ---------------------------------------------------------------- tests
+
+#: Also one in the program of a child, which is a text.
+_AN_IMPORT = re.compile(r"^ *(?:from|import) +(tests[\w.]*)(?: +import +(\([^)]*\)|[^\n]*))?", re.MULTILINE)
+
+
+def imported_tests(source: str) -> set[str]:
+    """Return the modules with tests, and the conftest modules, that a source imports."""
+    found = set()
+    for module, names in _AN_IMPORT.findall(source):
+        for name in (module, *(f"{module}.{each}" for each in re.findall(r"\w+", names))):
+            is_for_pytest = name.rpartition(".")[2].startswith(("test_", "conftest"))
+            if is_for_pytest and (ROOT / name.replace(".", "/")).with_suffix(".py").exists():
+                found.add(name)
+    return found
+
+
+def test_nothing_imports_a_module_that_pytest_runs() -> None:
+    """What two tests share lies in `tests/worlds`, `tests/faults` or `tests/seams`, where each name says what it is."""
+    assert imported_tests("from tests import (\n    work,\n    test_seams,\n)\nimport tests.conftest as fixtures") == {
+        "tests.test_seams",
+        "tests.conftest",
+    }
+    suite = "from tests.worlds.segment_store_suite import test_a_large_segment_is_whole"
+    assert imported_tests(f"{suite}\nCHILD = 'from tests.test_seams import sources'") == set()
+    assert imported_tests('CHILD = """\nfrom tests.cli.test_help import ROOT\n"""') == {"tests.cli.test_help"}
+    paths = [path for folder in ("benchmarks", "scripts", "tests") for path in sorted((ROOT / folder).rglob("*.py"))]
+    assert len(paths) > 500
+    this = Path(__file__)
+    found = {path.relative_to(ROOT): imported_tests(path.read_text()) for path in paths if path != this}
+    assert {path: names for path, names in found.items() if names} == {}
+
+
 # ---------------------------------------------------------------- documents
 
 
