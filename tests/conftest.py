@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import gc
 import logging
-import os
 import signal
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -13,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import core, settings
 from xdist.scheduler import LoadFileScheduling
 
-from tests import costs, runs, work
+from tests import costs, drawn, runs, work
 from tests.faults.files import SimulatedCrash
 from tests.s3_server import empty_remote, moto_endpoint, s3_client, s3_endpoint, s3_environment, s3_remote
 from tests.seams.log import end_work_at
@@ -87,19 +86,19 @@ _LONG_DIRECTORIES = {"promises", "seglog"}
 _HANGS_AFTER_S = 3 * 3600
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Draw the seed before the processes of a run begin, because they inherit it.
 
     They also inherit that Ctrl-C is ignored, if a script runs the tests in its background.
     """
-    is_fixed = work.SEED in os.environ
     work.run_seed()
-    # With a seed, as in `make test`, every machine draws the same examples. In the soak each run draws its own.
     # By default, an example fails if it takes longer than 200 ms. A busy machine, or a first import, takes longer.
-    settings.register_profile(
-        "seglog", deadline=None, max_examples=20, derandomize=is_fixed, database=None, print_blob=True
-    )
+    settings.register_profile("seglog", deadline=None, max_examples=20, database=None, print_blob=True)
     settings.load_profile("seglog")
+    patch = pytest.MonkeyPatch()
+    config.add_cleanup(patch.undo)
+    drawn.ignore_imports(patch)
+    drawn.watch(patch)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -187,6 +186,9 @@ def _rank(item: pytest.Item) -> int:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     mark = item.get_closest_marker("soak")
     work.begin_slice(mark.kwargs.get("slice", 0) if mark else 0)
+    # `derandomize` would draw the same under each seed of a run, and in each slice of the soak.
+    core.global_force_seed = work.seed_of(f"examples of {item.nodeid}")
+    drawn.begin()
     costs.begin()
     return (yield)
 
@@ -201,6 +203,7 @@ def pytest_runtest_makereport(
     report.user_properties += [(work.COUNT, list(each)) for each in work.counted()]
     if call.when == "teardown":
         report.user_properties.append((costs.COST, costs.cost()))
+        report.user_properties += [(drawn.DRAWN, fact) for fact in drawn.taken(item.nodeid)]
     return report
 
 
@@ -224,13 +227,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     sums += costs.starts(spent)
     for line in costs.above_bounds(spent) if _is_whole(config) else ():
         terminalreporter.line(line, red=True)
+    facts = {value for report in reports for name, value in report.user_properties if name == drawn.DRAWN}
     shown = sorted(lines + [f"{what}: {number:,}" for what, number in sums.items()])
+    shown += [drawn.told(facts)] if facts else []
     if shown:
         terminalreporter.section(f"work done, with {work.SEED}={work.run_seed()}")
         for line in shown:
             terminalreporter.line(line)
     passed, failed = len(terminalreporter.stats.get("passed", [])), len(terminalreporter.stats.get("failed", []))
-    costs.write(spent, {"passed": passed, "failed": failed, "counts": sorted(lines)})
+    counts = {"passed": passed, "failed": failed, "counts": sorted(lines), "drawn": drawn.told(facts)}
+    costs.write(spent, counts)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -250,12 +256,17 @@ def _no_syncs() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _own_logs() -> Iterator[None]:
     """Give the loggers back as they were: a daemon that ran in this process has set them up for its own."""
-    loggers = [logging.getLogger(), *(logging.getLogger(name) for name in ("seglog", "uvicorn", "uvicorn.error"))]
-    former = [(logger, logger.level, logger.handlers[:], logger.filters[:]) for logger in loggers]
+    names = ("asyncio", "seglog", "uvicorn", "uvicorn.access", "uvicorn.asgi", "uvicorn.error")
+    former = [(each, *_set_up(each)) for each in (logging.root, *map(logging.getLogger, names))]
     yield
-    for logger, level, handlers, filters in former:
-        logger.setLevel(level)
-        logger.handlers[:], logger.filters[:] = handlers, filters
+    for logger, *before in former:
+        if before != _set_up(logger):  # to set a level costs more than to look at all
+            level, logger.propagate, logger.handlers[:], logger.filters[:] = before
+            logger.setLevel(level)
+
+
+def _set_up(logger: logging.Logger) -> list[Any]:
+    return [logger.level, logger.propagate, logger.handlers[:], logger.filters[:]]
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ Bounds are numbers of images, faults, schedules and histories, never seconds. So
     make test      the little that a newcomer waits for; no mark
     make test-all  30 s of a core for a proof; `@pytest.mark.long`
     make soak      a test says its part by `@pytest.mark.soak(part=n)`; a slice of it takes 5 minutes at most
-    seeds          `seed_of` derives a proof's seed from SEGLOG_TEST_SEED. `make test` sets 30, so that only a change of
-                   the code makes a test fail. Without a value, as in `make soak`, each run draws a new one
+    seeds          `seed_of` derives a proof's seed from SEGLOG_TEST_SEED, and each test's for Hypothesis. `make test`
+                   sets 30, so that only a change of the code makes a test fail. Without a value, as in `make soak`,
+                   each run draws a new one
     lines          `tell` takes one line; the end of the run shows the lines of all proofs
     counts         `count` adds to a number of the whole run, which the end of the run shows
 """
@@ -19,6 +20,8 @@ import zlib
 from collections import Counter
 
 import pytest
+
+from tests import drawn
 
 __all__ = [
     "COUNT",
@@ -84,7 +87,9 @@ def run_seed() -> int:
 
 def seed_of(proof: str) -> int:
     """Return the seed of that proof in this run, and in this slice of the soak."""
-    return zlib.crc32(f"{run_seed()} {proof}{_slice}".encode())
+    seed = zlib.crc32(f"{run_seed()} {proof}{_slice}".encode())
+    drawn.saw_seed(proof + _slice, seed)
+    return seed
 
 
 def begin_slice(number: int) -> None:

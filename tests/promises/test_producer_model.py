@@ -302,7 +302,6 @@ def test_producers_and_keys_do_what_a_plain_table_does(amount: int) -> None:
             max_examples=amount,
             stateful_step_count=50,
             deadline=None,
-            derandomize=True,
             suppress_health_check=list(HealthCheck),
         ),
     )

@@ -250,7 +250,6 @@ def _run(examples: int, steps: int, model: type[TopicModel] = TopicModel) -> Non
             max_examples=examples,
             stateful_step_count=steps,
             deadline=None,
-            derandomize=True,
             suppress_health_check=list(HealthCheck),
         ),
     )

@@ -133,7 +133,6 @@ def test_each_record_is_there_once_and_in_order(amount: int) -> None:
             max_examples=amount,
             stateful_step_count=60,
             deadline=None,
-            derandomize=True,
             suppress_health_check=list(HealthCheck),
         ),
     )
