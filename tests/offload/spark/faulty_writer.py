@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 from catalog.objects import ObjectStore
 from catalog.objects.wrapped import WrappedStore
 from offload.spark import stores
-from offload.spark.source import SeglogDataSource
+from offload.spark.source import PythonDataSource
 from offload.spark.writer import LoadMessage, SeglogWriter
 from tests.faults.store import lost
 
@@ -43,13 +43,13 @@ class HappenedError(Exception):
     """The fault of the test."""
 
 
-def faulty_source(fault: str, place: Path) -> type[SeglogDataSource]:
-    """Return the source in Python under its own name, so that the provider in the JVM hands its writes to it.
+def faulty_source(fault: str, place: Path) -> type[PythonDataSource]:
+    """Return the source in Python under the name by which the provider in the JVM hands its writes to it.
 
-    Attempts at tasks note in the directory `place` what happened.
+    Attempts at tasks, and a lost answer, note in the directory `place` what happened.
     """
 
-    class FaultySource(SeglogDataSource):
+    class FaultySource(PythonDataSource):
         def writer(self, schema: StructType, overwrite: bool) -> SeglogWriter:
             return FaultyWriter(dict(self.options), schema, overwrite=overwrite, fault=fault, place=place)
 
@@ -83,7 +83,7 @@ class FaultyWriter(SeglogWriter):
     def commit(self, messages: list[Any]) -> None:
         with pytest.MonkeyPatch.context() as patch:
             before = stores.open_remote
-            patch.setattr(stores, "open_remote", lambda *given: _CommitFault(before(*given), self._fault))
+            patch.setattr(stores, "open_remote", lambda *given: _CommitFault(before(*given), self._fault, self._place))
             super().commit(messages)
 
     def _broken(self, batches: Iterator[Any]) -> Iterator[Any]:
@@ -104,9 +104,10 @@ class FaultyWriter(SeglogWriter):
 class _CommitFault(WrappedStore):
     """A store that meets the fault at the PUT of a commit."""
 
-    def __init__(self, inner: ObjectStore, fault: str) -> None:
+    def __init__(self, inner: ObjectStore, fault: str, place: Path) -> None:
         super().__init__(inner)
         self._fault = fault
+        self._place = place
 
     def _call(self, method: str, key: str, act: Callable[[], T]) -> T:
         if method != "put_new" or "/log/" not in key:
@@ -117,6 +118,7 @@ class _CommitFault(WrappedStore):
         if self._fault == "killed after":
             _kill_session()
         if self._fault == "lost answer":
+            (self._place / "lost answer").touch()
             raise lost(key)
         return result
 

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from catalog import Branches, Volumes
 from catalog.objects import ObjectStore
-from offload.spark.source import SeglogDataSource
+from offload.spark.source import PythonDataSource
 from offload.wiring import open_store
 from tests.faults.front import Front, HttpFault
 from tests.offload.load.loads import records
@@ -70,7 +70,7 @@ def attempts(tmp_path: Path) -> Path:
 def answer_is_lost(spark_session: SparkSession, tmp_path: Path) -> Iterator[None]:
     spark_session.dataSource.register(faulty_source("lost answer", tmp_path))
     yield
-    spark_session.dataSource.register(SeglogDataSource)
+    spark_session.dataSource.register(PythonDataSource)
 
 
 def driven(remote: Remote, fault: str, attempts: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -89,10 +89,14 @@ def driven(remote: Remote, fault: str, attempts: Path, **environment: str) -> su
 
 
 @pytest.mark.usefixtures("answer_is_lost")
-def test_a_commit_whose_answer_is_lost_is_read_back(spark_session: SparkSession, loaded: Remote) -> None:
+def test_a_commit_whose_answer_is_lost_is_read_back(
+    spark_session: SparkSession, loaded: Remote, tmp_path: Path
+) -> None:
+    (tmp_path / "lost answer").unlink()  # of the first load
     for _ in range(2):
         write(rows(spark_session, COUNT), loaded.url, KEY)
         loaded.check(copies=2, commits=2)
+    assert (tmp_path / "lost answer").exists()
 
 
 @pytest.mark.soak(part=9)
