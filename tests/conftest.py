@@ -1,11 +1,16 @@
-"""Fixtures for every test: the S3 server, a remote of each kind, no pauses between attempts, no real syncs."""
+"""Fixtures for every test: the S3 server, a remote of each kind, no pauses between attempts, no real syncs.
+
+The directories of the tests are in memory, if there is room: a run makes and removes some hundred thousand files.
+"""
 
 from __future__ import annotations
 
 import functools
 import gc
 import logging
+import os
 import signal
+import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -84,6 +89,8 @@ _TOGETHER = {
 }
 _LONG_DIRECTORIES = {"promises", "seglog"}
 _HANGS_AFTER_S = 3 * 3600
+_IN_MEMORY = Path("/dev/shm")
+_ROOM_IN_MEMORY = 4 << 30
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -92,6 +99,9 @@ def pytest_configure(config: pytest.Config) -> None:
     They also inherit that Ctrl-C is ignored, if a script runs the tests in its background.
     """
     work.run_seed()
+    if "TMPDIR" not in os.environ and _has_room_in_memory():
+        os.environ["TMPDIR"] = tempfile.tempdir = str(_IN_MEMORY)
+    gc.disable()  # until all tests are collected
     # By default, an example fails if it takes longer than 200 ms. A busy machine, or a first import, takes longer.
     settings.register_profile("seglog", deadline=None, max_examples=20, database=None, print_blob=True)
     settings.load_profile("seglog")
@@ -101,6 +111,14 @@ def pytest_configure(config: pytest.Config) -> None:
     drawn.watch(patch)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _has_room_in_memory() -> bool:
+    try:
+        found = os.statvfs(_IN_MEMORY)
+    except OSError:
+        return False
+    return os.access(_IN_MEMORY, os.W_OK) and found.f_bavail * found.f_frsize >= _ROOM_IN_MEMORY
 
 
 def pytest_report_header() -> str:
@@ -162,6 +180,7 @@ def pytest_collection_finish() -> None:
     """Spare the garbage collector the modules and the tests, which stay until the end of the run."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 class _FilesTogether(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types

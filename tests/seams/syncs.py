@@ -1,7 +1,10 @@
-"""Syncs that a test spares, because a test cannot cut real power.
+"""Syncs that a test spares, because a test cannot cut real power, and the room of large files.
 
 The proofs about power simulate the disk. Everywhere else a real sync proves nothing, and a run makes many thousands of
 them. The processes that a test starts sync for real.
+
+The kernel has to clear each page of a file in memory that it allocates: 64 MiB, as a WAL file has by default, take 25 ms.
+So a large file gets its size without its pages. A small one gets them, as the tests of a full disk need it.
 """
 
 from __future__ import annotations
@@ -15,13 +18,16 @@ from catalog.local import LocalCatalog
 __all__ = ["spare_syncs", "use_real_syncs"]
 
 _FSYNC, _FDATASYNC = os.fsync, os.fdatasync
+_ALLOCATE = os.posix_fallocate
+_LARGE_BYTES = 16 << 20
 _PREPARE = LocalCatalog._prepare
 
 
 def spare_syncs(patch: pytest.MonkeyPatch) -> None:
-    """Replace each sync by a check of the descriptor. SQLite syncs nothing either."""
+    """Replace each sync by a check of the descriptor, and large allocations by a size. SQLite syncs nothing either."""
     patch.setattr(os, "fsync", _check)
     patch.setattr(os, "fdatasync", _check)
+    patch.setattr(os, "posix_fallocate", _allocate)
     patch.setattr(LocalCatalog, "_prepare", _prepare_without_syncs)
 
 
@@ -29,11 +35,19 @@ def use_real_syncs(patch: pytest.MonkeyPatch) -> None:
     """Sync for real: for the tests of the modules that call the system."""
     patch.setattr(os, "fsync", _FSYNC)
     patch.setattr(os, "fdatasync", _FDATASYNC)
+    patch.setattr(os, "posix_fallocate", _ALLOCATE)
     patch.setattr(LocalCatalog, "_prepare", _PREPARE)
 
 
 def _check(fd: int) -> None:
     os.fstat(fd)
+
+
+def _allocate(fd: int, offset: int, length: int) -> None:
+    if length < _LARGE_BYTES:
+        _ALLOCATE(fd, offset, length)
+    elif os.fstat(fd).st_size < offset + length:
+        os.ftruncate(fd, offset + length)
 
 
 def _prepare_without_syncs(catalog: LocalCatalog) -> None:
