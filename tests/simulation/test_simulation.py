@@ -6,6 +6,7 @@ breaks a promise, the test prints its seed: `python -m tests.simulation.run SEED
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import subprocess
@@ -51,22 +52,24 @@ FOUND_BY = {
     "a fenced writer goes on": 33,
     "a mark comes before its checkpoint": 12,
     "a merge has what was deleted": 6,
-    "a pending commit is made anew": 2,
+    "a pending commit is made anew": 6,
     "a promotion does not compare": 85,
-    "a promotion fences nobody": 1,
-    "a refusal is a lost race": 8,
+    "a promotion fences nobody": 15,
+    "a refusal is a lost race": 15,
     "a reset forgets an attempt": 3,
     "a reset saves nothing": 1,
     "a takeover keeps the epoch": 3,
     "an undo brings back what later commits took": 22,
     "an undo does not compare": 8,
-    "an undo drops what comes meanwhile": 3,
+    "an undo drops what comes meanwhile": 4,
     "gc closes without a look": 4,
-    "gc looks once": 1,
-    "gc shuts nobody out": 22,
+    "gc looks once": 4,
+    "gc raises no boundary": 2,
+    "gc shuts nobody out": 18,
     "what is cut meanwhile is sent": 9,
 }
 _ROOT = Path(__file__).parents[2]
+_simulated = functools.cache(simulate)
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +81,7 @@ def _simulate(first: int, schedules: int, more: str = "") -> Counter[str]:
     totals: Counter[str] = Counter()
     for seed in range(first, first + schedules):
         try:
-            outcome = simulate(seed, more)
+            outcome = _simulated(seed, more)
         except Exception as error:
             pytest.fail(f"seed {seed}: {error!r}\nagain with: python -m tests.simulation.run {more} {seed}")
         totals += Counter({name: value for name, value in asdict(outcome).items() if isinstance(value, int)})
@@ -128,9 +131,9 @@ def test_what_is_promised_holds_whatever_is_undone_for_long() -> None:
 
 
 def test_the_same_seed_gives_the_same_trace() -> None:
-    here = simulate(5)
+    here = _simulated(5, "")
     assert simulate(5) == here
-    assert simulate(6).trace_hash != here.trace_hash
+    assert _simulated(4, "").trace_hash != here.trace_hash
     there = subprocess.run(
         [sys.executable, "-m", "tests.simulation.run", "5"],
         cwd=_ROOT,
