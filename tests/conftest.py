@@ -22,13 +22,23 @@ from xdist.scheduler import LoadFileScheduling
 
 from tests import costs, drawn, runs, work
 from tests.faults.files import SimulatedCrash
-from tests.s3_server import empty_remote, moto_endpoint, s3_client, s3_endpoint, s3_environment, s3_remote
+from tests.s3_server import (
+    empty_remote,
+    moto_endpoint,
+    one_certificate,
+    s3_client,
+    s3_endpoint,
+    s3_environment,
+    s3_remote,
+)
+from tests.seams.aws import remember_pure_calls
 from tests.seams.log import end_work_at
 from tests.seams.syncs import spare_syncs, use_real_syncs
 
 __all__ = [
     "moto_endpoint",
     "no_pauses",
+    "one_certificate",
     "own_ctrl_c",
     "real_syncs",
     "remote",
@@ -272,6 +282,13 @@ def _no_syncs() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _pure_calls_are_remembered() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        remember_pure_calls(patch.setattr)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _own_logs() -> Iterator[None]:
     """Give the loggers back as they were: a daemon that ran in this process has set them up for its own."""
@@ -294,6 +311,13 @@ def own_ctrl_c() -> Iterator[None]:
     former = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, former)
+
+
+@pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """Return an empty directory on a disk. A log in memory warns of it, on the standard error of a command."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as path:
+        yield Path(path)
 
 
 @pytest.fixture

@@ -30,12 +30,14 @@ from pathlib import Path
 from typing import IO
 
 from tests.costs import saw_start
+from tests.seams.aws import load_descriptions, remember_pure_calls
 
 __all__ = ["Forged", "forged"]
 
 _ROOT = Path(__file__).parent.parent
 _MODULES = (
     "catalog.objects.local",
+    "catalog.objects.s3",
     "offload.attachment",
     "offload.cli.door",
     "offload.cli.execution",
@@ -132,6 +134,8 @@ def _serve() -> None:
     """Fork a process for each line of standard input. Return in each of these, with the arguments in place."""
     for name in _MODULES:
         __import__(name)
+    remember_pure_calls(setattr)
+    load_descriptions()
     gc.collect()
     gc.freeze()
     answers = os.dup(1)

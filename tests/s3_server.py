@@ -154,9 +154,23 @@ def _running_moto() -> Iterator[str]:
             server.kill()
 
 
+@pytest.fixture(scope="session")
+def one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a file with one authority. Otherwise each client parses all of the machine, for a server without TLS."""
+    all_of_them = Path(boto3.__file__).parents[1] / "botocore" / "cacert.pem"
+    end = "-----END CERTIFICATE-----\n"
+    path = tmp_path_factory.mktemp("certificate") / "ca.pem"
+    path.write_text(all_of_them.read_text(encoding="utf-8").partition(end)[0] + end, encoding="utf-8")
+    return path
+
+
 @pytest.fixture
 def s3_environment(
-    request: pytest.FixtureRequest, s3_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    s3_endpoint: str,
+    one_certificate: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[str]:
     """Set AWS settings that lead to the server and nowhere else, and yield the endpoint.
 
@@ -174,6 +188,7 @@ def s3_environment(
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_CONFIG_FILE": str(tmp_path / "no-aws-config"),
         "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "no-aws-credentials"),
+        "SSL_CERT_FILE": str(one_certificate),
     }
     for name, value in settings.items():
         monkeypatch.setenv(name, value)

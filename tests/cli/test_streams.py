@@ -19,6 +19,11 @@ from tests.worlds.command import Run
 
 
 @pytest.fixture
+def tmp_path(disk_path: Path) -> Path:
+    return disk_path
+
+
+@pytest.fixture
 def started(run: Run, tmp_path: Path) -> Run:
     assert run("init", "--remote", f"file://{tmp_path}/archive").code == 0
     assert run("append", "t", stdin=b"a\nb\n").code == 0
