@@ -14,6 +14,7 @@ tests/faults/front.py counts the requests to the server, and fails them.
 from __future__ import annotations
 
 import base64
+import gc
 import io
 import json
 import os
@@ -319,14 +320,23 @@ def _compute_every_checksum() -> None:
 
 
 def _serve() -> None:
+    from moto import backends
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
     from werkzeug.serving import make_server
 
+    class Handler(MotoRequestHandler):  # type: ignore[misc]
+        def log_request(self, *_: object) -> None:
+            pass
+
     _name_uploads_that_are_gone()
     _compute_every_checksum()
+    modules = tuple(backends.list_of_moto_modules())
+    backends.list_of_moto_modules = lambda: modules  # moto lists its folders at each request
     app = Recorder(_Checksummed(_WritesTakeTurns(DomainDispatcherApplication(create_backend_app))))
-    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=MotoRequestHandler)
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    gc.collect()
+    gc.freeze()
     print(server.server_port, flush=True)
     sys.stdin.read()
 
