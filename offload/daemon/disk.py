@@ -4,8 +4,8 @@
     above `alarm`             fine      -
     below `alarm`             alarm     It offloads at once, whatever the triggers say. It deletes hot copies that are
                                         published and read back without waiting for the deletion lag.
-    below `reject`            full      It refuses appends too, with an error that gives the reason. It does so before
-                                        the disk is full, so that the log can still write its own files.
+    below `reject`            full      It is not ready. The log refuses appends, with an error that gives the reason,
+                                        so that it can still write its own files.
 
 DISK-1  The daemon never deletes a record that is not offloaded to make room.
 DISK-2  A state ends only when the free bytes exceed the bound that began it by a tenth. So the state does not flap.

@@ -1,7 +1,7 @@
 """The tasks that run in the background on an open data directory.
 
     task         every            does
-    disk         check_interval   raises an alarm, and holds appends before the disk is full (offload.daemon.disk)
+    disk         check_interval   raises an alarm, and lets the log look at the free space (offload.daemon.disk)
     upkeep       check_interval   seals by age, enforces retention
     release      check_interval   releases hot copies whose lag is over, topic by topic
     offload      check_interval   asks the triggers of each topic, and offloads the topics that are due, some at a time

@@ -1,4 +1,8 @@
-"""The task `disk`: it holds appends before the disk is full, and counts the hot bytes for the quota of a tenant."""
+"""The task `disk`: it looks at the free space, also for the log, and counts the hot bytes for the quota of a tenant.
+
+The log itself refuses appends before the disk is full (seglog.engine.room). Its own looks come with its appends, and
+another program may fill the disk faster.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +32,18 @@ class DiskWatch:
         await self._count_hot_bytes()
         context, loaded = self._context, self._context.settings()
         settings, reject_bytes = loaded.serve, loaded.disk_reject_bytes
-        if context.log.disk_reject_bytes != reject_bytes:
-            context.log.disk_reject_bytes = reject_bytes
-        found = await in_threads(self._threads, os.statvfs, context.log.path)
-        free_bytes = found.f_bavail * found.f_frsize
+        free_bytes = await in_threads(self._threads, self._free_bytes, reject_bytes)
         state = disk_state(free_bytes, self.state, settings.disk_alarm_bytes, reject_bytes)
         context.metrics.disk_free_bytes.set(free_bytes)
         context.metrics.disk_state.set(state.value)
         if state is not self.state:
-            self._change(state, free_bytes, reject_bytes)
+            self._change(state, free_bytes)
+
+    def _free_bytes(self, reject_bytes: int) -> int:
+        log = self._context.log
+        log.disk_reject_bytes = reject_bytes  # also looks at the disk
+        found = os.statvfs(log.path)
+        return found.f_bavail * found.f_frsize
 
     async def _count_hot_bytes(self) -> None:
         if self._quota.most_bytes is not None:
@@ -47,7 +54,7 @@ class DiskWatch:
         log = self._context.log
         return sum(log.topic(name).bytes_hot for name in log.topics())
 
-    def _change(self, state: DiskState, free_bytes: int, reject_bytes: int) -> None:
+    def _change(self, state: DiskState, free_bytes: int) -> None:
         log = self._context.log
         _log.log(
             logging.INFO if state is DiskState.FINE else logging.WARNING,
@@ -55,5 +62,3 @@ class DiskWatch:
         )  # fmt: skip
         self.state = state
         self._context.events.publish("disk", state=state.name.lower(), free_bytes=free_bytes)
-        full = f"the disk has only {free_bytes} bytes left, and log.disk_reject_bytes is {reject_bytes}"
-        log.hold_appends(full if state is DiskState.FULL else None)

@@ -260,6 +260,13 @@ def test_below_the_bounds_of_the_disk_it_alarms_then_refuses_appends_and_takes_t
             service.reload({"SEGLOG_SERVE_CHECK_INTERVAL_MS": "10"})
             await until(lambda: service.disk is not DiskState.FULL, "room again")
             await service.log.topic("t").append([b"y"])
+            service.sync.hold_appends("a backup runs")
+            for reject, is_full in ((huge, True), ("0", False)):
+                (path / "seglog.toml").write_text(f"[log]\ndisk_reject_bytes = {reject}\n")
+                service.reload({"SEGLOG_SERVE_CHECK_INTERVAL_MS": "10"})
+                await until(lambda is_full=is_full: (service.disk is DiskState.FULL) == is_full, "the bound")  # type: ignore[misc]
+                with pytest.raises(AppendsHeld, match="a backup runs"):
+                    await service.log.topic("t").append([b"z"])
 
     asyncio.run(run())
 
