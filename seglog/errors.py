@@ -267,7 +267,7 @@ class TopicExists(Conflict):
 
 
 class ConcurrentModification(Conflict):
-    """Since the caller looked, the topic had an append, a delete or a truncation."""
+    """Since the caller looked, the topic had an append, a delete, a truncation or another configuration."""
 
     def __init__(self, topic: str) -> None:
         super().__init__(

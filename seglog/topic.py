@@ -118,7 +118,7 @@ class Topic:
 
     @property
     def position(self) -> tuple[int, int, int]:
-        """Return a value that every append, delete and truncation changes once readers see it.
+        """Return a value that every append, delete, truncation and `Log.configure` changes once readers see it.
 
         A caller takes it first, and then looks at the topic. `truncate` and `Log.delete_topic` with that value act only
         if nothing has changed since, and nothing is in progress. Raise `NoSuchTopic`.

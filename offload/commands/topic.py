@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from offload.commands.preview import WouldTake, check_meant, would
 from offload.commands.results import HIDDEN, MERGED
 from offload.commands.topic_changes import attribute_changes, config_changes
 from offload.errors import InvalidParameters
+from seglog import NoSuchTopic
 
 if TYPE_CHECKING:
     from offload.archive import Archive
@@ -158,9 +160,11 @@ def set_config(
     handle = place.log.get_topic(topic)
     attributes = {**handle.config.attributes, **triggers}
     changes["attributes"] = {key: text for key, text in attributes.items() if text is not None}
-    place.log.configure(topic, replace(handle.config, **changes))
-    handle.enforce_retention()
-    return TopicConfigured(topic, handle.config.to_json())
+    config = replace(handle.config, **changes)
+    place.log.configure(topic, config)
+    with suppress(NoSuchTopic):  # it may have left the log since
+        handle.enforce_retention()
+    return TopicConfigured(topic, config.to_json())
 
 
 def show(place: Directory, topic: PlainTopicName) -> TopicDescribed:

@@ -16,8 +16,8 @@ branch or are dropped.
       newest commit, of another volume if the name leads there now.
 
 RESET-1  Reset drops a local change only after the branch has it, or after the caller passed `discard`.
-RESET-2  If an append or a delete arrives meanwhile, step 5 fails with the log's `ConcurrentModification`.
-    Reset then repeats the steps from step 2 on.
+RESET-2  If an append, a delete or a configuration arrives meanwhile, step 5 fails with the log's
+    `ConcurrentModification`. Reset then repeats the steps from step 2 on.
 RESET-3  If the log's topic was made without the archive (`Handle.topic_id`), it shares no commit with the volume.
     All of it is a local change.
 RESET-4  If GC collected the volume, everything here is a local change.
@@ -26,6 +26,8 @@ RESET-5  If catalog.db was lost or is older than the log, the log has released r
     No branch can hold all these local changes, so Reset refuses step 2.
 RESET-6  Without local changes, the producers and keys of the topic stay on record for the next takeover. With changes,
     they go: records that they name may be gone.
+RESET-7  A configuration that no commit has goes with the topic, and the one of the volume holds. If the caller has
+    offloaded the topic just now, such a configuration came since. Then Reset raises `ConcurrentModification`.
 
 Source: Graft RFC 0001 (Reset volume).
 """
@@ -40,6 +42,7 @@ from catalog.format.keys import ref_key
 from catalog.refs.oplog import Oplog
 from offload.context import ArchiveContext
 from offload.errors import HistoryBehind, LocalChangesLost
+from offload.format.topic_config import config_change
 from offload.handles import split_name
 from offload.replication.replica import LocalChanges, Replicas
 from offload.replication.rescue import Rescue
@@ -81,11 +84,14 @@ class Reset:
         self._oplog = Oplog(context.store, context.writer_id)
         self._clock = context.clock
 
-    def run(self, handle: Handle, *, as_branch: str | None = None, discard: bool = False) -> ResetResult:
+    def run(
+        self, handle: Handle, *, as_branch: str | None = None, discard: bool = False, is_offloaded: bool = False
+    ) -> ResetResult:
         """Reset the topic. Local changes go to the branch `as_branch`, or are dropped with `discard`.
 
-        Raises `LocalChangesLost` if there are local changes and the caller passes neither, `BranchExists`,
-        `HistoryBehind` (RESET-5), and what the store raises. After an error, the caller repeats the call.
+        `is_offloaded` says that the caller has offloaded the topic just now (RESET-7). Raises `LocalChangesLost` if
+        there are local changes and the caller passes neither, `BranchExists`, `HistoryBehind` (RESET-5), and what the
+        store raises. After an error, the caller repeats the call.
         """
         try:
             self._handles.check_alive(handle)
@@ -95,7 +101,7 @@ class Reset:
         handle = self._publisher.resolve_pending(handle)  # step 1: a commit that lost its LSN never enters the volume
         changes = LocalChanges(0, 0)
         if self._log.has_topic(handle.name):
-            changes = self._let_go(handle, as_branch, discard=discard)
+            changes = self._let_go(handle, as_branch, discard=discard, is_offloaded=is_offloaded)
             handle = self._handles.find(handle.name) or handle
         handle = self._replicas.forward(self._handles.relocate(self._replicas.demote(handle)))
         return ResetResult(changes, as_branch if changes else None, handle.lsn)
@@ -114,13 +120,17 @@ class Reset:
         self._replicas.forget(name)
         return ResetResult(changes, as_branch if changes else None, 0, is_followed=False)
 
-    def _let_go(self, handle: Handle, as_branch: str | None, *, discard: bool) -> LocalChanges:
+    def _let_go(
+        self, handle: Handle, as_branch: str | None, *, discard: bool, is_offloaded: bool = False
+    ) -> LocalChanges:
         """Carry out steps 2 to 5. Return the local changes."""
         topic = self._log.topic(handle.name)
         for _ in range(_ROUNDS):
             position, changes = topic.position, self._replicas.changes(handle)
             if changes and as_branch is None and not discard:
                 raise LocalChangesLost(handle.name, changes.records, changes.deletes, changes.truncations)
+            if is_offloaded and handle.lsn and config_change(topic.config, handle.config) is not None:
+                raise ConcurrentModification(handle.name)
             if changes and as_branch is not None:
                 self._check_here(handle, topic)
                 self._rescue.run(handle, topic, as_branch, self._replicas.common_seq(handle))

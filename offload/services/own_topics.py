@@ -4,7 +4,7 @@ A promotion and an undo put such a commit:
 
     1  `offload` sends all that the log has of the topic.
     2  The caller looks at the newest state in the remote.
-    3  `drop` drops the topic of the log. If it got a record or a delete since step 1, the caller begins again.
+    3  `drop` drops the topic of the log. If that has changed since step 1, the caller begins again.
     4  `put_after` puts the commit right after the state of step 2. If another commit is there, the caller begins again.
 
 ASIDE-1  No record that this directory acked is lost: step 2 sees all of them, or step 3 or 4 fails.
@@ -29,6 +29,7 @@ from offload.replication.reset import Reset
 from offload.services.writers import Writers
 from offload.write.offloader import Offloader
 from offload.write.publisher import Publisher
+from seglog import ConcurrentModification
 
 __all__ = ["OwnTopics"]
 
@@ -55,11 +56,11 @@ class OwnTopics:
             self._offloader.run(name)
 
     def drop(self, name: str) -> bool:
-        """Drop the topic of the log, as a reset does. Return False if it got a record or a delete meanwhile."""
+        """Drop the topic of the log, as a reset does. Return False if it has changed meanwhile."""
         if self._log.has_topic(name):
             try:
-                self._reset.run(self._handles.of(name))
-            except LocalChangesLost:
+                self._reset.run(self._handles.of(name), is_offloaded=True)
+            except (ConcurrentModification, LocalChangesLost):
                 return False
         return True
 

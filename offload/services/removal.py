@@ -160,7 +160,7 @@ class Removal:
                     self._writers.open(name)
                     topic.seal()
                     self._offloader.run(name)
-                result = self._reset.run(self._handles.follow(name), discard=discard)
+                result = self._reset.run(self._handles.follow(name), discard=discard, is_offloaded=not discard)
                 self._replicas.forget(name)
                 kept_lsn = result.lsn if result.is_followed else None
                 return TopicRemoved("detached", kept_lsn, result.changes.records, result.changes.deletes)

@@ -198,16 +198,20 @@ class CreateEntry(Entry):
 
 
 class ConfigEntry(Entry):
-    __slots__ = ("_config", "_state")
+    __slots__ = ("_config", "_number", "_state")
 
     def __init__(self, state: TopicState, config: TopicConfig) -> None:
         super().__init__(state.topic_id, [encode_config(state.topic_id, state.assigned_ts_ms, config)], 1, sync=True)
         self._state = state
         self._config = config
+        self._number = state.assigned_configs + 1
+
+    def assign(self) -> None:
+        self._state.assigned_configs = self._number
 
     def publish(self, _file: int, _offset: int, /) -> None:
         self._state.touch()
-        self._state.config = self._config
+        self._state.config, self._state.configs = self._config, self._number
 
 
 class DeleteEntry(Entry):

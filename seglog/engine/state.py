@@ -41,6 +41,7 @@ class TopicState:
     `warm_ops` are the deletes by tag that may reach relocated segments, whose flags do not change.
     `truncate_ops` are the listed truncations.
     `next_op` is one more than the number of the last published delete.
+    `configs` is the number of published changes of `config` since the log was opened.
     `generation` increases whenever records change place or flags. A reader that sees it increase looks again.
     `floors` is one value, so that a reader needs no lock for it.
     `expired_seq` is the expiry floor as far as a reader has found it. `oldest_live_ms` is the time of the record there,
@@ -77,6 +78,7 @@ class TopicState:
     pending: DeleteList = field(default_factory=DeleteList)
     warm_ops: DeleteList = field(default_factory=DeleteList)
     next_op: int = 1
+    configs: int = 0
     is_published: bool = False
     generation: int = 0
     expired_seq: int = 1
@@ -99,6 +101,7 @@ class TopicState:
     assigned_seq: int = field(init=False)
     assigned_ts_ms: int = field(init=False)
     assigned_op: int = field(init=False)
+    assigned_configs: int = field(init=False)
     logged_seq: int = field(init=False)
     assigned_logged: int = field(init=False)
     kept_head: int = field(init=False)
@@ -273,11 +276,11 @@ class TopicState:
 
     @property
     def position(self) -> tuple[int, int, int]:
-        """A value that each published append, delete and truncation changes. The caller holds the lock.
+        """A value that each published append, delete, truncation and configuration changes. The caller holds the lock.
 
-        It counts nothing that is in flight, because whoever asks for it looks at published records only.
+        It counts nothing that is in flight, because whoever asks for it looks at what is published only.
         """
-        return self.epoch, self.head_seq, self.next_op - 1
+        return self.epoch, self.head_seq, self.next_op - 1 + self.configs
 
     def is_at(self, position: tuple[int, int, int]) -> bool:
         """Return whether the topic has this position, and nothing in flight changes it. The caller holds the lock."""
@@ -285,11 +288,15 @@ class TopicState:
 
     @property
     def is_quiet(self) -> bool:
-        """True if the topic is published, and none of its appends, deletes and truncations is in flight.
+        """True if the topic is published, and none of its changes is in flight: what moves the position.
 
         A truncation and then as many records may be in flight. Their bytes tell that, because the seqs do not.
         """
-        is_changing = self.assigned_seq != self.head_seq or self.assigned_op != self.next_op - 1
+        is_changing = (
+            self.assigned_seq != self.head_seq
+            or self.assigned_op != self.next_op - 1
+            or self.assigned_configs != self.configs
+        )
         return self.is_published and not (is_changing or self.in_flight_bytes)
 
     @property
@@ -306,6 +313,7 @@ class TopicState:
         self.assigned_seq = self.head_seq
         self.assigned_ts_ms = self.last_ts_ms
         self.assigned_op = self.next_op - 1
+        self.assigned_configs = self.configs
         self.assigned_logged = self.logged_seq
         self.in_flight_bytes = 0
         if self.producers is not None:

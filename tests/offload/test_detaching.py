@@ -13,7 +13,7 @@ from catalog.objects.base import ObjectStore
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from offload.errors import LocalChangesLost, TopicAttached
-from seglog import NoSuchTopic
+from seglog import ConcurrentModification, NoSuchTopic, TopicConfig
 from tests.faults.steps import Place, crashes
 from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
@@ -69,6 +69,32 @@ def test_who_was_fenced_drops_what_is_only_here_when_told_to(tmp_path: Path, sto
         assert values(two, "t") == [b"a"]
 
 
+class DuringReadBack(WrappedStore):
+    """Make a change at a read of the read-back: after the last offload, and before the log lets the topic go."""
+
+    def __init__(self, inner: ObjectStore) -> None:
+        super().__init__(inner)
+        self.changes = list[Callable[[], object]]()
+
+    def _call(self, method, key, act):  # type: ignore[no-untyped-def]
+        if method == "get_range" and "/segments/" in key and self.changes:
+            self.changes.pop()()
+        return act()
+
+
+def test_a_configuration_that_came_meanwhile_keeps_the_topic_here(tmp_path: Path, store: MemoryStore) -> None:
+    remote, config = DuringReadBack(store), TopicConfig(keep_history=True, attributes={"pitr_window_s": "86400"})
+    with opened(tmp_path, remote) as (log, archive):
+        ship(archive, log, "t", b"a")
+        remote.changes = [lambda: log.configure("t", config)]
+        with pytest.raises(ConcurrentModification):
+            archive.delete_topic("t", detach=True)
+        assert (remote.changes, log.topic("t").config) == ([], config)
+        archive.delete_topic("t", detach=True)
+        archive.replication.sync("t")
+        assert archive.replication.config("t") == config
+
+
 class Damaged(WrappedStore):
     """Change the last byte of each read of a data object."""
 
@@ -87,29 +113,16 @@ def test_a_hot_copy_stays_if_the_remote_has_another_one(tmp_path: Path, store: M
         assert values(archive, "t") == [b"a"]
 
 
-class LateAppend(WrappedStore):
-    """Append a record at the reads of the read-back: after the last offload, and before the log lets the topic go."""
-
-    def __init__(self, inner: ObjectStore) -> None:
-        super().__init__(inner)
-        self.late = list[Callable[[], object]]()
-
-    def _call(self, method, key, act):  # type: ignore[no-untyped-def]
-        if method == "get_range" and "/segments/" in key and self.late:
-            self.late.pop()()
-        return act()
-
-
 def test_what_is_appended_while_it_goes_stays_here_until_it_is_in_the_remote_too(
     tmp_path: Path, store: MemoryStore
 ) -> None:
-    remote = LateAppend(store)
+    remote = DuringReadBack(store)
     with opened(tmp_path, remote) as (log, archive):
         ship(archive, log, "t", b"a", b"b")
-        remote.late = [lambda: log.topic("t").append([b"late"])]
+        remote.changes = [lambda: log.topic("t").append([b"late"])]
         with pytest.raises(LocalChangesLost):
             archive.delete_topic("t", detach=True)
-        assert (remote.late, log.topic("t").head_seq) == ([], 3)
+        assert (remote.changes, log.topic("t").head_seq) == ([], 3)
         archive.delete_topic("t", detach=True)
         assert not log.has_topic("t")
         assert values(archive, "t") == [b"a", b"b", b"late"]

@@ -44,6 +44,8 @@ FOUND = (
     ("commands", "reset", "resolve and pin", "484642162"),
     ("commands", "branch/promote", "topic/set", "484643773"),
     ("commands", "branch/promote", "topic/delete", "700002630"),
+    ("commands", "undo a commit", "topic/set", "700002992"),
+    ("commands", "undo a commit", "topic/set", "44"),
     ("topics", "read one", "truncate by laminarmq", "2868423212"),
     ("topics", "delete topic", "probes", "2868421104"),
     ("topics", "truncate", "read one", "2868420867"),

@@ -84,6 +84,14 @@ def test_a_position_does_not_count_an_append_in_flight(log: Log, files: GatedFil
     assert [record.value for record in topic.read()] == [b"first"]
 
 
+def test_a_position_counts_configurations(log: Log) -> None:
+    position = log.topic("t").position
+    log.configure("t", TopicConfig(cap_records=1))
+    with pytest.raises(ConcurrentModification):
+        log.delete_topic("t", position=position)
+    log.delete_topic("t", position=log.topic("t").position)
+
+
 def _start_to_replace_the_last_record(log: Log, files: GatedFiles) -> list[threading.Thread]:
     """Begin a truncation and an append, which wait. Both done, the topic has as many records as before."""
     topic = log.topic("t")
