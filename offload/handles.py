@@ -318,9 +318,8 @@ class Handles:
 
     def keep_deletes(self, name: str) -> None:
         """Configure the topic so that every delete stays listed until the remote knows it."""
-        config = self._log.topic(name).config
-        if not config.keep_history:
-            self._log.configure(name, replace(config, keep_history=True))
+        if not self._log.topic(name).config.keep_history:
+            self._log.reconfigure(name, lambda config: replace(config, keep_history=True))
 
 
 def _find_tip(volumes: Volumes, handle: Handle) -> Tip:

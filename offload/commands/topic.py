@@ -17,7 +17,7 @@ from seglog import NoSuchTopic
 
 if TYPE_CHECKING:
     from offload.archive import Archive
-    from seglog import Topic
+    from seglog import Topic, TopicConfig
 
 __all__ = [
     "TopicConfigured",
@@ -158,10 +158,13 @@ def set_config(
     if place.maybe_archive is not None:
         place.maybe_archive.replication.check_not_followed(topic)
     handle = place.log.get_topic(topic)
-    attributes = {**handle.config.attributes, **triggers}
-    changes["attributes"] = {key: text for key, text in attributes.items() if text is not None}
-    config = replace(handle.config, **changes)
-    place.log.configure(topic, config)
+
+    def changed(config: TopicConfig) -> TopicConfig:
+        attributes = {**config.attributes, **triggers}
+        named = {key: text for key, text in attributes.items() if text is not None}
+        return replace(config, attributes=named, **changes)
+
+    config = place.log.reconfigure(topic, changed)
     with suppress(NoSuchTopic):  # it may have left the log since
         handle.enforce_retention()
     return TopicConfigured(topic, config.to_json())

@@ -98,8 +98,10 @@ class Carrying:
 
     def _save(self, topic: Topic, note: _Note) -> None:
         if note != _noted(topic):
-            attributes = {**topic.config.attributes, CARRIED_FROM: note.text}
-            self._log.configure(topic.name, replace(topic.config, attributes=attributes))
+            self._log.reconfigure(
+                topic.name,
+                lambda config: replace(config, attributes={**config.attributes, CARRIED_FROM: note.text}),
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,6 +164,6 @@ class Removal:
                 self._replicas.forget(name)
                 kept_lsn = result.lsn if result.is_followed else None
                 return TopicRemoved("detached", kept_lsn, result.changes.records, result.changes.deletes)
-            self._log.configure(name, replace(topic.config, keep_history=False))
+            self._log.reconfigure(name, lambda config: replace(config, keep_history=False))
             self._log.delete_topic(name)
             return TopicRemoved("deleted", None)

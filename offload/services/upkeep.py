@@ -18,6 +18,7 @@ from offload.services.commit_copies import drop_copies
 from offload.services.erasures import Erasures, collected_after_ms
 from offload.services.remote_states import RemoteStates
 from offload.write.publisher import Published
+from seglog import TopicConfig
 from seglog.arguments import checked
 from seglog.process.ownership import Owned
 
@@ -180,8 +181,9 @@ class UpkeepService(Owned):
 
         An `offload` by hand works as before.
         """
-        config = self._log.get_topic(name).config
-        attributes = {key: text for key, text in config.attributes.items() if key != PAUSED}
-        if paused:
-            attributes[PAUSED] = "yes"
-        self._log.configure(name, replace(config, attributes=attributes))
+
+        def changed(config: TopicConfig) -> TopicConfig:
+            attributes = {key: text for key, text in config.attributes.items() if key != PAUSED}
+            return replace(config, attributes={**attributes, PAUSED: "yes"} if paused else attributes)
+
+        self._log.reconfigure(name, changed)

@@ -7,6 +7,7 @@ Each function returns when its change is visible and durable. All functions rais
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 from seglog.engine.engine import Engine, change
@@ -114,15 +115,25 @@ def mark_elsewhere(engine: Engine, name: str, mark: Elsewhere | None) -> None:
 
 
 @change
-def configure(engine: Engine, name: str, config: TopicConfig) -> None:
-    """Change the configuration of a topic. Raises `NoSuchTopic`."""
+def configure(engine: Engine, name: str, change_config: Callable[[TopicConfig], TopicConfig]) -> TopicConfig:
+    """Change the configuration of a topic, and return the new one. Raises `NoSuchTopic`."""
     engine.check_writable()
     committer = engine.committer
-    with committer.lock:
-        committer.check_open()
-        entry = ConfigEntry(engine.state(name), config)
-        committer.enqueue(entry)
+    entry: ConfigEntry | None = None
+    while entry is None:
+        state = engine.state(name)
+        former = state.config
+        config = change_config(former)
+        with committer.lock:
+            committer.check_open()
+            is_newest = state.config is former and state.assigned_configs == state.configs
+            if is_newest and engine.topics.get(name) is state:
+                entry = ConfigEntry(state, config)
+                committer.enqueue(entry)
+        if entry is None:
+            committer.flush()  # another configuration, or the end of the topic, is on its way
     committer.finish(entry)
+    return config
 
 
 @change

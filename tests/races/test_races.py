@@ -46,6 +46,7 @@ FOUND = (
     ("commands", "branch/promote", "topic/delete", "700002630"),
     ("commands", "undo a commit", "topic/set", "700002992"),
     ("commands", "undo a commit", "topic/set", "44"),
+    ("commands", "pause", "topic/set", "107"),
     ("topics", "read one", "truncate by laminarmq", "2868423212"),
     ("topics", "delete topic", "probes", "2868421104"),
     ("topics", "truncate", "read one", "2868420867"),

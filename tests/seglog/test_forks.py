@@ -92,6 +92,7 @@ def calls_on(log: Log) -> dict[str, Callable[[], Any]]:
         "get_topic": lambda: log.get_topic("t"),
         "create_topic": lambda: log.create_topic("new"),
         "configure": lambda: log.configure("t", TopicConfig()),
+        "reconfigure": lambda: log.reconfigure("t", lambda config: config),
         "delete_topic": lambda: log.delete_topic("t"),
         "has_topic": lambda: log.has_topic("t"),
         "topics": log.topics,

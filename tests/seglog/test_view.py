@@ -225,6 +225,7 @@ CHANGES: dict[str, Callable[[Log], object]] = {
     "append_upkeep": lambda log: log.append_upkeep("a", b"x"),
     "checkpoint": lambda log: log.checkpoint(),
     "configure": lambda log: log.configure("a", TopicConfig()),
+    "reconfigure": lambda log: log.reconfigure("a", lambda config: config),
     "create_topic": lambda log: log.create_topic("new"),
     "delete": lambda log: log.topic("a").delete(before=2),
     "evict": lambda log: log.topic("a").evict(2),

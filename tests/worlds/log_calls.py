@@ -119,6 +119,9 @@ LOG = {
         name="other",
     ),
     "Log.configure": _of_log("configure", {"name": "text", "config": "instance"}, name="orders", config=TopicConfig()),
+    "Log.reconfigure": _of_log(
+        "reconfigure", {"name": "text", "change": "callable"}, name="orders", change=lambda config: config
+    ),
     "Log.delete_topic": _of_log("delete_topic", {"name": "text", "position": "position"}, "position", name="orders"),
     "Log.seal": _of_log("seal", {"names": "texts"}),
     "Log.attach_cold": _of_log("attach_cold", {"tier": "instance"}),

@@ -4,6 +4,7 @@ import errno
 import signal
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType as StackFrame
 
@@ -90,6 +91,31 @@ def test_a_position_counts_configurations(log: Log) -> None:
     with pytest.raises(ConcurrentModification):
         log.delete_topic("t", position=position)
     log.delete_topic("t", position=log.topic("t").position)
+
+
+def test_two_who_change_different_settings_lose_neither(log: Log, files: GatedFiles) -> None:
+    seen = list[TopicConfig]()
+
+    def give_records(config: TopicConfig) -> TopicConfig:
+        seen.append(config)
+        return replace(config, cap_records=7)
+
+    def give_bytes(config: TopicConfig) -> TopicConfig:
+        seen.append(config)
+        return replace(config, cap_bytes=7)
+
+    leader = _start_one_that_waits_in_its_sync(log, files)
+    first = threading.Thread(target=log.reconfigure, args=("t", give_records))
+    first.start()
+    _wait_for_queue(log, 1)
+    second = threading.Thread(target=log.reconfigure, args=("t", give_bytes))
+    second.start()
+    wait_until(lambda: len(seen) == 2)
+    files.gate.set()
+    for thread in (leader, first, second):
+        thread.join()
+    assert log.topic("t").config == replace(seen[0], cap_records=7, cap_bytes=7)
+    assert seen[0] == seen[1] != seen[-1]
 
 
 def _start_to_replace_the_last_record(log: Log, files: GatedFiles) -> list[threading.Thread]:
