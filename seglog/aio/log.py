@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any
 
@@ -96,6 +96,10 @@ class AsyncLog(Owned):
 
     async def configure(self, name: str, config: TopicConfig) -> None:
         await asyncio.to_thread(self.sync.configure, name, config)
+
+    async def reconfigure(self, name: str, change: Callable[[TopicConfig], TopicConfig]) -> TopicConfig:
+        """Do what `Log.reconfigure` does. The function runs in another thread."""
+        return await asyncio.to_thread(self.sync.reconfigure, name, change)
 
     async def delete_topic(self, name: str) -> None:
         await asyncio.to_thread(self.sync.delete_topic, name)

@@ -214,6 +214,8 @@ class Archives:
         a carry first                 a promotion carries records to its branch as a step of its own, too. They stay
                                       there if it is refused. What comes after that stays in the former main
         undo beside a rename          it takes the rename back before its end, and so the rename is refused
+        two changes of one name       each finds the name that the other one gave, takes its own back and is refused
+                                      (NAME-1)
         the same call twice           both make the same change, or one ends the change that the other one began
         """
         for order in ("oab", "oba"):
@@ -230,6 +232,8 @@ class Archives:
                 return "a promotion had carried records before the other call"
             if met.state in (self._if_left(pair, "ab").state, self._if_left(pair, "ba").state):
                 return "what came after the look of a promotion stayed in the former main"
+        if met.answers == (_NAME_LOST, _NAME_LOST) and met.state == serial("").state:
+            return "two changes of one name were refused for each other, and changed nothing"
         for number, alone in enumerate("ab"):
             other = met.answers[1 - number]
             is_refused = isinstance(other, list) and other[0] == "refused" and other[1] == 4
@@ -269,6 +273,9 @@ def _is_alike(met: Result, one: Result) -> bool:
         for mine, other in zip(met.answers, one.answers, strict=True)
     )
 
+
+#: The answer of a call that gave a volume a name, and then found that another call had done so, too.
+_NAME_LOST = ["refused", 4, "VolumeHasName"]
 
 #: Pairs of calls that make the same change.
 _ALIKE = {

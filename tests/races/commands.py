@@ -162,6 +162,9 @@ _BEGINNING = (
     _t("seal"),
 )
 
+#: The errors of a change of a name that met another one.
+LOST_NAMES = ("KeyChanged", "VolumeHasName", "NotUndone")
+
 #: Reads of records, which show one state. Of the other answers only the status counts: a list or a report may begin
 #: before another command and end after it.
 _OF_ONE_STATE = ("/read", "/diff", "/resolve", "/records")
@@ -206,6 +209,9 @@ class Commands(Routes):
         a call is refused for the race   it changed nothing that readers see, so the other one is as alone
         two callers apply one plan       each deletes what is still there, so both are done
         an offload first                 a command offloads what the directory has, as a step of its own
+        undo beside a change of a name   it takes the change back before its end, and so the change is refused
+        two changes of one name          each finds what the other one has put, takes its own back and is refused, as
+                                         catalog.refs.one_name promises (NAME-1)
         """
         if pair == ("gc/apply", "gc/apply") and met.answers[0] == met.answers[1] and met.state == serial("a").state:
             return "two callers applied one plan"
@@ -216,6 +222,13 @@ class Commands(Routes):
             is_refused = isinstance(other, list) and other[0] in (409, 503, "refused")
             if is_refused and met.answers[number] == one.answers[number] and met.state == one.state:
                 return "one call was refused for the other, and changed nothing"
+            undone = serial("ab" if number else "ba")  # the other call, and then the undo
+            is_taken_back = is_refused and pair[number] == "undo" and other[1] in LOST_NAMES
+            if is_taken_back and (met.answers[number], met.state) == (undone.answers[number], undone.state):
+                return "an undo took the other call back before its end"
+        are_lost = all(isinstance(each, list) and each[1] in LOST_NAMES for each in met.answers)
+        if are_lost and met.state == serial("").state:
+            return "two changes of one name were refused for each other, and changed nothing"
         return ""
 
 

@@ -47,6 +47,8 @@ FOUND = (
     ("commands", "undo a commit", "topic/set", "700002992"),
     ("commands", "undo a commit", "topic/set", "44"),
     ("commands", "pause", "topic/set", "107"),
+    ("commands", "branch/rename", "undo", "484643607"),
+    ("archives", "rename the branch", "promote another", "100"),
     ("topics", "read one", "truncate by laminarmq", "2868423212"),
     ("topics", "delete topic", "probes", "2868421104"),
     ("topics", "truncate", "read one", "2868420867"),

@@ -6,6 +6,7 @@ import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -612,7 +613,8 @@ def test_what_a_log_does_it_does_with_await(tmp_path: Path) -> None:
         await topic.seal()
         await topic.append([b"7"])
         await topic.seal()
-        await log.configure("t", TopicConfig(cap_records=1))
+        await log.configure("t", TopicConfig(cap_records=2))
+        assert (await log.reconfigure("t", lambda config: replace(config, cap_records=1))).cap_records == 1
         assert (await topic.enforce_retention()).evicted_seq == 2
         assert [item.gap_to async for item in topic.read(1, gaps=True) if isinstance(item, Gap)] == [2]
         assert await log.enforce_retention() == []

@@ -128,6 +128,7 @@ ASYNC_LOG = {
     "get_topic": ({"name": "name"}, "", {}),
     "create_topic": (LOG["Log.create_topic"].takes, "config", {"name": "other"}),
     "configure": ({"name": "text", "config": "instance"}, "", {"name": "orders", "config": TopicConfig()}),
+    "reconfigure": ({"name": "text", "change": "callable"}, "", {"name": "orders", "change": lambda config: config}),
     "delete_topic": ({"name": "text"}, "", {"name": "orders"}),
     "seal": ({"names": "texts"}, "", {"names": ["orders"]}),
 }
