@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["HistoryService", "range_to_read"]
 
+_ROUNDS = 5
+
 
 class HistoryService(Owned):
     """The calls about the past of topics and branches. Only `undo` and `undo_removal` change anything."""
@@ -115,8 +117,8 @@ class HistoryService(Owned):
         Reads commits, and heads of index objects. Raises as `point` does.
         """
         return retry_if_collected(
-            lambda: self._state(left, left_at),
-            lambda state: diff_of(state, self._state(right, right_at), self._reader),
+            lambda: self._states_of((left, left_at), (right, right_at)),
+            lambda states: diff_of(*states, self._reader),
         )
 
     @checked
@@ -163,6 +165,15 @@ class HistoryService(Owned):
         found = self._volumes.history(point.vid, point.lsn).at(point.vid, point.lsn)
         if found is None:
             raise OutOfWindow(f"lsn:{point.lsn}", "what GC has kept of its volume")
+        return found
+
+    def _states_of(self, left: tuple[str, str | None], right: tuple[str, str | None]) -> tuple[State, State]:
+        """Return two states of one moment. If an offload here moves one of them meanwhile, take both again."""
+        for _ in range(_ROUNDS):
+            before = [self._targets.places(name) for name, _ in (left, right)]
+            found = self._state(*left), self._state(*right)
+            if before == [self._targets.places(name) for name, _ in (left, right)]:
+                break
         return found
 
     def _state(self, name: str, at: str | None) -> State:

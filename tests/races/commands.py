@@ -73,6 +73,7 @@ def _t(path: str, **given: Any) -> Request:
     return rpc(f"/topics/t/rpc/{path}", **given)
 
 
+_CARRY = _t("branch/promote", name="f", keep="kept", carry=True)
 CHANGES: dict[str, Call] = {
     "append": post(RECORDS, b"new"),
     "append to a branch": post("/topics/t@f/records", b"new"),
@@ -104,7 +105,7 @@ CHANGES: dict[str, Call] = {
     "branch/undelete": _t("branch/undelete", name="h"),
     "branch/rename": _t("branch/rename", name="g", new="other"),
     "branch/promote": _t("branch/promote", name="f", keep="kept", leave=True),
-    "promote and carry": _t("branch/promote", name="f", keep="kept", carry=True),
+    "promote and carry": _CARRY,
     "tag/create": _t("tag/create", name="named"),
     "tag/delete": _t("tag/delete", name="v"),
     "pin/refresh": _refresh_the_lease,
@@ -182,6 +183,9 @@ class Commands(Routes):
     def prepare(self, daemon: Daemon, pair: tuple[str, str], order: str) -> None:
         if order.startswith("o"):
             daemon.ask(_t("offload"))
+        if order.startswith("c"):  # the undo takes the names back, and the branch keeps the carried record
+            for call in (_CARRY, rpc("/rpc/undo")):
+                assert daemon.ask(call).status == 200
         [line] = daemon.ask(rpc("/rpc/pin/list")).body.splitlines()
         daemon.known["pin"] = json.loads(line)["pin"]
 
@@ -209,6 +213,7 @@ class Commands(Routes):
         a call is refused for the race   it changed nothing that readers see, so the other one is as alone
         two callers apply one plan       each deletes what is still there, so both are done
         an offload first                 a command offloads what the directory has, as a step of its own
+        a read beside a carry            a promotion carries records to its branch as a step of its own, too
         undo beside a change of a name   it takes the change back before its end, and so the change is refused
         two changes of one name          each finds what the other one has put, takes its own back and is refused, as
                                          catalog.refs.one_name promises (NAME-1)
@@ -222,6 +227,10 @@ class Commands(Routes):
             is_refused = isinstance(other, list) and other[0] in (409, 503, "refused")
             if is_refused and met.answers[number] == one.answers[number] and met.state == one.state:
                 return "one call was refused for the other, and changed nothing"
+            if pair[number] == "promote and carry" and pair[1 - number] in READS and met.state == one.state:
+                between = serial("cb" if number == 0 else "ca").answers[1 - number]
+                if (met.answers[number], other) == (one.answers[number], between):
+                    return "a promotion had carried records before the read, and changed the names after it"
             undone = serial("ab" if number else "ba")  # the other call, and then the undo
             is_taken_back = is_refused and pair[number] == "undo" and other[1] in LOST_NAMES
             if is_taken_back and (met.answers[number], met.state) == (undone.answers[number], undone.state):

@@ -190,9 +190,7 @@ class Routes:
         with world.databases():
             with self._daemon(world).running() as daemon:
                 self.prepare(daemon, pair, order)
-                answers = meet(
-                    turns, [lambda name=name: self._call(daemon, name) for name in pair], order.removeprefix("o")
-                )
+                answers = meet(turns, [lambda name=name: self._call(daemon, name) for name in pair], order.lstrip("oc"))
                 turns.sleep(_SWEEP_S)
                 daemon.sweep()
                 state = self.state_of(daemon)

@@ -49,6 +49,8 @@ FOUND = (
     ("commands", "pause", "topic/set", "107"),
     ("commands", "branch/rename", "undo", "484643607"),
     ("archives", "rename the branch", "promote another", "100"),
+    ("commands", "promote and carry", "diff", "484643966"),
+    ("commands", "promote and carry", "branch/diff", "700002716"),
     ("topics", "read one", "truncate by laminarmq", "2868423212"),
     ("topics", "delete topic", "probes", "2868421104"),
     ("topics", "truncate", "read one", "2868420867"),
