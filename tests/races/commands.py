@@ -214,6 +214,7 @@ class Commands(Routes):
         two callers apply one plan       each deletes what is still there, so both are done
         an offload first                 a command offloads what the directory has, as a step of its own
         a read beside a carry            a promotion carries records to its branch as a step of its own, too
+        a read beside an eviction        it had begun at the evicted record, so it is told of it (READ-4)
         undo beside a change of a name   it takes the change back before its end, and so the change is refused
         two changes of one name          each finds what the other one has put, takes its own back and is refused, as
                                          catalog.refs.one_name promises (NAME-1)
@@ -222,6 +223,12 @@ class Commands(Routes):
             return "two callers applied one plan"
         if any(met == serial(order) for order in ("oab", "oba")):
             return "a command had offloaded before the other one"
+        if pair == ("evict", "read"):
+            evicted, told = serial("ab"), met.answers[1]
+            gap, *left = told[2] if len(told) == 3 else [{}]
+            is_told = gap == {"schema": 1, "kind": "gap", "gap_from": 1, "gap_to": 1}
+            if is_told and Result((met.answers[0], [*told[:2], left]), met.state) == evicted:
+                return "a read had begun at the record that an eviction then took, and was told of it"
         for number, alone in enumerate("ab"):
             other, one = met.answers[1 - number], serial(alone)
             is_refused = isinstance(other, list) and other[0] in (409, 503, "refused")

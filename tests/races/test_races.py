@@ -51,6 +51,7 @@ FOUND = (
     ("archives", "rename the branch", "promote another", "100"),
     ("commands", "promote and carry", "diff", "484643966"),
     ("commands", "promote and carry", "branch/diff", "700002716"),
+    ("commands", "evict", "read", "484638261"),
     ("topics", "read one", "truncate by laminarmq", "2868423212"),
     ("topics", "delete topic", "probes", "2868421104"),
     ("topics", "truncate", "read one", "2868420867"),
