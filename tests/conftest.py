@@ -9,8 +9,11 @@ import functools
 import gc
 import logging
 import os
+import resource
 import signal
+import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -39,7 +42,6 @@ __all__ = [
     "moto_endpoint",
     "no_pauses",
     "one_certificate",
-    "own_ctrl_c",
     "real_syncs",
     "remote",
     "s3_client",
@@ -101,6 +103,11 @@ _LONG_DIRECTORIES = {"promises", "seglog"}
 _HANGS_AFTER_S = 3 * 3600
 _IN_MEMORY = Path("/dev/shm")
 _ROOM_IN_MEMORY = 4 << 30
+#: Loggers that a daemon sets up for its process, by `offload/daemon/logs.py` and by uvicorn.
+_LOGGERS = (
+    *("aiobotocore", "aiohttp", "asyncio", "boto3", "botocore", "s3transfer", "seglog", "urllib3"),
+    *("uvicorn", "uvicorn.access", "uvicorn.asgi", "uvicorn.error"),
+)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -290,10 +297,30 @@ def _pure_calls_are_remembered() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def _same_process() -> Iterator[None]:
+    """Hold that a test leaves its process as it was, because the next one must not depend on it."""
+    before = _process()
+    yield
+    assert _process() == before
+
+
+def _process() -> dict[str, object]:
+    signals = (signal.SIGALRM, signal.SIGCHLD, signal.SIGHUP, signal.SIGINT, signal.SIGPIPE, signal.SIGTERM)
+    return {
+        "environment": {name: text for name, text in os.environ.items() if name != "PYTEST_CURRENT_TEST"},
+        "directory": Path.cwd(),
+        "descriptors": resource.getrlimit(resource.RLIMIT_NOFILE),
+        "gc": gc.isenabled(),
+        "path": sys.path[:],
+        "signals": [signal.getsignal(each) for each in signals],
+        "time zone": time.tzname,
+    }
+
+
+@pytest.fixture(autouse=True)
 def _own_logs() -> Iterator[None]:
     """Give the loggers back as they were: a daemon that ran in this process has set them up for its own."""
-    names = ("asyncio", "seglog", "uvicorn", "uvicorn.access", "uvicorn.asgi", "uvicorn.error")
-    former = [(each, *_set_up(each)) for each in (logging.root, *map(logging.getLogger, names))]
+    former = [(each, *_set_up(each)) for each in (logging.root, *map(logging.getLogger, _LOGGERS))]
     yield
     for logger, *before in former:
         if before != _set_up(logger):  # to set a level costs more than to look at all
@@ -303,14 +330,6 @@ def _own_logs() -> Iterator[None]:
 
 def _set_up(logger: logging.Logger) -> list[Any]:
     return [logger.level, logger.propagate, logger.handlers[:], logger.filters[:]]
-
-
-@pytest.fixture
-def own_ctrl_c() -> Iterator[None]:
-    """Give Ctrl-C to Python again: a Spark session of an earlier test has taken it."""
-    former = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, former)
 
 
 @pytest.fixture

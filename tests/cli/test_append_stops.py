@@ -44,7 +44,6 @@ def _after_a_batch(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None], *, 
     monkeypatch.setattr(use, "append", watched)
 
 
-@pytest.mark.usefixtures("own_ctrl_c")
 def test_an_interrupt_tells_what_is_in_and_how_to_continue(started: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         _after_a_batch(patch, lambda: os.kill(os.getpid(), signal.SIGINT), is_counted=False)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from offload.cli.interrupt import raise_in_command
 from offload.main import main
 
 __all__ = ["ROOT", "Done", "Run", "command", "program", "run"]
@@ -83,6 +82,7 @@ def program(*words: str, directory: Path) -> subprocess.CompletedProcess[bytes]:
 
 def _called(patch: pytest.MonkeyPatch, words: list[str], stdin: bytes, is_terminal: bool = False) -> Done:
     out, err = io.BytesIO(), _TerminalOut() if is_terminal else io.StringIO()
+    former = {each: signal.getsignal(each) for each in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)}
     patch.setattr(sys, "argv", ["seglog", *words])
     patch.setattr(sys, "stdin", (_TerminalIn if is_terminal else io.TextIOWrapper)(io.BytesIO(stdin)))
     patch.setattr(sys, "stdout", io.TextIOWrapper(out, encoding="utf-8", write_through=True, newline=""))
@@ -93,6 +93,6 @@ def _called(patch: pytest.MonkeyPatch, words: list[str], stdin: bytes, is_termin
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     finally:
-        raise_in_command()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for each, handler in former.items():
+            signal.signal(each, handler)
     return Done(code, out.getvalue(), err.getvalue())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -48,7 +49,9 @@ def spark_session(s3_endpoint: str) -> Iterator[SparkSession]:
     }
     for name, value in settings.items():
         builder = builder.config(name, value)
+    own_ctrl_c = signal.getsignal(signal.SIGINT)
     session = builder.getOrCreate()
+    signal.signal(signal.SIGINT, own_ctrl_c)  # the session takes it, and would have it in each later test too
     session.sparkContext.setLogLevel("OFF")
     assert register(session) == "jvm"
     yield session

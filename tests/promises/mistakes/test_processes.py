@@ -164,7 +164,6 @@ def test_a_finalizer_appends(tmp_path: Path) -> None:
     assert values(tmp_path / "data") == [b"outer"]
 
 
-@pytest.mark.usefixtures("own_ctrl_c")
 def test_an_append_is_interrupted_by_the_keyboard(tmp_path: Path) -> None:
     """Somebody presses Ctrl-C while a program appends, and the program catches it and continues.
 
