@@ -20,7 +20,7 @@ from tests.seams.limits import Limit, set_limit
 from tests.worlds.asgi import BYTES, asked
 from tests.worlds.services import serving, until
 
-_ROUND = 30
+_ROUND = 12
 _WARM = 2
 _CONTAINERS = (dict, list, set, deque)
 _OURS = {"seglog", "offload", "catalog"}
