@@ -3,7 +3,7 @@
 The proofs about power simulate the disk. Everywhere else a real sync proves nothing, and a run makes many thousands of
 them. The processes that a test starts sync for real.
 
-The kernel has to clear each page of a file in memory that it allocates: 64 MiB, as a WAL file has by default, take 25 ms.
+The kernel has to clear each page of a file in memory that it allocates: 64 MiB, the default of a WAL file, take 25 ms.
 So a large file gets its size without its pages. A small one gets them, as the tests of a full disk need it.
 """
 
