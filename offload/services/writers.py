@@ -30,10 +30,13 @@ class Writers:
     def topic(self, name: str) -> Topic:
         """Return the topic of the log that takes appends for `name` (`Archive.open_for_append`)."""
         self._log.check_writable()
-        is_elsewhere = name in self._log.elsewhere or self._replicas.is_replica(name)
-        if self._log.has_topic(name) or not (is_elsewhere or split_name(name)[1] != MAIN):
-            return self._log.topic(name)
-        with self._locks.of(name):
-            if not self._log.has_topic(name):
-                self._takeover.run(name)
+        if self._is_to_take_over(name):
+            with self._locks.of(name):
+                if self._is_to_take_over(name):  # it may have been detached meanwhile, or be here
+                    self._takeover.run(name)
         return self._log.topic(name)
+
+    def _is_to_take_over(self, name: str) -> bool:
+        if self._log.has_topic(name):
+            return False
+        return name in self._log.elsewhere or self._replicas.is_replica(name) or split_name(name)[1] != MAIN

@@ -52,6 +52,7 @@ FOUND = (
     ("commands", "promote and carry", "diff", "484643966"),
     ("commands", "promote and carry", "branch/diff", "700002716"),
     ("commands", "evict", "read", "484638261"),
+    ("commands", "delete", "topic/delete", "2000000772"),
     ("topics", "read one", "truncate by laminarmq", "2868423212"),
     ("topics", "delete topic", "probes", "2868421104"),
     ("topics", "truncate", "read one", "2868420867"),
@@ -68,8 +69,7 @@ def raced(*words: str) -> str:
 
 
 #: Of each scene, the slices of its pairs: `make test` runs one of the first number, `make test-all` each of the second
-#: (30 s each at most), and the soak each of the third (5 minutes each at most). `_OPEN` has scenes with races that show
-#: known faults (docs/limits.md), so the soak alone runs all their pairs.
+#: (30 s each at most), and the soak each of the third (5 minutes each at most).
 SLICES = {
     "topics": (120, 4, 12),
     "streams": (40, 1, 4),
@@ -79,15 +79,11 @@ SLICES = {
 }
 
 
-_OPEN = {"commands", "topics"}
-
-
 def races() -> Iterator[Any]:
     """Yield each scene with the schedules of a pair, and a slice of its pairs."""
     for name, (few, more, most) in SLICES.items():
         yield pytest.param(name, 1, f"{seed_of(f'slice of {name}') % few}/{few}", id=f"{name}-1")
-        is_long = pytest.mark.soak(part=8) if name in _OPEN else pytest.mark.long
-        for amount, slices, mark in ((5, more, is_long), (200, most, pytest.mark.soak(part=8))):
+        for amount, slices, mark in ((5, more, pytest.mark.long), (200, most, pytest.mark.soak(part=8))):
             for number in range(slices):
                 yield pytest.param(name, amount, f"{number}/{slices}", marks=mark, id=f"{name}-{amount}-{number}")
 
