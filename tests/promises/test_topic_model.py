@@ -34,6 +34,7 @@ from seglog.tiers.local_store import LocalSegmentStore
 from seglog.values.layout import Layout
 from tests.array_rows import rows_of
 from tests.faults.disk import Image, SimulatedDisk
+from tests.seams.log import engine_of
 from tests.seglog.totals import check_totals
 from tests.seglog.workload import Bounds, Journal, look
 from tests.work import tell
@@ -171,6 +172,7 @@ class TopicModel(RuleBasedStateMachine):
         items = list(self.topic.read(gaps=True))
         records = [item for item in items if isinstance(item, Record)]
         self._check_batches(items)
+        self._check_front(items)
         assert [record.seq for record in records] == expected
         assert [(record.value, record.tag) for record in records] == [journal.tried["t"][seq - 1] for seq in expected]
         times = [record.ts_ms for record in records]
@@ -179,6 +181,14 @@ class TopicModel(RuleBasedStateMachine):
     @invariant()
     def totals_are_those_of_a_recount(self) -> None:
         check_totals(self.log)
+
+    def _check_front(self, items: list[Record | Gap]) -> None:
+        """Check that the topic begins with the first record that is there or lost, where no search asks a store."""
+        topic = self.topic
+        if topic.earliest_seq >= topic.hot_floor and not engine_of(self.log).state("t").warm:
+            ends = [(item.gap_from, item.gap_to) if isinstance(item, Gap) else (item.seq, item.seq) for item in items]
+            floor = topic.evict_floor
+            assert topic.earliest_seq == next((max(a, floor) for a, z in ends if z >= floor), topic.head_seq + 1)
 
     def _check_batches(self, items: list[Record | Gap]) -> None:
         """Check that batches hold the same records, and end with an error at the first gap."""
