@@ -201,3 +201,12 @@ def test_a_branch_that_is_deleted_meanwhile_is_promoted_all_the_same(store: Memo
     """The deletion comes after the last check, so it is as if it came after the promotion: the name is gone."""
     promote(Meanwhile(store, 4, lambda: branches_of(store).delete("orders", "half", now_ms=NOW_MS)))
     assert (names_of(store, half), names_of(store, main)) == (["main"], ["before"])
+
+
+def test_a_promotion_whose_name_for_the_former_main_is_deleted_meanwhile_changes_nothing(
+    store: MemoryStore, main: Vid, half: Vid
+) -> None:
+    """Main has moved by then, so the promotion takes that back."""
+    with pytest.raises(KeyChanged):
+        promote(Meanwhile(store, 3, lambda: branches_of(store).delete("orders", "before", now_ms=NOW_MS)))
+    assert (names_of(store, half), names_of(store, main)) == (["half"], ["main"])
