@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from catalog.errors import Fenced, InvalidObject
-from catalog.objects.base import ObjectStore
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from offload.errors import LocalChangesLost, TopicAttached
 from seglog import ConcurrentModification, NoSuchTopic, TopicConfig
+from tests.faults.meanwhile import DuringReadBack
 from tests.faults.steps import Place, crashes
 from tests.faults.stride import every
 from tests.offload.replicas import opened, ship, values
@@ -67,19 +66,6 @@ def test_who_was_fenced_drops_what_is_only_here_when_told_to(tmp_path: Path, sto
         archive.delete_topic("t", detach=True, discard=True)
         assert not log.has_topic("t")
         assert values(two, "t") == [b"a"]
-
-
-class DuringReadBack(WrappedStore):
-    """Make a change at a read of the read-back: after the last offload, and before the log lets the topic go."""
-
-    def __init__(self, inner: ObjectStore) -> None:
-        super().__init__(inner)
-        self.changes = list[Callable[[], object]]()
-
-    def _call(self, method, key, act):  # type: ignore[no-untyped-def]
-        if method == "get_range" and "/segments/" in key and self.changes:
-            self.changes.pop()()
-        return act()
 
 
 def test_a_configuration_that_came_meanwhile_keeps_the_topic_here(tmp_path: Path, store: MemoryStore) -> None:

@@ -211,7 +211,7 @@ class Commands(Routes):
         """Return why a result is fine that no order gives.
 
         a call is refused for the race   it changed nothing that readers see, so the other one is as alone
-        two callers apply one plan       each deletes what is still there, so both are done
+        the same call twice              each deletes what is still there, so both are done
         an offload first                 a command offloads what the directory has, as a step of its own
         a read beside a carry            a promotion carries records to its branch as a step of its own, too
         a read beside an eviction        it had begun at the evicted record, so it is told of it (READ-4)
@@ -219,8 +219,9 @@ class Commands(Routes):
         two changes of one name          each finds what the other one has put, takes its own back and is refused, as
                                          catalog.refs.one_name promises (NAME-1)
         """
-        if pair == ("gc/apply", "gc/apply") and met.answers[0] == met.answers[1] and met.state == serial("a").state:
-            return "two callers applied one plan"
+        is_alike = pair[0] == pair[1] in ("gc/apply", "branch/delete")
+        if is_alike and met.answers == serial("a").answers[:1] * 2 and met.state == serial("a").state:
+            return "two calls made one change"
         if any(met == serial(order) for order in ("oab", "oba")):
             return "a command had offloaded before the other one"
         if pair == ("evict", "read"):

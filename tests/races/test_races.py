@@ -53,6 +53,7 @@ FOUND = (
     ("commands", "promote and carry", "branch/diff", "700002716"),
     ("commands", "evict", "read", "484638261"),
     ("commands", "delete", "topic/delete", "2000000772"),
+    ("commands", "branch/delete", "branch/delete", "2000006045"),
     ("topics", "read one", "truncate by laminarmq", "2868423212"),
     ("topics", "delete topic", "probes", "2868421104"),
     ("topics", "truncate", "read one", "2868420867"),

@@ -24,7 +24,7 @@ from offload.archive import Archive
 from offload.errors import CarriedOtherwise, OffloadError, OtherRemote, RecordsAfterFork
 from offload.format.topic_config import CARRIED_FROM
 from seglog import Log, SystemClock
-from tests.faults.meanwhile import Meanwhile
+from tests.faults.meanwhile import DuringReadBack, Meanwhile
 from tests.faults.steps import Place, crashes
 from tests.faults.store import Fault, FaultyStore, unreachable
 from tests.faults.stride import every as strided
@@ -262,6 +262,16 @@ def test_a_record_that_is_appended_during_the_offload_of_main_stays_there(tmp_pa
             assert values(archive, "t") == [b"a", b"b", b"c", *(late if carry else [])]
         appended += len(acked)
     assert appended > 1
+
+
+def test_a_record_that_is_appended_after_the_offload_is_compared_too(tmp_path: Path, store: MemoryStore) -> None:
+    remote = DuringReadBack(store)
+    with opened(tmp_path / "one", remote) as (log, archive):
+        _bad_delete(log, archive)
+        remote.changes = [lambda: log.topic("t").append([b"new"])]
+        with pytest.raises(RecordsAfterFork):
+            archive.branches.promote_branch("t", "good", keep="bad")
+        assert (remote.changes, values(archive, "t")) == ([], [b"c", b"new"])
 
 
 @pytest.mark.parametrize("effect", range(1, 8))
