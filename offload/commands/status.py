@@ -12,10 +12,12 @@ from offload.commands.parameters import About
 from offload.commands.results import HIDDEN, MERGED, OPTIONAL
 from offload.commands.topic import TopicPlaces, places_of
 from offload.moment import Moment
+from offload.moved import retry_if_moved
 from offload.reports import Lag, RunStatus, TopicStatus
-from seglog import SystemClock
+from seglog import NoSuchTopic, SystemClock
 
 if TYPE_CHECKING:
+    from offload.archive import Archive
     from seglog import Topic
 
 __all__ = ["Ahead", "ArchivedTopic", "DirectoryShown", "DiskLow", "LocalTopic", "status"]
@@ -98,9 +100,23 @@ def status(
             local = log.topic(name)
             yield LocalTopic(name, places_of(local), _ahead(local))
             continue
+        try:
+            shown = _archived(place, archive, name, runs=runs)
+        except NoSuchTopic:
+            if topic is not None:
+                raise
+            continue  # deleted since the list was made
+        yield shown
+
+
+def _archived(place: Directory, archive: Archive, name: str, *, runs: bool) -> ArchivedTopic:
+    """Return what there is to show of a topic. It may leave the log meanwhile, or come there (MOVED-1)."""
+    log = place.log
+
+    def look() -> ArchivedTopic:
         state, work = archive.status.topic(name), place.host.work(name)
         kept_from_ms = archive.status.kept_from_ms(name)
-        yield ArchivedTopic(
+        return ArchivedTopic(
             status=state,
             lag=archive.status.lag(name) if log.has_topic(name) else None,
             kept_from=None if kept_from_ms is None else Moment(kept_from_ms),
@@ -109,6 +125,8 @@ def status(
             runs=tuple(archive.status.runs(name)) if runs else None,
             ahead=_ahead(log.topic(name)) if log.has_topic(name) else None,
         )
+
+    return retry_if_moved(look, lambda: log.topic(name).epoch, NoSuchTopic)
 
 
 def _next_step(state: TopicStatus, work: Work | None) -> str | None:

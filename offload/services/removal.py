@@ -145,13 +145,12 @@ class Removal:
 
     def topic(self, name: str, *, detach: bool, discard: bool, message: str) -> TopicRemoved:
         self._log.check_writable()
-        if self._replicas.is_replica(name):
-            with self._locks.of(name):
-                lsn = self._handles.follow(name).lsn
-                self._replicas.forget(name)
-            return TopicRemoved("unfollowed", lsn)
-        topic = self._log.get_topic(name)
         with self._locks.of(name):
+            if self._replicas.is_replica(name):
+                lsn = self._handles.of(name).lsn
+                self._replicas.forget(name)
+                return TopicRemoved("unfollowed", lsn)
+            topic = self._log.get_topic(name)
             if self._handles.find(name) is not None:
                 if not detach:
                     raise TopicAttached(name)

@@ -54,6 +54,8 @@ FOUND = (
     ("commands", "evict", "read", "484638261"),
     ("commands", "delete", "topic/delete", "2000000772"),
     ("commands", "branch/delete", "branch/delete", "2000006045"),
+    ("commands", "topic/delete", "topic/delete", "2000007800"),
+    ("commands", "branch/promote", "status", "2000006608"),
     ("topics", "read one", "truncate by laminarmq", "2868423212"),
     ("topics", "delete topic", "probes", "2868421104"),
     ("topics", "truncate", "read one", "2868420867"),
