@@ -15,7 +15,7 @@ from catalog.objects.memory import MemoryStore
 from offload import Archive
 from offload.errors import NotOffloaded
 from offload.moment import format_time
-from seglog import LogSettings, Topic
+from seglog import LogSettings, Topic, TopicConfig
 from tests.array_rows import rows_of
 from tests.faults.files import UnsyncedFiles
 from tests.faults.store import EFFECTS, CountingStore
@@ -89,6 +89,21 @@ def _step(chance: random.Random, archive: Archive, topic: Topic, store: Counting
         topic.seal()
     elif act == "offload":
         archive.offload("t", up_to=chance.choice([None, head_seq // 2]), drop_hot=chance.random() < 0.3)
+
+
+def test_a_delete_before_the_first_record_is_no_past_state(tmp_path: Path) -> None:
+    clock = HandClock()
+    with seglog.open(tmp_path, clock=clock) as log, offload.attach(log, store=MemoryStore(), clock=clock) as archive:
+        log.create_topic("t", TopicConfig(keep_history=True))
+        archive.delete("t", tag="a")
+        clock.ms += 1000
+        log.topic("t").append([b"x"], tag="a")
+        target = format_time(clock.ms - 500)
+        for _ in range(2):
+            with pytest.raises(OutOfWindow):
+                archive.read("t", at=target)
+            log.topic("t").seal()
+            archive.offload("t")
 
 
 def test_a_reader_of_a_past_state_goes_on_where_an_offload_moved_the_records(tmp_path: Path) -> None:
