@@ -36,7 +36,7 @@ from tests.s3_server import (
 )
 from tests.seams.aws import remember_pure_calls
 from tests.seams.log import end_work_at
-from tests.seams.syncs import spare_syncs, use_real_syncs
+from tests.seams.syncs import spare_syncs, take_memory_for_a_disk, use_real_syncs
 
 __all__ = [
     "moto_endpoint",
@@ -117,7 +117,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     work.run_seed()
     if "TMPDIR" not in os.environ and _has_room_in_memory():
-        os.environ["TMPDIR"] = tempfile.tempdir = str(_IN_MEMORY)
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_IN_MEMORY))  # where pytest makes the directories of tests
     gc.disable()  # until all tests are collected
     # By default, an example fails if it takes longer than 200 ms. A busy machine, or a first import, takes longer.
     settings.register_profile("seglog", deadline=None, max_examples=20, database=None, print_blob=True)
@@ -283,9 +283,10 @@ def _dead_processes_repeat_nothing() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _no_syncs() -> Iterator[None]:
+def _no_syncs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         spare_syncs(patch)
+        take_memory_for_a_disk(patch, tmp_path_factory.getbasetemp())
         yield
 
 

@@ -31,6 +31,7 @@ from typing import IO
 
 from tests.costs import saw_start
 from tests.seams.aws import load_descriptions, remember_pure_calls
+from tests.seams.syncs import spare_pages
 
 __all__ = ["Forged", "forged"]
 
@@ -134,6 +135,7 @@ def _serve() -> None:
     """Fork a process for each line of standard input. Return in each of these, with the arguments in place."""
     for name in _MODULES:
         __import__(name)
+    spare_pages(setattr)
     remember_pure_calls(setattr)
     load_descriptions()
     gc.collect()

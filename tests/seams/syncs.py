@@ -10,24 +10,30 @@ So a large file gets its size without its pages. A small one gets them, as the t
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import pytest
-
+import seglog.log
 from catalog.local import LocalCatalog
 
-__all__ = ["spare_syncs", "use_real_syncs"]
+if TYPE_CHECKING:
+    import pytest
+
+__all__ = ["spare_pages", "spare_syncs", "take_memory_for_a_disk", "use_real_syncs"]
 
 _FSYNC, _FDATASYNC = os.fsync, os.fdatasync
 _ALLOCATE = os.posix_fallocate
 _LARGE_BYTES = 16 << 20
 _PREPARE = LocalCatalog._prepare
+_KIND = seglog.log.in_memory_kind
 
 
 def spare_syncs(patch: pytest.MonkeyPatch) -> None:
     """Replace each sync by a check of the descriptor, and large allocations by a size. SQLite syncs nothing either."""
     patch.setattr(os, "fsync", _check)
     patch.setattr(os, "fdatasync", _check)
-    patch.setattr(os, "posix_fallocate", _allocate)
+    spare_pages(patch.setattr)
     patch.setattr(LocalCatalog, "_prepare", _prepare_without_syncs)
 
 
@@ -37,6 +43,17 @@ def use_real_syncs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(os, "fdatasync", _FDATASYNC)
     patch.setattr(os, "posix_fallocate", _ALLOCATE)
     patch.setattr(LocalCatalog, "_prepare", _PREPARE)
+
+
+def spare_pages(put: Callable[[Any, str, Any], None]) -> None:
+    """Let a large file have its size without its pages, with `put` as `setattr`."""
+    put(os, "posix_fallocate", _allocate)
+
+
+def take_memory_for_a_disk(patch: pytest.MonkeyPatch, place: Path) -> None:
+    """Let a log warn of no directory in memory that is on the mount of `place`, where those of the tests are."""
+    device = place.stat().st_dev
+    patch.setattr(seglog.log, "in_memory_kind", lambda path: None if path.stat().st_dev == device else _KIND(path))
 
 
 def _check(fd: int) -> None:
