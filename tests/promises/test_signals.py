@@ -10,6 +10,7 @@ Not tested here: a second signal while the command ends.
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,12 +26,19 @@ _LINES = 9_000  # more than a batch of an append
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def on_disk() -> Iterator[Path]:
+    """Return a directory on a disk. A log in memory warns of it, which would be a line more."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as path:
+        yield Path(path)
+
+
+@pytest.fixture(scope="module")
+def place(on_disk: Path) -> Path:
     """Prepare a topic with a bad delete, a branch of the state before it, and records that are only here.
 
     In the place `promoted` the branch is main.
     """
-    path = tmp_path_factory.mktemp("signals")
+    path = on_disk
     (path / "lines").write_bytes(b"".join(b"line %d\n" % number for number in range(_LINES)))
     remote = (path / "remote").as_uri()
     with seglog.open(path / "data") as log, offload.attach(log, remote) as archive:

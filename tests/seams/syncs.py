@@ -9,13 +9,14 @@ So a large file gets its size without its pages. A small one gets them, as the t
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import seglog.log
 from catalog.local import LocalCatalog
+from seglog.files.volatile import in_memory_kind
 
 if TYPE_CHECKING:
     import pytest
@@ -26,7 +27,6 @@ _FSYNC, _FDATASYNC = os.fsync, os.fdatasync
 _ALLOCATE = os.posix_fallocate
 _LARGE_BYTES = 16 << 20
 _PREPARE = LocalCatalog._prepare
-_KIND = seglog.log.in_memory_kind
 
 
 def spare_syncs(patch: pytest.MonkeyPatch) -> None:
@@ -53,7 +53,14 @@ def spare_pages(put: Callable[[Any, str, Any], None]) -> None:
 def take_memory_for_a_disk(patch: pytest.MonkeyPatch, place: Path) -> None:
     """Let a log warn of no directory in memory that is on the mount of `place`, where those of the tests are."""
     device = place.stat().st_dev
-    patch.setattr(seglog.log, "in_memory_kind", lambda path: None if path.stat().st_dev == device else _KIND(path))
+
+    def kind_of(path: Path) -> str | None:
+        with contextlib.suppress(OSError):
+            if path.stat().st_dev == device:
+                return None
+        return in_memory_kind(path)
+
+    patch.setattr("seglog.log.in_memory_kind", kind_of)
 
 
 def _check(fd: int) -> None:

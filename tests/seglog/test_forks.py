@@ -255,13 +255,13 @@ os._exit(0)
 """
 
 
-def test_a_child_that_ends_with_all_its_finalizers_changes_nothing(tmp_path: Path) -> None:
+def test_a_child_that_ends_with_all_its_finalizers_changes_nothing(disk_path: Path) -> None:
     """The parent is killed after the child exits. The acked records survive."""
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", CHILD_THAT_EXITS, str(tmp_path / "data")]
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", CHILD_THAT_EXITS, str(disk_path / "data")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert values(tmp_path / "data") == [b"1", b"2"]
-    with Journal(tmp_path / "data-journal") as journal:
+    assert values(disk_path / "data") == [b"1", b"2"]
+    with Journal(disk_path / "data-journal") as journal:
         assert [item.data for item in journal.replay()] == [b"1", b"2"]
 
 
