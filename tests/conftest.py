@@ -99,6 +99,8 @@ _TOGETHER = {
     "tests/offload/spark/test_stream_sink.py": "spark",
     "tests/offload/spark/test_writer_faults.py": "spark",
 }
+#: Each test of these starts a process of its own for nearly all of its time, so any process of the run may take it.
+_APART = ("tests/races/", "tests/simulation/")
 _LONG_DIRECTORIES = {"promises", "seglog"}
 _HANGS_AFTER_S = 3 * 3600
 _IN_MEMORY = Path("/dev/shm")
@@ -203,7 +205,7 @@ def pytest_collection_finish() -> None:
 class _FilesTogether(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
     def _split_scope(self, nodeid: str) -> str:
         scope = super()._split_scope(nodeid)
-        return _TOGETHER.get(scope, scope)
+        return nodeid if scope.startswith(_APART) else _TOGETHER.get(scope, scope)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -46,24 +46,16 @@ class Group(NamedTuple):
     folders: tuple[str, ...]
 
 
+_JOINTS = ("offload/daemon", "offload/replication", "offload/services")
+
 GROUPS = {
     "core": Group(("tests",), ("seglog", "benchmarks", "demo", "docs", "localstack", "scripts", "tests")),
     "catalog": Group(("tests/catalog",), ("catalog",)),
     "daemon": Group(("tests/offload",), ("offload", "seglog/client")),
     "cli": Group(("tests/cli",), ("offload/cli", "offload/commands")),
     "spark": Group(("tests/offload/spark",), ("offload/spark", "offload/load")),
-    "promises": Group(
-        ("tests/promises", "tests/races", "tests/simulation"),
-        (
-            "seglog",
-            "catalog",
-            "offload/daemon",
-            "offload/read",
-            "offload/replication",
-            "offload/services",
-            "offload/write",
-        ),
-    ),
+    "promises": Group(("tests/promises",), ("seglog", "catalog", *_JOINTS, "offload/read", "offload/write")),
+    "races": Group(("tests/races", "tests/simulation"), ("catalog", *_JOINTS, "offload/commands", "offload/write")),
     "iam": Group(("tests/iam",), ("offload/tenants", "catalog/tenants", "localstack")),
     "pulsar": Group(("tests/interop",), ("offload/format", "offload/write")),
 }
