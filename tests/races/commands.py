@@ -219,7 +219,7 @@ class Commands(Routes):
         two changes of one name          each finds what the other one has put, takes its own back and is refused, as
                                          catalog.refs.one_name promises (NAME-1)
         """
-        is_alike = pair[0] == pair[1] in ("gc/apply", "branch/delete")
+        is_alike = pair[0] == pair[1] in ("gc/apply", "branch/delete", "tag/delete")
         if is_alike and met.answers == serial("a").answers[:1] * 2 and met.state == serial("a").state:
             return "two calls made one change"
         if any(met == serial(order) for order in ("oab", "oba")):

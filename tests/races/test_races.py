@@ -56,6 +56,7 @@ FOUND = (
     ("commands", "branch/delete", "branch/delete", "2000006045"),
     ("commands", "topic/delete", "topic/delete", "2000007800"),
     ("commands", "branch/promote", "status", "2000006608"),
+    ("commands", "tag/delete", "tag/delete", "3100001392"),
     ("topics", "read one", "truncate by laminarmq", "2868423212"),
     ("topics", "delete topic", "probes", "2868421104"),
     ("topics", "truncate", "read one", "2868420867"),
