@@ -287,17 +287,20 @@ class Log(Owned):
 
     @checked
     def configure(self, name: str, config: TopicConfig) -> None:
-        """Change the configuration of a topic, durably on return, for later appends. Raise `NoSuchTopic`."""
-        write.configure(self._engine, name, lambda _: config)
+        """Change the configuration of a topic, durably on return, for later appends.
+
+        Raise `InvalidTopicName`, `NoSuchTopic`.
+        """
+        write.configure(self._engine, check_topic_name(name), lambda _: config)
 
     @checked
     def reconfigure(self, name: str, change: Callable[[TopicConfig], TopicConfig]) -> TopicConfig:
         """Change the configuration of a topic by a function of the present one, and return the new one. Durable then.
 
         So two callers who change different settings at once lose neither. The function runs again if another change
-        comes first, and must not call the log. Raise `NoSuchTopic`, and what the function raises.
+        comes first, and must not call the log. Raise `InvalidTopicName`, `NoSuchTopic`, and what the function raises.
         """
-        return write.configure(self._engine, name, change)
+        return write.configure(self._engine, check_topic_name(name), change)
 
     @checked
     def delete_topic(self, name: str, *, position: tuple[int, int, int] | None = None) -> None:
