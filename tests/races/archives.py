@@ -230,7 +230,8 @@ class Archives:
             others = [serial(order) for order in ("ab", "ba", "oab", "oba", "a", "b", "oa", "ob")]
             if any(_less_carried(met.state) == _less_carried(each.state) for each in others if _is_alike(met, each)):
                 return "a promotion had carried records before the other call"
-            if met.state in (self._if_left(pair, "ab").state, self._if_left(pair, "ba").state):
+            left = [self._if_left(pair, order).state for order in ("ab", "ba", "oab", "oba")]
+            if any(_less_carried(met.state) == _less_carried(each) for each in left):
                 return "what came after the look of a promotion stayed in the former main"
         if met.answers == (_NAME_LOST, _NAME_LOST) and met.state == serial("").state:
             return "two changes of one name were refused for each other, and changed nothing"
