@@ -32,7 +32,7 @@ __all__ = ["GROUPS", "Group", "group_of", "listed", "read_record", "slices", "to
 
 _ROOT = Path(__file__).resolve().parent.parent
 RECORD = _ROOT / "tests" / "last_run.json"
-#: What pytest leaves about its run: see tests/conftest.py.
+#: What a run leaves about itself: tests/conftest.py the counts of tests, tests/mutants those of verdicts.
 REPORT = _ROOT / "build" / "run.json"
 _LONGEST_S = 15 * 60
 _MUTANTS = 20

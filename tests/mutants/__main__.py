@@ -15,6 +15,7 @@ The exit code is 0 if every mutant was killed or is explained as equivalent.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import queue
 import shutil
@@ -27,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutants.listing import ROOT, Mutant, all_mutants, mutated
+from tests.runs import REPORT
 from tests.work import SEED
 
 _COPIED = ("seglog", "catalog", "offload", "tests", "benchmarks", "demo", "docs", "scripts", "localstack")
@@ -109,7 +111,7 @@ def check_sound(copy: Copy, mutants: list[Mutant]) -> None:
 
 
 def tell(outcomes: list[Outcome]) -> int:
-    """Print the survivors and the counts. Return the exit code."""
+    """Print the survivors and the counts, which `tests.runs` also takes from its report. Return the exit code."""
     counts = dict.fromkeys(("killed", "equivalent", "survived", "broken"), 0)
     for outcome in outcomes:
         counts[outcome.verdict] += 1
@@ -121,6 +123,8 @@ def tell(outcomes: list[Outcome]) -> int:
         if outcome.verdict == "broken":
             print(outcome.output)
     print(f"mutants: {len(outcomes)}, " + ", ".join(f"{verdict} {count}" for verdict, count in counts.items()))
+    REPORT.parent.mkdir(exist_ok=True)
+    REPORT.write_text(json.dumps(counts, indent=1) + "\n")
     return 1 if counts["survived"] or counts["broken"] or not outcomes else 0
 
 

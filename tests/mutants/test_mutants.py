@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.mutants.__main__ import Copy
+from tests.mutants.__main__ import Copy, Outcome, tell
 from tests.mutants.listing import ROOT, Mutant, all_mutants, mutated
 
 MUTANTS = all_mutants()
@@ -49,6 +50,19 @@ def _check_names(mutant: Mutant) -> None:
 @functools.cache
 def _text(file: str) -> str:
     return (ROOT / file).read_text()
+
+
+@pytest.mark.parametrize("last", ["killed", "survived"])
+def test_a_run_leaves_the_counts_of_its_verdicts_in_its_report(
+    last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = tmp_path / "build" / "run.json"
+    monkeypatch.setattr("tests.mutants.__main__.REPORT", report)
+    verdicts = ("killed", "equivalent", last)
+    assert tell([Outcome(MUTANTS[0], verdict, 1.0, "") for verdict in verdicts]) == (last == "survived")
+    expected = {"killed": 1, "equivalent": 1, "survived": 0, "broken": 0}
+    expected[last] += 1
+    assert json.loads(report.read_text()) == expected
 
 
 @pytest.mark.long

@@ -138,6 +138,17 @@ def test_stream_seq_ascends_byte_by_byte_and_outlives_plain_appends(daemon: Serv
     assert value(daemon, path) == b"abc"
 
 
+def test_each_record_carries_the_last_stream_seq_also_one_that_closes(daemon: ServedDirectory, path: str) -> None:
+    """SMARK-1. After a closure nobody appends, so only the tags show it."""
+    put(daemon, path)
+    post(daemon, path, b"a", Stream_Seq="5")
+    post(daemon, path, b"b")
+    assert post(daemon, path, b"c", Stream_Closed="true")[0] == 204
+    topic = path.removeprefix("/streams/").replace("_", "__")
+    lines = daemon.ask("GET", f"/topics/{topic}/records", None, {"Accept": "application/x-ndjson"})[1].splitlines()
+    assert [json.loads(line)["tag"] for line in lines] == ["stream;seq=5"] * 2 + ["stream;closed;seq=5"]
+
+
 def test_a_producer_appends_each_batch_once(daemon: ServedDirectory, path: str) -> None:
     put(daemon, path)
     assert batch(daemon, path, 0, b"a")[0] == 200
