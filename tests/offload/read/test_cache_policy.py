@@ -83,6 +83,17 @@ def test_a_chunk_of_more_than_a_quarter_is_not_kept() -> None:
     assert policy.admit(name(1), 25, is_scan=False) == []
 
 
+def test_what_is_removed_makes_room_whichever_queue_has_it() -> None:
+    policy = CachePolicy(100)
+    policy.admit(name(1), 10, is_scan=False)
+    policy.restore(name(2), 20)
+    assert policy.held_bytes == 30
+    policy.remove(name(1))
+    assert policy.held_bytes == 20
+    policy.remove(name(2))
+    assert (policy.held_bytes, len(policy)) == (0, 0)
+
+
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(["read", "scan", "remove", "restore"]), st.integers(0, 30), st.integers(1, 30)),
