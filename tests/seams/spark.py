@@ -20,6 +20,7 @@ __all__ = [
     "planners",
     "query_execution",
     "settings_text",
+    "start_planner",
     "status_store",
 ]
 
@@ -71,6 +72,12 @@ def end_planners(spark: SparkSession) -> None:
     # A process that ended stays among the children until the JVM asks for its exit code.
     while ended & {child.pid() for child in _children(spark)}:
         time.sleep(0.05)
+
+
+def start_planner(spark: SparkSession) -> None:
+    """Start a planner. For a moment the JVM takes one that was killed for a live one, so ask until one is there."""
+    while not planners(spark):
+        driver_jvm(spark).seglog.spark.SeglogProvider.checkPlanner()
 
 
 def _children(spark: SparkSession) -> Any:

@@ -375,7 +375,8 @@ def test_a_torn_append_under_a_key_is_cut_with_its_frame_wherever_it_is_torn(tmp
     copy, body, frames = _whole(tmp_path)
     begin, end = next(offset for kind, offset, _ in frames if kind == FrameType.KEY), frames[-1][2]
     directory = tmp_path / "torn"
-    for cut in [*range(begin + 1, end, 41), *[offset for _, offset, _ in frames if offset > begin], end - 1]:
+    last = len(body[:end].rstrip(b"\0")) - 1  # a tear behind it would change nothing: a checksum may end with zeros
+    for cut in [*range(begin + 1, last, 41), *[offset for _, offset, _ in frames if offset > begin], last]:
         shutil.rmtree(directory, ignore_errors=True)
         shutil.copytree(copy, directory)
         (directory / WAL).write_bytes(body[:cut] + bytes(len(body) - cut))

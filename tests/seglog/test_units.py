@@ -80,7 +80,8 @@ def test_a_torn_append_is_cut_whole_wherever_it_is_torn(tmp_path: Path, options:
     body = (copy / WAL).read_bytes()
     frames = frames_in(body)
     begin, end = next(offset for kind, offset, _ in frames if kind == FrameType.UNIT), frames[-1][2]
-    for cut in [*range(begin + 1, end, (end - begin) // 6), frames[-1][1], end - 1]:
+    last = len(body[:end].rstrip(b"\0")) - 1  # a tear behind it would change nothing: a checksum may end with zeros
+    for cut in [*range(begin + 1, last, (end - begin) // 6), frames[-1][1], last]:
         (copy / WAL).write_bytes(body[:cut] + bytes(len(body) - cut))
         report = seglog.verify(copy, settings=SETTINGS)
         assert report.is_sound, (cut, report.damages)

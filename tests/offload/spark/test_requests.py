@@ -25,7 +25,7 @@ from tests.faults.front import Front
 from tests.offload.samples import Sample, encode_object, frames_of_samples
 from tests.offload.spark.archives import TopicArchive
 from tests.offload.spark.queries import arrow_schema, planned
-from tests.seams.spark import driver_jvm, end_planners, executor_environment, query_execution, settings_text
+from tests.seams.spark import end_planners, executor_environment, query_execution, settings_text, start_planner
 
 SEGMENTS, RECORDS = 3, 250
 VALUE = b"v" * 200
@@ -66,7 +66,7 @@ def counted(spark_session: SparkSession, s3_endpoint: str, url: str) -> Iterator
     with Front(s3_endpoint) as planner, Front(s3_endpoint) as tasks:
         end_planners(spark_session)
         with executor_environment(spark_session, "AWS_ENDPOINT_URL", planner.url):
-            driver_jvm(spark_session).seglog.spark.SeglogProvider.checkPlanner()
+            start_planner(spark_session)
         with executor_environment(spark_session, "AWS_ENDPOINT_URL", tasks.url):
             yield Counted(planner, tasks)
         end_planners(spark_session)
