@@ -31,23 +31,9 @@ from seglog.aio import AsyncLog
 from seglog.aio.merged import Ack
 from seglog.format.lines import Lines
 from tests.faults.files import FailingFiles, UnsyncedFiles
+from tests.faults.gated_files import GatedFiles
 from tests.seams.log import async_queue_of, note_groups, parts_of, shards_of, waiters_of
 from tests.seglog.loops import factory_of, on_both_loops, run_on
-
-
-class GatedFiles(UnsyncedFiles):
-    """A file port whose datasync waits for the gate. It counts the syncs and does not sync."""
-
-    def __init__(self) -> None:
-        self.gate = threading.Event()
-        self.gate.set()
-        self.is_waiting = threading.Event()
-        self.syncs = 0
-
-    def datasync(self, fd: int) -> None:
-        self.is_waiting.set()
-        assert self.gate.wait(60)
-        self.syncs += 1
 
 
 def run(test: Callable[[AsyncLog], Awaitable[None]], directory: Path, *, loop: str = "asyncio", **options: Any) -> None:
@@ -64,9 +50,9 @@ def _values(log: seglog.Log, name: str = "t") -> list[bytes]:
 
 async def _begin_one_that_waits_in_its_sync(log: AsyncLog, files: GatedFiles) -> asyncio.Task[range]:
     files.gate.clear()
-    files.is_waiting.clear()
+    files.waiting.clear()
     first = asyncio.create_task(log.topic("t").append([b"first"]))
-    await asyncio.to_thread(files.is_waiting.wait, 60)
+    await asyncio.to_thread(files.waiting.wait, 60)
     return first
 
 
@@ -297,9 +283,9 @@ def test_those_behind_one_that_is_cancelled_later_hear_of_their_own_seqs(tmp_pat
 
     async def test(log: AsyncLog) -> None:
         files.gate.clear()
-        files.is_waiting.clear()
+        files.waiting.clear()
         tasks = [asyncio.create_task(log.topic("t").append([b"%d" % n] * 2)) for n in range(3)]
-        await asyncio.to_thread(files.is_waiting.wait, 60)
+        await asyncio.to_thread(files.waiting.wait, 60)
         tasks[1].cancel()
         await asyncio.sleep(0)
         files.gate.set()
@@ -332,9 +318,9 @@ def test_one_that_waits_for_a_deletion_does_not_fail_those_beside_it(tmp_path: P
         for name in ("t", "gone"):
             await log.topic(name).append([b"makes the topic"])
         files.gate.clear()
-        files.is_waiting.clear()
+        files.waiting.clear()
         deleting = asyncio.create_task(log.delete_topic("gone"))
-        await asyncio.to_thread(files.is_waiting.wait, 60)
+        await asyncio.to_thread(files.waiting.wait, 60)
         calls = [log.topic(name).append([b"%d" % n]) for n, name in enumerate(["t", "gone", "t", "gone"])]
         appending = asyncio.gather(*calls)
         await asyncio.sleep(0.01)
