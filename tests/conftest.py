@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import core, settings
+from hypothesis import HealthCheck, core, settings
 from xdist.scheduler import LoadFileScheduling
 
 from tests import costs, drawn, runs, work
@@ -121,8 +121,17 @@ def pytest_configure(config: pytest.Config) -> None:
     if "TMPDIR" not in os.environ and _has_room_in_memory():
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_IN_MEMORY))  # where pytest makes the directories of tests
     gc.disable()  # until all tests are collected
-    # By default, an example fails if it takes longer than 200 ms. A busy machine, or a first import, takes longer.
-    settings.register_profile("seglog", deadline=None, max_examples=20, database=None, print_blob=True)
+    # With `CI` in the environment, Hypothesis begins with other settings: the same examples for each seed. So begin
+    # with those of everybody. Their limits of time go, because a busy machine, or a first import, takes longer.
+    settings.register_profile(
+        "seglog",
+        settings.get_profile("default"),
+        deadline=None,
+        max_examples=20,
+        database=None,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
     settings.load_profile("seglog")
     patch = pytest.MonkeyPatch()
     config.add_cleanup(patch.undo)
