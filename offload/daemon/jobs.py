@@ -109,8 +109,8 @@ def _results(
 
 
 def _epochs(log: Log, names: Collection[str]) -> dict[str, int]:
-    """Return the epoch of each topic that the log has; of all topics without names."""
-    return {name: log.topic(name).epoch for name in names or log.topics() if log.has_topic(name)}
+    """Return the epoch of each topic, 0 for one that is not in the log; of all topics without names."""
+    return {name: log.topic(name).epoch for name in names or log.topics()}
 
 
 def _place(service: Service, command: Command, host: _Daemon, remote: str | None) -> Log | Archive | Directory:

@@ -128,7 +128,7 @@ class Targets:
     def places(self, name: str) -> tuple[int, int]:
         """Return the LSN of the handle and the epoch of the topic. If either changes, records have moved (TARGET-2)."""
         handle = self._handles.find(name)
-        return (-1 if handle is None else handle.lsn), self._log.topic(name).epoch if self._log.has_topic(name) else 0
+        return (-1 if handle is None else handle.lsn), self._log.topic(name).epoch
 
     def resolve(self, name: str, wanted: timeline.Target) -> ForkPoint:
         """Return the point of the target in the existing commits. Raises `OutOfWindow`."""
