@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from catalog.arguments import checked
 from catalog.errors import InvalidObject, NoSuchObject, OutOfWindow
 from catalog.format.checkpoint_list import decode_checkpoint_set, encode_checkpoint_set
 from catalog.format.commit import Checkpoint
@@ -42,6 +41,7 @@ from catalog.objects.change import change
 from catalog.objects.put_once import put_once
 from catalog.snapshot import checkpoint_of
 from catalog.volume import Volumes
+from seglog.base.arguments import checked
 
 __all__ = ["CheckpointPolicy", "checkpoint_due", "make_checkpoint"]
 

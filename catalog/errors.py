@@ -1,6 +1,7 @@
 """The errors of the catalog, grouped by what a handler does.
 
-    CatalogError
+    SeglogError
+    ├── CatalogError         the root of those below and of no others: each has it and its group as bases
     ├── Corrupt              stop, and verify                            exit 5
     │   ├── InvalidObject        an object that does not decode or match its checksum
     │   └── FormatUnsupported    written by another format version       exit 1
@@ -58,7 +59,17 @@ from __future__ import annotations
 
 import reprlib
 from datetime import UTC, datetime
-from typing import ClassVar
+
+from seglog.base.errors import (
+    Conflict,
+    Corrupt,
+    InvalidArgument,
+    Missing,
+    Misuse,
+    OpenedByParent,
+    SeglogError,
+    Unavailable,
+)
 
 __all__ = [
     "AccessDenied",
@@ -105,6 +116,7 @@ __all__ = [
     "PlanOutgrown",
     "PolicyTooLong",
     "RecordsGone",
+    "SeglogError",
     "StoreUnreachable",
     "TagExists",
     "Unavailable",
@@ -114,66 +126,46 @@ __all__ = [
 ]
 
 
-class CatalogError(Exception):
-    """Root of the catalog's errors. `exit_code` is the exit code of a command that ends with the error."""
-
-    exit_code: ClassVar[int] = 1
-
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
+class CatalogError(SeglogError):
+    """The root of those of this package. Each belongs to a group of `seglog.base.errors`, too."""
 
 
-class Corrupt(CatalogError):
-    exit_code = 5
-
-
-class InvalidObject(Corrupt):
+class InvalidObject(Corrupt, CatalogError):
     """An object that does not decode, or does not match its checksum or hash."""
 
-    def __init__(self, place: str, reason: str) -> None:
-        super().__init__(
-            f"{place}: {reason}", hint="the object is damaged: keep it, and compare it with a backup or replica"
-        )
-        self.place = place
-        self.reason = reason
+    place: str
+    reason: str
+    message = "{place}: {reason}"
+    hint = "the object is damaged: keep it, and compare it with a backup or replica"
 
 
-class FormatUnsupported(Corrupt):
+class FormatUnsupported(Corrupt, CatalogError):
     """The object is whole, but has a format version that this software does not know."""
 
     exit_code = 1
 
-    def __init__(self, place: str, found: str, known: int | str = 1) -> None:
-        super().__init__(
-            f"{place}: format version {found} is not supported: this seglog reads {known}",
-            hint="use the seglog version that wrote it, or another remote",
-        )
-        self.place = place
-        self.found = found
+    place: str
+    found: str
+    known: int | str = 1
+    message = "{place}: format version {found} is not supported: this seglog reads {known}"
+    hint = "use the seglog version that wrote it, or another remote"
 
 
-class Conflict(CatalogError):
-    exit_code = 4
+class KeyTaken(Conflict, CatalogError):
+    key: str
+    message = "{key} exists already"
 
 
-class KeyTaken(Conflict):
-    def __init__(self, key: str) -> None:
-        super().__init__(f"{key} exists already")
-        self.key = key
+class KeyChanged(Conflict, CatalogError):
+    key: str
+    message = "another writer has changed {key} meanwhile"
 
 
-class KeyChanged(Conflict):
-    def __init__(self, key: str) -> None:
-        super().__init__(f"another writer has changed {key} meanwhile")
-        self.key = key
-
-
-class Diverged(Conflict):
+class Diverged(Conflict, CatalogError):
     """The volume holds a commit at this LSN that this writer did not make."""
 
     def __init__(self, topic: str, vid: str, lsn: int, *, message: str | None = None, hint: str | None = None) -> None:
-        super().__init__(
+        self._tell(
             message
             or f"{topic} has diverged: lsn {lsn} of volume {vid} is another writer's commit; nothing was changed",
             hint=hint
@@ -227,86 +219,71 @@ class BranchCollected(Diverged):
         )
 
 
-class BranchExists(Conflict):
-    def __init__(self, topic: str, branch: str) -> None:
-        super().__init__(f"{topic}@{branch} exists already", hint="choose another name: a restore never overwrites")
-        self.topic = topic
-        self.branch = branch
+class BranchExists(Conflict, CatalogError):
+    topic: str
+    branch: str
+    message = "{topic}@{branch} exists already"
+    hint = "choose another name: a restore never overwrites"
 
 
-class VolumeHasName(Conflict):
+class VolumeHasName(Conflict, CatalogError):
     """A volume has one name, and the name of this one is now `name`."""
 
-    def __init__(self, topic: str, branch: str, name: str) -> None:
-        super().__init__(
-            f"{topic}@{branch} was not created: its volume has the name {topic}@{name} now",
-            hint=f"a volume has one name: use {topic}@{name}, or run `seglog branch rename {topic} {name} {branch}`",
-        )
-        self.topic = topic
-        self.branch = branch
-        self.name = name
+    topic: str
+    branch: str
+    name: str
+    message = "{topic}@{branch} was not created: its volume has the name {topic}@{name} now"
+    hint = "a volume has one name: use {topic}@{name}, or run `seglog branch rename {topic} {name} {branch}`"
 
 
-class TagExists(Conflict):
-    def __init__(self, topic: str, tag: str) -> None:
-        super().__init__(
-            f"{topic} has a tag {tag} already", hint="choose another name, or delete that tag first: a tag never moves"
-        )
-        self.topic = topic
-        self.tag = tag
+class TagExists(Conflict, CatalogError):
+    topic: str
+    tag: str
+    message = "{topic} has a tag {tag} already"
+    hint = "choose another name, or delete that tag first: a tag never moves"
 
 
-class HistoryCollected(Conflict):
+class HistoryCollected(Conflict, CatalogError):
     """GC has passed the oldest commits of a history while a caller looked at it. The history now begins later."""
 
-    def __init__(self, vid: object, lsn: int, boundary: int) -> None:
-        super().__init__(
-            f"GC deleted lsn {lsn} of volume {vid} during the call: the kept history now begins with lsn {boundary}",
-            hint="run the same command again",
-        )
-        self.vid = vid
-        self.lsn = lsn
-        self.boundary = boundary
+    vid: object
+    lsn: int
+    boundary: int
+    message = "GC deleted lsn {lsn} of volume {vid} during the call: the kept history now begins with lsn {boundary}"
+    hint = "run the same command again"
 
 
-class VolumeCollected(Conflict):
+class VolumeCollected(Conflict, CatalogError):
     """The caller named a new volume later than GC's grace period, and GC has collected the volume as garbage."""
 
-    def __init__(self, topic: str, branch: str, vid: object) -> None:
-        super().__init__(
-            f"{topic}@{branch} was not created: GC deleted its volume {vid} before the volume had a name",
-            hint="run the same command again: it creates another volume",
-        )
-        self.topic = topic
-        self.branch = branch
+    topic: str
+    branch: str
+    vid: object
+    message = "{topic}@{branch} was not created: GC deleted its volume {vid} before the volume had a name"
+    hint = "run the same command again: it creates another volume"
 
 
-class PinLost(Conflict):
+class PinLost(Conflict, CatalogError):
     """The lease ended before it was renewed. GC may have deleted the state that it held."""
 
-    def __init__(self, key: str) -> None:
-        super().__init__(
-            f"the lease {key} ended before its renewal", hint="read again, from a state that is still kept"
-        )
-        self.key = key
+    key: str
+    message = "the lease {key} ended before its renewal"
+    hint = "read again, from a state that is still kept"
 
 
-class PlanNotDue(Conflict):
-    def __init__(self, number: int, wait_s: int) -> None:
-        super().__init__(
-            f"plan {number} is younger than the grace, or its time lies in the future; nothing was deleted",
-            hint=f"apply it in {wait_s:,} s",
-        )
-        self.number = number
-        self.wait_s = wait_s
+class PlanNotDue(Conflict, CatalogError):
+    number: int
+    wait_s: int
+    message = "plan {number} is younger than the grace, or its time lies in the future; nothing was deleted"
+    hint = "apply it in {wait_s:,} s"
 
 
-class PlanOutgrown(Conflict):
+class PlanOutgrown(Conflict, CatalogError):
     """Something needs `count` objects of a plan now. `key` is the first one."""
 
     def __init__(self, number: int, count: int, key: str) -> None:
         objects = "1 object" if count == 1 else f"{count:,} objects"
-        super().__init__(
+        self._tell(
             f"plan {number} names {objects} that something may need now, such as {key}; nothing was deleted",
             hint=f"`seglog gc explain {key}` says why, and `seglog gc` deletes only the rest",
         )
@@ -315,24 +292,24 @@ class PlanOutgrown(Conflict):
         self.key = key
 
 
-class NotUndone(Conflict):
+class NotUndone(Conflict, CatalogError):
     """`number` is the operation's, or None if there is no operation to undo."""
 
     def __init__(self, number: int | None, reason: str, hint: str = "`seglog oplog` lists the operations") -> None:
         told = "nothing was undone" if number is None else f"operation {number} cannot be undone"
-        super().__init__(f"{told}: {reason}", hint=hint)
+        self._tell(f"{told}: {reason}", hint=hint)
         self.number = number
 
 
-class NotTakenBack(Conflict):
-    def __init__(self, name: str, lsn: int, reason: str, hint: str | None = None) -> None:
-        super().__init__(f"lsn {lsn} of {name} cannot be undone: {reason}; nothing was changed", hint=hint)
-        self.name = name
-        self.lsn = lsn
-        self.reason = reason
+class NotTakenBack(Conflict, CatalogError):
+    name: str
+    lsn: int
+    reason: str
+    hint: str | None = None
+    message = "lsn {lsn} of {name} cannot be undone: {reason}; nothing was changed"
 
 
-class RecordsGone(Conflict):
+class RecordsGone(Conflict, CatalogError):
     """`records` of the records that an undo would bring back are gone. `ranges` are the first of their ranges."""
 
     def __init__(
@@ -340,7 +317,7 @@ class RecordsGone(Conflict):
     ) -> None:
         named = ", ".join(f"{first} to {last}" if last > first else str(first) for first, last in ranges)
         noun = "record" if records == 1 else "records"
-        super().__init__(
+        self._tell(
             f"{records:,} {noun} that lsn {lsn} of {name} took away are in no object any more: seq {named}"
             "; nothing was changed",
             hint="no record is left" if is_all else "`--partial` brings the others back",
@@ -351,122 +328,113 @@ class RecordsGone(Conflict):
         self.ranges = ranges
 
 
-class Missing(CatalogError):
-    exit_code = 3
-
-
-class NoSuchObject(Missing):
+class NoSuchObject(Missing, CatalogError):
     def __init__(self, key: str) -> None:
         # A reader asks for such a key only because a commit names it, or continues it.
         is_history = "/segments/" in key or "/log/" in key
         hint = "check the remote URL. If that is right, the object was deleted: run `seglog verify --remote`"
-        super().__init__(f"{key} is not in the store", hint=hint if is_history else None)
+        self._tell(f"{key} is not in the store", hint=hint if is_history else None)
         self.key = key
 
 
-class NoSuchBucket(Missing):
+class NoSuchBucket(Missing, CatalogError):
     """The place that should hold the prefix: a bucket, or for a local remote the directory above it."""
 
-    def __init__(self, bucket: str, kind: str = "bucket") -> None:
-        super().__init__(f"{kind} {bucket} does not exist", hint="create it, or correct the remote URL")
-        self.bucket = bucket
+    bucket: str
+    kind: str = "bucket"
+    message = "{kind} {bucket} does not exist"
+    hint = "create it, or correct the remote URL"
 
 
-class NoSuchTopic(Missing):
-    def __init__(self, topic: str, place: str) -> None:
-        super().__init__(f"no topic {topic} in {place}", hint="`seglog topic list` lists the topics")
-        self.topic = topic
+class NoSuchTopic(Missing, CatalogError):
+    topic: str
+    place: str
+    message = "no topic {topic} in {place}"
+    hint = "`seglog topic list` lists the topics"
 
 
-class NoSuchBranch(Missing):
-    def __init__(self, topic: str, branch: str) -> None:
-        super().__init__(f"no branch {topic}@{branch}", hint=f"`seglog branch list {topic}` lists the branches")
-        self.topic = topic
-        self.branch = branch
+class NoSuchBranch(Missing, CatalogError):
+    topic: str
+    branch: str
+    message = "no branch {topic}@{branch}"
+    hint = "`seglog branch list {topic}` lists the branches"
 
 
-class NoSuchTag(Missing):
-    def __init__(self, topic: str, tag: str) -> None:
-        super().__init__(f"{topic} has no tag {tag}", hint=f"`seglog tag list {topic}` lists the tags")
-        self.topic = topic
-        self.tag = tag
+class NoSuchTag(Missing, CatalogError):
+    topic: str
+    tag: str
+    message = "{topic} has no tag {tag}"
+    hint = "`seglog tag list {topic}` lists the tags"
 
 
-class NoSuchPin(Missing):
-    def __init__(self, pin: str) -> None:
-        super().__init__(f"there is no pin {pin}", hint="`seglog pin list` lists the pins")
-        self.pin = pin
+class NoSuchPin(Missing, CatalogError):
+    pin: str
+    message = "there is no pin {pin}"
+    hint = "`seglog pin list` lists the pins"
 
 
-class NoSuchPlan(Missing):
-    def __init__(self, number: int) -> None:
-        super().__init__(f"there is no plan {number}", hint="`seglog gc plan --dry-run` lists the plans")
-        self.number = number
+class NoSuchPlan(Missing, CatalogError):
+    number: int
+    message = "there is no plan {number}"
+    hint = "`seglog gc plan --dry-run` lists the plans"
 
 
-class NoSuchOperation(Missing):
-    def __init__(self, number: int) -> None:
-        super().__init__(f"the oplog has no operation {number}", hint="`seglog oplog` lists the operations")
-        self.number = number
+class NoSuchOperation(Missing, CatalogError):
+    number: int
+    message = "the oplog has no operation {number}"
+    hint = "`seglog oplog` lists the operations"
 
 
-class OutOfWindow(Missing):
+class OutOfWindow(Missing, CatalogError):
     """The target lies outside what is kept. The message gives the window. The call never guesses the nearest point."""
 
-    def __init__(self, target: str, window: str) -> None:
-        super().__init__(f"{target} is outside the kept history. Restorable: {window}")
-        self.target = target
-        self.window = window
+    target: str
+    window: str
+    message = "{target} is outside the kept history. Restorable: {window}"
 
 
-class Unavailable(CatalogError):
-    exit_code = 1
+class StoreUnreachable(Unavailable, CatalogError):
+    url: str
+    cause: str
+    hint: str = "check the endpoint, the network and the store's health"
+    message = "cannot reach {url}: {cause}"
 
 
-class StoreUnreachable(Unavailable):
-    def __init__(
-        self, url: str, cause: str, hint: str = "check the endpoint, the network and the store's health"
-    ) -> None:
-        super().__init__(f"cannot reach {url}: {cause}", hint=hint)
-        self.url = url
-
-
-class NotOffered(Unavailable):
+class NotOffered(Unavailable, CatalogError):
     """The store does not support what a request asks for. It may support all other requests."""
 
     def __init__(self, url: str, cause: str) -> None:
         hint = (
             "if the cause is a storage class or an encryption, choose another in the settings. Else run `seglog doctor`"
         )
-        super().__init__(f"{url} does not support the request: {cause}", hint=hint)
+        self._tell(f"{url} does not support the request: {cause}", hint=hint)
         self.url = url
 
 
-class AccessDenied(Unavailable):
-    def __init__(
-        self, url: str, cause: str, hint: str = "check the AWS credentials and the policy on this prefix"
-    ) -> None:
-        super().__init__(f"{url} refuses access: {cause}", hint=hint)
-        self.url = url
+class AccessDenied(Unavailable, CatalogError):
+    url: str
+    cause: str
+    hint: str = "check the AWS credentials and the policy on this prefix"
+    message = "{url} refuses access: {cause}"
 
 
-class LocalCatalogUnavailable(Unavailable):
+class LocalCatalogUnavailable(Unavailable, CatalogError):
     def __init__(self, path: str, cause: str, *, is_full: bool = False) -> None:
         hint = "check the disk, the owner and the mode"
         if is_full:
             hint = "free some space on its disk: delete files of other programs, or records; then repeat the call"
-        super().__init__(f"cannot use the local catalog {path}: {cause}", hint=hint)
+        self._tell(f"cannot use the local catalog {path}: {cause}", hint=hint)
         self.path = path
         self.is_full = is_full
 
 
-class ClocksDisagree(Unavailable):
+class ClocksDisagree(Unavailable, CatalogError):
     """This machine's clock and the store's differ by more than a caller that deletes by age may accept."""
 
     def __init__(self, url: str, ahead_ms: int, now_ms: int, bound_ms: int, what: str) -> None:
         way = "ahead of" if ahead_ms > 0 else "behind"
         here, there = _moment(now_ms), _moment(now_ms - ahead_ms)
-        super().__init__(
+        self._tell(
             f"{what}: this machine's clock is {_span(abs(ahead_ms))} {way} that of {url} "
             f"({here} here, {there} there), and may differ by {_span(bound_ms)}",
             hint="correct the wrong clock by NTP; `seglog doctor` compares the clocks. Then run the same command again",
@@ -476,108 +444,69 @@ class ClocksDisagree(Unavailable):
         self.bound_ms = bound_ms
 
 
-class OutcomeUnknown(Unavailable):
+class OutcomeUnknown(Unavailable, CatalogError):
     """A write got no definite answer, and reading back gave none either. Repeat the identical write later."""
 
-    def __init__(self, key: str, cause: str, hint: str = "run the same command again: it resumes") -> None:
-        super().__init__(f"no definite answer for {key}: {cause}", hint=hint)
-        self.key = key
-        self.cause = cause
+    key: str
+    cause: str
+    hint: str = "run the same command again: it resumes"
+    message = "no definite answer for {key}: {cause}"
 
 
-class Misuse(CatalogError):
-    exit_code = 2
+class InvalidName(Misuse, CatalogError):
+    kind: str
+    name: str
+    message = "{name!r} is not a valid {kind} name"
+    hint = "1 to 128 characters of A-Z a-z 0-9 . _ -, the first one a letter, digit or underscore"
 
 
-class OpenedByParent(Misuse):
-    """This process is a fork of the process that opened the catalog.
-
-    It has only a copy, and the parent still uses the original.
-    """
-
-    def __init__(self, parent: int) -> None:
-        super().__init__(
-            f"process {parent} opened the local catalog, and this process is a fork of that one; nothing was done",
-            hint="open it in this process after the parent has closed it, or use multiprocessing's spawn method",
-        )
-        self.parent = parent
-
-
-class InvalidName(Misuse):
-    def __init__(self, kind: str, name: str) -> None:
-        super().__init__(
-            f"{name!r} is not a valid {kind} name",
-            hint="1 to 128 characters of A-Z a-z 0-9 . _ -, the first one a letter, digit or underscore",
-        )
-        self.name = name
-
-
-class InvalidArgument(Misuse, TypeError, ValueError):
-    """A value that the call does not take. Nothing was done.
-
-    `name` is the argument, `given` its value, `wanted` says what the call takes. The class is a `TypeError` and a
-    `ValueError`, because Python raises either for such a value.
-    """
-
-    def __init__(self, name: str, given: object, wanted: str) -> None:
-        super().__init__(f"argument {name} is {reprlib.repr(given)} ({type(given).__name__}): it must be {wanted}")
-        self.name = name
-        self.given = given
-        self.wanted = wanted
-
-
-class UnnamableBranch(Misuse):
+class UnnamableBranch(Misuse, CatalogError):
     """An operation that the name `main` does not allow."""
 
-    def __init__(self, topic: str, what: str) -> None:
-        super().__init__(f"the branch main of {topic} cannot {what}", hint="main is the topic itself")
-        self.topic = topic
+    topic: str
+    what: str
+    message = "the branch main of {topic} cannot {what}"
+    hint = "main is the topic itself"
 
 
-class InvalidKey(Misuse):
-    def __init__(self, key: str) -> None:
-        super().__init__(f"{key!r} is not a key inside the prefix")
-        self.key = key
+class InvalidKey(Misuse, CatalogError):
+    key: str
+    message = "{key!r} is not a key inside the prefix"
 
 
-class InvalidRemote(Misuse):
-    def __init__(self, url: str, reason: str) -> None:
-        super().__init__(
-            f"{url!r} is not a remote: {reason}", hint="use s3://bucket/prefix or file:///an/absolute/path"
-        )
-        self.url = url
-        self.reason = reason
+class InvalidRemote(Misuse, CatalogError):
+    url: str
+    reason: str
+    message = "{url!r} is not a remote: {reason}"
+    hint = "use s3://bucket/prefix or file:///an/absolute/path"
 
 
-class InvalidTenant(Misuse):
+class InvalidTenant(Misuse, CatalogError):
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(
+        self._tell(
             f"{reprlib.repr(name)} is {reason}",
             hint="1 to 63 characters of a-z 0-9 _ -, the first and the last a letter or digit; some names are reserved",
         )
         self.name = name
 
 
-class PolicyTooLong(Misuse):
-    def __init__(self, length: int, most: int) -> None:
-        super().__init__(
-            f"the session policy has {length} characters, and STS takes {most}",
-            hint="use fewer conditions, or a shorter base prefix",
-        )
-        self.length = length
+class PolicyTooLong(Misuse, CatalogError):
+    length: int
+    most: int
+    message = "the session policy has {length} characters, and STS takes {most}"
+    hint = "use fewer conditions, or a shorter base prefix"
 
 
-class ChecksumNotKept(Misuse):
-    def __init__(self, url: str, kind: str) -> None:
-        super().__init__(
-            f"{url} keeps no {kind} of whole objects",
-            hint='set offload.checksum to "auto", or to a checksum that the store keeps',
-        )
+class ChecksumNotKept(Misuse, CatalogError):
+    url: str
+    kind: str
+    message = "{url} keeps no {kind} of whole objects"
+    hint = 'set offload.checksum to "auto", or to a checksum that the store keeps'
 
 
-class InvalidTarget(Misuse):
+class InvalidTarget(Misuse, CatalogError):
     def __init__(self, text: str, reason: str = "") -> None:
-        super().__init__(
+        self._tell(
             f"{text!r} is not a point in time{': ' + reason if reason else ''}",
             hint="use seq:N, lsn:N, head, head~N, tag:NAME, or a time such as 2026-11-21T09:30:00Z or '15 minutes ago'",
         )

@@ -3,15 +3,14 @@
     1  The parent has a connection. Its threads take turns by a lock.
     2  Any thread of the parent forks. It first waits for the transaction that is under way, for a second at most.
        So SQLite's own locks and its state in the child are those of a connection at rest.
-    3  In the child the lock becomes one that raises `OpenedByParent`. Nothing waits for a thread of the parent.
+    3  In the child the object loses its attributes, and refuses every call (seglog.base.ownership). Nothing waits for
+       a thread of the parent.
     4  The child keeps the connection until it ends, and never closes it.
 
 FORK-1  The child never closes the connection, not even when Python ends. Otherwise SQLite would write the parent's WAL
         into the database, and delete the WAL by its name.
 FORK-2  The child may open the same file later. SQLite then takes its own locks for those of the old connection. This
         does no harm, because one process at a time has the directory.
-
-seglog.process.ownership does the same for the log. The two packages import nothing of each other.
 """
 
 from __future__ import annotations
@@ -20,48 +19,28 @@ import ctypes
 import os
 import sqlite3
 import threading
-from types import TracebackType
 from weakref import WeakSet
 
-from catalog.errors import OpenedByParent
+from seglog.base.ownership import Owned, is_foreign
 
 __all__ = ["Connected"]
 
 _PATIENCE_S = 1
 
 
-class Connected:
+class Connected(Owned):
     """A base class for an object that uses its `_connection` under its `_lock` only."""
 
     _connection: sqlite3.Connection
 
     def __init__(self) -> None:
-        self._lock: threading.Lock | _Refusal = threading.Lock()
-        self._is_foreign = False
+        self._lock = threading.Lock()
         _connected.add(self)
 
-    def _leave_to_parent(self, parent: int) -> None:
-        """Leave the connection to the parent. The hook calls this in a forked child."""
-        self._lock = _Refusal(parent)
-        self._is_foreign = True
+    def _leave_to_parent(self) -> None:
+        """Keep the connection for ever, by a reference that nothing ever drops (FORK-1)."""
         if hasattr(self, "_connection"):  # the constructor may not have opened it yet
-            # Keep it for ever, by a reference that nothing ever drops (FORK-1).
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
-
-
-class _Refusal:
-    """A substitute for a lock, which raises `OpenedByParent`."""
-
-    def __init__(self, parent: int) -> None:
-        self._parent = parent
-
-    def __enter__(self) -> None:
-        raise OpenedByParent(self._parent)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
 
 
 class _Held(threading.local):
@@ -73,15 +52,13 @@ class _Held(threading.local):
 
 _connected: WeakSet[Connected] = WeakSet()
 _held = _Held()
-_process = os.getpid()
 
 
 def _before() -> None:
     # In one order, so that two threads that fork do not wait for each other.
     for each in sorted(_connected, key=id):
-        lock = each._lock  # noqa: SLF001 - the hook of this module
-        if not isinstance(lock, _Refusal) and lock.acquire(timeout=_PATIENCE_S):
-            _held.locks.append(lock)
+        if not is_foreign(each) and each._lock.acquire(timeout=_PATIENCE_S):  # noqa: SLF001 - the hook of this module
+            _held.locks.append(each._lock)  # noqa: SLF001 - the same
 
 
 def _in_parent() -> None:
@@ -90,12 +67,7 @@ def _in_parent() -> None:
 
 
 def _in_child() -> None:
-    global _process
-    _process, parent = os.getpid(), _process
     _held.locks.clear()
-    for each in list(_connected):
-        if not each._is_foreign:  # noqa: SLF001 - the hook of this module
-            each._leave_to_parent(parent)  # noqa: SLF001 - the same
 
 
 os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

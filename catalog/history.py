@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from catalog.arguments import checked
 from catalog.errors import HistoryCollected, InvalidObject, NoSuchObject
 from catalog.format.commit import Commit, CommitKind, ForkPoint, SegmentRef
 from catalog.format.control import Mark
@@ -31,6 +30,7 @@ from catalog.format.encoding import StoredCommit
 from catalog.format.gid import Vid
 from catalog.format.keys import commit_key
 from catalog.format.lsn import LsnNumber
+from seglog.base.arguments import checked
 
 __all__ = ["NO_HISTORY", "BranchSpan", "History", "KeptCommits", "PastCommit", "retry_if_collected"]
 

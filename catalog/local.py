@@ -30,13 +30,14 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
-from catalog.arguments import checked
 from catalog.errors import FormatUnsupported, InvalidObject, LocalCatalogUnavailable
 from catalog.forked import Connected
 from catalog.format.gid import Sid, Vid
 from catalog.format.keys import Key
 from catalog.format.lsn import LsnNumber
 from catalog.local_copy import copy_aside
+from seglog.base.arguments import checked
+from seglog.base.ownership import is_foreign
 
 __all__ = ["Attempt", "Handle", "LocalCatalog"]
 
@@ -175,7 +176,7 @@ class LocalCatalog(Connected):
 
     def close(self) -> None:
         """Close the connection. In a forked child, do nothing (catalog.forked)."""
-        if self._is_foreign:
+        if is_foreign(self):
             return
         with self._lock, self._errors():
             self._connection.close()

@@ -39,12 +39,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
-from catalog.arguments import checked
 from catalog.errors import InvalidKey, InvalidTarget, OutOfWindow
 from catalog.format.commit import CommitKind, ForkPoint, SegmentRef
 from catalog.format.gid import Vid
 from catalog.format.keys import check_name
 from catalog.history import History, PastCommit
+from seglog.base.arguments import checked
 
 __all__ = [
     "Head",

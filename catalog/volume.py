@@ -43,7 +43,6 @@ from functools import partial
 
 from blake3 import blake3
 
-from catalog.arguments import checked
 from catalog.errors import (
     Corrupt,
     Diverged,
@@ -92,8 +91,9 @@ from catalog.objects.first_valid_key import first_valid_key
 from catalog.objects.patience import carried
 from catalog.objects.put_once import put_once
 from catalog.objects.wrapped import OfflineStore
-from catalog.progress import count
 from catalog.snapshot import Snapshot, cut, empty, fold, fork, from_checkpoint
+from seglog.base.arguments import checked
+from seglog.base.progress import count
 
 __all__ = ["DEAD", "Volumes"]
 

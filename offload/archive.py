@@ -28,9 +28,9 @@ from offload.services.remote_states import ColdTier
 from offload.services.results import OffloadResult, Removed, Restored, TopicRemoved
 from offload.settings import OffloadSettings
 from seglog import Record, Topic
-from seglog.arguments import checked
+from seglog.base.arguments import checked
+from seglog.base.ownership import Owned, is_foreign
 from seglog.process.closing import closing_after
-from seglog.process.ownership import Owned, is_foreign
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,7 +13,7 @@ from offload.tenants.source import source_of
 from offload.wiring import check_remote_apart, open_store
 from offload.write.port import Uploader
 from seglog import Log
-from seglog.arguments import checked
+from seglog.base.arguments import checked
 from seglog.errors import InvalidSetting
 from seglog.files.clock import Clock, SystemClock
 from seglog.format.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES

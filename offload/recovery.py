@@ -28,18 +28,18 @@ from typing import TypeVar
 
 import seglog
 from catalog import Branches, Volumes
-from catalog.errors import CatalogError, NoSuchBranch, NoSuchTopic
+from catalog.errors import NoSuchBranch, NoSuchTopic
 from catalog.format.control import full_name
 from catalog.objects.base import ObjectStore
 from offload.archive import Archive
 from offload.attachment import attach
-from offload.errors import DirectoryNotEmpty, OffloadError, RemoteEmpty
+from offload.errors import DirectoryNotEmpty, RemoteEmpty
 from offload.moment import Moment
 from offload.settings import TenantSettings
 from offload.settings_file import Settings, default_file, read_settings
 from offload.tenants.source import source_of
 from offload.wiring import check_remote_apart, open_store
-from seglog.arguments import checked
+from seglog.base.arguments import checked
 from seglog.files.clock import Clock
 from seglog.files.port import Files
 from seglog.values.config import NO_VARIABLES
@@ -213,7 +213,7 @@ def _each(
                 found = True
             except (NoSuchTopic, NoSuchBranch):
                 continue  # deleted meanwhile
-            except (CatalogError, OffloadError, seglog.SeglogError) as error:
+            except seglog.SeglogError as error:
                 failed = found = True
                 yield NotRecovered(name, error)
     if not found:

@@ -75,7 +75,17 @@ from __future__ import annotations
 
 import reprlib
 from pathlib import Path
-from typing import ClassVar
+
+from seglog.base.errors import (
+    Conflict,
+    Corrupt,
+    InvalidArgument,
+    Missing,
+    Misuse,
+    OpenedByParent,
+    SeglogError,
+    Unavailable,
+)
 
 __all__ = [
     "AppendUnknown",
@@ -148,45 +158,28 @@ __all__ = [
 ]
 
 
-class SeglogError(Exception):
-    """The root of the local log's errors. `exit_code` is the exit code of a command that fails with the error."""
-
-    exit_code: ClassVar[int] = 1
-
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.hint = hint
-
-
-class Corrupt(SeglogError):
-    exit_code = 5
-
-
 class InvalidFrame(Corrupt):
     """These bytes are not a frame. Only the caller can tell whether they are a torn tail or corrupt."""
 
-    def __init__(self, offset: int, reason: str) -> None:
-        super().__init__(f"no valid frame at offset {offset}: {reason}")
-        self.offset = offset
-        self.reason = reason
+    offset: int
+    reason: str
+    message = "no valid frame at offset {offset}: {reason}"
 
 
 class InvalidEntry(Corrupt):
     """These bytes are not an index entry. `position` counts entries, from 0, in the bytes that the codec was given."""
 
-    def __init__(self, position: int, reason: str) -> None:
-        super().__init__(f"no valid index entry at position {position}: {reason}")
-        self.position = position
-        self.reason = reason
+    position: int
+    reason: str
+    message = "no valid index entry at position {position}: {reason}"
 
 
 class InvalidItem(Corrupt):
     """These bytes are not an item of a journal. `position` is the place in the bytes that the codec was given."""
 
-    def __init__(self, position: int, reason: str) -> None:
-        super().__init__(f"no valid item at position {position}: {reason}")
-        self.position = position
-        self.reason = reason
+    position: int
+    reason: str
+    message = "no valid item at position {position}: {reason}"
 
 
 class SegmentCut(Corrupt):
@@ -195,106 +188,83 @@ class SegmentCut(Corrupt):
     `part` is a file of the segment, of `wanted` bytes. From `offset` on, its bytes are missing or differ.
     """
 
-    def __init__(self, segment: int, part: str, offset: int, wanted: int) -> None:
-        super().__init__(
-            f"the {part} of segment {segment} is damaged: its {wanted} bytes end or differ at offset {offset}",
-            hint="nothing was changed: check the segment store",
-        )
-        self.segment = segment
-        self.part = part
-        self.offset = offset
-        self.wanted = wanted
+    segment: int
+    part: str
+    offset: int
+    wanted: int
+    message = "the {part} of segment {segment} is damaged: its {wanted} bytes end or differ at offset {offset}"
+    hint = "nothing was changed: check the segment store"
 
 
 class FileCorrupt(Corrupt):
     """A file is damaged below what was durable. The log reports the damage, and never repairs it by cutting."""
 
-    def __init__(self, path: Path, offset: int, reason: str) -> None:
-        super().__init__(
-            f"{path} is damaged at offset {offset}: {reason}",
-            hint="nothing was changed: keep the file, and restore its records from the remote or a backup",
-        )
-        self.path = path
-        self.offset = offset
-        self.reason = reason
+    path: Path
+    offset: int
+    reason: str
+    message = "{path} is damaged at offset {offset}: {reason}"
+    hint = "nothing was changed: keep the file, and restore its records from the remote or a backup"
 
 
 class FormatUnsupported(Corrupt):
     exit_code = 1
 
-    def __init__(self, path: Path, found: str, known: str = "1") -> None:
-        super().__init__(
-            f"{path}: format version {found} is not supported: this seglog reads {known}",
-            hint="use the seglog version that wrote it",
-        )
-        self.path = path
-        self.found = found
-
-
-class Conflict(SeglogError):
-    exit_code = 4
+    path: Path
+    found: str
+    known: str = "1"
+    message = "{path}: format version {found} is not supported: this seglog reads {known}"
+    hint = "use the seglog version that wrote it"
 
 
 class WarmDirectoryTaken(Conflict):
     """The warm directory belongs to another log. `owner` says which one, as far as that is known."""
 
-    def __init__(self, path: Path, owner: str) -> None:
-        super().__init__(
-            f"{path} is the warm directory of {owner}",
-            hint="set cold_dir to a directory that no other log uses. If that other log is gone, empty this one",
-        )
-        self.path = path
-        self.owner = owner
+    path: Path
+    owner: str
+    message = "{path} is the warm directory of {owner}"
+    hint = "set cold_dir to a directory that no other log uses. If that other log is gone, empty this one"
 
 
 class ColdTierAttached(Conflict):
-    def __init__(self) -> None:
-        super().__init__(
-            "the log has a cold tier already", hint="close the attached archive, then attach the other one"
-        )
+    message = "the log has a cold tier already"
+    hint = "close the attached archive, then attach the other one"
 
 
 class DirectoryInUse(Conflict):
-    def __init__(self, path: Path, holder: str) -> None:
-        super().__init__(f"{path} is in use by {holder}", hint="stop that process, or use another directory")
-        self.path = path
+    path: Path
+    holder: str
+    message = "{path} is in use by {holder}"
+    hint = "stop that process, or use another directory"
 
 
 class TopicExists(Conflict):
-    def __init__(self, topic: str) -> None:
-        super().__init__(f"topic {topic} exists already")
-        self.topic = topic
+    topic: str
+    message = "topic {topic} exists already"
 
 
 class ConcurrentModification(Conflict):
     """Since the caller looked, the topic had an append, a delete, a truncation or another configuration."""
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(
-            f"topic {topic} has changed meanwhile; nothing was done",
-            hint="read its present state, then repeat the call",
-        )
-        self.topic = topic
+    topic: str
+    message = "topic {topic} has changed meanwhile; nothing was done"
+    hint = "read its present state, then repeat the call"
 
 
 class HeadMoved(Conflict):
     """The topic does not end with the seq that the append was given as `if_head`. `head` is its last seq."""
 
-    def __init__(self, topic: str, if_head: int, head: int) -> None:
-        super().__init__(
-            f"topic {topic} ends with seq {head}, not {if_head}; nothing was appended",
-            hint=f"read the records up to seq {head}, then decide again",
-        )
-        self.topic = topic
-        self.if_head = if_head
-        self.head = head
+    topic: str
+    if_head: int
+    head: int
+    message = "topic {topic} ends with seq {head}, not {if_head}; nothing was appended"
+    hint = "read the records up to seq {head}, then decide again"
 
 
 class ProducerFenced(Conflict):
     """A producer of the same id has appended in a higher epoch. `current` is that epoch."""
 
     def __init__(self, topic: str, producer: str, epoch: int, current: int) -> None:
-        super().__init__(
+        self._tell(
             f"producer {producer} of topic {topic} has epoch {current}, not {epoch}; nothing was appended",
             hint=f"another program has taken its place: stop, or begin epoch {current + 1} with batch 0",
         )
@@ -307,30 +277,25 @@ class ProducerFenced(Conflict):
 class ProducerGap(Conflict):
     """The number of the batch is not the next one. `expected` is the next number."""
 
-    def __init__(self, topic: str, producer: str, number: int, expected: int) -> None:
-        super().__init__(
-            f"producer {producer} of topic {topic} is at batch {expected}, not {number}; nothing was appended",
-            hint=f"append batch {expected} first. If the log no longer knows the producer, begin a higher epoch",
-        )
-        self.topic = topic
-        self.producer = producer
-        self.number = number
-        self.expected = expected
+    topic: str
+    producer: str
+    number: int
+    expected: int
+    message = "producer {producer} of topic {topic} is at batch {expected}, not {number}; nothing was appended"
+    hint = "append batch {expected} first. If the log no longer knows the producer, begin a higher epoch"
 
 
 class BatchForgotten(Conflict):
     """The log has taken batches up to `newest`, and keeps the seqs of the last few. This batch is older."""
 
-    def __init__(self, topic: str, producer: str, number: int, newest: int) -> None:
-        super().__init__(
-            f"producer {producer} of topic {topic} is past batch {number}: its newest is {newest}; "
-            "nothing was appended",
-            hint="the log does not append it again. Read the topic to see whether its records are there",
-        )
-        self.topic = topic
-        self.producer = producer
-        self.number = number
-        self.newest = newest
+    topic: str
+    producer: str
+    number: int
+    newest: int
+    message = (
+        "producer {producer} of topic {topic} is past batch {number}: its newest is {newest}; nothing was appended"
+    )
+    hint = "the log does not append it again. Read the topic to see whether its records are there"
 
 
 class BatchReused(Conflict):
@@ -342,7 +307,7 @@ class BatchReused(Conflict):
 
     def __init__(self, topic: str, producer: str, epoch: int, number: int, records: int) -> None:
         begun = f"begin epoch {epoch + 1} or a higher one with batch 0"
-        super().__init__(
+        self._tell(
             f"topic {topic} has batch {number} of epoch {epoch} of producer {producer} already, with {records} records "
             "of another append; nothing was appended",
             hint=f"another program, or an earlier run, has this id and epoch: take a new id, or {begun}",
@@ -358,7 +323,7 @@ class KeyReused(Conflict):
     """The topic has appended other values under this key: `records` records from `first_seq` on."""
 
     def __init__(self, topic: str, key: str, first_seq: int, records: int) -> None:
-        super().__init__(
+        self._tell(
             f"topic {topic} has appended other values under key {reprlib.repr(key)}: {records} records "
             f"from seq {first_seq} on; nothing was appended",
             hint="make a new key for each append, and keep the values if you repeat one",
@@ -385,7 +350,7 @@ class WrittenElsewhere(Conflict):
                 f"archive.open_for_append({topic!r}) takes the topic over, as the next `seglog append {topic}` does. "
                 "It stops another writer"
             )
-        super().__init__(fact, hint=hint)
+        self._tell(fact, hint=hint)
         self.topic = topic
         self.is_fenced = is_fenced
 
@@ -396,15 +361,14 @@ class OtherIncarnation(Conflict):
     That is so after a takeover, a recovery, or a deletion. A repetition could append records a second time.
     """
 
-    def __init__(self, topic: str, known: str, found: str | None) -> None:
-        super().__init__(
-            f"topic {topic} was taken over, recovered or made again: its incarnation is {found}, not {known}; "
-            "nothing was appended",
-            hint="read the topic to see which records are there, then begin with a new topic object",
-        )
-        self.topic = topic
-        self.known = known
-        self.found = found
+    topic: str
+    known: str
+    found: str | None
+    message = (
+        "topic {topic} was taken over, recovered or made again: its incarnation is {found}, not {known}; nothing was "
+        "appended"
+    )
+    hint = "read the topic to see which records are there, then begin with a new topic object"
 
 
 class Truncated(Conflict):
@@ -417,7 +381,7 @@ class Truncated(Conflict):
 
     def __init__(self, topic: str, seq: int, epoch: int) -> None:
         also = ", or deleted and made again" if seq == 1 else ""
-        super().__init__(
+        self._tell(
             f"topic {topic} was truncated at seq {seq}{also}; the reader has passed that seq",
             hint=f"discard the records from seq {seq} on, and continue there: follow({seq}, epoch={epoch})",
         )
@@ -429,41 +393,32 @@ class Truncated(Conflict):
 class ViewOutdated(Conflict):
     """A read-only log shows one moment. Data of that moment, which the log needs, is gone from the disk."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(
-            f"{path} has changed since this view was opened: the writer has moved or deleted the requested data",
-            hint="open the view again",
-        )
-        self.path = path
-
-
-class Missing(SeglogError):
-    exit_code = 3
+    path: Path
+    message = "{path} has changed since this view was opened: the writer has moved or deleted the requested data"
+    hint = "open the view again"
 
 
 class NotADataDirectory(Missing):
-    def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} is not a seglog data directory", hint=f"make one: seglog -C {path} init")
-        self.path = path
+    path: Path
+    message = "{path} is not a seglog data directory"
+    hint = "make one: seglog -C {path} init"
 
 
 class NoSuchItem(Missing):
-    def __init__(self, section: int, offset: int) -> None:
-        super().__init__(f"the journal has no item at offset {offset} of section {section}")
-        self.section = section
-        self.offset = offset
+    section: int
+    offset: int
+    message = "the journal has no item at offset {offset} of section {section}"
 
 
 class NoSuchSegment(Missing):
-    def __init__(self, segment: int) -> None:
-        super().__init__(f"the store has no segment that begins with seq {segment}")
-        self.segment = segment
+    segment: int
+    message = "the store has no segment that begins with seq {segment}"
 
 
 class NoSuchTopic(Missing):
     def __init__(self, topic: str) -> None:
         hint = "`seglog status` lists the topics, also those that this directory only follows"
-        super().__init__(f"no topic {topic}", hint=hint)
+        self._tell(f"no topic {topic}", hint=hint)
         self.topic = topic
 
 
@@ -472,7 +427,7 @@ class SeqOutOfRange(Missing):
 
     def __init__(self, topic: str, seq: int, first: int, last: int) -> None:
         there_is = f"it holds {first} to {last}" if last >= first else "it is empty"
-        super().__init__(f"seq {seq} is outside topic {topic}: {there_is}")
+        self._tell(f"seq {seq} is outside topic {topic}: {there_is}")
         self.topic = topic
         self.seq = seq
         self.first = first
@@ -483,7 +438,7 @@ class Evicted(Missing):
     """Retention took live records of the requested range."""
 
     def __init__(self, topic: str, gap_from: int, gap_to: int) -> None:
-        super().__init__(
+        self._tell(
             f"records {gap_from} to {gap_to} of topic {topic} were evicted",
             hint=f"continue from seq {gap_to + 1} on, or ask with gaps=True, which returns a Gap in their place",
         )
@@ -507,14 +462,10 @@ class DaemonError(SeglogError):
         title: str | None = None,
         status: int | None = None,
     ) -> None:
-        super().__init__(message, hint=hint)
+        self._tell(message, hint=hint)
         self.exit_code = exit_code  # type: ignore[misc]
         self.title = title
         self.status = status
-
-
-class Unavailable(SeglogError):
-    exit_code = 1
 
 
 class AppendUnknown(Unavailable):
@@ -538,7 +489,7 @@ class AppendUnknown(Unavailable):
         told = "the append" if number is None else f"batch {number} of the producer"
         last = "" if after_seq is None else f", the last one with seq {after_seq}"
         before = "" if records is None else f"; the {records} records before it are in{last}"
-        super().__init__(
+        self._tell(
             f"{told} to topic {topic} may be in or not: {reason}{before}",
             hint=hint or "read the end of the topic to see whether the records are there",
         )
@@ -552,33 +503,32 @@ class AppendUnknown(Unavailable):
 class DaemonGone(Unavailable):
     """The daemon at `place` did not answer, or its answer broke off."""
 
-    def __init__(self, place: str, reason: str, *, hint: str = "read its log, then try again") -> None:
-        super().__init__(f"the daemon at {place} did not answer: {reason}", hint=hint)
-        self.place = place
-        self.reason = reason
+    place: str
+    reason: str
+    hint: str = "read its log, then try again"
+    message = "the daemon at {place} did not answer: {reason}"
 
 
 class DirectoryNotReadable(Unavailable):
-    def __init__(self, path: Path, cause: str) -> None:
-        super().__init__(f"cannot read in {path}: {cause}", hint="check the owner and mode of the files in it")
-        self.path = path
+    path: Path
+    cause: str
+    message = "cannot read in {path}: {cause}"
+    hint = "check the owner and mode of the files in it"
 
 
 class DirectoryNotWritable(Unavailable):
-    def __init__(self, path: Path, cause: str) -> None:
-        super().__init__(
-            f"cannot write in {path}: {cause}",
-            hint="check its owner and mode, and whether its disk is mounted read-only",
-        )
-        self.path = path
+    path: Path
+    cause: str
+    message = "cannot write in {path}: {cause}"
+    hint = "check its owner and mode, and whether its disk is mounted read-only"
 
 
 class AppendsHeld(Unavailable):
     """The log refuses appends for now: its disk gets full, or a caller of `Log.hold_appends` asked for that."""
 
-    def __init__(self, reason: str, *, hint: str | None = None) -> None:
-        super().__init__(f"the log refuses appends for now: {reason}", hint=hint)
-        self.reason = reason
+    reason: str
+    hint: str | None = None
+    message = "the log refuses appends for now: {reason}"
 
 
 class DiskFull(Unavailable):
@@ -596,7 +546,7 @@ class DiskFull(Unavailable):
                 ". Or close the log and open it again (restart its daemon): an opening absorbs one WAL file at a time, "
                 "and so needs less space"
             )
-        super().__init__(
+        self._tell(
             f"no space left to {operation} in {path}; {outcome}",
             hint="free some space on its disk: delete files of other programs, or records (`seglog delete`), or hot "
             f"copies (`seglog offload TOPIC --drop-hot`); {then}",
@@ -613,108 +563,71 @@ class DiskFull(Unavailable):
 class TooManyOpenFiles(Unavailable):
     """A file could not be opened. The step that needed it was not begun, so nothing is lost."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(
-            f"no file descriptor is left for {path}; nothing was changed",
-            hint="close files or connections, or raise the limit (`ulimit -n`); the call then works again",
-        )
-        self.path = path
+    path: Path
+    message = "no file descriptor is left for {path}; nothing was changed"
+    hint = "close files or connections, or raise the limit (`ulimit -n`); the call then works again"
 
 
 class TopicFull(Unavailable):
     """An append would pass a cap of the topic. `key` is that cap, cap_records or cap_bytes."""
 
-    def __init__(self, topic: str, key: str, limit: int) -> None:
-        super().__init__(
-            f"topic {topic} is full: {key} is {limit}; nothing was appended",
-            hint="delete records that are no longer needed, raise the cap, or set discard to old",
-        )
-        self.topic = topic
-        self.key = key
-        self.limit = limit
+    topic: str
+    key: str
+    limit: int
+    message = "topic {topic} is full: {key} is {limit}; nothing was appended"
+    hint = "delete records that are no longer needed, raise the cap, or set discard to old"
 
 
 class TooManyKeys(Unavailable):
     """The topic keeps `limit` keys of appends, and forgets none early. The oldest one ends in `free_ms`."""
 
-    def __init__(self, topic: str, limit: int, free_ms: int) -> None:
-        super().__init__(
-            f"topic {topic} keeps {limit} keys, and the oldest one ends in {free_ms} ms; nothing was appended",
-            hint="append later, lower idempotency_keep_s, or number the batches of a producer: it needs no keys",
-        )
-        self.topic = topic
-        self.limit = limit
-        self.free_ms = free_ms
+    topic: str
+    limit: int
+    free_ms: int
+    message = "topic {topic} keeps {limit} keys, and the oldest one ends in {free_ms} ms; nothing was appended"
+    hint = "append later, lower idempotency_keep_s, or number the batches of a producer: it needs no keys"
 
 
 class WriterPoisoned(Unavailable):
     """A write or fsync failed. The content of the disk is unknown, so the log acks nothing until recovery has run."""
 
-    def __init__(self, path: Path, cause: str) -> None:
-        super().__init__(
-            f"the log takes no more writes: {cause} on {path}",
-            hint="check the disk, then open the directory again; recovery finds the durable records",
-        )
-        self.path = path
-        self.cause = cause
+    path: Path
+    cause: str
+    message = "the log takes no more writes: {cause} on {path}"
+    hint = "check the disk, then open the directory again; recovery finds the durable records"
 
 
 class ColdTierRequired(Unavailable):
-    def __init__(self, topic: str, first: int, last: int) -> None:
-        super().__init__(
-            f"records {first} to {last} of {topic} are only in the cold tier",
-            hint="open the log with its remote: offload.attach(log, URL), or --remote URL",
-        )
-        self.topic = topic
+    topic: str
+    first: int
+    last: int
+    message = "records {first} to {last} of {topic} are only in the cold tier"
+    hint = "open the log with its remote: offload.attach(log, URL), or --remote URL"
 
 
 class WarmStoreFailed(Unavailable):
     """The warm store does not return a segment. Appends and reads of hot records still work."""
 
-    def __init__(self, path: Path, cause: str) -> None:
-        super().__init__(
-            f"the warm store does not return {path}: {cause}",
-            hint="repair the store, then read again; nothing was changed",
-        )
-        self.path = path
-        self.cause = cause
+    path: Path
+    cause: str
+    message = "the warm store does not return {path}: {cause}"
+    hint = "repair the store, then read again; nothing was changed"
 
 
 class WarmStoreRequired(Unavailable):
-    def __init__(self, topic: str, first: int, last: int) -> None:
-        super().__init__(
-            f"records {first} to {last} of {topic} are in a warm store, and the log has none",
-            hint="set cold_dir in the section [log] of seglog.toml, or give seglog.open the same warm_stores as before",
-        )
-        self.topic = topic
+    topic: str
+    first: int
+    last: int
+    message = "records {first} to {last} of {topic} are in a warm store, and the log has none"
+    hint = "set cold_dir in the section [log] of seglog.toml, or give seglog.open the same warm_stores as before"
 
 
 class JournalClosed(Unavailable):
-    def __init__(self) -> None:
-        super().__init__("the journal is closed")
+    message = "the journal is closed"
 
 
 class LogClosed(Unavailable):
-    def __init__(self) -> None:
-        super().__init__("the log is closed")
-
-
-class Misuse(SeglogError):
-    exit_code = 2
-
-
-class InvalidArgument(Misuse, TypeError, ValueError):
-    """The call does not take this value, and nothing was done.
-
-    `name` is the argument, `given` its value. `wanted` says what the call takes. The error is a `TypeError` and a
-    `ValueError`, because Python raises either for such a value.
-    """
-
-    def __init__(self, name: str, given: object, wanted: str) -> None:
-        super().__init__(f"argument {name} is {reprlib.repr(given)} ({type(given).__name__}): it must be {wanted}")
-        self.name = name
-        self.given = given
-        self.wanted = wanted
+    message = "the log is closed"
 
 
 class CalledWithin(Misuse):
@@ -723,12 +636,11 @@ class CalledWithin(Misuse):
     The outer call still completes.
     """
 
-    def __init__(self) -> None:
-        super().__init__(
-            "a call of this thread on the same log or journal is under way; nothing was done",
-            hint="a signal handler, finalizer or logging handler interrupts a call of its thread. Let the handler put "
-            "the record into a queue, and append it from another thread",
-        )
+    message = "a call of this thread on the same log or journal is under way; nothing was done"
+    hint = (
+        "a signal handler, finalizer or logging handler interrupts a call of its thread. Let the handler put the "
+        "record into a queue, and append it from another thread"
+    )
 
 
 class WarmDirectoryNotApart(Misuse):
@@ -737,13 +649,11 @@ class WarmDirectoryNotApart(Misuse):
     A segment that is moved there would replace the hot copy, or be the same file.
     """
 
-    def __init__(self, path: Path, data: Path, reason: str) -> None:
-        super().__init__(
-            f"{path} cannot be the warm directory of {data}: {reason}",
-            hint="set cold_dir to a separate directory on the slower disk; nothing was moved",
-        )
-        self.path = path
-        self.reason = reason
+    path: Path
+    data: Path
+    reason: str
+    message = "{path} cannot be the warm directory of {data}: {reason}"
+    hint = "set cold_dir to a separate directory on the slower disk; nothing was moved"
 
 
 class SameFile(Misuse):
@@ -751,7 +661,7 @@ class SameFile(Misuse):
 
     def __init__(self, hot: Path, warm: Path | None) -> None:
         place = "the warm store writes there" if warm is None else f"{warm} is the same file"
-        super().__init__(
+        self._tell(
             f"{hot} is not deleted: {place}",
             hint="give the log a warm store outside its data directory; nothing was lost",
         )
@@ -760,54 +670,47 @@ class SameFile(Misuse):
 
 
 class InvalidTopicName(Misuse):
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            f"{name!r} is not a valid topic name",
-            hint="NAME or NAME@BRANCH, each 1 to 128 of A-Z a-z 0-9 . _ -, the first one a letter, digit or underscore",
-        )
-        self.name = name
+    name: str
+    message = "{name!r} is not a valid topic name"
+    hint = "NAME or NAME@BRANCH, each 1 to 128 of A-Z a-z 0-9 . _ -, the first one a letter, digit or underscore"
 
 
 class InvalidSetting(Misuse):
-    def __init__(self, key: str, reason: str) -> None:
-        super().__init__(f"setting {key}: {reason}")
-        self.key = key
-        self.reason = reason
+    key: str
+    reason: str
+    message = "setting {key}: {reason}"
 
 
 class InvalidLabel(Misuse):
     """A tag or node does not fit a frame. `label` is "tag" or "node"."""
 
-    def __init__(self, label: str, reason: str) -> None:
-        super().__init__(f"{label}: {reason}; nothing was appended")
-        self.label = label
+    label: str
+    reason: str
+    message = "{label}: {reason}; nothing was appended"
 
 
 class HistoryKept(Misuse):
     """A deletion of the topic would drop records that its archive lacks, or leave the archive without the topic."""
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(
-            f"topic {topic} keeps its history, so the log does not delete it",
-            hint="delete its records instead. If the topic has no archive, configure it without keep_history",
-        )
-        self.topic = topic
+    topic: str
+    message = "topic {topic} keeps its history, so the log does not delete it"
+    hint = "delete its records instead. If the topic has no archive, configure it without keep_history"
 
 
 class NotTruncatable(Misuse):
     """The topic cannot be truncated at that seq. `floor` is the lowest seq at which it can be truncated."""
 
-    def __init__(self, topic: str, seq: int, floor: int) -> None:
-        super().__init__(f"topic {topic} cannot be truncated at seq {seq}: the lowest possible seq is {floor}")
-        self.topic = topic
-        self.seq = seq
-        self.floor = floor
+    topic: str
+    seq: int
+    floor: int
+    message = "topic {topic} cannot be truncated at seq {seq}: the lowest possible seq is {floor}"
 
 
 class ReadOnly(Misuse):
-    def __init__(self, path: Path, consequence: str = "nothing was changed") -> None:
-        super().__init__(f"{path} is open for reading only: {consequence}", hint="open it without read_only")
-        self.path = path
+    path: Path
+    consequence: str = "nothing was changed"
+    message = "{path} is open for reading only: {consequence}"
+    hint = "open it without read_only"
 
 
 class RecordTooLarge(Misuse):
@@ -819,7 +722,7 @@ class RecordTooLarge(Misuse):
     def __init__(self, size_bytes: int, limit_bytes: int, *, is_cut: bool = False, is_alone: bool = True) -> None:
         size = f"{size_bytes} bytes or more" if is_cut else f"{size_bytes} bytes"
         rest = "; nothing was appended" if is_alone else ""
-        super().__init__(
+        self._tell(
             f"a record of {size} is over the limit of {limit_bytes}{rest}",
             hint="split it, or raise max_record_bytes in seglog.toml",
         )
@@ -828,61 +731,41 @@ class RecordTooLarge(Misuse):
 
 
 class ItemTooLarge(Misuse):
-    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
-        super().__init__(f"an item of {size_bytes} bytes is over the limit of {limit_bytes}; nothing was appended")
-        self.size_bytes = size_bytes
-        self.limit_bytes = limit_bytes
+    size_bytes: int
+    limit_bytes: int
+    message = "an item of {size_bytes} bytes is over the limit of {limit_bytes}; nothing was appended"
 
 
 class NotInstalled(Misuse):
     """The package is not installed. The extra of seglog installs it."""
 
-    def __init__(self, what: str, package: str, extra: str) -> None:
-        super().__init__(
-            f"{what} needs {package}, which is not installed", hint=f"install it: `pip install 'seglog[{extra}]'`"
-        )
-        self.package = package
+    what: str
+    package: str
+    extra: str
+    message = "{what} needs {package}, which is not installed"
+    hint = "install it: `pip install 'seglog[{extra}]'`"
 
 
 class OffsetOverflow(Misuse):
     """The file `path` is full. The next byte has no offset, because offsets end at `limit_bytes`."""
 
-    def __init__(self, path: Path, limit_bytes: int, hint: str = "append fewer records at once") -> None:
-        super().__init__(f"{path} is full: its offsets end at {limit_bytes}; nothing was appended", hint=hint)
-        self.path = path
-        self.limit_bytes = limit_bytes
-
-
-class OpenedByParent(Misuse):
-    """This process is a fork of the process that opened the log, journal or archive.
-
-    The fork has only a copy. The parent still uses the original.
-    """
-
-    def __init__(self, parent: int) -> None:
-        super().__init__(
-            f"process {parent} opened it, and this process is a fork of that one; nothing was done",
-            hint="open it in this process after the parent has closed it, use the daemon (`seglog serve`), or start "
-            "processes with multiprocessing's spawn method",
-        )
-        self.parent = parent
+    path: Path
+    limit_bytes: int
+    hint: str = "append fewer records at once"
+    message = "{path} is full: its offsets end at {limit_bytes}; nothing was appended"
 
 
 class OtherLoop(Misuse):
     """An async log belongs to the event loop that opened it. The call came from another loop, and nothing was done."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "the log was opened in another event loop; nothing was done",
-            hint="open it within each asyncio.run, or send the call to its loop with asyncio.run_coroutine_threadsafe",
-        )
+    message = "the log was opened in another event loop; nothing was done"
+    hint = "open it within each asyncio.run, or send the call to its loop with asyncio.run_coroutine_threadsafe"
 
 
 class SectionPruned(Misuse):
-    def __init__(self, section: int, min_section: int) -> None:
-        super().__init__(f"section {section} is pruned: the lowest section is {min_section}; nothing was appended")
-        self.section = section
-        self.min_section = min_section
+    section: int
+    min_section: int
+    message = "section {section} is pruned: the lowest section is {min_section}; nothing was appended"
 
 
 class WrongSize(Misuse):
@@ -891,9 +774,8 @@ class WrongSize(Misuse):
     `exact` is the caller's size. `size` is the size that the item states, whose checksum is right.
     """
 
-    def __init__(self, section: int, offset: int, exact: int, size: int) -> None:
-        super().__init__(f"the item at offset {offset} of section {section} has {size} bytes, not {exact}")
-        self.section = section
-        self.offset = offset
-        self.exact = exact
-        self.size = size
+    section: int
+    offset: int
+    exact: int
+    size: int
+    message = "the item at offset {offset} of section {section} has {size} bytes, not {exact}"

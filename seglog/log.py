@@ -13,7 +13,8 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Annotated, TypeAlias
 
-from seglog.arguments import WHOLE_MAX, Within, checked
+from seglog.base.arguments import WHOLE_MAX, Within, checked
+from seglog.base.ownership import Owned, is_foreign
 from seglog.engine.engine import Engine
 from seglog.engine.room import doing, give_up_ballast
 from seglog.engine.state import reclaimable
@@ -44,7 +45,6 @@ from seglog.maintenance.retention import Retention
 from seglog.process.closing import closing_after
 from seglog.process.interrupts import uninterrupted
 from seglog.process.own_lock import OwnLock
-from seglog.process.ownership import Owned, is_foreign
 from seglog.startup.creation import check_never_used, is_data_directory, make_new
 from seglog.startup.erasure import erase
 from seglog.startup.full_disk import open_full

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, cast, overload
 
-from seglog.arguments import checked
+from seglog.base.arguments import checked
 from seglog.engine.engine import Engine
 from seglog.engine.room import doing
 from seglog.engine.state import TopicState

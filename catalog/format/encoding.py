@@ -70,7 +70,6 @@ from google.protobuf.message import DecodeError
 from pyroaring import BitMap
 
 from catalog import schema_pb2 as pb
-from catalog.arguments import checked
 from catalog.errors import FormatUnsupported, InvalidKey, InvalidObject
 from catalog.format.commit import (
     Bounds,
@@ -89,6 +88,7 @@ from catalog.format.envelope import MessageType, wrap
 from catalog.format.gid import Sid, Vid
 from catalog.format.keys import commit_key
 from catalog.format.wire import fields_of, fork_point, fork_point_message, parse, serialized, timestamp
+from seglog.base.arguments import checked
 
 __all__ = [
     "StoredCommit",

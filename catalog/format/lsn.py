@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from typing import Annotated, TypeAlias
 
-from catalog.arguments import Within
 from catalog.errors import InvalidKey
+from seglog.base.arguments import Within
 
 __all__ = ["MAX_LSN", "LsnNumber", "from_cbe64", "to_cbe64"]
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from catalog.errors import CatalogError, Corrupt, NoSuchObject
+from catalog.errors import Corrupt, NoSuchObject, SeglogError
 from catalog.format.commit import Commit, ForkPoint, SegmentRef
 from catalog.format.control import DEAD, CheckpointSet, Control
 from catalog.format.gid import Vid
@@ -100,7 +100,7 @@ class Marks:
     kept: dict[Vid, Kept]
     sids: dict[Vid, SidSet]
     needed: list[tuple[ForkPoint, Holder]]
-    blocked: dict[Vid, CatalogError]
+    blocked: dict[Vid, SeglogError]
     refused: list[str]
 
 
@@ -136,7 +136,7 @@ class Marker:
         self._needed: deque[tuple[ForkPoint, Holder]] = deque()
         self.kept: dict[Vid, Kept] = {}
         self.sids: dict[Vid, SidSet] = defaultdict(partial(SidSet, _LENGTHS.size if keeps_lengths else 0))
-        self.blocked: dict[Vid, CatalogError] = {}
+        self.blocked: dict[Vid, SeglogError] = {}
         self.refused: list[str] = []
         """Holders that came too late. What they name was deleted or on its way, and GC or `check_kept` refused them."""
         self.roots = Roots()
@@ -423,7 +423,7 @@ class Marker:
 
     # ------------------------------------------------------------ damage
 
-    def block(self, vid: Vid, trouble: CatalogError, *, only_below: bool = False) -> None:
+    def block(self, vid: Vid, trouble: SeglogError, *, only_below: bool = False) -> None:
         """Keep the volume, and the volumes that it stands on, from all deletes (MARK-3).
 
         With `only_below`, keep only the volumes that it stands on.

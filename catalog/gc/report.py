@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from catalog.format.gid import Vid
-from catalog.progress import Watch, unwatched
 from catalog.retention import Holder
+from seglog.base.progress import Watch, unwatched
 
 __all__ = ["GcPolicy", "GcReport", "KeptVolume", "PendingPlan", "Watch", "unwatched"]
 

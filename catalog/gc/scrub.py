@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from blake3 import blake3
 
-from catalog.errors import CatalogError, Corrupt, InvalidObject, NoSuchObject
+from catalog.errors import Corrupt, InvalidObject, NoSuchObject, SeglogError
 from catalog.format.commit import SegmentRef
 from catalog.format.gid import Sid, Vid
 from catalog.format.keys import Key, commit_key, data_key, fork_key, index_key, segments_prefix, sid_of
@@ -241,7 +241,7 @@ class Scrub:
                 yield Finding(commit_key(kept.vid, lsn), "its checkpoint is not what the commits up to it add up to")
 
 
-def _finding(trouble: CatalogError) -> Finding:
+def _finding(trouble: SeglogError) -> Finding:
     if isinstance(trouble, InvalidObject):
         return Finding(trouble.place, trouble.reason)
     if isinstance(trouble, NoSuchObject):

@@ -49,7 +49,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from catalog.arguments import checked
 from catalog.errors import (
     BranchExists,
     KeyChanged,
@@ -80,6 +79,7 @@ from catalog.refs.ref_store import Found, Planned, RefStore, is_same
 from catalog.refs.retention_check import check_kept
 from catalog.refs.volume_deletion import keep_open
 from catalog.volume import Volumes
+from seglog.base.arguments import checked
 
 __all__ = ["Branch", "Branches", "Distance"]
 

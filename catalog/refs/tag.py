@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from catalog.arguments import checked
 from catalog.errors import KeyChanged, NoSuchTag, OutOfWindow, TagExists
 from catalog.format.commit import ForkPoint
 from catalog.format.control import Tag
@@ -21,6 +20,7 @@ from catalog.refs.oplog import Oplog
 from catalog.refs.ref_store import Found, RefStore, is_same
 from catalog.refs.retention_check import check_kept
 from catalog.volume import Volumes
+from seglog.base.arguments import checked
 
 __all__ = ["NamedTag", "Tags"]
 

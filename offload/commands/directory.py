@@ -124,8 +124,8 @@ class Directory:
 
     @contextmanager
     def counting(self, title: str) -> Iterator[None]:
-        """Show the progress of the work within: the phases that the parts of the archive count (catalog.progress)."""
-        from catalog.progress import watching
+        """Show the progress of the work within, as the parts of the archive count it (seglog.base.progress)."""
+        from seglog.base.progress import watching
 
         with self.host.phases() as tell:
             tell(title, None, 0, "commits")

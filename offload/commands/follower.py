@@ -13,7 +13,7 @@ from catalog.errors import BranchCollected, CatalogError, NoSuchBranch, NoSuchBu
 from offload import recovery
 from offload.archive import Archive
 from offload.backoff import Backoff
-from offload.errors import OffloadError, OtherRemote
+from offload.errors import OtherRemote
 from offload.moment import Moment
 from offload.recovery import Recovered
 from offload.replication.sync import Synced
@@ -166,7 +166,7 @@ class Follower:
             return
         except _STORE_IS_AWAY:
             raise
-        except (CatalogError, OffloadError, seglog.SeglogError) as error:
+        except seglog.SeglogError as error:
             if isinstance(error, (OtherRemote, BranchCollected)) and self._is_gone(name):
                 yield self._forgotten(name)
             else:

@@ -13,7 +13,7 @@ from offload.commands.directory import Directory
 from offload.commands.parameters import About, Reason, without_main
 from offload.errors import InvalidParameters
 from offload.moment import Moment
-from seglog.arguments import WHOLE_MAX
+from seglog.base.arguments import WHOLE_MAX
 
 if TYPE_CHECKING:
     from catalog import Vid

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from offload.errors import InvalidOption
-from seglog.arguments import WHOLE_MAX
+from seglog.base.arguments import WHOLE_MAX
 
 __all__ = [
     "About",

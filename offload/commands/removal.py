@@ -13,7 +13,7 @@ from offload.commands.results import HIDDEN, OPTIONAL
 from offload.commands.units import parse_span_ms
 from offload.errors import InvalidParameters
 from offload.moment import Moment
-from seglog.arguments import WHOLE_MAX
+from seglog.base.arguments import WHOLE_MAX
 from seglog.errors import NotTruncatable, SeqOutOfRange
 
 if TYPE_CHECKING:

@@ -37,8 +37,8 @@ from pathlib import Path
 from xxhash import xxh3_64_intdigest
 
 from offload.read.cache_policy import CachePolicy, Name
+from seglog.base.ownership import Owned
 from seglog.files.port import Files, OsFiles
-from seglog.process.ownership import Owned
 
 __all__ = ["ChunkCache", "open_cache"]
 

@@ -30,7 +30,7 @@ from offload.format.block import ChunkRef
 from offload.format.metadata import SegmentIndex
 from offload.read.cache import ChunkCache
 from offload.read.pool import Pool
-from seglog.process.ownership import Owned
+from seglog.base.ownership import Owned
 
 __all__ = ["ChunkFetcher", "ChunkRequest", "Fetch"]
 

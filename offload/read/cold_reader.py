@@ -36,9 +36,9 @@ from offload.read.pool import Pool, one_ahead
 from offload.read.read_ahead import ReadAhead
 from offload.settings import ColdSettings
 from seglog import Record
+from seglog.base.ownership import Owned, is_foreign
 from seglog.format.arrays import np
 from seglog.format.record_arrays import RecordArrays
-from seglog.process.ownership import Owned, is_foreign
 
 __all__ = ["ColdReader"]
 

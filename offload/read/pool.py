@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 from catalog.objects.patience import carried
-from seglog.process.ownership import Owned, check_process, is_foreign
+from seglog.base.ownership import Owned, check_process, is_foreign
 
 __all__ = ["Pool", "in_order", "one_ahead"]
 

@@ -28,7 +28,7 @@ from offload.errors import InvalidChunk
 from offload.format.codec import decode_chunk
 from offload.read.cache import ChunkCache
 from offload.read.chunk_fetcher import ChunkFetcher, ChunkRequest, Fetch
-from seglog.process.ownership import is_foreign
+from seglog.base.ownership import is_foreign
 
 __all__ = ["ReadAhead"]
 

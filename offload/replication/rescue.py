@@ -29,12 +29,12 @@ from itertools import groupby
 from catalog import ForkPoint, Handle, Seq, Vid, resolve
 from catalog.errors import BranchExists
 from catalog.history import retry_if_collected
-from catalog.progress import count
 from catalog.timeline import no_time_lookup
 from offload.context import ArchiveContext
 from offload.format.topic_config import RESCUED_FROM, shared_attributes
 from offload.handles import split_name
 from seglog import Record, Topic
+from seglog.base.progress import count
 from seglog.format.frame import DELETED, read_header, record_of
 
 __all__ = ["Rescue"]

@@ -12,8 +12,8 @@ from catalog.refs.branch import Distance
 from offload.context import ArchiveContext
 from offload.errors import OpenBranch
 from offload.moment import format_time
-from seglog.arguments import checked
-from seglog.process.ownership import Owned
+from seglog.base.arguments import checked
+from seglog.base.ownership import Owned
 
 if TYPE_CHECKING:
     from offload.services.promotion import Promoted, Promotion

@@ -24,7 +24,6 @@ from itertools import groupby, islice, takewhile
 from catalog import Snapshot, Vid
 from catalog.errors import KeyChanged
 from catalog.format import keys
-from catalog.progress import count
 from offload.context import ArchiveContext
 from offload.errors import CarriedOtherwise
 from offload.format.topic_config import CARRIED_FROM
@@ -32,7 +31,8 @@ from offload.handles import split_name
 from offload.services.writers import Writers
 from offload.write.offloader import Offloader
 from seglog import Gap, Record, Topic
-from seglog.arguments import WHOLE_MAX
+from seglog.base.arguments import WHOLE_MAX
+from seglog.base.progress import count
 
 __all__ = ["Carrying"]
 

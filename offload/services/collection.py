@@ -12,8 +12,8 @@ from catalog.gc.report import GcPolicy, GcReport, unwatched
 from catalog.gc.survey import Survey
 from catalog.refs.oplog import Oplog
 from offload.context import ArchiveContext
-from seglog.arguments import checked
-from seglog.process.ownership import Owned
+from seglog.base.arguments import checked
+from seglog.base.ownership import Owned
 
 __all__ = ["CollectionService", "collector_of"]
 

@@ -16,11 +16,11 @@ from pyroaring import BitMap64
 
 from catalog import Commit, CommitKind, ForkPoint, SegmentView, Snapshot
 from catalog.history import History
-from catalog.progress import count
 from offload.read.cold_reader import ColdReader
 from offload.read.deletes import live_entries
 from offload.reports import Side
 from seglog import Record
+from seglog.base.progress import count
 
 __all__ = ["Difference", "State", "diff_of", "differing_records", "shared_seq"]
 

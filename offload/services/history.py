@@ -23,9 +23,9 @@ from offload.services.remote_states import RemoteStates
 from offload.services.targets import Targets
 from offload.services.windows import window_ms_here
 from seglog import Record
-from seglog.arguments import checked
+from seglog.base.arguments import checked
+from seglog.base.ownership import Owned
 from seglog.errors import Evicted, SeqOutOfRange
-from seglog.process.ownership import Owned
 from seglog.values.names import BRANCH_MARK
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from catalog.errors import NoSuchObject
 from catalog.refs.pin import HeldPin, Pins
 from offload.context import ArchiveContext
 from offload.handles import split_name
-from seglog.arguments import checked
-from seglog.process.ownership import Owned
+from seglog.base.arguments import checked
+from seglog.base.ownership import Owned
 
 __all__ = ["PinService", "TopicPin"]
 

@@ -25,8 +25,8 @@ from offload.services.expired import expired_before
 from offload.services.remote_states import RemoteStates
 from offload.write.merging import holds_more
 from seglog import DeleteOp, Record, Topic
-from seglog.arguments import checked
-from seglog.process.ownership import Owned
+from seglog.base.arguments import checked
+from seglog.base.ownership import Owned
 
 __all__ = ["NOTHING", "Going", "Preview", "PreviewService", "preview_here"]
 

@@ -16,9 +16,9 @@ from offload.services.pending_commits import PastState, hot_records
 from offload.services.remote_states import RemoteStates
 from offload.services.targets import Targets
 from seglog import Record
+from seglog.base.ownership import Owned
 from seglog.errors import SeqOutOfRange
 from seglog.format.record_arrays import RecordArrays, in_arrays
-from seglog.process.ownership import Owned
 
 __all__ = ["Reading"]
 

@@ -14,9 +14,9 @@ from offload.handles import split_name
 from offload.replication.replica import Replicas, SyncState
 from offload.write.publisher import divergence
 from seglog import Topic, TopicConfig
-from seglog.arguments import checked
+from seglog.base.arguments import checked
+from seglog.base.ownership import Owned
 from seglog.errors import NoSuchTopic
-from seglog.process.ownership import Owned
 
 if TYPE_CHECKING:
     from offload.replication.reset import Reset, ResetResult

@@ -18,8 +18,8 @@ from offload.services.windows import window_ms_here
 from offload.write.attempt import AttemptState
 from offload.write.runs import run_statuses
 from seglog import TruncateOp
-from seglog.arguments import checked
-from seglog.process.ownership import Owned
+from seglog.base.arguments import checked
+from seglog.base.ownership import Owned
 from seglog.values.names import BRANCH_MARK
 
 __all__ = ["StatusService"]

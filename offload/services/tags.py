@@ -11,8 +11,8 @@ from catalog.format.control import Tag
 from catalog.refs.tag import NamedTag
 from offload.context import ArchiveContext
 from offload.handles import split_name
-from seglog.arguments import checked
-from seglog.process.ownership import Owned
+from seglog.base.arguments import checked
+from seglog.base.ownership import Owned
 
 if TYPE_CHECKING:
     from offload.services.offloading import Offloading

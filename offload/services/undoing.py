@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 
 from pyroaring import BitMap
 
-from catalog import CommitKind, ForkPoint, PastCommit, SegmentView, Sid, Snapshot, Vid, progress, timeline
+from catalog import CommitKind, ForkPoint, PastCommit, SegmentView, Sid, Snapshot, Vid, timeline
 from catalog.errors import CatalogError, NoSuchObject, NotTakenBack, OutOfWindow, RecordsGone
 from catalog.format import keys
 from catalog.format.encoding import StoredCommit
@@ -45,6 +45,7 @@ from offload.handles import split_name
 from offload.replication.replica import Replicas
 from offload.services.own_topics import OwnTopics
 from seglog import ConcurrentModification
+from seglog.base import progress
 
 __all__ = ["PIN_MS", "Undoing", "Undone"]
 

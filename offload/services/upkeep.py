@@ -19,8 +19,8 @@ from offload.services.erasures import Erasures, collected_after_ms
 from offload.services.remote_states import RemoteStates
 from offload.write.publisher import Published
 from seglog import TopicConfig
-from seglog.arguments import checked
-from seglog.process.ownership import Owned
+from seglog.base.arguments import checked
+from seglog.base.ownership import Owned
 
 if TYPE_CHECKING:
     from offload.services.writers import Writers

@@ -23,8 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, BinaryIO, TypeVar
 
-from catalog.errors import CatalogError
-from offload.errors import InvalidMessage, OffloadError
+from offload.errors import InvalidMessage
 from offload.format.labels import software_version
 from offload.spark.aggregates import Aggregate
 from offload.spark.columns import ALL_COLUMNS, columns_of
@@ -201,7 +200,7 @@ def _answer(planner: Planner, body: bytes, send: Callable[[Mapping[str, Any]], N
 
 
 def _error(error: Exception) -> _Json:
-    if isinstance(error, CatalogError | OffloadError | SeglogError):
+    if isinstance(error, SeglogError):
         return {"type": type(error).__name__, "message": str(error), "hint": error.hint}
     traceback.print_exception(error)
     return {

@@ -35,7 +35,7 @@ from offload.worker.channel import Channel
 from offload.worker.child import Answer, Begin, Done, Failed, FramesRead, Part, Question, RequestDone
 from offload.write.segment_upload import UploadJob
 from seglog import Topic
-from seglog.process.ownership import Owned, is_foreign
+from seglog.base.ownership import Owned, is_foreign
 from seglog.reading.sealed import SealedFiles
 
 if TYPE_CHECKING:

@@ -38,7 +38,6 @@ from catalog import (
 from catalog.errors import NoSuchObject
 from catalog.format.commit import Codec
 from catalog.format.control import DEAD
-from catalog.progress import count
 from offload.context import ArchiveContext
 from offload.format.topic_config import config_change
 from offload.handles import Tip
@@ -51,6 +50,7 @@ from offload.write.publisher import Published, Publisher, divergence
 from offload.write.readback import check_published, check_segment
 from offload.write.segment_upload import UploadJob, delete_segment
 from seglog import DeleteOp, Topic, TruncateOp
+from seglog.base.progress import count
 
 __all__ = ["Offloader", "Published"]
 
@@ -86,9 +86,9 @@ class Offloader:
 
         Then publish the topic's configuration, if the volume does not know it. Later changes wait for a later run
         (OFFLOAD-7). Calls `on_bytes` now and then with the bytes of frames taken since. By default, they are a phase of
-        the call's progress (catalog.progress). The commit of a delete or a truncation gets its message from `messages`.
-        Raises `Diverged`, `OutcomeUnknown`, and the errors of the log and the store. After any error, acked records are
-        safe, and the next run continues.
+        the call's progress (seglog.base.progress). The commit of a delete or a truncation gets its message from
+        `messages`. Raises `Diverged`, `OutcomeUnknown`, and the errors of the log and the store. After any error, acked
+        records are safe, and the next run continues.
         """
         done = self.settle(name)
         try:

@@ -14,10 +14,10 @@ from catalog.errors import InvalidObject
 from catalog.format import keys
 from catalog.format.encoding import decode_commit_at
 from catalog.objects.base import ObjectStore
-from catalog.progress import count
 from offload.format.index import decode_head
 from offload.format.trailer import decode_trailer
 from offload.read.pool import in_order
+from seglog.base.progress import count
 
 __all__ = ["check_data", "check_index", "check_published", "check_segment"]
 

@@ -32,9 +32,9 @@ from typing import Any
 from seglog.aio.group import Outcomes, commit
 from seglog.aio.loop_time import LoopTime
 from seglog.aio.merged import Part, Waiting, merged, steps_of
+from seglog.base.ownership import Owned
 from seglog.engine.engine import Engine
 from seglog.errors import LogClosed, OtherLoop
-from seglog.process.ownership import Owned
 
 __all__ = ["AppendQueue"]
 

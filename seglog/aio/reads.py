@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from seglog.aio.append_queue import AppendQueue
-from seglog.process.ownership import check_process
+from seglog.base.ownership import check_process
 from seglog.reading.follow import Follower
 from seglog.values.record import Gap, Record
 

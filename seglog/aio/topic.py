@@ -9,10 +9,10 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 from seglog.aio.append_queue import AppendQueue
 from seglog.aio.merged import Ack, Kind, own_error
 from seglog.aio.reads import in_batches, wait_for_news
-from seglog.arguments import checked
+from seglog.base.arguments import checked
+from seglog.base.ownership import check_process
 from seglog.errors import LogClosed
 from seglog.maintenance.retention import Retention
-from seglog.process.ownership import check_process
 from seglog.topic import Topic
 from seglog.values.deletes import DeleteOp
 from seglog.values.producer import Appended, ProducerBatch

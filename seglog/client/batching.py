@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seglog.arguments import kind_of, taken
+from seglog.base.arguments import kind_of, taken
 from seglog.client.requests import AppendLabels
 from seglog.client.window import NumberedBatch, Window, added, due, has_room, wait_s
 from seglog.errors import InvalidArgument, SeglogError

@@ -17,7 +17,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, cast, overload
 
-from seglog.arguments import checked
+from seglog.base.arguments import checked
 from seglog.client.address import address_of, check_token
 from seglog.client.answers import Bounds, Receipt, bounds_of, problem_of, receipt_of
 from seglog.client.batching import Batching, Outbox

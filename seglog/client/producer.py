@@ -8,7 +8,7 @@ import threading
 import time
 from types import TracebackType
 
-from seglog.arguments import checked
+from seglog.base.arguments import checked
 from seglog.client.batching import Outbox
 from seglog.client.driver import Driver
 from seglog.client.requests import AppendLabels

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from seglog.arguments import kind_of, taken
+from seglog.base.arguments import kind_of, taken
 from seglog.client.answers import Lost, Outcome, error_of, problem_of
 from seglog.client.requests import Request
 from seglog.errors import AppendUnknown, InvalidArgument, ProducerGap, SeglogError

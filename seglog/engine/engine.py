@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, TypeVar
 
+from seglog.base.ownership import Owned
 from seglog.engine.ephemeral_buffer import Memory
 from seglog.engine.room import HINT, Room
 from seglog.engine.state import TopicState
@@ -16,7 +17,6 @@ from seglog.files.clock import Clock
 from seglog.files.clock_watch import ClockWatch
 from seglog.files.port import Files
 from seglog.process.own_lock import Reentrant, exclusive, new_lock, owned, try_lock
-from seglog.process.ownership import Owned
 from seglog.segments.cache import SegmentCache
 from seglog.segments.segment import SegmentInfo, SegmentReader
 from seglog.tiers.cold_tier import ColdTier

@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias, cast
 
+from seglog.base.ownership import Owned
 from seglog.errors import CalledWithin
 from seglog.process.own_lock import OwnLock
-from seglog.process.ownership import Owned
 
 __all__ = ["Background", "InCaller", "Upkeep", "UpkeepFactory"]
 

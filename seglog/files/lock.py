@@ -15,9 +15,9 @@ import sys
 from pathlib import Path
 from types import TracebackType
 
+from seglog.base.ownership import Owned
 from seglog.errors import DirectoryInUse, DirectoryNotWritable
 from seglog.files.port import Files
-from seglog.process.ownership import Owned
 
 __all__ = ["DirectoryLock", "SharedLock"]
 

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from seglog.arguments import checked
+from seglog.base.arguments import checked
+from seglog.base.ownership import Owned
 from seglog.errors import TooManyOpenFiles
-from seglog.process.ownership import Owned
 
 __all__ = ["NO_DESCRIPTOR", "Files", "OsFiles", "enter", "leave", "replace_atomically"]
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seglog.arguments import checked
+from seglog.base.arguments import checked
 from seglog.errors import InvalidSetting
 from seglog.files.port import OsFiles, replace_atomically
 from seglog.values.config import NO_VARIABLES, SETTINGS_FILE, LogSettings

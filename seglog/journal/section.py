@@ -26,6 +26,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from seglog.base.ownership import Owned
 from seglog.errors import (
     CalledWithin,
     DiskFull,
@@ -53,7 +54,6 @@ from seglog.journal.item import (
     slot_bytes,
 )
 from seglog.process.own_lock import OwnLock
-from seglog.process.ownership import Owned
 from seglog.reading.read_ahead import READ_AHEAD_BYTES, ReadAheadBuffer
 from seglog.wal.wal import NO_SPACE
 

@@ -48,7 +48,7 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from seglog.arguments import WHOLE_MAX
+from seglog.base.arguments import WHOLE_MAX
 from seglog.engine.entries import apply_delete, apply_evict, new_state
 from seglog.engine.keys import Keys
 from seglog.engine.producers import Producers

@@ -21,7 +21,7 @@ import os
 from bisect import bisect_left
 from pathlib import Path
 
-from seglog.arguments import checked
+from seglog.base.arguments import checked
 from seglog.errors import FormatUnsupported, NotADataDirectory
 from seglog.files.lock import SharedLock
 from seglog.files.open_file import OpenFile

@@ -22,11 +22,15 @@ from pathlib import Path
 from xxhash import xxh3_64_intdigest
 
 from seglog.errors import (
+    DirectoryInUse,
     FileCorrupt,
+    FormatUnsupported,
     InvalidEntry,
+    Misuse,
     NoSuchSegment,
     SeglogError,
     SegmentCut,
+    TooManyOpenFiles,
     WarmDirectoryNotApart,
     WarmDirectoryTaken,
     WarmStoreFailed,
@@ -56,8 +60,8 @@ def store_errors(path: Path) -> Iterator[None]:
         raise FileCorrupt(path, 0, "the segment is missing in the warm store") from error
     except SegmentCut as error:
         raise FileCorrupt(path, error.offset, "the file is cut short") from error
-    except (SeglogError, MemoryError):
-        raise
+    except (DirectoryInUse, FileCorrupt, FormatUnsupported, Misuse, TooManyOpenFiles, WarmDirectoryTaken, MemoryError):
+        raise  # of this log itself
     except Exception as error:
         raise WarmStoreFailed(path, str(error) or type(error).__name__) from error
 

@@ -12,7 +12,7 @@ import importlib.util
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from seglog.arguments import checked
+from seglog.base.arguments import checked
 from seglog.errors import InvalidArgument, NotInstalled
 
 if TYPE_CHECKING:

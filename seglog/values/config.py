@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
-from seglog.arguments import WHOLE_MAX, kind_of, taken
+from seglog.base.arguments import WHOLE_MAX, kind_of, taken
 from seglog.errors import InvalidSetting
 from seglog.values.canonical import record
 from seglog.values.setting import check_settings, number, path, switch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from seglog.arguments import TEXT, taken
+from seglog.base.arguments import TEXT, taken
 from seglog.errors import InvalidTopicName
 
 __all__ = ["BRANCH_MARK", "check_topic_name"]

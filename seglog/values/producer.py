@@ -34,7 +34,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
-from seglog.arguments import WHOLE_MAX, kind_of, taken
+from seglog.base.arguments import WHOLE_MAX, kind_of, taken
 from seglog.errors import BatchForgotten, BatchReused, InvalidArgument, ProducerFenced, ProducerGap
 
 __all__ = [

@@ -41,10 +41,10 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
+from seglog.base.ownership import Owned
 from seglog.errors import CalledWithin, DiskFull, OffsetOverflow, SeglogError, TooManyOpenFiles, WriterPoisoned
 from seglog.process.interrupts import failure_under
 from seglog.process.own_lock import Reentrant
-from seglog.process.ownership import Owned
 from seglog.wal.manifest import WalPosition
 from seglog.wal.wal import Wal
 

@@ -71,7 +71,7 @@ from typing import Any, NamedTuple
 
 from xxhash import xxh3_64_hexdigest
 
-from seglog.arguments import WHOLE_MAX
+from seglog.base.arguments import WHOLE_MAX
 from seglog.errors import FileCorrupt, FormatUnsupported, SeglogError
 from seglog.files.open_file import OpenFile
 from seglog.files.port import NO_DESCRIPTOR, Files, replace_atomically

@@ -44,12 +44,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from seglog.base.ownership import Owned
 from seglog.errors import DiskFull, FileCorrupt, InvalidFrame, OffsetOverflow, TooManyOpenFiles
 from seglog.files.open_file import OpenFile
 from seglog.files.port import NO_DESCRIPTOR, Files, replace_atomically
 from seglog.format.frame import MIN_FRAME_BYTES, FrameType, encode, encode_sync_mark, read_header
 from seglog.format.index import OFFSET_END
-from seglog.process.ownership import Owned
 from seglog.values.layout import WalFolder
 from seglog.wal.manifest import WalPosition
 from seglog.wal.sums import SUMMED_MIN_BYTES, Sums

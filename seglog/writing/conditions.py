@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from seglog.arguments import kind_of, taken
+from seglog.base.arguments import kind_of, taken
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import HeadMoved, InvalidArgument, InvalidSetting, OtherIncarnation

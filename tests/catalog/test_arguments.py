@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import pytest
 
 import catalog
-import seglog.arguments
 from catalog import Branches, LocalCatalog, MemoryStore, Volumes
-from catalog.arguments import Within, kind_of
-from catalog.errors import CatalogError, InvalidArgument
+from catalog.errors import InvalidArgument, Misuse
 from catalog.refs import tag
 from tests.arguments import WRONG, calls_of, contents
 
@@ -102,7 +100,7 @@ def test_a_wrong_argument_is_refused_by_its_name(name: str) -> None:
     selves = [object()] if "." in name else []
     for argument in CALLS[name] & set(KINDS):
         for value in WRONG[KINDS[argument]]:
-            with pytest.raises(CatalogError, match=argument) as caught:
+            with pytest.raises(Misuse, match=argument) as caught:
                 call(*selves, **{argument: value})
             assert caught.value.exit_code == 2
 
@@ -130,22 +128,3 @@ def test_nothing_changes_in_store_or_local_catalog(tmp_path: Path) -> None:
             with_local.delete_handle(value)  # type: ignore[arg-type]
     assert (contents(tmp_path), list(store.list(""))) == (before, keys)
     with_local.close()
-
-
-def test_it_is_the_same_text_as_for_the_log() -> None:
-    """Both packages carry a copy of the module, because neither imports the other. Only its rules have other codes."""
-    [ours, theirs] = [Path(f"{name}/arguments.py").read_text() for name in ("catalog", "seglog")]
-    assert ours == theirs.replace("from seglog.", "from catalog.").replace("ARG-", "CARG-")
-
-
-def test_equal_bounds_of_both_packages_stay_apart() -> None:
-    """Python 3.11.2 hands out an earlier `Annotated` whose parts are equal. Its bounds must be those of the package."""
-    least, most = 0, 2**64 - 3
-    for ours, theirs in ((Within, seglog.arguments.Within), (seglog.arguments.Within, Within)):
-        assert ours(least, most) == ours(least, most)
-        assert ours(least, most) != theirs(least, most)
-        assert ours(least, most) != (least, most)
-    for within, kind in ((Within, kind_of), (seglog.arguments.Within, seglog.arguments.kind_of)):
-        found = kind(Annotated[int, within(least, most)])
-        assert found is not None
-        assert found.wanted == f"a whole number from {least} to {most}"

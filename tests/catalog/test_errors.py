@@ -68,7 +68,7 @@ def test_every_error_but_the_groups_says_what_happened_in_one_line() -> None:
         errors.InvalidTenant("Acme", "not a tenant's name"),
         errors.PolicyTooLong(2100, 2048),
     ]
-    groups = {"CatalogError", "Corrupt", "Conflict", "Missing", "Unavailable", "Misuse"}
+    groups = {"SeglogError", "CatalogError", "Corrupt", "Conflict", "Missing", "Unavailable", "Misuse"}
     assert {type(error).__name__ for error in made} == set(errors.__all__) - groups
     for error in made:
         assert "\n" not in str(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from catalog.progress import count, watching
+from seglog.base.progress import count, watching
 
 
 def test_the_watcher_gets_what_its_own_thread_counts_within() -> None:

@@ -21,8 +21,8 @@ from offload import Archive, ColdSettings, OffloadSettings, attach, recover
 from offload.services.machinery import part
 from offload.settings import CatalogSettings, CliSettings, ServeSettings, TenantSettings
 from seglog import Misuse, SeglogError
+from seglog.base.ownership import Owned
 from seglog.engine.upkeep import InCaller
-from seglog.process.ownership import Owned
 from seglog.values.setting import Setting, settings_of
 from tests.arguments import Row, calls_of, contents, refused
 

@@ -27,12 +27,12 @@ import pytest
 import offload
 import seglog
 from catalog import CommitKind, ForkPoint, Volumes
-from catalog.errors import CatalogError, Diverged, NotTakenBack
+from catalog.errors import Diverged, NotTakenBack
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from offload import OffloadSettings
 from offload.archive import Archive
-from offload.errors import LocalChangesLost, OffloadError
+from offload.errors import LocalChangesLost
 from offload.settings import CatalogSettings
 from seglog import Log, SeglogError
 from tests.faults.files import UnsyncedFiles
@@ -40,7 +40,7 @@ from tests.faults.store import EFFECTS, lost, unreachable
 from tests.seams.archive import context_of
 from tests.work import amounts, tell
 
-_TROUBLE = (CatalogError, OffloadError, SeglogError)
+_TROUBLE = SeglogError
 
 
 class _Shaky(WrappedStore):

@@ -13,7 +13,7 @@ import pytest
 
 import seglog
 from seglog import InvalidArgument, Misuse, Record, TopicConfig, aio
-from seglog.arguments import Within, checked
+from seglog.base.arguments import Within, checked
 from seglog.engine.upkeep import InCaller
 from seglog.journal import journal
 from seglog.journal.journal import Journal
@@ -215,6 +215,7 @@ def test_bounds_of_an_argument_are_those_of_its_annotation() -> None:
     def call(number: Annotated[int, Within(2, 3)] = 0, *others: int, **named: str) -> object:
         return number, others, named
 
+    assert Within(2, 3) != (2, 3)
     assert call() == (0, (), {})
     assert call(3, 9, x="y") == (3, (9,), {"x": "y"})
     for number in (1, 4):

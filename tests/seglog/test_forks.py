@@ -21,8 +21,8 @@ import pytest
 
 import seglog
 from seglog import DirectoryInUse, Log, LogSettings, OpenedByParent, Record, TopicConfig, TruncateOp, aio
+from seglog.base.ownership import Owned, check_process, is_foreign
 from seglog.journal.journal import Journal
-from seglog.process.ownership import Owned, check_process, is_foreign
 from tests.children import in_child, outcome_of, quiet_fork
 from tests.faults.files import UnsyncedFiles
 from tests.seams.log import engine_of, lock_of, section_end

@@ -31,7 +31,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
-from catalog.errors import CatalogError
 from offload.archive import Archive
 from offload.daemon.background.context import TaskContext
 from offload.daemon.background.disk_watch import DiskWatch
@@ -41,7 +40,7 @@ from offload.daemon.background.replicas import Replicas
 from offload.daemon.background.upkeep import Upkeep
 from offload.daemon.figures import ReplicaFigures
 from offload.daemon.quota import Quota
-from offload.errors import OffloadError, Stopping
+from offload.errors import Stopping
 from seglog import SeglogError
 
 __all__ = ["Background"]
@@ -108,6 +107,6 @@ class Background:
                 return
             except Exception as error:
                 self._context.metrics.failures.labels(name).inc()
-                is_ours = isinstance(error, (CatalogError, OffloadError, SeglogError))
+                is_ours = isinstance(error, SeglogError)
                 _log.error("%s failed, and is tried again: %s", name, error, exc_info=None if is_ours else error)
             await asyncio.sleep(self._context.settings().serve.check_interval_ms / 1000)

@@ -15,10 +15,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
-from catalog.errors import CatalogError
 from offload.daemon.problems import answer_of
 from offload.daemon.waits import CLIENT_GONE, unless_gone
-from offload.errors import OffloadError, Refused
+from offload.errors import Refused
 from seglog import SeglogError
 
 __all__ = ["OURS", "BrokenOff", "ShortAnswer", "answer_error", "app_of", "begun"]
@@ -89,7 +88,7 @@ def _methods_of(request: Request) -> set[str]:
 
 
 def _ours() -> dict[Any, Any]:
-    return dict.fromkeys((SeglogError, CatalogError, OffloadError), answer_error)
+    return {SeglogError: answer_error}
 
 
 OURS: Final = MappingProxyType(_ours())

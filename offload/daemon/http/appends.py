@@ -26,7 +26,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from catalog.errors import CatalogError
 from offload.commands.lines import Batch
 from offload.daemon.asgi import headers_of
 from offload.daemon.http.answers import ShortAnswer
@@ -49,7 +48,7 @@ from offload.daemon.quota import frame_bytes
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_open
 from offload.daemon.threads import SHORT_BYTES, in_threads
-from offload.errors import BodyBroken, InvalidOption, OffloadError, OverQuota, OverRate
+from offload.errors import BodyBroken, InvalidOption, OverQuota, OverRate
 from seglog import DURABILITIES, AppendsHeld, HeadMoved, SeglogError
 from seglog.format.lines import total_bytes
 
@@ -111,7 +110,7 @@ class _Appends:
         self._check_log(asked, body)
         try:
             await (self._take_whole(asked, body) if is_whole else self._take_parts(asked, body))
-        except (SeglogError, CatalogError, OffloadError) as error:
+        except SeglogError as error:
             answer = answer_of(error, {} if is_whole else {**asked.told(), **_hint_of(asked, error)})
             incarnation = await self._service.incarnation(asked.topic)
         else:

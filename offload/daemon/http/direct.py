@@ -12,11 +12,9 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.routing import Route
 
-from catalog.errors import CatalogError
 from offload.daemon.asgi import App, Receive, Scope, Send
 from offload.daemon.http.roles import ROUTE_ROLES
 from offload.daemon.problems import answer_of
-from offload.errors import OffloadError
 from offload.rights import rights_of
 from seglog import SeglogError
 
@@ -24,7 +22,6 @@ __all__ = ["direct"]
 
 _METHOD, _PATH = "POST", "/topics/{topic}/records"
 _BEFORE, _BEHIND = _PATH.split("{topic}")
-_OURS = (SeglogError, CatalogError, OffloadError)
 
 
 def direct(app: Starlette) -> App:
@@ -43,7 +40,7 @@ def direct(app: Starlette) -> App:
         try:
             rights_of(scope).check(role, topic)
             response: Any = await append(Request(scope, receive))
-        except _OURS as error:
+        except SeglogError as error:
             response = answer_of(error)
         except Exception as error:
             response, failure = answer_of(error), error

@@ -23,7 +23,7 @@ from offload.daemon.http.range_query import Choice
 from offload.daemon.http.sse import encode_event
 from offload.errors import InvalidOption
 from seglog import Record
-from seglog.arguments import WHOLE_MAX
+from seglog.base.arguments import WHOLE_MAX
 
 __all__ = ["EventId", "Truncation", "chosen", "end_event", "end_line", "events", "lines", "truncated_event"]
 

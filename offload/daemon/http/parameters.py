@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from offload.errors import InvalidBody, InvalidOption, UnsupportedOption
-from seglog.arguments import WHOLE_MAX
+from seglog.base.arguments import WHOLE_MAX
 
 __all__ = ["json_of", "query_of", "whole", "yes"]
 

@@ -19,7 +19,7 @@ from offload.replica_topic import ReplicaTopic
 from offload.rights import Rights, rights_of
 from offload.services.results import Removed
 from seglog import Topic
-from seglog.arguments import WHOLE_MAX
+from seglog.base.arguments import WHOLE_MAX
 
 __all__ = ["readable", "topic_routes", "truncated"]
 

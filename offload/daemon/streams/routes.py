@@ -17,7 +17,6 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from catalog.errors import CatalogError
 from offload.daemon.asgi import PREFIX_KEY
 from offload.daemon.places import become_follower
 from offload.daemon.service import Service
@@ -32,7 +31,6 @@ from offload.daemon.streams.reads import Piece, is_news, next_piece, read_piece
 from offload.daemon.streams.requests import Read, Wait, append_of, create_of, read_of
 from offload.daemon.streams.store import Streams
 from offload.daemon.waits import CLIENT_GONE, unless_gone
-from offload.errors import OffloadError
 from offload.rights import Role, rights_of
 from seglog import SeglogError
 
@@ -68,7 +66,7 @@ class _Routes:
             path = _path(request)
             rights_of(request.scope).check(role, topic_name(path))
             return await take(request, path)
-        except (SeglogError, CatalogError, OffloadError) as error:
+        except SeglogError as error:
             return error_response(error)
 
     async def _put(self, request: Request, path: str) -> Response:

@@ -32,7 +32,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from weakref import WeakValueDictionary
 
-from catalog.errors import CatalogError
 from offload.daemon.quota import frame_bytes
 from offload.daemon.service import Service
 from offload.daemon.streams.appends import records_of, write
@@ -53,7 +52,6 @@ from offload.daemon.streams.names import topic_name
 from offload.daemon.streams.registry import Registry
 from offload.daemon.streams.requests import Create, Fork
 from offload.daemon.threads import in_threads
-from offload.errors import OffloadError
 from seglog import SeglogError
 
 __all__ = ["Streams"]
@@ -224,7 +222,7 @@ class Streams:
         """End a deletion, now or with a later sweep. For clients it is complete already."""
         try:
             await self._end(entry)
-        except (SeglogError, CatalogError, OffloadError) as error:
+        except SeglogError as error:
             _log.warning("the deletion of stream %s waits: %s", entry.path, error)
 
     async def _settle(self, path: str) -> None:

@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from catalog.errors import CatalogError
-from offload.errors import DamageFound, InvalidOption, OffloadError, VolumesBlocked
+from offload.errors import DamageFound, InvalidOption, VolumesBlocked
 from offload.spark.jobs.compaction import compact
 from offload.spark.jobs.gc_plan import GcPlanResult, plan_gc
 from offload.spark.jobs.object_check import VerifyResult, verify
@@ -83,7 +82,7 @@ def _session(job: str, dry_run: bool) -> Any:
 
 
 def _reported(error: Exception) -> int:
-    is_ours = isinstance(error, CatalogError | OffloadError | SeglogError)
+    is_ours = isinstance(error, SeglogError)
     message = str(error) if is_ours else f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
     hint = getattr(error, "hint", None)
     line = f"seglog: {message}" + (f". {hint[0].upper()}{hint[1:]}" if is_ours and hint else "")

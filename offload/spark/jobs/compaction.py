@@ -43,7 +43,7 @@ from offload.write.publisher import make_due_checkpoint
 from offload.write.readback import check_segment
 from offload.write.segment_upload import UploadJob, delete_segment, upload_segment
 from offload.write.uploader import remote_frames
-from seglog.arguments import WHOLE_MAX, Within, checked
+from seglog.base.arguments import WHOLE_MAX, Within, checked
 from seglog.files.clock import SystemClock
 
 __all__ = ["CompactResult", "MergedRange", "compact"]

@@ -41,7 +41,7 @@ from offload.spark.jobs.state import Directory, JobState, job_state
 from offload.spark.jobs.topics import AtLeastOne
 from offload.spark.stores import open_remote
 from offload.worker.carried import CarriedError
-from seglog.arguments import checked
+from seglog.base.arguments import checked
 from seglog.files.clock import SystemClock
 
 __all__ = ["GcPlanResult", "PlannedKind", "plan_gc"]

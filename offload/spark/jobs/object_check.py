@@ -32,7 +32,8 @@ from offload.spark.jobs.rounds import TASK_BYTES, in_rounds
 from offload.spark.jobs.state import Directory, job_state
 from offload.spark.jobs.topics import AtLeastOne, DryRun, PinnedRemote, dry_run_of, job_options, pinned
 from offload.write.readback import check_data, check_index
-from seglog.arguments import checked
+from seglog.base.arguments import checked
+from seglog.base.errors import Corrupt
 
 __all__ = ["CheckedObject", "Condition", "VerifyResult", "verify"]
 
@@ -192,7 +193,7 @@ def _object(url: str, topic: str, key: Key, length: int, check: Callable[[], int
         return CheckedObject(topic, key, Condition.LOST, 0, 0, reason="it is not there")
     except (catalog_errors.FormatUnsupported, offload_errors.FormatUnsupported):
         raise
-    except (catalog_errors.Corrupt, offload_errors.Corrupt) as damage:
+    except Corrupt as damage:
         offset, reason = getattr(damage, "offset", None), getattr(damage, "reason", str(damage))
         return CheckedObject(topic, key, Condition.DAMAGED, 0, length, offset, reason)
 

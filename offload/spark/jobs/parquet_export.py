@@ -33,7 +33,7 @@ from offload.spark.jobs.topics import AtLeastOne, PinnedRemote, job_options, pin
 from offload.spark.options import Positions, ReadOptions, TopicPattern
 from offload.spark.pin import PinnedTopic
 from offload.spark.plan import Plan, Query
-from seglog.arguments import checked
+from seglog.base.arguments import checked
 
 __all__ = ["ExportResult", "ExportedDay", "MissingPart", "PlannedExport", "export"]
 

@@ -12,8 +12,6 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from catalog.errors import CatalogError
-from offload.errors import OffloadError
 from offload.worker.carried import CarriedError
 from seglog.errors import SeglogError
 
@@ -64,5 +62,5 @@ def _tasks(units: Iterable[U], size_bytes: Callable[[U], int], task_bytes: int) 
 def _each(work: Callable[[U], R], units: Sequence[U]) -> list[R] | CarriedError:
     try:
         return [work(unit) for unit in units]
-    except (CatalogError, OffloadError, SeglogError) as error:
+    except SeglogError as error:
         return CarriedError.of(error)

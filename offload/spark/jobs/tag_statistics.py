@@ -18,7 +18,7 @@ from offload.spark.jobs.topics import AtLeastOne, DryRun, dry_run_of, job_option
 from offload.spark.options import ReadOptions
 from offload.spark.pin import PinnedTopic
 from offload.spark.registration import register
-from seglog.arguments import checked
+from seglog.base.arguments import checked
 
 __all__ = ["StatisticsResult", "TagStatistics", "statistics"]
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from catalog.errors import Misuse
+from catalog.errors import InvalidRemote
 from catalog.format.keys import check_key
 from catalog.objects.base import ObjectStore
 from catalog.objects.put_once import put_once
@@ -59,7 +59,7 @@ def open_target(url: str, kms_key_id: str = "") -> TargetFiles:
         if url.startswith("s3://"):
             return _BucketFiles(open_remote(url, kms_key_id))
         return _ArrowFiles(*FileSystem.from_uri(url))
-    except (pa.ArrowInvalid, OSError, Misuse) as error:
+    except (pa.ArrowInvalid, OSError, InvalidRemote) as error:
         hint = "use file:///an/absolute/path or s3://bucket/prefix"
         raise InvalidOption("target", f"{url!r} cannot be opened: {error}", hint=hint) from error
 

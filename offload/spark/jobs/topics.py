@@ -15,7 +15,7 @@ from catalog.snapshot import Snapshot
 from offload.spark.options import ReadOptions, parse_options
 from offload.spark.pin import Pin, PinnedTopic
 from offload.spark.plan import Remote
-from seglog.arguments import WHOLE_MAX, Within
+from seglog.base.arguments import WHOLE_MAX, Within
 
 __all__ = ["AtLeastOne", "DryRun", "PinnedRemote", "TopicToRead", "dry_run_of", "job_options", "pinned"]
 

@@ -17,7 +17,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Literal, cast, overload
 
-from seglog.arguments import checked
+from seglog.base.arguments import checked
 from seglog.client.address import address_of, check_token
 from seglog.client.aio.connections import AsyncConnections
 from seglog.client.aio.driver import AsyncDriver

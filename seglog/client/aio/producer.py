@@ -9,7 +9,7 @@ import random
 import time
 from types import TracebackType
 
-from seglog.arguments import checked
+from seglog.base.arguments import checked
 from seglog.client.aio.driver import AsyncDriver
 from seglog.client.batching import Outbox
 from seglog.client.requests import AppendLabels

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from offload.read.pool import in_order, one_ahead
-from seglog.process.ownership import Owned, is_foreign
+from seglog.base.ownership import Owned, is_foreign
 from tests.children import in_child, outcome_of
 
 

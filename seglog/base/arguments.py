@@ -19,14 +19,11 @@
     another class           an instance                                           the same
     X | Y                   a value that X or Y takes                             the value that X or Y hands on
 
-CARG-1  A bool is no number. Any other value with `__index__`, such as a numpy integer, is a whole number. The check
+ARG-1  A bool is no number. Any other value with `__index__`, such as a numpy integer, is a whole number. The check
     hands it on as an int.
-CARG-2  A value that does not fit raises `InvalidArgument`, which names the argument. A wrong number of arguments, or an
+ARG-2  A value that does not fit raises `InvalidArgument`, which names the argument. A wrong number of arguments, or an
     unknown name, still raises Python's own `TypeError`.
-CARG-3  A default is not checked.
-
-The packages seglog and catalog have a copy of this module each, because neither imports the other. A test compares the
-copies. No I/O.
+ARG-3  A default is not checked.
 """
 
 from __future__ import annotations
@@ -43,7 +40,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, Union, cast
 
-from catalog.errors import InvalidArgument
+from seglog.base.errors import InvalidArgument
 
 __all__ = ["TEXT", "WHOLE_MAX", "Kind", "Within", "checked", "kind_of", "taken"]
 
@@ -60,8 +57,8 @@ _Take: TypeAlias = Callable[[Any], Any]
 class Within:
     """Bounds of a whole number, both inclusive.
 
-    They equal no tuple, and no bounds of the other package's copy. `Annotated` may return an earlier annotation whose
-    parts equal these: Python 3.11.2 does.
+    They equal no tuple, because `Annotated` may return an earlier annotation whose parts equal these: Python 3.11.2
+    does.
     """
 
     least: int

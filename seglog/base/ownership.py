@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import Any, Self
 from weakref import WeakSet
 
-from seglog.errors import OpenedByParent
+from seglog.base.errors import OpenedByParent
 
 __all__ = ["Owned", "check_process", "is_foreign"]
 
