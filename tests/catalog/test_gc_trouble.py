@@ -243,6 +243,7 @@ def _requests() -> list[tuple[str, int, str]]:
     return found
 
 
+@pytest.mark.long
 @amounts(1, soak=1_000, part=8)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_an_end_at_any_request_leaves_all_that_is_held_and_the_next_runs_finish(when: When, amount: int) -> None:

@@ -131,6 +131,7 @@ def test_a_takeover_by_recover_carries_the_key_of_the_environment(
     assert writes.kinds() == {"PUT commit"}
 
 
+@pytest.mark.long
 def test_every_write_of_the_daemon_and_of_its_upload_process_carries_the_key(
     encrypted: str, writes: Writes, tmp_path: Path
 ) -> None:

@@ -140,6 +140,7 @@ def look_at_files(search: Search, directory: Path) -> None:
             search.look("files of the data directory", path.read_bytes())
 
 
+@pytest.mark.long
 def test_commands_show_no_secret_also_when_the_store_fails(
     run: Run, canary: str, search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,6 +235,7 @@ def own_tenant(run: Run, remote: str, tmp_path: Path) -> None:
     (tmp_path / "data" / "seglog.toml").write_text(text)
 
 
+@pytest.mark.long
 def test_the_daemon_of_a_tenant_shows_no_secret(
     run: Run, canary: str, s3_endpoint: str, search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ def check_complete(world: World, done: Done, others: dict[str, str]) -> None:
     assert world.others() == others
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("moments", [FEW, pytest.param(EVERY, marks=pytest.mark.soak(part=8))], ids=["few", "every"])
 def test_a_repetition_completes_a_deletion_that_was_killed(
     world: World, first_world: FirstWorld, s3_endpoint: str, run: Run, moments: tuple[Moment, ...]

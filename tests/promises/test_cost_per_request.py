@@ -199,7 +199,10 @@ def _grown(directory: Path, dimension: Dimension, number: int) -> dict[tuple[str
     }
 
 
-@pytest.mark.parametrize("dimension", Dimension)
+@pytest.mark.parametrize(
+    "dimension",
+    [each if each is Dimension.TOPICS else pytest.param(each, marks=pytest.mark.long) for each in Dimension],
+)
 @pytest.mark.parametrize("number", [16, pytest.param(100, marks=pytest.mark.soak(part=3))])
 def test_the_cost_of_a_request_does_not_grow_without_a_reason(
     tmp_path: Path, dimension: Dimension, number: int

@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.promises.branch_world import World
 from tests.work import amounts, seed_of, tell
 
 _MUST_HAPPEN = ("undone of a parent", "repetitions", "refused appends", "loads", "carried", "promotions undone")
 
 
+@pytest.mark.long
 @amounts(16, all=40, soak=600, part=2)
 def test_owner_replica_and_model_show_the_same(tmp_path: Path, amount: int) -> None:
     seed, made = seed_of("ttl of branches"), Counter[str]()

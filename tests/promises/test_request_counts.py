@@ -143,6 +143,7 @@ def _last(archive: offload.Archive) -> SegmentView:
     return archive.history.snapshot("t").segments[-1]
 
 
+@pytest.mark.long
 def test_10_tib_are_restored_and_promoted_by_the_requests_of_one_segment(tmp_path: Path) -> None:
     """The directory has never seen the topic, nor any of its objects."""
     small, large = (requests_of_steps(tmp_path / f"{segments}", segments) for segments in (1, SEGMENTS))

@@ -280,6 +280,7 @@ def _tasks_end(busy: Path, s3_remote: str, front: Front, tasks: Sequence[str]) -
     return told
 
 
+@pytest.mark.long
 def test_the_background_of_a_daemon_goes_on_beside_a_silent_store(
     busy: Path, s3_remote: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,6 +131,7 @@ def _run(bench: Bench, tmp_path: Path, plans: Iterable[tuple[HttpFault, int]]) -
     return figures
 
 
+@pytest.mark.long
 def test_single_faults_over_http(bench: Bench, tmp_path: Path) -> None:
     """Strike in a quarter of the ways to fail. The run's seed chooses them."""
     plans = [(fault, attempts) for fault in bench.plans(tmp_path) for attempts in (1, 2)]

@@ -33,6 +33,7 @@ def _rows(spark: SparkSession, remote: str, reader: str) -> list[tuple[object, .
     return [(row.topic, row.seq, row.ms, bytes(row.value), row.tag, row.node) for row in found]
 
 
+@pytest.mark.long
 @amounts(1, soak=len(NAMES), part=9)
 @pytest.mark.parametrize("remote", [pytest.param("file", marks=pytest.mark.long), "s3"], indirect=True)
 def test_logs_come_back_whole(spark: SparkSession, remote: str, tmp_path: Path, amount: int) -> None:

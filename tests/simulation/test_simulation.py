@@ -130,6 +130,7 @@ def test_what_is_promised_holds_whatever_is_undone_for_long() -> None:
     assert totals["undos_of_parents"] > SOAK_UNDOING // 20
 
 
+@pytest.mark.long
 def test_the_same_seed_gives_the_same_trace() -> None:
     here = _simulated(5, "")
     assert simulate(5) == here
@@ -145,6 +146,7 @@ def test_the_same_seed_gives_the_same_trace() -> None:
     assert there.stdout == f"5 {here}\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "mutant",
     [

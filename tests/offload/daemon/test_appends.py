@@ -263,6 +263,7 @@ def metric(daemon: ServedDirectory, name: str) -> float:
     return float(found[1]) if found else 0.0
 
 
+@pytest.mark.long
 def test_mistakes_of_clients_are_a_line_in_the_log_and_no_traceback(daemon: ServedDirectory) -> None:
     """The fixture looks for tracebacks in the whole log of the daemon."""
     for path, body in (

@@ -68,6 +68,7 @@ async def _lives(service: Service, app: Any, number: int) -> None:
     await until(lambda: not [name for name in versions() if name != "_streams"], "the deletions")
 
 
+@pytest.mark.long
 def test_no_container_of_the_daemon_grows_with_topics_and_streams_that_are_gone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

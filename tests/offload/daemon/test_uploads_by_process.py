@@ -6,6 +6,8 @@ import asyncio
 import os
 from pathlib import Path
 
+import pytest
+
 from offload.daemon.service import Service
 from tests.worlds.services import serving, until
 
@@ -86,6 +88,7 @@ def test_a_process_that_is_killed_is_a_failed_try_and_the_next_one_completes(tmp
     asyncio.run(run())
 
 
+@pytest.mark.long
 def test_a_daemon_that_stops_leaves_no_process_and_the_next_one_goes_on(tmp_path: Path) -> None:
     async def run() -> None:
         before = set(children())

@@ -129,6 +129,7 @@ def test_pairs_of_options_give_the_same_rows_in_order(spark_session: SparkSessio
             assert rows_of(load(spark_session, url, options)) == expected(url, options), options
 
 
+@pytest.mark.long
 def test_every_filter_gives_the_same_rows_in_order(spark_session: SparkSession, url: str):
     options: dict[str, object] = {"topic": "*"}
     frame = load(spark_session, url, options)

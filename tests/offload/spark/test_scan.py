@@ -63,6 +63,7 @@ def test_no_empty_batch_comes_of_a_chunk_whose_records_are_all_deleted(url: str)
     assert all(len(batch) for batch in batches(url))
 
 
+@pytest.mark.long
 def test_a_long_trailer_is_read_in_parts(url: str):
     # These lengths do not compress. The trailer outgrows the first read, so a task fetches its own part.
     sizes = [(n * 7919) % 997 for n in range(45_000)]

@@ -73,6 +73,7 @@ def test_the_jobs_carry_the_key(spark_session: SparkSession, s3_endpoint: str, s
         assert any(part in key for key in found), sorted(found)
 
 
+@pytest.mark.long
 def test_no_plan_task_or_message_of_spark_has_a_secret(spark_session: SparkSession, s3_remote: str) -> None:
     options = {"topic": "orders", "kmsKeyId": KEY, "path": s3_remote}
     rows = spark_session.range(0, 10, 1, 1).selectExpr("cast(id as string) as value")

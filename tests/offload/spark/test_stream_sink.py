@@ -39,6 +39,7 @@ def run(spark: SparkSession, tmp_path: Path, url: str, name: str = "seglog") -> 
     assert query.exception() is None
 
 
+@pytest.mark.long
 def test_a_query_that_starts_again_from_its_checkpoint_writes_each_record_once(
     spark_session: SparkSession, tmp_path: Path, url: str
 ) -> None:

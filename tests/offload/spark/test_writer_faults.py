@@ -88,6 +88,7 @@ def driven(remote: Remote, fault: str, attempts: Path, **environment: str) -> su
     )
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("answer_is_lost")
 def test_a_commit_whose_answer_is_lost_is_read_back(
     spark_session: SparkSession, loaded: Remote, tmp_path: Path

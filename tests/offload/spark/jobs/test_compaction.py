@@ -31,6 +31,7 @@ def merged(spark: SparkSession | None, url: str, **named: Any) -> CompactResult:
     return compact(spark, url, **{"below_bytes": SMALL, "least": 2, **named})
 
 
+@pytest.mark.long
 def test_a_topic_gets_one_commit_for_all_its_merges_and_a_killed_run_resumes(
     spark_session: SparkSession, own_url: str, tmp_path: Path
 ) -> None:

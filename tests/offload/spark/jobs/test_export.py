@@ -47,6 +47,7 @@ def files_of(target: Path) -> dict[str, int]:
     return {str(path.relative_to(target)): path.stat().st_mtime_ns for path in target.rglob("*.parquet")}
 
 
+@pytest.mark.long
 def test_an_export_that_was_killed_resumes_and_a_second_run_writes_only_what_is_missing(
     spark_session: SparkSession, own_url: str, tmp_path: Path
 ) -> None:
