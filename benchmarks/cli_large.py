@@ -29,7 +29,7 @@ from benchmarks.machine import describe
 from benchmarks.options import Options
 from benchmarks.report import Report, Row, alone
 from benchmarks.topics import make_topics
-from offload.commands.init import init
+from offload.operations.init import init
 
 __all__ = ["SUMMARY", "requests_of_steps", "run"]
 

@@ -21,7 +21,7 @@ from catalog.format import keys
 from catalog.format.commit import Bounds, Deletions, SegmentRef
 from catalog.objects import LocalStore, MemoryStore, ObjectStore
 from catalog.objects.wrapped import WrappedStore
-from offload.commands.init import init
+from offload.operations.init import init
 
 __all__ = ["SEGMENTS", "TOPIC", "CountedStore", "of_commits", "of_segments"]
 

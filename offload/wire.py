@@ -7,7 +7,7 @@ application/vnd.seglog.values.seqs
 application/vnd.seglog.lines     many values: each is a line, with a line feed at its end
 application/vnd.seglog.stream    the results of a command, as messages of
                                  kind (1 byte) · length (u32, big-endian) · body (`length` bytes), where kind is
-                                 r  a result (offload.commands.codec)
+                                 r  a result (offload.operations.codec)
                                  p  progress, as JSON: a title, the total or null, the part done so far, and the unit,
                                     `bytes` or a noun such as `volumes`. A slow client misses some of them
                                  x  the end, as JSON: `exit_code`, and for an error its name, message and hint

@@ -52,10 +52,10 @@ GROUPS = {
     "core": Group(("tests",), ("seglog", "benchmarks", "demo", "docs", "localstack", "scripts", "tests")),
     "catalog": Group(("tests/catalog",), ("catalog",)),
     "daemon": Group(("tests/offload",), ("offload", "seglog/client")),
-    "cli": Group(("tests/cli",), ("offload/cli", "offload/commands")),
+    "cli": Group(("tests/cli",), ("offload/cli", "offload/operations")),
     "spark": Group(("tests/offload/spark",), ("offload/spark", "offload/load")),
     "promises": Group(("tests/promises",), ("seglog", "catalog", *_JOINTS, "offload/read", "offload/write")),
-    "races": Group(("tests/races", "tests/simulation"), ("catalog", *_JOINTS, "offload/commands", "offload/write")),
+    "races": Group(("tests/races", "tests/simulation"), ("catalog", *_JOINTS, "offload/operations", "offload/write")),
     "iam": Group(("tests/iam",), ("offload/tenants", "catalog/tenants", "localstack")),
     "pulsar": Group(("tests/interop",), ("offload/format", "offload/write")),
 }

@@ -16,12 +16,12 @@ from offload.cli.output import counted
 from offload.cli.progress import progress
 from offload.cli.session import Session
 from offload.cli.stopped import told
-from offload.commands import append as use
-from offload.commands.append import Appended, Format, RecordSink
-from offload.commands.lines import Batch
-from offload.commands.parameters import About, TopicName
-from offload.commands.results import problem
 from offload.errors import InvalidInput, NoSuchFile, PartlyAppended
+from offload.operations import append as use
+from offload.operations.append import Appended, Format, RecordSink
+from offload.operations.lines import Batch
+from offload.operations.parameters import About, TopicName
+from offload.operations.results import problem
 from seglog.errors import AppendsHeld
 
 __all__ = ["append"]

@@ -14,13 +14,13 @@ from typing import Annotated, Any
 from offload.cli.execution import reader_of
 from offload.cli.log import commit_text
 from offload.cli.session import Session
-from offload.commands import bisect as use
-from offload.commands.bisect import FirstBad, State, Tried, Verdict
-from offload.commands.commits import CommitListed
-from offload.commands.lines import RecordBatch, to_line
-from offload.commands.moments import Resolved
-from offload.commands.parameters import About, TopicName
 from offload.errors import InvalidParameters, NoSuchFile, ProbeFailed
+from offload.operations import bisect as use
+from offload.operations.bisect import FirstBad, State, Tried, Verdict
+from offload.operations.commits import CommitListed
+from offload.operations.lines import RecordBatch, to_line
+from offload.operations.moments import Resolved
+from offload.operations.parameters import About, TopicName
 from seglog import Record
 
 __all__ = ["bisect"]

@@ -18,9 +18,9 @@ from offload.cli.execution import results_of
 from offload.cli.preview import would_take_text
 from offload.cli.session import Session
 from offload.cli.streams import write_error
-from offload.commands.preview import WouldTake
-from offload.commands.registry import Command
 from offload.errors import NotConfirmed
+from offload.operations.preview import WouldTake
+from offload.operations.registry import Command
 from offload.settings import NEVER
 
 __all__ = ["confirmed"]

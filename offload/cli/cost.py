@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from offload.cli.output import counted, format_bytes, lines
 from offload.cli.times import span_text
-from offload.commands.cost import BranchCost, CostTotal, OtherCost, RequestCost, TopicCost
+from offload.operations.cost import BranchCost, CostTotal, OtherCost, RequestCost, TopicCost
 
 __all__ = ["print_cost"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from offload.cli.output import counted, lines
-from offload.commands.diff import DifferingRecord, PointSide
+from offload.operations.diff import DifferingRecord, PointSide
 
 __all__ = ["print_diff"]
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from offload.cli.output import Output, note
 from offload.cli.session import Session
-from offload.commands.parameters import About
 from offload.errors import ChecksFailed, InvalidParameters
+from offload.operations.parameters import About
 from seglog import SETTINGS_FILE
 
 if TYPE_CHECKING:
     from catalog.objects import ObjectStore
-    from offload.commands.doctor import CheckDone, ClockAhead, Left
+    from offload.operations.doctor import CheckDone, ClockAhead, Left
 
 __all__ = ["doctor"]
 
@@ -62,7 +62,7 @@ def doctor(
 
 def _check_directory(session: Session) -> None:
     """Show the checks of the directory. Raises `ChecksFailed`."""
-    from offload.commands.doctor_directory import doctor_directory
+    from offload.operations.doctor_directory import doctor_directory
     from seglog import SystemClock
 
     now_ms = SystemClock().now_ms()
@@ -79,10 +79,10 @@ def _findings(
     from seglog import SystemClock
 
     if not spark:
-        from offload.commands.doctor import doctor as examine
+        from offload.operations.doctor import doctor as examine
 
         return examine(store, SystemClock())
-    from offload.commands.doctor_spark import doctor_spark, start_session
+    from offload.operations.doctor_spark import doctor_spark, start_session
     from offload.tenants.source import source_of
 
     settings = session.settings()
@@ -91,7 +91,7 @@ def _findings(
 
 
 def _show(output: Output, found: CheckDone | ClockAhead | Left) -> None:
-    from offload.commands import doctor as use
+    from offload.operations import doctor as use
 
     match found:
         case use.CheckDone(check, outcome, proves, reason):

@@ -75,7 +75,7 @@ def _run_command(request: Request, serve: Serve) -> int:
         end_at_once()
         return _stop(request, stop)
     except Exception as error:
-        from offload.commands.results import problem
+        from offload.operations.results import problem
 
         if request.options["debug"]:
             import traceback

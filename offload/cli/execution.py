@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from offload.cli.progress import ToldBars, progress
 from offload.cli.session import Session
-from offload.commands.directory import Directory, RequestsSeen, Tell, Work
-from offload.commands.registry import COMMANDS, Command
 from offload.errors import NoDaemon
+from offload.operations.directory import Directory, RequestsSeen, Tell, Work
+from offload.operations.registry import COMMANDS, Command
 
 if TYPE_CHECKING:
     from offload.archive import Archive

@@ -15,14 +15,14 @@ from offload.cli.progress import Bar
 from offload.cli.session import Session
 from offload.cli.stopped import told
 from offload.cli.streams import discard_output
-from offload.commands import export as use
-from offload.commands.export import ExportVerified, Wanted, WrongPart
-from offload.commands.export_directory import Exported, PartExported
-from offload.commands.export_forms import Form
-from offload.commands.export_state import ExportBegun, Source
-from offload.commands.parameters import About, TopicName
-from offload.commands.registry import COMMANDS
 from offload.errors import InvalidParameters
+from offload.operations import export as use
+from offload.operations.export import ExportVerified, Wanted, WrongPart
+from offload.operations.export_directory import Exported, PartExported
+from offload.operations.export_forms import Form
+from offload.operations.export_state import ExportBegun, Source
+from offload.operations.parameters import About, TopicName
+from offload.operations.registry import COMMANDS
 
 __all__ = ["export"]
 

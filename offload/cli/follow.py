@@ -17,12 +17,12 @@ from offload.cli.start import recovered_text
 from offload.cli.stopped import told
 from offload.cli.tenant_role import RoleArn, tenant_of
 from offload.cli.times import ago_text
-from offload.commands.parameters import About
+from offload.operations.parameters import About
 from seglog.process.closing import closed_after
 
 if TYPE_CHECKING:
-    from offload.commands.directory import Tell
-    from offload.commands.follower import Looked, LookFailed, TopicFollowed, TopicUnfollowed
+    from offload.operations.directory import Tell
+    from offload.operations.follower import Looked, LookFailed, TopicFollowed, TopicUnfollowed
     from offload.recovery import Recovered
 
     Shown = Recovered | TopicFollowed | TopicUnfollowed | LookFailed | Looked
@@ -50,7 +50,7 @@ def follow(
     Other commands may read the directory meanwhile. If the writer is lost, stop this command: the first append to a
     topic, or `takeover`, makes this directory its writer. Example: seglog follow s3://my-bucket/acme standby
     """
-    from offload.commands import follow as use
+    from offload.operations import follow as use
 
     def run(tell: Tell) -> Iterator[Shown]:
         options = use.FollowOptions(
@@ -73,7 +73,7 @@ def follow(
 
 
 def _show(session: Session, results: Iterator[Shown], *, once: bool) -> None:
-    from offload.commands.follower import Looked, LookFailed, TopicFollowed, TopicUnfollowed
+    from offload.operations.follower import Looked, LookFailed, TopicFollowed, TopicUnfollowed
     from offload.recovery import Recovered
 
     output = session.output
@@ -138,7 +138,7 @@ class _Screen:
         self._shown: Callable[[str], None] | None = None
 
     def take(self, found: Shown) -> None:
-        from offload.commands.follower import Looked, LookFailed, TopicFollowed, TopicUnfollowed
+        from offload.operations.follower import Looked, LookFailed, TopicFollowed, TopicUnfollowed
 
         if isinstance(found, LookFailed):
             self._failed[found.topic] = failed_text(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from offload.cli.output import counted, format_bytes, lines
-from offload.commands.gc import (
+from offload.operations.gc import (
     DeletedObjects,
     GcFinding,
     GcOutcome,
@@ -14,7 +14,7 @@ from offload.commands.gc import (
     WaitingPlan,
     YoungSegments,
 )
-from offload.commands.gc_steps import KeyExplained, PlanListed, PlannedKey
+from offload.operations.gc_steps import KeyExplained, PlanListed, PlannedKey
 
 __all__ = [
     "print_outcome",

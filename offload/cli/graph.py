@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from offload.commands.graph import GraphedCommit
+from offload.operations.graph import GraphedCommit
 
 __all__ = ["graphed"]
 

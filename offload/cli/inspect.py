@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.cli.session import Session
-from offload.commands.parameters import About
+from offload.operations.parameters import About
 
 if TYPE_CHECKING:
-    from offload.commands.inspect import ShownEntry
+    from offload.operations.inspect import ShownEntry
 
 __all__ = ["inspect"]
 
@@ -41,7 +41,7 @@ def inspect(
     an object with all its bytes as base64. Examples: seglog inspect s3://my-bucket/acme/refs/orders/main; seglog
     inspect --entries s3://pulsar/2f6c0d9e-ledger-1234
     """
-    from offload.commands import inspect as use
+    from offload.operations import inspect as use
 
     if with_entries:
         with session.one_command():

@@ -8,10 +8,10 @@ from typing import Any
 
 from offload.cli.graph import graphed
 from offload.cli.output import Output, counted, format_bytes, lines, note, rows
-from offload.commands.commits import CommitListed, SegmentListed
-from offload.commands.graph import GraphedCommit
-from offload.commands.parameters import with_branch
-from offload.commands.segments import SegmentShown
+from offload.operations.commits import CommitListed, SegmentListed
+from offload.operations.graph import GraphedCommit
+from offload.operations.parameters import with_branch
+from offload.operations.segments import SegmentShown
 
 __all__ = ["commit_text", "print_commits", "print_segments", "print_shown"]
 

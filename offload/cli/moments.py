@@ -7,7 +7,7 @@ from typing import Any
 
 from offload.cli.log import commit_text
 from offload.cli.output import Output, counted, format_bytes, lines
-from offload.commands.moments import PointListed, RecordNearby, Resolved, Window
+from offload.operations.moments import PointListed, RecordNearby, Resolved, Window
 
 __all__ = ["print_points", "print_resolved"]
 

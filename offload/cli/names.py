@@ -7,10 +7,10 @@ from typing import Any
 
 from offload.cli.output import Output, counted, format_bytes, lines, rows
 from offload.cli.preview import taking_lines
-from offload.commands.branch import BranchAt, BranchDeleted, BranchListed, BranchMade, BranchPromoted, BranchSide
-from offload.commands.oplog import CommitUndone, Operation
-from offload.commands.pin import PinListed
-from offload.commands.tag import TagListed
+from offload.operations.branch import BranchAt, BranchDeleted, BranchListed, BranchMade, BranchPromoted, BranchSide
+from offload.operations.oplog import CommitUndone, Operation
+from offload.operations.pin import PinListed
+from offload.operations.tag import TagListed
 
 __all__ = [
     "print_branch",

@@ -7,11 +7,11 @@ from typing import Any
 
 from offload.cli.output import Output, counted, format_bytes, lines
 from offload.cli.preview import would_take_text
-from offload.commands.compact import NothingRewritten, Rewritten
-from offload.commands.offload import Offloaded, TopicFailed, WouldSend
-from offload.commands.preview import WouldTake
-from offload.commands.seal import Sealed
-from offload.commands.uploads import UploadListed
+from offload.operations.compact import NothingRewritten, Rewritten
+from offload.operations.offload import Offloaded, TopicFailed, WouldSend
+from offload.operations.preview import WouldTake
+from offload.operations.seal import Sealed
+from offload.operations.uploads import UploadListed
 
 __all__ = [
     "print_offloaded",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from offload.cli.streams import discard_output, flush_output, write_error
-from offload.commands.results import json_line
+from offload.operations.results import json_line
 
 __all__ = ["Output", "Printer", "counted", "format_bytes", "lines", "note", "rows"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from offload.cli.output import Printer, counted, format_bytes, lines
-from offload.commands.preview import WouldTake
+from offload.operations.preview import WouldTake
 
 __all__ = ["taking_lines", "would_take_text"]
 

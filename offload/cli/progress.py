@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from offload.commands.directory import Tell
+    from offload.operations.directory import Tell
 
 __all__ = ["Bar", "ToldBars", "progress", "while_waiting", "with_bars"]
 

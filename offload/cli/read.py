@@ -8,10 +8,10 @@ from typing import Any
 
 from offload.cli.output import Output, counted, note
 from offload.cli.streams import discard_output
-from offload.commands.lines import RecordBatch, to_line
-from offload.commands.parameters import with_branch
-from offload.commands.plain_lines import RecordLines
-from offload.commands.pruning import ReadStats
+from offload.operations.lines import RecordBatch, to_line
+from offload.operations.parameters import with_branch
+from offload.operations.plain_lines import RecordLines
+from offload.operations.pruning import ReadStats
 from seglog import Gap, Record
 
 __all__ = ["print_records"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from offload.cli.output import counted
 from offload.cli.preview import taking_lines
-from offload.commands.removal import RecordsDeleted, RecordsEvicted, RecordsRemoved
+from offload.operations.removal import RecordsDeleted, RecordsEvicted, RecordsRemoved
 
 __all__ = [
     "print_deleted",

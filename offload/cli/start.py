@@ -13,11 +13,11 @@ from offload.cli.progress import ToldBars, with_bars
 from offload.cli.session import Session
 from offload.cli.stopped import told
 from offload.cli.tenant_role import RoleArn, tenant_of
-from offload.commands.parameters import About
 from offload.errors import InvalidParameters
+from offload.operations.parameters import About
 
 if TYPE_CHECKING:
-    from offload.commands.directory import Tell
+    from offload.operations.directory import Tell
     from offload.recovery import NotRecovered, Recovered
 
 __all__ = ["init", "recover", "recovered_text", "serve"]
@@ -40,7 +40,7 @@ def init(
     to a topic, or `takeover`, makes this directory its writer. A remote without topics is refused, and so is a
     directory that is not empty. After a failure, repeat the command: it continues.
     """
-    from offload.commands import init as use
+    from offload.operations import init as use
 
     if source is not None:
         if remote or session.remote:
@@ -74,7 +74,7 @@ def recover(
     topic where they begin. After a failure, repeat the command: it continues. Example: seglog recover
     s3://my-bucket/acme new-data
     """
-    from offload.commands import recover as use
+    from offload.operations import recover as use
     from offload.recovery import NotRecovered
 
     def run(tell: Tell) -> Iterator[Recovered | NotRecovered]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from offload.cli.output import Output, counted, lines
 from offload.cli.preview import taking_lines
-from offload.commands.sync import Pushed, SyncedTopic, SyncPosition, TakenOver, TopicReset
+from offload.operations.sync import Pushed, SyncedTopic, SyncPosition, TakenOver, TopicReset
 
 __all__ = [
     "print_position",

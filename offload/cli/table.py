@@ -21,9 +21,9 @@ from offload.cli.progress import while_waiting
 from offload.cli.session import Session
 from offload.cli.streams import has_reader
 from offload.cli.top import COMPLETION
-from offload.commands.parameters import Parameter, parameters_of, without_main
-from offload.commands.registry import COMMANDS, Command
 from offload.errors import InvalidParameters, NoSuchFile
+from offload.operations.parameters import Parameter, parameters_of, without_main
+from offload.operations.registry import COMMANDS, Command
 from seglog.process.closing import closed_after
 
 __all__ = ["described", "listed_commands", "run_command"]

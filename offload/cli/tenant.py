@@ -8,7 +8,7 @@ from typing import Annotated
 from catalog.tenants.policies import Partition
 from catalog.tenants.roles import TenantRole
 from offload.cli.session import Session
-from offload.commands.parameters import About
+from offload.operations.parameters import About
 
 __all__ = ["bucket_policy", "list_tenants", "policy"]
 
@@ -52,7 +52,7 @@ def policy(
     Examples: seglog tenant policy acme --role writer --bucket archive --condition
     IpAddress:aws:SourceIp=10.0.0.0/8; seglog tenant policy --session-tags --role reader --bucket archive --base prod/
     """
-    from offload.commands import tenant as use
+    from offload.operations import tenant as use
 
     made = use.policy(
         name, TenantRole(role), bucket, base, kms_key, condition or (), session_tags, Partition(partition)
@@ -72,7 +72,7 @@ def bucket_policy(
     Without options it denies all that the options name. A store other than AWS may not know the conditions.
     Example: seglog tenant bucket-policy archive
     """
-    from offload.commands import tenant as use
+    from offload.operations import tenant as use
 
     made = use.policy_of_bucket(bucket, put_if_absent, tls_only, Partition(partition))
     session.output.show(made, json.dumps(made.policy, indent=2))
@@ -84,7 +84,7 @@ def list_tenants(session: Session) -> None:
     With --daemon, the token has the role admin, and is not bound to a tenant. A tenant that is `failed` did not open.
     Examples: seglog --daemon https://logs:7373 --token-file boss tenant list; seglog -C /srv/seglog tenant list
     """
-    from offload.commands import tenant as use
+    from offload.operations import tenant as use
 
     client = session.daemon() if session.daemon_url is not None else None
     found = use.listed(session.directory) if client is None else (use.TenantListed(**each) for each in client.tenants())

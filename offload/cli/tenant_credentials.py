@@ -12,8 +12,8 @@ from catalog.tenants.names import prefix_of
 from catalog.tenants.policies import check_bucket
 from catalog.tenants.roles import TenantRole
 from offload.cli.session import Session
-from offload.commands.parameters import About
 from offload.errors import InvalidParameters
+from offload.operations.parameters import About
 
 __all__ = ["check", "credentials"]
 
@@ -40,8 +40,8 @@ def credentials(
     Example: seglog tenant credentials acme --role reader --bucket archive --role-arn
     arn:aws:iam::111122223333:role/tenants
     """
-    from offload.commands import tenant_credentials as use
-    from offload.commands.units import parse_span_s
+    from offload.operations import tenant_credentials as use
+    from offload.operations.units import parse_span_s
 
     settings = session.settings()
     url = session.remote or settings.url
@@ -82,8 +82,8 @@ def check(
     The remote is that of the data directory, or --remote before the command.
     Example: seglog -C /srv/acme tenant check acme
     """
-    from offload.commands import tenant_credentials as use
     from offload.errors import ChecksFailed
+    from offload.operations import tenant_credentials as use
 
     settings = session.settings()
     url = session.remote or settings.url

@@ -13,15 +13,15 @@ from offload.cli.output import counted, format_bytes, note
 from offload.cli.progress import ToldBars
 from offload.cli.session import Session
 from offload.cli.streams import write_error
-from offload.commands.parameters import About, DryRun, Yes
-from offload.commands.preview import check_meant
 from offload.errors import NoRemote, NotConfirmed
+from offload.operations.parameters import About, DryRun, Yes
+from offload.operations.preview import check_meant
 from offload.settings import NEVER
 from seglog import SETTINGS_FILE
 
 if TYPE_CHECKING:
     from catalog.objects.prefix import Upload, WholePrefix
-    from offload.commands.tenant_delete import TenantDeleted, WouldDelete
+    from offload.operations.tenant_delete import TenantDeleted, WouldDelete
 
 __all__ = ["delete"]
 
@@ -48,7 +48,7 @@ def delete(
     rule ends them that the command prints.
     Example: seglog --remote s3://archive/acme tenant delete acme --owner-profile bucket-owner
     """
-    from offload.commands import tenant_delete as use
+    from offload.operations import tenant_delete as use
 
     url = session.remote or session.settings().url
     if not url:

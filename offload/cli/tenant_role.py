@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated
 
-from offload.commands.parameters import About
 from offload.errors import InvalidParameters
+from offload.operations.parameters import About
 
 if TYPE_CHECKING:
     from offload.settings import TenantSettings

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from offload.cli.output import note
 from offload.cli.session import Session
-from offload.commands.parameters import About
+from offload.operations.parameters import About
 
 __all__ = ["new"]
 
@@ -24,7 +24,7 @@ def new(
     at its start and after SIGHUP. The setting is serve.token_file. A token with --tenant is known to that tenant only.
     Example: seglog token new shipper --role append --topics 'app-*' >> tokens
     """
-    from offload.commands import token as use
+    from offload.operations import token as use
 
     made = use.new(name, role, topics, tenant)
     session.output.show(made, made.line)

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from offload.cli.output import counted, lines, rows
 from offload.cli.preview import taking_lines
-from offload.commands.topic import TopicConfigured, TopicDeleted, TopicDescribed, TopicGone, TopicListed
+from offload.operations.topic import TopicConfigured, TopicDeleted, TopicDescribed, TopicGone, TopicListed
 
 __all__ = [
     "print_configured",

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, cast
 from offload.cli.output import counted, format_bytes
 from offload.cli.progress import with_bars
 from offload.cli.session import Session
-from offload.commands.parameters import About
 from offload.errors import InvalidParameters
+from offload.operations.parameters import About
 
 if TYPE_CHECKING:
-    from offload.commands.verify import DamagedFile, FileChecked, Note, RemoteChecked
-    from offload.commands.verify_part import ObjectLooked, ObjectsLooked
+    from offload.operations.verify import DamagedFile, FileChecked, Note, RemoteChecked
+    from offload.operations.verify_part import ObjectLooked, ObjectsLooked
 
 __all__ = ["verify"]
 
@@ -60,7 +60,7 @@ def verify(
 
 
 def _show_directory(session: Session) -> None:
-    from offload.commands import verify as use
+    from offload.operations import verify as use
 
     settings = session.settings().log
     results = with_bars(lambda tell: use.verify(session.directory, settings, tell), is_shown=session.shows_progress)
@@ -73,7 +73,7 @@ def _show_directory(session: Session) -> None:
 
 
 def _show_remote(session: Session, *, deep: bool) -> None:
-    from offload.commands import verify as use
+    from offload.operations import verify as use
     from seglog import SystemClock
 
     with session.remote_store() as store:
@@ -89,7 +89,7 @@ def _show_remote(session: Session, *, deep: bool) -> None:
 
 
 def _show_part(session: Session, subset: str, state: Path | None) -> None:
-    from offload.commands import verify_part as use
+    from offload.operations import verify_part as use
     from seglog import SystemClock
 
     share = use.parse_share(subset)
@@ -104,7 +104,7 @@ def _show_part(session: Session, subset: str, state: Path | None) -> None:
 
 
 def _part_text(found: ObjectLooked | ObjectsLooked) -> str:
-    from offload.commands import verify_part as use
+    from offload.operations import verify_part as use
 
     if isinstance(found, use.ObjectLooked):
         return "" if found.state == "found" else f"{found.state:10} {found.object}: {found.reason}"
@@ -115,7 +115,7 @@ def _part_text(found: ObjectLooked | ObjectsLooked) -> str:
 
 
 def _line(found: FileChecked | Note | DamagedFile) -> str:
-    from offload.commands import verify as use
+    from offload.operations import verify as use
 
     match found:
         case use.Note(note):

@@ -27,9 +27,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeAlias
 
-from offload.commands.lines import to_json
 from offload.daemon.stopping import StopEvent
 from offload.errors import Stopping
+from offload.operations.lines import to_json
 from seglog import Gap, Record, Topic
 from seglog.reading.follow import Follower
 

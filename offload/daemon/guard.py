@@ -25,7 +25,6 @@ import logging
 import time
 from collections.abc import Callable
 
-from offload.commands.registry import COMMANDS
 from offload.daemon.asgi import STREAM_KEY, App, Headers, Receive, Scope, Send, headers_of
 from offload.daemon.metrics import Metrics
 from offload.daemon.pacing import PacedRequest, too_large
@@ -33,6 +32,7 @@ from offload.daemon.places import Place, Places
 from offload.daemon.problems import refuse
 from offload.daemon.quota import Quota
 from offload.errors import BodyBroken, Busy, OverRate, Refused
+from offload.operations.registry import COMMANDS
 from offload.rights import EVERYTHING, RIGHTS_KEY
 from offload.settings import ServeSettings
 

@@ -1,10 +1,10 @@
-"""The commands that the daemon runs for its clients: those of `offload.commands.registry`.
+"""The commands that the daemon runs for its clients: those of `offload.operations.registry`.
 
     POST /topics/orders/rpc/offload      {"drop_hot": true}
 
 A parameter has the name that it has in the code (`drop_hot`, `up_to`). The types of the command's function are the
 schema of the request. The answer holds the results as JSON, one object a line. Our own client gets a stream of messages
-instead (offload.wire), with each result as `offload.commands.codec` encodes it.
+instead (offload.wire), with each result as `offload.operations.codec` encodes it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from typing import Any, ClassVar
 from catalog.acting import acting_for
 from catalog.objects.patience import one_command
 from offload.archive import Archive
-from offload.commands.codec import encode
-from offload.commands.directory import Directory, RequestsSeen, Tell, Work
-from offload.commands.parameters import with_branch
-from offload.commands.registry import Command
-from offload.commands.results import json_line, problem
 from offload.daemon.problems import RETRY_AFTER_S
 from offload.daemon.service import Service
 from offload.errors import Busy, OtherRemote, Stopping
 from offload.moved import retry_if_moved
+from offload.operations.codec import encode
+from offload.operations.directory import Directory, RequestsSeen, Tell, Work
+from offload.operations.parameters import with_branch
+from offload.operations.registry import Command
+from offload.operations.results import json_line, problem
 from offload.wire import encode_message
 from seglog import Log, NoSuchTopic
 

@@ -7,7 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 
-from offload.commands.directory import RequestsSeen
+from offload.operations.directory import RequestsSeen
 
 __all__ = ["LastDay"]
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from catalog.errors import Diverged
-from offload.commands.offload import Offloaded, TopicFailed
-from offload.commands.registry import Command
 from offload.daemon.background.topic_work import TopicWorks
 from offload.daemon.events import Events
 from offload.daemon.metrics import Metrics
 from offload.daemon.stopping import StopEvent
 from offload.errors import Stopping
+from offload.operations.offload import Offloaded, TopicFailed
+from offload.operations.registry import Command
 
 __all__ = ["Runs"]
 

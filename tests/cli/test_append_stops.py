@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from offload.commands import append as use
-from offload.commands.append import Appended
+from offload.operations import append as use
+from offload.operations.append import Appended
 from seglog.errors import DiskFull
 from tests.seams.limits import Limit, set_limit
 from tests.worlds.command import Run

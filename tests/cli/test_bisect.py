@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from offload.commands.bisect import FirstBad, State, Tried, Verdict, bisect
-from offload.commands.commits import CommitListed, SegmentListed
-from offload.commands.lines import RecordBatch
-from offload.commands.moments import Resolved
 from offload.errors import InvalidParameters
 from offload.moment import Moment
+from offload.operations.bisect import FirstBad, State, Tried, Verdict, bisect
+from offload.operations.commits import CommitListed, SegmentListed
+from offload.operations.lines import RecordBatch
+from offload.operations.moments import Resolved
 from seglog import Record
 from tests.schemas import SCHEMAS, mismatches
 from tests.worlds.command import Done, Run

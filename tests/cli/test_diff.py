@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from offload.cli.graph import graphed
-from offload.commands.commits import CommitListed
-from offload.commands.graph import Line, ordered
 from offload.moment import Moment
+from offload.operations.commits import CommitListed
+from offload.operations.graph import Line, ordered
 from tests.worlds.command import Run
 
 

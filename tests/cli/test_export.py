@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from offload.commands.export_directory import OpenPart, PartExported
+from offload.operations.export_directory import OpenPart, PartExported
 from offload.spark.columns import EXPORT_COLUMNS
 from tests.schemas import SCHEMAS, mismatches
 from tests.trees import tree

@@ -11,7 +11,7 @@ import pytest
 import seglog
 from offload.cli.door import LOCAL
 from offload.cli.listing import COMMANDS
-from offload.commands.registry import COMMANDS as SERVED_COMMANDS
+from offload.operations.registry import COMMANDS as SERVED_COMMANDS
 from tests.certificates import certificate
 from tests.daemons import ServedDirectory, served
 from tests.golden.make_modules import SERVED

@@ -12,7 +12,7 @@ from offload.cli.listing import COMMANDS as LISTED
 from offload.cli.listing import VERSION
 from offload.cli.table import listed_commands
 from offload.cli.top import GROUPS
-from offload.commands.registry import COMMANDS
+from offload.operations.registry import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 

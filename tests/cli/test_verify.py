@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from offload.commands.verify import verify
+from offload.operations.verify import verify
 from seglog import LogSettings
 from tests.worlds.command import Run
 

@@ -19,8 +19,8 @@ from typing import Any
 import offload
 import seglog
 from offload.cli.table import listed_commands
-from offload.commands.registry import COMMANDS
 from offload.daemon.http.openapi import openapi
+from offload.operations.registry import COMMANDS
 from offload.settings_file import SETTINGS
 
 __all__ = ["GOLDEN", "make"]

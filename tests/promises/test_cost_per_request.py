@@ -11,7 +11,7 @@ import pytest
 from starlette.routing import Route
 
 import seglog
-from offload.commands.registry import COMMANDS
+from offload.operations.registry import COMMANDS
 from offload.wire import encode_values
 from seglog.process.own_lock import owned
 from tests.promises.costly import (

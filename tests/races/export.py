@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from offload.commands import export as use
-from offload.commands.export import Wanted
-from offload.commands.export_directory import MANIFEST
-from offload.commands.export_forms import Form
-from offload.commands.export_state import Calls, ExportBegun, Source
+from offload.operations import export as use
+from offload.operations.export import Wanted
+from offload.operations.export_directory import MANIFEST
+from offload.operations.export_forms import Form
+from offload.operations.export_state import Calls, ExportBegun, Source
 from tests.faults.disk import SimulatedDisk
 
 __all__ = ["exported"]

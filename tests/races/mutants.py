@@ -16,7 +16,6 @@ from catalog import MAIN, Branches, Snapshot, Vid, Volumes
 from catalog.refs import undo
 from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.sync import Updates, pull
-from offload.commands.export_state import ExportBegun, Source
 from offload.daemon.revocation import OpenAnswers
 from offload.daemon.service import Service
 from offload.daemon.streams import store
@@ -29,6 +28,7 @@ from offload.daemon.streams.store import Streams
 from offload.daemon.threads import in_threads
 from offload.errors import LoadConflict
 from offload.load import Load, publication
+from offload.operations.export_state import ExportBegun, Source
 from seglog.aio.topic import AsyncTopic
 from tests.simulation import mutants as mistakes
 

@@ -21,7 +21,7 @@ class Limit(Enum):
     KEEP_ALIVE_S = "offload.daemon.http.followers._KEEP_ALIVE_S"
     LAMINARMQ_S = "offload.daemon.laminarmq._LIMIT_S"
     LAMINARMQ_AT_ONCE = "offload.daemon.laminarmq._AT_ONCE"
-    LINES_IN_A_BATCH = "offload.commands.lines._BATCH_LINES"
+    LINES_IN_A_BATCH = "offload.operations.lines._BATCH_LINES"
     LOST_RECORDS_IN_TAIL = "seglog.writing.append._LOST_IN_TAIL_MAX"
     MANIFEST_FORMAT = "seglog.wal.manifest._FORMAT"
     SEGMENTS_IN_CHECKPOINT_BYTES = "catalog.checkpointer._INLINE_BYTES"
@@ -29,11 +29,11 @@ class Limit(Enum):
     PROGRESS_AFTER_S = "offload.cli.progress._AFTER_S"
     RECENT_SIDS = "catalog.gc.sid_set._RECENT"
     PART_OF_A_CHECK = "catalog.objects.conformance._PART"
-    READ_OF_LINES_BYTES = "offload.commands.lines._READ_BYTES"
+    READ_OF_LINES_BYTES = "offload.operations.lines._READ_BYTES"
     RECORD_OVERHEAD_BYTES = "offload.attachment._FRAME_OVERHEAD_BYTES"
     STREAM_ENTRIES_OUTDATED = "offload.daemon.streams.registry._OUTDATED_MAX"
     STREAMS_KEPT = "offload.daemon.streams.kept._KEPT"
-    TEXT_IN_A_LIST_BYTES = "offload.commands.lines._FEW_BYTES"
+    TEXT_IN_A_LIST_BYTES = "offload.operations.lines._FEW_BYTES"
     S3_FIRST_BACKOFF = "catalog.objects.s3_reads._BACKOFF_FIRST"
 
 

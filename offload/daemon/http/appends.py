@@ -26,7 +26,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from offload.commands.lines import Batch
 from offload.daemon.asgi import headers_of
 from offload.daemon.http.answers import ShortAnswer
 from offload.daemon.http.bodies import (
@@ -49,6 +48,7 @@ from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_open
 from offload.daemon.threads import SHORT_BYTES, in_threads
 from offload.errors import BodyBroken, InvalidOption, OverQuota, OverRate
+from offload.operations.lines import Batch
 from seglog import DURABILITIES, AppendsHeld, HeadMoved, SeglogError
 from seglog.format.lines import total_bytes
 

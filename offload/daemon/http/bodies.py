@@ -24,9 +24,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-from offload.commands.lines import Batch, json_batches
 from offload.daemon.http.parameters import yes
 from offload.errors import InvalidOption, Refused, TooManyRecords
+from offload.operations.lines import Batch, json_batches
 from offload.settings import RECORD_ROOM_BYTES
 from offload.wire import LINES_TYPE, VALUES_TYPE, decode_lines, decode_values
 from seglog import RecordTooLarge

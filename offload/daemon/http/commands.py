@@ -12,8 +12,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from offload.commands.registry import COMMANDS, Command
-from offload.commands.results import problem
 from offload.daemon.asgi import STREAM_KEY
 from offload.daemon.http.answers import begun
 from offload.daemon.http.parameters import json_of, query_of
@@ -23,6 +21,8 @@ from offload.daemon.revocation import keep_open
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_command_on
 from offload.errors import InvalidParameters, NoSuchCommand, Stopping
+from offload.operations.registry import COMMANDS, Command
+from offload.operations.results import problem
 from offload.rights import rights_of
 from offload.wire import LINES_HEADER, STREAM_TYPE, encode_message
 

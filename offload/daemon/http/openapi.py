@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from typing import Any
 
-from offload.commands.parameters import Parameter
-from offload.commands.registry import Command
-from offload.commands.schemas import schemas, schemas_of
 from offload.daemon.http.operations import ERRORS, OPERATIONS, TOPIC, Operation, lines_of, ref
 from offload.daemon.http.stream_operations import STREAM_OPERATIONS
+from offload.operations.parameters import Parameter
+from offload.operations.registry import Command
+from offload.operations.schemas import schemas, schemas_of
 
 __all__ = ["openapi"]
 

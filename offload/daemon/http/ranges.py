@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from offload.commands.lines import to_json
 from offload.daemon.http.forms import Form
 from offload.daemon.http.range_query import RangeQuery
 from offload.errors import Refused
+from offload.operations.lines import to_json
 from offload.replica_topic import ReplicaTopic
 from offload.wire import encode_seqs
 from seglog import Evicted, Gap, Record, Topic, arrow_schema

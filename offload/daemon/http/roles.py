@@ -15,8 +15,8 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from offload.commands.registry import Command
 from offload.errors import NotAllowed
+from offload.operations.registry import Command
 from offload.rights import Rights, Role, rights_of
 
 __all__ = ["COMMAND_ROLES", "ROUTE_ROLES", "check_command", "guarded", "shown_to"]

@@ -8,13 +8,13 @@ from starlette.routing import Route
 
 from catalog.acting import acting_for
 from offload.archive import Archive
-from offload.commands.registry import COMMANDS
 from offload.daemon.http.commands import run_command
 from offload.daemon.http.parameters import json_of, query_of
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_open
 from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption, UnsupportedOption
+from offload.operations.registry import COMMANDS
 from offload.replica_topic import ReplicaTopic
 from offload.rights import Rights, rights_of
 from offload.services.results import Removed

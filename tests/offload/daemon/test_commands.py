@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from offload.client import DaemonClient
-from offload.commands.parameters import Parameter
-from offload.commands.registry import COMMANDS
 from offload.errors import InvalidOption
+from offload.operations.parameters import Parameter
+from offload.operations.registry import COMMANDS
 from seglog import InvalidArgument
 
 

@@ -11,12 +11,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from catalog.objects.memory import MemoryStore
-from offload.commands.registry import COMMANDS
 from offload.daemon import http
 from offload.daemon.http.roles import COMMAND_ROLES, ROUTE_ROLES, check_command, guarded
 from offload.daemon.http.tenants import make_root_app
 from offload.daemon.tenants import Tenants
 from offload.errors import NotAllowed
+from offload.operations.registry import COMMANDS
 from offload.rights import RIGHTS_KEY, Grant, Rights, Role
 from tests.worlds.services import serving
 

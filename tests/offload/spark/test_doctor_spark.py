@@ -9,9 +9,9 @@ from unittest.mock import Mock
 import pytest
 from pyspark.sql import SparkSession
 
-from offload.commands.doctor import CheckDone
-from offload.commands.doctor_spark import doctor_spark, start_session
 from offload.errors import ChecksFailed
+from offload.operations.doctor import CheckDone
+from offload.operations.doctor_spark import doctor_spark, start_session
 from offload.spark import registration
 from offload.spark.jobs import __main__ as jobs
 from offload.wiring import open_store
@@ -60,7 +60,7 @@ def test_without_java_the_reason_is_told_and_all_else_is_skipped(
     def start(_: str | None) -> SparkSession:
         raise RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
 
-    monkeypatch.setattr("offload.commands.doctor_spark.start_session", start)
+    monkeypatch.setattr("offload.operations.doctor_spark.start_session", start)
     done = run("--remote", (tmp_path / "remote").as_uri(), "doctor", "--spark")
     assert done.code == 1
     first, *others = done.text.splitlines()

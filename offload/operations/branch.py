@@ -1,0 +1,281 @@
+"""Branches of a topic: `seglog branch ...` and `seglog restore`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+from offload.errors import InvalidParameters
+from offload.moment import Moment
+from offload.operations.directory import Directory
+from offload.operations.parameters import About, DryRun, PlainTopicName, Reason, TopicName, Yes, without_main
+from offload.operations.preview import WouldTake, check_meant, would
+from offload.operations.results import HIDDEN, MERGED
+from offload.reports import Side
+
+if TYPE_CHECKING:
+    from catalog import Branch, Vid
+    from catalog.refs.branch import Distance
+    from offload.archive import Archive
+
+__all__ = [
+    "BranchAt",
+    "BranchDeleted",
+    "BranchListed",
+    "BranchMade",
+    "BranchParent",
+    "BranchPromoted",
+    "BranchSide",
+    "create",
+    "delete",
+    "diff",
+    "list_branches",
+    "promote",
+    "rename",
+    "restore",
+    "undelete",
+]
+
+Name = Annotated[str, About("The branch.", names="branch")]
+
+
+@dataclass(frozen=True, slots=True)
+class BranchMade:
+    """A new branch of a past state. Without records, `last_seq` is 0 and `last_time` is None."""
+
+    branch: str
+    volume: str
+    records: int
+    last_seq: int
+    last_time: Moment | None
+
+
+@dataclass(frozen=True, slots=True)
+class BranchAt:
+    """A branch under the name that it has now."""
+
+    branch: str
+    volume: str
+
+
+@dataclass(frozen=True, slots=True)
+class BranchDeleted:
+    branch: str
+    volume: str
+    deleted_at: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class BranchParent:
+    """The point of the parent where a branch starts. `seq` is None if the branch has the whole commit."""
+
+    volume: str
+    lsn: int
+    seq: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BranchPromoted:
+    """A branch that is main now. The former main is the branch `former`.
+
+    `after_fork` says what the former main got above `shared_seq`, which both have. Both are None if this call only
+    ended an earlier promotion. The `carried` records begin at `carried_from_seq` in the new main.
+    """
+
+    topic: str
+    promoted: str
+    volume: str
+    former: str
+    shared_seq: int | None
+    after_fork: Side | None
+    carried: int
+    carried_from_seq: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class BranchListed:
+    """A row of the list of branches. In a tree, `depth` is the distance from the root.
+
+    `parent_name` is None if the parent is not in the list.
+    """
+
+    topic: str
+    branch: str
+    volume: str
+    created_at: Moment
+    parent: BranchParent | None
+    ahead: int
+    behind: int
+    deleted_at: Moment | None
+    depth: int = field(metadata=HIDDEN)
+    parent_name: str | None = field(metadata=HIDDEN)
+
+
+@dataclass(frozen=True, slots=True)
+class BranchSide:
+    """One of two branches, and the last seq that both share."""
+
+    branch: str
+    shared_seq: int
+    side: Side = field(metadata=MERGED)
+
+
+def create(
+    place: Directory,
+    topic: TopicName,
+    name: Annotated[str, About("The new branch.")],
+    at: Annotated[
+        str, About("Where to start: seq:N, lsn:N, head, head~N, tag:NAME, or a time.", names="target")
+    ] = "head",
+    message: Annotated[str, About("Why, for the oplog.", "-m --message")] = "",
+) -> BranchMade:
+    """Make a branch. It costs a few small objects, whatever the size of the topic.
+
+    Read the branch as TOPIC@NAME. The branch that it came from does not see its appends and deletes.
+    """
+    return _made(place, "branch create", topic, name, at, message)
+
+
+def restore(
+    place: Directory,
+    topic: TopicName,
+    to: Annotated[
+        str, About("seq:N (right after record N), lsn:N, head, head~N, tag:NAME, or a time.", "--to", names="target")
+    ],
+    as_branch: Annotated[str, About("The name of the branch to make.", "--as")],
+    message: Annotated[str, About("Why, for the oplog.", "-m --message")] = "",
+) -> BranchMade:
+    """Bring a past state back as a branch. Nothing is overwritten and no data is copied.
+
+    To bring only the records of one delete, eviction or truncation back, without a branch: `seglog undo TOPIC lsn:N`.
+    Examples: seglog restore orders --to head~1 --as before-the-delete;
+    seglog restore orders --to 2026-11-21T09:30:00Z --as morning; seglog restore orders --to "15 minutes ago" --as back
+    """
+    return _made(place, "restore", topic, as_branch, to, message)
+
+
+def _made(place: Directory, command: str, topic: str, name: str, at: str, message: str) -> BranchMade:
+    with place.counting(f"{command} {topic}"):
+        made = place.archive.restore(topic, to=at, name=name, message=message)
+    last_time = Moment(made.last_ts_ms) if made.last_seq else None
+    return BranchMade(f"{topic.partition('@')[0]}@{name}", str(made.vid), made.records, made.last_seq, last_time)
+
+
+def list_branches(
+    archive: Archive,
+    topic: PlainTopicName,
+    deleted: Annotated[bool, About("Also list deleted branches that can come back.")] = False,
+    as_tree: Annotated[bool, About("Show a tree: each branch below its parent.", "--tree")] = False,
+) -> Iterator[BranchListed]:
+    """List the branches of a topic in the remote, and how far each branch and its parent went since the fork."""
+    found = archive.branches.list(topic, deleted=deleted)
+    rows = list(zip(found, archive.branches.distances(found), strict=True))
+    names = {branch.vid: branch.branch for branch in found}
+    for depth, (branch, distance) in _tree(rows) if as_tree else ((0, row) for row in rows):
+        parent = branch.parent
+        yield BranchListed(
+            topic=branch.topic,
+            branch=branch.branch,
+            volume=str(branch.vid),
+            created_at=Moment(branch.created_at_ms),
+            parent=BranchParent(str(parent.vid), parent.lsn, parent.seq) if parent else None,
+            ahead=distance.ahead,
+            behind=distance.behind,
+            deleted_at=Moment(branch.deleted_at_ms) if branch.deleted_at_ms is not None else None,
+            depth=depth,
+            parent_name=names.get(parent.vid) if parent else None,
+        )
+
+
+def delete(
+    place: Directory,
+    topic: PlainTopicName,
+    name: Name,
+    message: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> BranchDeleted | WouldTake:
+    """Delete a branch. `undelete` brings it back until GC deletes the objects that only this branch had."""
+    check_meant(f"this deletes the branch {topic}@{name}", yes=yes, dry_run=dry_run)
+    archive = place.archive
+    if dry_run:
+        return would("branch delete", f"{topic}@{name}", archive.previews.branch(topic, name))
+    gone = archive.branches.delete_branch(topic, name, message=message)
+    return BranchDeleted(f"{topic}@{name}", str(gone.vid), Moment(gone.deleted_at_ms or 0))
+
+
+def undelete(archive: Archive, topic: PlainTopicName, name: Name) -> BranchAt:
+    """Bring a deleted branch back."""
+    return BranchAt(f"{topic}@{name}", str(archive.branches.undelete_branch(topic, name).vid))
+
+
+def rename(
+    archive: Archive, topic: PlainTopicName, name: Name, new: Annotated[str, About("Its new name.")]
+) -> BranchAt:
+    """Give a branch another name."""
+    return BranchAt(f"{topic}@{new}", str(archive.branches.rename_branch(topic, name, new).vid))
+
+
+def promote(
+    place: Directory,
+    topic: PlainTopicName,
+    name: Name,
+    keep: Annotated[
+        str | None, About("The name of the former main.", shown_default="before-promote- and the time")
+    ] = None,
+    carry: Annotated[bool, About("Append records that only main has to the branch first, with new seqs.")] = False,
+    leave: Annotated[bool, About("Leave the records that only main has in the former main.")] = False,
+    message: Annotated[str, About("Why, for the oplog.", "-m --message")] = "",
+) -> BranchPromoted:
+    """Make a branch the topic's main. The former main stays, as another branch, and `undo` takes the change back.
+
+    If main has records that the branch lacks, nothing changes without --carry or --leave. Deletes that only main has do
+    not count, and are not carried. This directory drops its hot copies of both, once they are read back from the
+    remote. Another directory that writes one of them is stopped, and keeps what it did not offload: `seglog reset TOPIC
+    --as NAME` there.
+    Example: seglog branch promote orders before-the-delete
+    """
+    if carry and leave:
+        raise InvalidParameters("--carry and --leave exclude each other")
+    with place.counting(f"branch promote {topic}"):
+        done = place.archive.branches.promote_branch(topic, name, keep=keep, carry=carry, leave=leave, message=message)
+    after = done.after_fork
+    return BranchPromoted(
+        topic=topic,
+        promoted=f"{topic}@{name}",
+        volume=str(done.vid),
+        former=f"{topic}@{done.keep}",
+        shared_seq=after.shared_seq if after else None,
+        after_fork=after.left if after else None,
+        carried=len(done.carried),
+        carried_from_seq=done.carried.start if done.carried else None,
+    )
+
+
+def diff(
+    archive: Archive,
+    left: Annotated[str, About("TOPIC or TOPIC@BRANCH.", clean=without_main, metavar="LEFT", names="topic")],
+    right: Annotated[str, About("The one to compare with.", clean=without_main, metavar="RIGHT", names="topic")],
+) -> Iterator[BranchSide]:
+    """Show the records that only one of two branches has, and the shared records that one has deleted.
+
+    Records that are not offloaded yet do not count.
+    """
+    found = archive.history.diff(left, right)
+    yield BranchSide(left, found.shared_seq, found.left)
+    yield BranchSide(right, found.shared_seq, found.right)
+
+
+def _tree(rows: Sequence[tuple[Branch, Distance]]) -> Iterator[tuple[int, tuple[Branch, Distance]]]:
+    """Yield each branch with its depth. A branch follows the branch that it was forked from."""
+    there = {branch.vid for branch, _ in rows}
+
+    def below(parent: Vid | None, depth: int) -> Iterator[tuple[int, tuple[Branch, Distance]]]:
+        for row in rows:
+            origin = row[0].parent.vid if row[0].parent and row[0].parent.vid in there else None
+            if origin == parent:
+                yield depth, row
+                yield from below(row[0].vid, depth + 1)
+
+    return below(None, 0)

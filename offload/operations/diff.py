@@ -1,0 +1,72 @@
+"""The differences between two points of the past: `seglog diff`. No record is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+from offload.operations.parameters import About, without_main
+from offload.operations.results import MERGED
+from offload.operations.shown import RecordShown
+from offload.reports import Side
+
+if TYPE_CHECKING:
+    from offload.archive import Archive
+
+__all__ = ["DifferingRecord", "PointSide", "diff"]
+
+
+@dataclass(frozen=True, slots=True)
+class PointSide:
+    """One of two points, and the last seq that both share."""
+
+    point: str
+    shared_seq: int
+    side: Side = field(metadata=MERGED)
+
+
+@dataclass(frozen=True, slots=True)
+class DifferingRecord:
+    """A record that only one point shows. `only_in` is left or right."""
+
+    only_in: str
+    record: RecordShown = field(metadata=MERGED)
+
+
+def diff(
+    archive: Archive,
+    left: Annotated[
+        str,
+        About("TOPIC[@BRANCH], or TOPIC[@BRANCH]:TARGET, such as orders:lsn:7.", metavar="LEFT", names="point"),
+    ],
+    right: Annotated[
+        str | None,
+        About(
+            "The point to compare with; the newest state of LEFT's topic without it.", is_argument=True, names="point"
+        ),
+    ] = None,
+    records: Annotated[bool, About("Also the records: - is only in LEFT, + only in RIGHT.")] = False,
+    limit: Annotated[int | None, About("At most so many records.", "-n --limit", least=1)] = None,
+) -> Iterator[PointSide | DifferingRecord]:
+    """Show the records that only one of two points has, and the shared records that one has deleted.
+
+    A point is a branch, or a target in it: seq:N, lsn:N, head, head~N, tag:NAME, or a time. Without --records, the
+    command reads commits and indexes only. Records that are not offloaded yet do not count.
+    Examples: seglog diff orders:head~1; seglog diff orders:tag:v1 orders@try --records
+    """
+    left_name, left_at = _point(left)
+    right_name, right_at = (left_name, None) if right is None else _point(right)
+    found = archive.history.diff(left_name, right_name, left_at=left_at, right_at=right_at)
+    yield PointSide(left, found.shared_seq, found.left)
+    yield PointSide(right or right_name, found.shared_seq, found.right)
+    if records:
+        for is_left, record in islice(archive.history.differing_records(found), limit):
+            yield DifferingRecord("left" if is_left else "right", RecordShown.of(record))
+
+
+def _point(text: str) -> tuple[str, str | None]:
+    """Return the name and the target of a point. A topic's name has no colon."""
+    name, _, target = text.partition(":")
+    return without_main(name) or "", target or None

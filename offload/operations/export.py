@@ -1,0 +1,245 @@
+"""Copy a state of a topic to files: `seglog export`. A run that was stopped continues behind its last whole file.
+
+    1  The state is looked up, and pinned in the remote. A wrong topic or target leaves nothing behind.
+    2  The directory and its manifest are made. The first line names the state.
+    3  Each file is written, synced and renamed. Then the manifest lists it (PARTS-1).
+    4  The last line says that the export is whole. The pin is released.
+
+After a kill between 2 and 4, a second run reads the state that the first line names (COPY-2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from offload.errors import DamageFound, ExportOutdated, ExportRunning, InvalidParameters, OtherExport, PartlyExported
+from offload.operations.export_directory import (
+    ExportDirectory,
+    Exported,
+    OpenPart,
+    PartExported,
+    look,
+    opened,
+    sha256_of,
+)
+from offload.operations.export_forms import Form, Sink, check_installed, writer_of
+from offload.operations.export_state import ExportBegun, Source
+from offload.operations.results import problem
+from seglog import Record
+from seglog.files.port import Files
+from seglog.process.closing import closing_after
+
+__all__ = ["ExportVerified", "Progress", "Wanted", "WrongPart", "export", "export_to", "verify"]
+
+Progress = Callable[[int, int], None]
+"""Takes the last seq that an export has passed, and the last seq of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The wishes of a caller of `export`. `name` is TOPIC or TOPIC@BRANCH."""
+
+    name: str
+    at: str | None
+    form: Form
+    part_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class WrongPart:
+    """A file that is not as the manifest says."""
+
+    file: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExportVerified:
+    """The files of an export, as its manifest lists them. Unless it `is_whole`, a run of `export` ends it."""
+
+    topic: str
+    directory: str
+    is_whole: bool
+    parts: int
+    records: int
+    bytes: int
+
+
+def export(
+    source: Source, files: Files, directory: Path, wanted: Wanted, passed: Progress
+) -> Iterator[ExportBegun | PartExported | Exported]:
+    """Yield the state, each file once it is whole, and the total.
+
+    Raises `NotInstalled`, `DirectoryNotEmpty`, `ExportRunning`, `OtherExport`, `ExportDamaged`, `ExportOutdated`, what
+    the look-up of the state raises, and `PartlyExported` for another error after the start.
+    """
+    check_installed(wanted.form)
+    with _begun(source, files, directory, wanted) as place:
+        assert place.begun is not None  # noqa: S101 - the context is for an export that has begun
+        yield place.begun
+        try:
+            if place.exported is None:
+                yield from _copied(source, place, place.begun, wanted, passed)
+                source.check(place.begun)
+                place.add(_total(place.begun, directory, place.parts))
+            source.release(place.begun)
+        except ExportOutdated:
+            raise
+        except Exception as error:
+            raise _partly(error, len(place.parts)) from error
+        assert place.exported is not None  # noqa: S101 - its last line is there
+        yield place.exported
+
+
+def export_to(source: Source, sink: Sink, wanted: Wanted, passed: Progress) -> None:
+    """Write all records to a sink, such as standard output. Only lines fit there. Raises `InvalidParameters`."""
+    if wanted.form is Form.PARQUET:
+        raise InvalidParameters("--format parquet needs a directory, because a file of it has an end")
+    begun = source.begin(wanted.at, wanted.form, wanted.part_bytes)
+    try:
+        writer = writer_of(wanted.form, sink, [])
+        for records in source.records(begun, begun.first_seq):
+            while records:
+                count, _ = writer.fill(records, wanted.part_bytes)
+                passed(records[count - 1].seq, begun.last_seq)
+                records = records[count:]
+        source.check(begun)
+    finally:
+        source.release(begun)
+
+
+def verify(files: Files, directory: Path, name: str) -> Iterator[WrongPart | ExportVerified]:
+    """Read the files of an export again, and compare them with the manifest. Raises `DamageFound` at the end."""
+    if not look(files, directory):
+        raise InvalidParameters(f"{directory} has no export")
+    with opened(files, directory, writes=False) as place:
+        begun = place.begun
+        if begun is None or begun.name != name:
+            raise OtherExport("no topic yet" if begun is None else begun.name, name)
+        wrong = 0
+        for part in place.parts:
+            found = sha256_of(files, directory / part.file)
+            if found != (part.bytes, part.sha256):
+                wrong += 1
+                yield WrongPart(part.file, "is missing" if found is None else "has other bytes than were written")
+        if wrong:
+            raise DamageFound(wrong, str(directory), hint="export to another directory")
+        total = _total(begun, directory, place.parts)
+        yield ExportVerified(name, str(directory), place.exported is not None, total.parts, total.records, total.bytes)
+
+
+@contextmanager
+def _begun(source: Source, files: Files, directory: Path, wanted: Wanted) -> Iterator[ExportDirectory]:
+    """Yield the directory with an export that has begun: an earlier run's, or a new one."""
+    if look(files, directory):
+        with opened(files, directory) as place:
+            if place.begun is not None:
+                _continue(source, place, place.begun, wanted)
+                yield place
+                return
+    begun = source.begin(wanted.at, wanted.form, wanted.part_bytes)
+    is_begun = False
+    try:
+        with opened(files, directory, makes=True) as place:
+            if place.begun is not None:
+                raise ExportRunning(directory)
+            place.add(begun)
+            is_begun = True
+            yield place
+    finally:
+        if not is_begun:
+            source.release(begun)
+
+
+def _continue(source: Source, place: ExportDirectory, begun: ExportBegun, wanted: Wanted) -> None:
+    """Check that the export of an earlier run is the wanted one, and pin its state again."""
+    for found, asked in ((begun.name, wanted.name), (f"--format {begun.format}", f"--format {wanted.form}")):
+        if found != asked:
+            raise OtherExport(found, asked)
+    if begun.part_bytes != wanted.part_bytes:
+        raise OtherExport(f"--part-bytes {begun.part_bytes}", f"--part-bytes {wanted.part_bytes}")
+    place.check_sizes()
+    source.check_target(begun, wanted.at)
+    if place.exported is None:
+        place.remove_remains()
+        again = source.resume(begun)
+        if again != begun:
+            place.add(again)
+
+
+def _copied(
+    source: Source, place: ExportDirectory, begun: ExportBegun, wanted: Wanted, passed: Progress
+) -> Iterator[PartExported]:
+    """Write the files that are not there yet, and yield each one."""
+    first_seq = place.parts[-1].last_seq + 1 if place.parts else begun.first_seq
+    lsns = source.lsns(begun) if wanted.form is Form.PARQUET else []
+    with _Parts(place, wanted, lsns) as parts:
+        for records in source.records(begun, first_seq):
+            yield from parts.take(records)
+            passed(records[-1].seq, begun.last_seq)
+        yield from parts.end()
+
+
+class _Parts:
+    """Puts records into files, one after the other."""
+
+    def __init__(self, place: ExportDirectory, wanted: Wanted, lsns: list[tuple[int, int]]) -> None:
+        self._place = place
+        self._wanted = wanted
+        self._lsns = lsns
+        self._file: OpenPart | None = None
+
+    def __enter__(self) -> _Parts:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if self._file is not None:
+            with closing_after(error):
+                self._file.drop()
+
+    def take(self, records: tuple[Record, ...]) -> Iterator[PartExported]:
+        """Write records, and yield each file that they fill."""
+        while records:
+            if self._file is None:
+                self._file = self._place.open_part(self._wanted.form)
+                self._writer = writer_of(self._wanted.form, self._file, self._lsns)
+                self._room_bytes, self._first_seq, self._records = self._wanted.part_bytes, records[0].seq, 0
+            count, size_bytes = self._writer.fill(records, self._room_bytes)
+            self._room_bytes -= size_bytes
+            self._records += count
+            self._last_seq = records[count - 1].seq
+            records = records[count:]
+            if self._room_bytes <= 0:
+                yield from self.end()
+
+    def end(self) -> Iterator[PartExported]:
+        """Yield the file that has records, once it is whole and in the manifest."""
+        if self._file is not None:
+            self._writer.close()
+            part = self._file.keep(self._first_seq, self._last_seq, self._records)
+            self._file = None
+            self._place.add(part)
+            yield part
+
+
+def _total(begun: ExportBegun, directory: Path, parts: list[PartExported]) -> Exported:
+    return Exported(
+        topic=begun.name,
+        directory=str(directory),
+        lsn=begun.lsn,
+        first_seq=parts[0].first_seq if parts else None,
+        last_seq=parts[-1].last_seq if parts else None,
+        parts=len(parts),
+        records=sum(part.records for part in parts),
+        bytes=sum(part.bytes for part in parts),
+    )
+
+
+def _partly(error: Exception, parts: int) -> PartlyExported:
+    """Return the error of an export of which so many files are whole."""
+    said = problem(error)
+    head = f"{said['hint']}; then " if "hint" in said else ""
+    return PartlyExported(said["message"], said["exit_code"], parts, hint=f"{head}repeat the command to continue")

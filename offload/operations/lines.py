@@ -1,0 +1,240 @@
+"""The two text formats of `append` and `read`. No byte is lost on the way to records and back.
+
+    lines   A record is the bytes between two line feeds. Every other byte (CR, NUL, invalid UTF-8) is part of it. A
+            last line without a line feed becomes a record marked `unterminated`. `read` writes it without a line feed.
+    jsonl   A record is a JSON object with `value` (text) or `value_base64`, and optionally `tag`, `node` and
+            `unterminated`. `append` accepts the output of `seglog --json read`, and so ignores its `schema`, `kind`,
+            `seq` and `ts_ms`. It refuses any other key, and a key that a line has twice.
+
+This module opens no files: the caller passes streams.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from offload.errors import InvalidInput, InvalidParameters
+from seglog import Gap, Record, RecordTooLarge
+from seglog.format.lines import Lines
+from seglog.values.record import LABEL_MAX_BYTES
+
+__all__ = [
+    "SCHEMA",
+    "Batch",
+    "RecordBatch",
+    "json_batches",
+    "line_batches",
+    "longest_line",
+    "skip",
+    "to_json",
+    "to_line",
+]
+
+SCHEMA = 1
+"""The version of the JSON forms of results (`offload.operations.results`)."""
+
+_READ_BYTES = 8 * 1024 * 1024
+_BATCH_LINES = 65_536
+_BATCH_RECORDS = 8192
+_BATCH_BYTES = 8 * 1024 * 1024
+_KEYS = frozenset({"value", "value_base64", "tag", "node", "unterminated"})
+_READ_KEYS = frozenset({"schema", "kind", "seq", "ts_ms"})
+
+# Below this size, a list of lines is ready before numpy is imported.
+_FEW_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records to append together. They take `size_bytes` and `line_count` lines of the input, with its blank lines."""
+
+    values: Sequence[bytes]
+    size_bytes: int
+    line_count: int
+    tag: str | None = None
+    node: str | None = None
+    unterminated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """Records and gaps that a reader gets together. In JSON each is a line of its own.
+
+    If the read counts its work, `counts` are the fields of `ReadStats` up to the end of the batch.
+    """
+
+    items: tuple[Record | Gap, ...]
+    counts: tuple[int, ...] | None = None
+
+
+def line_batches(stream: BinaryIO, tag: str | None, node: str | None, longest: int) -> Iterator[Batch]:
+    """Yield batches of whole lines, in order. Memory holds a few reads and a rest of at most `longest` bytes.
+
+    Raises `RecordTooLarge` for an unfinished line of more than `longest` bytes.
+    """
+    rest = b""
+    while block := stream.read(_READ_BYTES):
+        end = block.rfind(b"\n") + 1
+        text = b"".join((rest, memoryview(block)[:end])) if end else b""
+        rest = block[end:] if end else rest + block
+        del block  # a long line may be in each of these
+        if len(rest) > longest:
+            raise RecordTooLarge(len(rest), longest)
+        if text:
+            for values, size_bytes in _values_of(text):
+                yield Batch(values, size_bytes, len(values), tag, node)
+    if rest:
+        yield Batch([rest], len(rest), 1, tag, node, unterminated=True)
+
+
+def _values_of(text: bytes) -> Iterator[tuple[Sequence[bytes], int]]:
+    """Yield the lines of a text that ends with a line feed, with their size in the text."""
+    if len(text) < _FEW_BYTES:
+        yield text.split(b"\n")[:-1], len(text)
+        return
+    lines = Lines.of(text)
+    for start in range(0, len(lines), _BATCH_LINES):
+        part = lines.part(start, start + _BATCH_LINES) if len(lines) > _BATCH_LINES else lines
+        yield part, len(part.text)
+
+
+def longest_line(stream: BinaryIO, at_least: int = 0) -> int:
+    """Return the length in bytes of the longest line, without its line feed; `at_least` if no line is longer.
+
+    A line that is not longer ends within `at_least` bytes. So the search jumps that far, and looks backwards.
+    """
+    longest, at = at_least, 0
+    while block := stream.read(_READ_BYTES):
+        # A line begins at `at`. If it began in an earlier block, `at` is negative.
+        while (end := block.rfind(b"\n", max(at, 0), at + longest + 1)) >= 0 or at + longest < len(block):
+            if end < 0:
+                end = block.find(b"\n", at + longest + 1)
+                longest = (end if end >= 0 else len(block)) - at
+            if end < 0:
+                break
+            at = end + 1
+        at -= len(block)
+    return longest
+
+
+def skip(stream: BinaryIO, line_count: int) -> None:
+    """Read that many lines of a stream. Raises `InvalidParameters` if it has fewer."""
+    for number in range(line_count):
+        line = stream.readline(_READ_BYTES)
+        if not line:
+            raise InvalidParameters(f"--skip-lines {line_count}: the input has only {number} lines")
+        while line and not line.endswith(b"\n"):
+            line = stream.readline(_READ_BYTES)
+
+
+def json_batches(stream: BinaryIO, tag: str | None, node: str | None, *, skipped: int = 0) -> Iterator[Batch]:
+    """Yield batches of adjacent records with the same tag, node and end. The caller has read `skipped` lines before.
+
+    Raises `InvalidInput` with the line's number.
+    """
+    values: list[bytes] = []
+    size_bytes, done = 0, skipped
+    labels = (tag, node, False)
+    number = skipped
+    for number, line in enumerate(stream, skipped + 1):
+        if not line.strip():
+            continue
+        value, own_tag, own_node, unterminated = _parse(line, number)
+        own = (tag if own_tag is None else own_tag, node if own_node is None else own_node, unterminated)
+        if values and (own != labels or len(values) == _BATCH_RECORDS or size_bytes > _BATCH_BYTES):
+            yield Batch(values, size_bytes, number - 1 - done, *labels)
+            values, size_bytes, done = [], 0, number - 1
+        labels = own
+        values.append(value)
+        size_bytes += len(line)
+    if values:
+        yield Batch(values, size_bytes, number - done, *labels)
+
+
+def to_line(record: Record) -> bytes:
+    return record.value if record.unterminated else record.value + b"\n"
+
+
+def to_json(record: Record | Gap) -> str:
+    """Return a record or a gap as one line of JSON. A value that is not UTF-8 becomes base64."""
+    if isinstance(record, Gap):
+        gap = {"schema": SCHEMA, "kind": "gap", "gap_from": record.gap_from, "gap_to": record.gap_to}
+        return json.dumps(gap)
+    body: dict[str, Any] = {"schema": SCHEMA, "kind": "record", "seq": record.seq, "ts_ms": record.ts_ms}
+    if record.tag is not None:
+        body["tag"] = record.tag
+    if record.node is not None:
+        body["node"] = record.node
+    if record.unterminated:
+        body["unterminated"] = True
+    try:
+        body["value"] = record.value.decode("utf-8")
+    except UnicodeDecodeError:
+        body["value_base64"] = base64.b64encode(record.value).decode("ascii")
+    return json.dumps(body, ensure_ascii=False)
+
+
+def _parse(line: bytes, number: int) -> tuple[bytes, str | None, str | None, bool]:
+    try:
+        body = _DECODER.decode(line.decode(json.detect_encoding(line), "surrogatepass"))
+        if not isinstance(body, dict):
+            raise InvalidInput(number, "is not a JSON object")
+        _check_keys(body, number)
+        if isinstance(body.get("value"), str):
+            value = body["value"].encode("utf-8")
+        elif isinstance(body.get("value_base64"), str):
+            value = base64.b64decode(body["value_base64"], validate=True)
+        else:
+            raise InvalidInput(number, "has neither a text `value` nor a `value_base64`")
+    except _KeyTwice as twice:
+        raise InvalidInput(number, f"has the key `{twice}` twice") from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(number, f"is not valid: {error}") from None
+    unterminated = body.get("unterminated", False)
+    if not isinstance(unterminated, bool):
+        raise InvalidInput(number, "has an `unterminated` that is neither true nor false")
+    return value, _label(body, "tag", number), _label(body, "node", number), unterminated
+
+
+class _KeyTwice(Exception):
+    """A JSON object has a key twice. The decoder would take the last value."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _KeyTwice(next(name for name in names if names.count(name) > 1)[:100])
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object)
+
+
+def _check_keys(body: dict[str, Any], number: int) -> None:
+    """Raise `InvalidInput` for a key that no line has, and for two values."""
+    if not body.keys() <= _KEYS:
+        for key in body.keys() - _KEYS - _READ_KEYS:
+            raise InvalidInput(number, f"has the unknown key {key[:100]!r}; the keys are {', '.join(sorted(_KEYS))}")
+    if "value" in body and "value_base64" in body:
+        raise InvalidInput(number, "has both `value` and `value_base64`")
+
+
+def _label(body: dict[str, Any], key: str, number: int) -> str | None:
+    """Return a label of a line. Raises `InvalidInput`, before the lines above in the same batch are appended."""
+    text = body.get(key)
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise InvalidInput(number, f"has a `{key}` that is not text")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise InvalidInput(number, f"has a `{key}` that cannot be written as UTF-8") from None
+    if size > LABEL_MAX_BYTES:
+        raise InvalidInput(number, f"has a `{key}` of {size} bytes, and {LABEL_MAX_BYTES} is the most")
+    return text

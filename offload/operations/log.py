@@ -1,0 +1,154 @@
+"""The commits of a topic: `seglog log` and `seglog show`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+from offload.errors import InvalidParameters
+from offload.operations.commits import CommitListed, listed
+from offload.operations.graph import GraphedCommit, graph
+from offload.operations.parameters import About, TopicName, with_branch
+from offload.operations.times import time_ms
+
+if TYPE_CHECKING:
+    from catalog import PastCommit, SegmentView
+    from catalog.history import History
+    from offload.archive import Archive
+
+__all__ = ["log", "show"]
+
+_KINDS = ("offload", "delete", "evict", "truncate", "compact", "config", "restore")
+
+
+def log(
+    archive: Archive,
+    topic: TopicName,
+    branch: Annotated[str | None, About("The branch; the same as TOPIC@BRANCH.", names="branch")] = None,
+    limit: Annotated[int | None, About("At most so many commits.", "-n --limit", least=1)] = None,
+    since: Annotated[
+        str | None, About("Only commits of this time or later, such as 2026-11-21T09:30Z.", names="time")
+    ] = None,
+    until: Annotated[str | None, About("Only commits of this time or earlier.", names="time")] = None,
+    kind: Annotated[str | None, About("Only commits of these kinds, such as delete,truncate.")] = None,
+    record: Annotated[int | None, About("Only commits that added, removed or rewrote this seq.", least=1)] = None,
+    stat: Annotated[bool, About("Also records, bytes, writer, epoch and message of each.")] = False,  # noqa: ARG001 - the output shows it
+    as_graph: Annotated[
+        bool, About("All branches of the topic, as a graph with their names and tags.", "--graph")
+    ] = False,
+) -> Iterator[CommitListed | GraphedCommit]:
+    """Show the commits of a topic, newest first. Each LSN is a target for restore, show and read --at.
+
+    A branch shows the commits of its parent as N@VOLUME, because it may get a commit N of its own.
+    Examples: seglog log orders --kind delete,truncate --since "2 days ago"; seglog log orders --graph
+    """
+    kinds = _kinds(kind)
+    since_ms, until_ms = time_ms(since), time_ms(until)
+    if not as_graph:
+        yield from _commits(archive, with_branch(topic, branch), kinds, (since_ms, until_ms), record, limit)
+        return
+    if any(each is not None for each in (branch, kinds, since_ms, until_ms, record)):
+        raise InvalidParameters("--graph shows all branches and commits: only -n and --stat go with it")
+    yield from islice(graph(archive, topic), limit)
+
+
+def _commits(
+    archive: Archive,
+    name: str,
+    kinds: set[str] | None,
+    times_ms: tuple[int | None, int | None],
+    record: int | None,
+    limit: int | None,
+) -> Iterator[CommitListed]:
+    since_ms, until_ms = times_ms
+    history = archive.history.commits(name)
+    if not history:
+        return
+    touches = None if record is None else _Touched(history, record)
+    erasures = archive.upkeep.erasures(name)
+    for stored in history:
+        commit = listed(stored, erasures.date_ms(stored), history)
+        is_wanted = kinds is None or commit.commit_kind in kinds
+        is_wanted &= since_ms is None or commit.created_at >= since_ms
+        is_wanted &= until_ms is None or commit.created_at <= until_ms
+        if not is_wanted or (touches is not None and not touches.by(stored)):
+            continue
+        yield commit
+        if limit is not None:
+            limit -= 1
+            if not limit:
+                return
+
+
+def show(
+    archive: Archive,
+    topic: TopicName,
+    commit: Annotated[str, About("lsn:N, head, head~N, tag:NAME, seq:N or a time.", metavar="COMMIT", names="target")],
+) -> CommitListed:
+    """Show one commit with all that it says: its segments, writer and message. Examples: seglog show orders lsn:7;
+    seglog show orders head~1
+    """
+    found = archive.history.commit(topic, commit)
+    erasures = archive.upkeep.erasures(topic)
+    history = archive.history.commits(topic)
+    for stored in history:
+        erased_by_ms = erasures.date_ms(stored)
+        if stored.commit.vid == found.commit.vid and stored.commit.lsn <= found.commit.lsn:
+            return listed(found, erased_by_ms, history)
+    return listed(found, None, history)  # a tag of another branch
+
+
+class _Touched:
+    """Tells which commits of a history touched one seq."""
+
+    def __init__(self, history: History, seq: int) -> None:
+        self._seq = seq
+        self._first_seqs = {
+            ref.sid: ref.first_seq for past in history for ref, last in past.segments() if ref.first_seq <= seq <= last
+        }
+
+    def by(self, past: PastCommit) -> bool:
+        from catalog import CommitKind
+
+        commit, seq = past.commit, self._seq
+        if past.cut_seq is not None and seq > past.cut_seq:
+            return False
+        if any(ref.sid in self._first_seqs for ref, _ in past.segments()):
+            return True
+        match commit.kind:
+            case CommitKind.TRUNCATE:
+                return commit.truncate_from is not None and commit.truncate_from <= seq <= commit.at_seq
+            case CommitKind.EVICT:
+                return seq < commit.bounds.evict_floor
+            case CommitKind.RESTORE:
+                return any(_shows(view, seq) for view in commit.restored_views)
+            case CommitKind.DELETE:
+                return seq < commit.deletions.before_seq or self._is_deleted(past)
+        return False
+
+    def _is_deleted(self, past: PastCommit) -> bool:
+        from pyroaring import BitMap
+
+        bitmaps = past.commit.deletions.bitmaps
+        return any(
+            self._seq - first_seq in BitMap.deserialize(bitmaps[sid])
+            for sid, first_seq in self._first_seqs.items()
+            if sid in bitmaps
+        )
+
+
+def _shows(view: SegmentView, seq: int) -> bool:
+    from pyroaring import BitMap
+
+    deleted = BitMap() if view.deleted is None else BitMap.deserialize(view.deleted)
+    return view.first <= seq <= view.last and seq - view.ref.first_seq not in deleted
+
+
+def _kinds(text: str | None) -> set[str] | None:
+    if text is None:
+        return None
+    kinds = {each.strip() for each in text.split(",")}
+    for each in sorted(kinds - set(_KINDS)):
+        raise InvalidParameters(f"--kind: {each!r} is none of {', '.join(_KINDS)}")
+    return kinds

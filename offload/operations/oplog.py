@@ -1,0 +1,211 @@
+"""The changes of branches and tags, and the way back: `seglog oplog` and `seglog undo`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+from offload.errors import InvalidParameters
+from offload.moment import Moment
+from offload.operations.directory import Directory
+from offload.operations.parameters import About, Reason, without_main
+from seglog.base.arguments import WHOLE_MAX
+
+if TYPE_CHECKING:
+    from catalog import Vid
+    from catalog.refs.oplog import NumberedEntry
+    from offload.archive import Archive
+
+__all__ = ["CommitUndone", "Operation", "oplog", "undo"]
+
+_LSN = re.compile(r"lsn:([0-9]+)(?:@(.+))?", re.ASCII)
+_DIGITS = 19
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A change of a branch or a tag. `subject` is its key in the remote."""
+
+    number: int
+    at: Moment
+    operation: str
+    subject: str
+    writer: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitUndone:
+    """The commit `undone` of a topic, taken back by the commit `lsn`, which is None for a preview.
+
+    `target` means that commit and no other, so `undo` with it does what the preview showed, also if it is repeated.
+
+    `records` came back, from `first_seq` to `last_seq`. `gone` are in no object any more. `stay_away` were taken by the
+    later commits `taken_by` as well. The topic shows so many `objects` again, of so many bytes. `is_earlier` says that
+    an earlier call has made the commit. A preview names it, too.
+    """
+
+    topic: str
+    target: str
+    undone: int
+    undone_kind: str
+    lsn: int | None
+    records: int
+    first_seq: int | None
+    last_seq: int | None
+    gone: int
+    stay_away: int
+    taken_by: tuple[int, ...]
+    objects: int
+    bytes: int
+    is_earlier: bool
+
+
+def oplog(
+    archive: Archive, limit: Annotated[int, About("At most so many.", "-n --limit", least=1)] = 50
+) -> Iterator[Operation]:
+    """Show who changed which branch or tag, newest first. `undo` reverts a change by its number."""
+    return map(_operation, islice(archive.history.operations(), limit))
+
+
+def undo(
+    place: Directory,
+    change: Annotated[
+        str | None,
+        About("The number of a change in `oplog`, or a topic.", clean=without_main, is_argument=True, names="topic"),
+    ] = None,
+    commit: Annotated[
+        str | None,
+        About(
+            "With a topic: the delete, eviction or truncation to undo, as lsn:N or lsn:N@VOLUME.",
+            is_argument=True,
+            names="target",
+        ),
+    ] = None,
+    partial: Annotated[bool, About("Bring back what is left, if some of the records are gone.")] = False,
+    message: Reason = "",
+    dry_run: Annotated[bool, About("Show what would come back, and change nothing.")] = False,
+) -> Operation | CommitUndone:
+    """Undo the last change of a branch or tag, the change with that number, or one commit that took records away.
+
+    Each `undo` without a number goes one step further back, and no record changes. It takes no branch away that alone
+    shows records: `seglog branch delete` shows them, and deletes it. `undo TOPIC lsn:N` brings back the records that a
+    delete, an eviction or a truncation took. They have their seqs and times again, and all else stays. The command
+    first offloads the topic, and then drops its hot copies. Another directory that writes the topic is stopped, and
+    keeps what it did not offload: `seglog reset TOPIC --as NAME` there.
+    Example: seglog undo orders lsn:7
+    """
+    if change is not None and not (change.isdecimal() and commit is None):
+        return _undo_commit(place, change, commit, partial=partial, message=message, dry_run=dry_run)
+    if partial or message or dry_run:
+        raise InvalidParameters("--partial, --message and --dry-run go with a topic and lsn:N")
+    number = None if change is None else _number(change)
+    with place.counting("undo"):
+        if number is None:
+            found = _last_operation(place.archive)
+            _check_newest(place.archive, found)
+            number = found.number
+        return _operation(place.archive.history.undo(number))
+
+
+def _undo_commit(
+    place: Directory, topic: str, commit: str | None, *, partial: bool, message: str, dry_run: bool
+) -> CommitUndone:
+    lsn = _LSN.fullmatch(commit or "")
+    if lsn is None:
+        given = f"{commit!r} is no commit: " if commit else ""
+        raise InvalidParameters(
+            f"{given}say `seglog undo {topic} lsn:N`; `seglog log {topic} --kind delete,evict,truncate` lists them"
+        )
+    number, vid = _number(lsn[1]), _volume(lsn[2])
+    history = place.archive.history
+    with place.counting(f"undo {topic}"):
+        found = (
+            history.preview_undo(topic, number, vid)
+            if dry_run
+            else history.undo_removal(topic, number, vid, partial=partial, message=message)
+        )
+    return CommitUndone(
+        topic=topic,
+        target=f"lsn:{number}@{found.undone.vid}",
+        undone=number,
+        undone_kind=found.kind,
+        lsn=found.lsn,
+        records=found.records,
+        first_seq=found.first_seq or None,
+        last_seq=found.last_seq or None,
+        gone=found.gone,
+        stay_away=found.away,
+        taken_by=found.taken_by,
+        objects=found.objects,
+        bytes=found.size_bytes,
+        is_earlier=found.is_earlier,
+    )
+
+
+def _number(text: str) -> int:
+    number = int(text[:_DIGITS])
+    if not 1 <= number <= WHOLE_MAX or len(text) > _DIGITS:
+        raise InvalidParameters(f"{text}: these numbers are from 1 to {WHOLE_MAX}")
+    return number
+
+
+def _volume(text: str | None) -> Vid | None:
+    from catalog import Vid
+    from catalog.errors import InvalidKey
+
+    try:
+        return None if text is None else Vid.parse(text)
+    except InvalidKey:
+        raise InvalidParameters(f"{text} is no volume: `seglog log` shows them") from None
+
+
+def _last_operation(archive: Archive) -> NumberedEntry:
+    from catalog.errors import NotUndone
+
+    try:
+        return archive.history.last_operation()
+    except NotUndone as nothing:
+        nothing.hint = "`seglog undo TOPIC lsn:N` takes back a delete, an eviction or a truncation"
+        raise
+
+
+def _check_newest(archive: Archive, found: NumberedEntry) -> None:
+    """Raise `NotUndone` if records were taken from the topic after the operation. The operator may mean that."""
+    from catalog.errors import Missing, NotUndone
+    from catalog.format.control import full_name
+    from catalog.format.keys import named_by
+
+    for subject in sorted({each.subject for each in found.entry.changes}):
+        named = named_by(subject)
+        if named is None:
+            continue
+        topic, branch = named
+        for name in (topic, full_name(topic, branch)) if subject.startswith("refs/") else (topic,):
+            with suppress(Missing):
+                past = archive.history.newest_removal(name)
+                if past is not None and past.commit.created_at_ms > found.entry.at_ms:
+                    target = archive.history.commits(name).target_of(past.commit)
+                    what = f"{past.commit.kind.name.lower()}, lsn {past.commit.lsn}"
+                    raise NotUndone(
+                        found.number,
+                        f"the newest change of {name} is a commit of kind {what}",
+                        f"`seglog undo {name} {target}` takes that back, `seglog undo {found.number}` takes back the"
+                        f" {found.entry.operation} before it",
+                    )
+
+
+def _operation(found: NumberedEntry) -> Operation:
+    entry = found.entry
+    return Operation(
+        number=found.number,
+        at=Moment(entry.at_ms),
+        operation=entry.operation,
+        subject=entry.subject,
+        writer=entry.writer_id,
+        message=entry.message,
+    )

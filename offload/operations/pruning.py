@@ -1,0 +1,148 @@
+"""The seqs that a read with conditions has to look at, from commits and index heads, as a plan for Spark has them.
+
+PRUNE-1  Only chunks that cannot have a matching record are left out. What no segment of the remote has is looked at.
+PRUNE-2  The caller reads the ranges as it reads without conditions, and checks each record. So a range that is too
+    large costs time, and changes no result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from offload.operations.matching import Match
+from seglog import Gap, Record
+
+if TYPE_CHECKING:
+    from catalog import Snapshot
+    from offload.archive import Archive
+    from offload.spark.task import Filter
+    from seglog import Topic
+
+__all__ = ["ReadStats", "Skipped", "pruned_here", "pruned_there"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStats:
+    """The number of chunks that a read looked at, and of chunks that the index left out.
+
+    `segments_skipped` counts the segments that the commits left out: their chunks are not counted. `records` counts the
+    records that were looked at, here and in the remote.
+    """
+
+    chunks_read: int
+    chunks_skipped: int
+    segments_skipped: int
+    records: int
+
+
+@dataclass(slots=True)
+class Skipped:
+    """The counts of a read that has not ended."""
+
+    chunks_read: int = 0
+    chunks_skipped: int = 0
+    segments_skipped: int = 0
+    records: int = 0
+
+    def told(self) -> ReadStats:
+        return ReadStats(self.chunks_read, self.chunks_skipped, self.segments_skipped, self.records)
+
+
+def pruned_here(
+    archive: Archive, topic: Topic, first: int, end: int | None, match: Match, counts: Skipped
+) -> Iterator[Record | Gap]:
+    """Yield the records of a topic of the log. Below its hot floor, leave out what has no match."""
+    below = topic.hot_floor - 1 if end is None else min(end, topic.hot_floor - 1)
+    live = min(topic.evict_floor, below + 1)
+    if first < live:
+        yield from topic.read(first, live - 1, gaps=True)
+        first = live
+    for first_seq, last_seq in _ranges(archive, archive.history.snapshot(topic.name), match, first, below, counts):
+        yield from topic.read(first_seq, last_seq, gaps=True)
+    if end is None or end > below:
+        yield from topic.read(below + 1, end, since_ms=match.since_ms, until_ms=match.until_ms, gaps=True)
+
+
+def pruned_there(
+    archive: Archive, name: str, start: int | None, end: int | None, match: Match, at: str | None, counts: Skipped
+) -> Iterator[Record]:
+    """Return the records of a state in the remote, without what has no match. Raises as `Archive.read` does."""
+    from offload.services.history import range_to_read
+
+    snapshot = archive.history.snapshot(name, at)
+    floor = archive.history.live_floor(name, snapshot) if _is_newest(at) else snapshot.bounds.evict_floor
+    first, last = range_to_read(name, snapshot.bounds, floor, start)
+    last = last if end is None else min(end, last)
+    return chain.from_iterable(
+        archive.history.read_snapshot(name, snapshot, floor, *each)
+        for each in _ranges(archive, snapshot, match, first, last, counts)
+    )
+
+
+def _is_newest(at: str | None) -> bool:
+    from catalog.timeline import Head, parse_target
+
+    return at is None or parse_target(at, now_ms=0) == Head()
+
+
+def _ranges(
+    archive: Archive, snapshot: Snapshot, match: Match, first: int, last: int, counts: Skipped
+) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of seqs to read between two seqs, ascending. Each is of one segment, or of none.
+
+    Reads the index head of each segment that the commits leave in question, when the caller gets there.
+    """
+    from offload.spark.conditions import conditions_of
+    from offload.spark.selection import may_show, select
+    from offload.spark.task import Filter, Op
+
+    bounds = [Filter("seq", Op.GE, (first,)), Filter("seq", Op.LE, (last,))]
+    conditions = conditions_of([*_filters(match), *bounds])
+    position = first
+    for view in snapshot.segments:
+        start, end = max(view.first, position), min(view.last, last)
+        if start > end:
+            continue
+        if position < start:
+            yield position, start - 1
+        position = end + 1
+        if not may_show(view, conditions):
+            counts.segments_skipped += 1
+            continue
+        index = archive.history.index(view)
+        selection = select("", view, index, conditions)
+        chosen = [] if selection is None else [chunk.chunk.ref for chunk in selection.chunks]
+        counts.chunks_read += len(chosen)
+        counts.chunks_skipped += len(list(index.chunks_between(start, end))) - len(chosen)
+        yield from _joined((max(start, chunk.first_seq), min(end, chunk.last_seq)) for chunk in chosen)
+    if position <= last:
+        yield position, last
+
+
+def _filters(match: Match) -> Iterator[Filter]:
+    from offload.spark.task import Filter, Op
+
+    if match.since_ms is not None:
+        yield Filter("timestamp", Op.GE, (match.since_ms * 1000,))
+    if match.until_ms is not None:
+        yield Filter("timestamp", Op.LE, (match.until_ms * 1000,))
+    if match.tag is not None:
+        is_prefix = match.tag.endswith("*")
+        yield Filter("tag", Op.PREFIX if is_prefix else Op.EQ, (match.tag.removesuffix("*"),))
+
+
+def _joined(found: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Join ranges that touch."""
+    held: tuple[int, int] | None = None
+    for first, last in found:
+        if held is not None and held[1] + 1 == first:
+            held = held[0], last
+            continue
+        if held is not None:
+            yield held
+        held = first, last
+    if held is not None:
+        yield held

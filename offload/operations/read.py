@@ -1,0 +1,263 @@
+"""Read the records of a topic, or of a past state of it: `seglog read`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import astuple
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+
+from offload.errors import InvalidParameters, NotOffloaded
+from offload.operations.directory import Directory
+from offload.operations.lines import RecordBatch
+from offload.operations.matching import Match, match_of, pattern_of
+from offload.operations.parameters import About, TopicName, with_branch
+from offload.operations.plain_lines import RecordLines, plain_lines
+from offload.operations.pruning import ReadStats, Skipped, pruned_here, pruned_there
+from offload.operations.times import time_ms
+from seglog import Gap, LogClosed, Record
+
+if TYPE_CHECKING:
+    from seglog import Topic
+
+__all__ = ["read"]
+
+_BATCH_RECORDS = 1024
+_LOOKED_RECORDS = 65_536
+_LISTENER_CHECK_S = 1.0
+_REPLICA_LOOK_S = 1.0
+
+_Item = TypeVar("_Item", bound=Record | Gap | None)
+_Results: TypeAlias = Iterator[RecordBatch | RecordLines | ReadStats]
+
+
+def read(
+    place: Directory,
+    topic: TopicName,
+    start: Annotated[int | None, About("The first seq.", "--from")] = None,
+    end: Annotated[int | None, About("The last seq.", "--to")] = None,
+    since: Annotated[
+        str | None, About("Only records of this time or later, such as 2026-11-21T09:30Z.", names="time")
+    ] = None,
+    until: Annotated[str | None, About("Only records of this time or earlier.", names="time")] = None,
+    tag: Annotated[str | None, About("Only records with this tag; TEXT* means all tags that begin with TEXT.")] = None,
+    where: Annotated[str | None, About("Only records that meet it: tag=NAME or tag=TEXT*.")] = None,
+    grep: Annotated[
+        str | None, About("Only records with bytes that this regular expression matches.", metavar="PATTERN")
+    ] = None,
+    fixed: Annotated[bool, About("With --grep: PATTERN is plain text.", "-F --fixed")] = False,
+    stats: Annotated[bool, About("At the end, say how many chunks were read, and how many the index skipped.")] = False,
+    branch: Annotated[str | None, About("The branch; the same as TOPIC@BRANCH.", names="branch")] = None,
+    at: Annotated[str | None, About("As it was then: seq:N, lsn:N, head, head~N, or a time.", names="target")] = None,
+    limit: Annotated[int | None, About("At most so many records.", least=1)] = None,
+    follow: Annotated[bool, About("Then wait for more, and write each record as it comes.")] = False,
+    wait: Annotated[float | None, About("With --follow: end after so many seconds without one.", least=0)] = None,
+) -> Iterator[RecordBatch | RecordLines | ReadStats]:
+    """Write records to standard output, one line each, byte for byte.
+
+    Without --from, the output begins with the first live record. If retention evicted records of the range, a line on
+    standard error names them. With --json, an object with gap_from and gap_to does.
+    With --json, a record is an object with seq, ts_ms, tag, node, and value (value_base64 if it is not UTF-8).
+    The index leaves out parts of the remote that have no record of the time or the tag. If google-re2 is not installed,
+    --grep takes very long for some patterns, such as (a+)+$.
+    Examples: seglog read orders --from 100 --limit 10; seglog read orders --at head~1; seglog read orders --where
+    "tag=web*" --since "2 hours ago" --grep "time(d )?out"
+    """
+    if follow and (end is not None or until is not None or at is not None):
+        raise InvalidParameters("--follow has no end: leave out --to, --until and --at")
+    match = match_of(
+        time_ms(since), time_ms(until), tag, where, grep, fixed=fixed, serves_others=_serves_others(place, grep)
+    )
+    name, counts = with_branch(topic, branch), Skipped()
+    is_plain = match == Match() and not stats
+    is_few = start is not None and end is not None and _is_few(end - start + 1)
+    if is_plain and not follow and limit is None and place.host.takes_lines and not is_few:
+        yield from plain_lines(place, name, start, end, at)
+        return
+    if follow:
+        found = _followed(place, name, start, wait)
+    else:
+        found = _found(place, name, start, end, match, at, counts if match.is_indexed or stats else None, limit)
+    if is_plain:
+        items = _limited(found, limit)
+        while group := tuple(islice(items, 1 if follow else _BATCH_RECORDS)):
+            yield RecordBatch(group)
+        return
+    wanted = _limited(_wanted(found, match, counts), limit)
+    yield from _batches(place, wanted, 1 if follow else _BATCH_RECORDS, counts if stats else None)
+    if stats:
+        yield counts.told()
+
+
+def split(
+    values: Mapping[str, Any],
+) -> tuple[Mapping[str, Any], Callable[[_Results], _Results]]:
+    """Return the arguments for a daemon, and the work of its client: the client looks for a regular expression."""
+    if values["grep"] is None or values["fixed"]:
+        return values, iter
+    has_pattern = pattern_of(values["grep"])
+    return {**values, "grep": None, "limit": None}, partial(_searched, Match(has_pattern=has_pattern), values["limit"])
+
+
+def _searched(match: Match, limit: int | None, results: _Results) -> _Results:
+    """Yield the results without the records that do not match, up to `limit` records.
+
+    If the limit ends them early, the counts of the last batch stand for those of the whole read.
+    """
+    for found in results:
+        if not isinstance(found, RecordBatch):
+            yield found
+            continue
+        fitting = (item for item in found.items if isinstance(item, Gap) or match.fits(item))
+        items = tuple(_limited(fitting, limit))
+        if items:
+            yield RecordBatch(items)
+        if limit is not None:
+            limit -= sum(isinstance(item, Record) for item in items)
+            if not limit:
+                if found.counts is not None:
+                    yield ReadStats(*found.counts)
+                return
+
+
+def _serves_others(place: Directory, grep: str | None) -> bool:
+    return grep is not None and place.host.serves_others
+
+
+def _found(
+    place: Directory,
+    name: str,
+    start: int | None,
+    end: int | None,
+    match: Match,
+    at: str | None,
+    counts: Skipped | None,
+    limit: int | None,
+) -> Iterator[Record | Gap]:
+    """Return the records of the range, or of a past state if `at` is given. Raises `NoRemote`.
+
+    With `counts`, chunks in the remote without a match are left out. The caller takes `limit` records at most.
+    """
+    archive = place.maybe_archive
+    if at is None and (archive is None or place.log.has_topic(name)):
+        topic = place.log.get_topic(name)
+        first = topic.earliest_seq if start is None else start
+        if archive is not None and counts is not None and first < topic.hot_floor:
+            return pruned_here(archive, topic, first, end, match, counts)
+        if match == Match() and _is_within(topic, first, end, limit):
+            return _few_first(topic, first, end, limit or 0)
+        return topic.read(start, end, since_ms=match.since_ms, until_ms=match.until_ms, gaps=True)
+    if counts is not None:
+        with suppress(NotOffloaded):  # the log has records of the state that no commit has: they are read without index
+            return pruned_there(place.archive, name, start, end, match, at, counts)
+    return place.archive.read(name, start, end, at=at)
+
+
+def _is_within(topic: Topic, first: int, end: int | None, limit: int | None) -> bool:
+    """Return whether a few records from `first` on are only a part of the range, and none of them is lost."""
+    last = topic.head_seq if end is None else min(end, topic.head_seq)
+    return limit is not None and _is_few(limit) and topic.earliest_seq <= first and first + limit <= last
+
+
+def _is_few(records: int) -> bool:
+    """Return whether a read takes so many records one by one. Only the process that reads imports the module."""
+    from seglog.segments.few import FEW
+
+    return records <= FEW
+
+
+def _few_first(topic: Topic, first: int, end: int | None, limit: int) -> Iterator[Record | Gap]:
+    """Yield the records in two reads. The first one reads a few, which takes no arrays, and is mostly enough."""
+    yield from topic.read(first, first + limit - 1, gaps=True)
+    yield from topic.read(first + limit, end, gaps=True)
+
+
+def _followed(place: Directory, name: str, start: int | None, wait_s: float | None) -> Iterator[Record | Gap]:
+    archive = place.maybe_archive
+    if archive is not None and archive.replication.is_replica(name):
+        return _follow_replica(place, name, start, wait_s)
+    return _follow(place, place.log.get_topic(name), start, wait_s)
+
+
+def _follow(place: Directory, topic: Topic, start: int | None, wait_s: float | None) -> Iterator[Record | Gap]:
+    """Yield records until the log closes, the process stops, or `wait_s` seconds pass without a record."""
+    idle_s = 0.0
+    while not place.host.is_ending and (wait_s is None or idle_s < wait_s):
+        slice_s = _LISTENER_CHECK_S if wait_s is None else min(_LISTENER_CHECK_S, wait_s - idle_s)
+        try:
+            for item in topic.follow(start, timeout_s=slice_s, gaps=True):
+                start = (item.gap_to if isinstance(item, Gap) else item.seq) + 1
+                idle_s = 0.0
+                yield item
+        except LogClosed:
+            return
+        idle_s += slice_s
+        place.host.check_listener()
+
+
+def _follow_replica(place: Directory, name: str, start: int | None, wait_s: float | None) -> Iterator[Record | Gap]:
+    """Yield the records of a replica, and then the new ones after each sync.
+
+    It ends as `_follow` does, and also if this directory becomes the writer of `name`.
+    """
+    archive, idle_s = place.archive, 0.0
+    while archive.replication.is_replica(name):
+        for record in archive.read(name, start):
+            start, idle_s = record.seq + 1, 0.0
+            yield record
+        start = archive.history.snapshot(name).bounds.head_seq + 1
+        place.host.check_listener()
+        if place.host.is_ending or (wait_s is not None and idle_s >= wait_s):
+            return
+        time.sleep(_REPLICA_LOOK_S)
+        idle_s += _REPLICA_LOOK_S
+        archive.replication.follow(name)
+
+
+def _wanted(items: Iterator[Record | Gap], match: Match, counts: Skipped) -> Iterator[Record | Gap | None]:
+    """Yield the gaps, and the records that match, and None now and then. End with the first record that is too new."""
+    for item in items:
+        if isinstance(item, Gap):
+            yield item
+            continue
+        if match.until_ms is not None and item.ts_ms > match.until_ms:
+            return
+        counts.records += 1
+        if match.fits(item):
+            yield item
+        if counts.records % _LOOKED_RECORDS == 0:
+            yield None
+
+
+def _batches(
+    place: Directory, items: Iterator[Record | Gap | None], size: int, counts: Skipped | None
+) -> Iterator[RecordBatch]:
+    """Yield batches. At a None, yield what there is, and end if nothing takes the results any more."""
+    group: list[Record | Gap] = []
+
+    def batch() -> RecordBatch:
+        return RecordBatch(tuple(group), None if counts is None else astuple(counts.told()))
+
+    for item in items:
+        if item is not None:
+            group.append(item)
+        else:
+            place.host.check_listener()
+        if group and (item is None or len(group) == size):
+            yield batch()
+            group = []
+    if group:
+        yield batch()
+
+
+def _limited(items: Iterator[_Item], limit: int | None) -> Iterator[_Item]:
+    """Yield items up to `limit` records. A gap does not count."""
+    for item in items:
+        yield item
+        if limit is not None and isinstance(item, Record):
+            limit -= 1
+            if not limit:
+                return

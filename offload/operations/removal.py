@@ -1,0 +1,215 @@
+"""Remove records of a topic: `seglog delete`, `evict` and `truncate`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+from offload.errors import InvalidParameters
+from offload.moment import Moment
+from offload.operations.directory import Directory
+from offload.operations.parameters import About, DryRun, Reason, TopicName, Yes
+from offload.operations.preview import WouldTake, check_meant, would_take
+from offload.operations.results import HIDDEN, OPTIONAL
+from offload.operations.units import parse_span_ms
+from seglog.base.arguments import WHOLE_MAX
+from seglog.errors import NotTruncatable, SeqOutOfRange
+
+if TYPE_CHECKING:
+    from offload.archive import Archive, Removed
+
+__all__ = [
+    "RecordsDeleted",
+    "RecordsEvicted",
+    "RecordsRemoved",
+    "delete",
+    "evict",
+    "truncate",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsDeleted:
+    """`deleted` is None if the number is unknown. `waits_for` says why the commit in the remote comes later.
+
+    `undo` is the way back, up to the time `until`. Both are None without a commit.
+    """
+
+    topic: str
+    deleted: int | None
+    lsn: int | None
+    undo: str | None = field(metadata=OPTIONAL)
+    until: Moment | None = field(metadata=OPTIONAL)
+    waits_for: str | None = field(metadata=HIDDEN)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsEvicted:
+    """`evicted` is None if the number is unknown. The other fields are those of `RecordsDeleted`."""
+
+    topic: str
+    evicted: int | None
+    earliest_seq: int
+    lsn: int | None
+    undo: str | None = field(metadata=OPTIONAL)
+    until: Moment | None = field(metadata=OPTIONAL)
+    waits_for: str | None = field(metadata=HIDDEN)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordsRemoved:
+    """`lsn` is None without a commit in the remote. The other fields are those of `RecordsDeleted`."""
+
+    topic: str
+    removed: int
+    head_seq: int
+    epoch: int
+    lsn: int | None
+    undo: str | None = field(metadata=OPTIONAL)
+    until: Moment | None = field(metadata=OPTIONAL)
+    waits_for: str | None = field(metadata=HIDDEN)
+
+
+def delete(
+    place: Directory,
+    topic: TopicName,
+    before: Annotated[int | None, About("Delete the records below this seq.")] = None,
+    tag: Annotated[str | None, About("Delete the records with this tag; a `*` at its end matches any rest.")] = None,
+    message: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> RecordsDeleted | WouldTake:
+    """Delete records by seq, by tag, or by both together. Readers no longer see them.
+
+    With a remote, the delete becomes a commit: at once, or with the next offload if older records wait for it. After
+    that commit, `seglog undo TOPIC lsn:N` brings the records back. Without a remote there is no way back.
+    """
+    from offload.services.removal import take_here
+
+    if before is None and tag is None:
+        raise InvalidParameters("name the records: --before SEQ, --tag TAG, or both")
+    check_meant(f"this deletes records of {topic}", yes=yes, dry_run=dry_run)
+    archive = place.maybe_archive
+    _check_within(place, topic, before)
+    if dry_run:
+        return would_take(place, "delete", topic, before=before, tag=tag)
+    if archive is None:
+        handle = place.log.get_topic(topic)
+        done = take_here(handle, before, tag, lambda: handle.delete(before=before, tag=tag))
+    else:
+        done = archive.delete(topic, before=before, tag=tag, message=message)
+    return RecordsDeleted(topic, done.records, done.lsn, *_way_back(archive, topic, done.lsn), _waits(done, message))
+
+
+def evict(
+    place: Directory,
+    topic: TopicName,
+    before: Annotated[int | None, About("Evict the records below this seq.", least=1)] = None,
+    older: Annotated[str | None, About("Evict the records that are older, such as 90d.", "--older-than")] = None,
+    message: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> RecordsEvicted | WouldTake:
+    """Evict the oldest records of a topic, in the remote too. A reader that starts below gets a gap.
+
+    Retention (`seglog topic set --ttl`, caps) frees the local disk only. The remote keeps those records, and `read
+    --at` shows them. `evict` removes them from the remote as well, with a commit. Within the window, `seglog undo TOPIC
+    lsn:N` brings them back. After the window, `seglog gc` deletes the objects. Example: seglog evict access
+    --older-than 365d
+    """
+    from offload.services.removal import take_here
+
+    if (before is None) == (older is None):
+        raise InvalidParameters("give a bound: --before SEQ or --older-than AGE")
+    age_ms = 0 if older is None else parse_span_ms("--older-than", older)
+    check_meant(f"this evicts records of {topic}", yes=yes, dry_run=dry_run)
+    archive = place.maybe_archive
+    if before is None and archive is not None:
+        archive.upkeep.check_clock(f"nothing of {topic} was evicted")
+    if dry_run:
+        return would_take(place, "evict", topic, before=before, age_ms=None if older is None else age_ms)
+    handle = place.log.get_topic(topic if archive is None else archive.open_for_append(topic).name)
+    bound = before if before is not None else handle.seq_at(max(0, int(time.time() * 1000) - age_ms))
+    if archive is None:
+        done = take_here(handle, bound, None, lambda: handle.evict(bound))
+    else:
+        done = archive.evict(topic, bound, message=message)
+    way_back = _way_back(archive, topic, done.lsn)
+    return RecordsEvicted(topic, done.records, handle.earliest_seq, done.lsn, *way_back, _waits(done, message))
+
+
+def truncate(
+    place: Directory,
+    topic: TopicName,
+    start: Annotated[int, About("The first seq to remove.", "--from", least=1)],
+    message: Reason = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> RecordsRemoved | WouldTake:
+    """Remove the records from a seq on. Later appends use their seqs again.
+
+    If the remote has any of the records, the command first offloads all of them. The truncation is then a commit. As
+    long as no append uses the seqs again, `seglog undo TOPIC lsn:N` brings the records back. Later, `seglog restore
+    TOPIC --to head~1 --as NAME` makes a branch of the state before it. If only this directory has the records, there is
+    no way back. Example: seglog truncate orders --from 4711 --yes
+    """
+    from offload.services.removal import truncate_here
+
+    check_meant(f"this removes the records of {topic} from {start} on", yes=yes, dry_run=dry_run)
+    archive = place.maybe_archive
+    if dry_run:
+        _check_within(place, topic, start)
+        _check_floor(place, topic, start)
+        return would_take(place, "truncate", topic, start=start)
+    if archive is None:
+        done = truncate_here(place.log.get_topic(topic), start)
+    else:
+        done = archive.truncate(topic, start, message=message)
+    handle = place.log.topic(topic)
+    way_back = _way_back(archive, topic, done.lsn)
+    return RecordsRemoved(
+        topic, done.records or 0, handle.head_seq, handle.epoch, done.lsn, *way_back, _waits(done, message)
+    )
+
+
+def _check_within(place: Directory, topic: str, seq: int | None) -> None:
+    """Raise `SeqOutOfRange` if `seq` is above the seq that the next record gets. The log refuses a number too large."""
+    if seq is None or seq > WHOLE_MAX:
+        return
+    archive = place.maybe_archive
+    if archive is None or place.log.has_topic(topic):
+        handle = place.log.get_topic(topic)
+        first, head_seq = handle.first_seq, handle.head_seq
+    else:
+        bounds = archive.history.snapshot(topic).bounds
+        first, head_seq = bounds.first_seq, bounds.head_seq
+    if seq > head_seq + 1:
+        raise SeqOutOfRange(topic, seq, first, head_seq)
+
+
+def _check_floor(place: Directory, topic: str, seq: int) -> None:
+    """Raise `NotTruncatable` if a truncation of a topic of the log may not begin at `seq` (TRUNC-5)."""
+    if not place.log.has_topic(topic):
+        return
+    handle = place.log.get_topic(topic)
+    if handle.config.keep_history and handle.config.ttl_ms:
+        return  # `evict_floor` counts expired records, below which a topic with history may be truncated
+    floor = handle.evict_floor if handle.config.keep_history else max(handle.hot_floor, handle.evict_floor)
+    if seq < floor:
+        raise NotTruncatable(topic, seq, floor)
+
+
+def _way_back(archive: Archive | None, topic: str, lsn: int | None) -> tuple[str | None, Moment | None]:
+    """Return the command that takes the commit back, and until when it works."""
+    if archive is None or lsn is None:
+        return None, None
+    until = int(time.time() * 1000) + archive.history.window_ms(topic)
+    return f"seglog undo {topic} lsn:{lsn}", Moment(until)
+
+
+def _waits(done: Removed, message: str) -> str | None:
+    """Return why the commit comes later. A later commit has no message."""
+    if done.waits_for is None or not message:
+        return done.waits_for
+    return f"{done.waits_for}; its commit will not have the message"

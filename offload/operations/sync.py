@@ -1,0 +1,208 @@
+"""This directory and the volume of a topic: `seglog push`, `pull`, `fetch`, `sync`, `reset` and `takeover`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+from offload.errors import InvalidParameters
+from offload.operations.directory import Directory, Host
+from offload.operations.parameters import About, TopicName
+from offload.operations.preview import WouldTake, check_meant, would
+from offload.operations.results import HIDDEN, MERGED
+
+if TYPE_CHECKING:
+    from offload.archive import Archive
+    from offload.replication.replica import SyncState
+    from offload.replication.sync import Synced
+
+__all__ = [
+    "Pushed",
+    "SyncPosition",
+    "SyncedTopic",
+    "TakenOver",
+    "TopicReset",
+    "fetch",
+    "pull",
+    "push",
+    "reset",
+    "sync",
+    "takeover",
+]
+
+_LOOK_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class SyncPosition:
+    """The position of a topic here and in the remote. `state` is the whole of it in one word."""
+
+    topic: str
+    state: str
+    seq: int
+    local_ahead: int
+    lsn: int
+    remote_ahead: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    place: SyncPosition = field(metadata=MERGED)
+    lsns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SyncedTopic:
+    """The result of one look. `role` is replica or writer. `commits` counts the fetched commits."""
+
+    place: SyncPosition = field(metadata=MERGED)
+    role: str
+    commits: int
+    lsns: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReset:
+    """The records and deletes that only this directory had. `branch` has them now. They are dropped if it is None."""
+
+    topic: str
+    lsn: int
+    is_followed: bool
+    records: int
+    deletes: int
+    branch: str | None
+    only_here: bool
+    has_changes: bool = field(metadata=HIDDEN)
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    topic: str
+    lsn: int
+    epoch: int
+    next_seq: int
+
+
+def push(place: Directory, topic: TopicName) -> Pushed:
+    """Send the sealed segments of a topic to its volume, and the deletes after them. The same as `offload`."""
+    archive = place.archive
+    with place.host.progress(f"push {topic}", archive.status.waiting_bytes(topic)) as advance:
+        result = archive.offload(topic, on_bytes=advance)
+    return Pushed(_position(topic, archive.replication.sync_state(topic)), tuple(each.lsn for each in result.published))
+
+
+def pull(place: Directory, topic: TopicName) -> SyncPosition:
+    """Fetch new commits of other writers, and keep them here. Readers see no change until `sync`.
+
+    If a topic or branch is only in the remote, this directory follows it from now on.
+    """
+    with place.counting(f"pull {topic}"):
+        return _position(topic, place.archive.replication.pull(topic))
+
+
+def fetch(place: Directory, topic: TopicName) -> SyncPosition:
+    """Fetch new commits as `pull` does, and every commit that a read of the newest state needs.
+
+    `log` and `status` then need no remote, and a shell completes the tags of the topic.
+    """
+    with place.counting(f"fetch {topic}"):
+        return _position(topic, place.archive.replication.fetch(topic))
+
+
+def sync(
+    place: Directory,
+    topic: TopicName,
+    follow: Annotated[bool, About("Then look again and again, until an interrupt.")] = False,
+    interval: Annotated[float, About("With --follow: seconds between looks.", least=0.05)] = 5.0,
+) -> Iterator[SyncedTopic]:
+    """Make this directory and the volume of a topic equal: fetch new commits, or push sealed segments.
+
+    If both have changed, `sync` changes nothing, and `reset` is the way out. If a topic is only in the remote, this
+    directory becomes a replica of it, which reads the records of other writers.
+    """
+    archive = place.archive
+    waiting_bytes = archive.status.waiting_bytes(topic) if place.log.has_topic(topic) else None
+    with place.host.progress(f"sync {topic}", waiting_bytes) as advance:
+        synced = archive.replication.sync(topic, on_bytes=advance)
+    yield _synced(archive, synced)
+    while follow and _wait(place.host, interval):
+        synced = archive.replication.sync(topic)
+        if synced.commits or synced.published:
+            yield _synced(archive, synced)
+        place.host.check_listener()
+
+
+def reset(
+    place: Directory,
+    topic: TopicName,
+    as_branch: Annotated[
+        str | None, About("Keep the records and deletes that are only here as this new branch.", "--as")
+    ] = None,
+    discard: Annotated[bool, About("Drop the records and deletes that are only here, for good.")] = False,
+    message: Annotated[str, About("Why, for the oplog.", "-m --message")] = "",
+    dry_run: Annotated[bool, About("With --discard: show what would go, and change nothing.")] = False,
+    yes: Annotated[bool, About("With --discard: do it without a question.")] = False,
+) -> TopicReset | WouldTake:
+    """Return to the state of the volume, and follow it: the way out after `DIVERGED` or `FENCED`.
+
+    If only this directory has some records or deletes, `reset` needs --as or --discard. The new branch is in this
+    directory only, until it is sealed and offloaded. Example: seglog reset orders --as what-i-had
+    """
+    if as_branch is not None and discard:
+        raise InvalidParameters("--as keeps it, --discard drops it: say one")
+    if discard:
+        check_meant(f"this drops what only this directory has of {topic}", yes=yes, dry_run=dry_run)
+    elif dry_run:
+        raise InvalidParameters("--dry-run goes with --discard")
+    if dry_run:
+        return would("reset --discard", topic, place.archive.previews.local(topic))
+    with place.counting(f"reset {topic}"):
+        result = place.archive.replication.reset(topic, as_branch=as_branch, discard=discard, message=message)
+    return TopicReset(
+        topic=topic,
+        lsn=result.lsn,
+        is_followed=result.is_followed,
+        records=result.changes.records,
+        deletes=result.changes.deletes,
+        branch=f"{topic.partition('@')[0]}@{result.branch}" if result.branch else None,
+        only_here=result.branch is not None,
+        has_changes=bool(result.changes),
+    )
+
+
+def takeover(place: Directory, topic: TopicName) -> TakenOver:
+    """Become the writer of a topic. The former writer is fenced, and offloads nothing of the topic any more.
+
+    Records that the former writer has not offloaded stay in its directory. There, `seglog reset --as` makes them a
+    branch.
+    """
+    archive = place.archive
+    with place.counting(f"takeover {topic}"):
+        archive.replication.take_over(topic)
+    status = archive.status.topic(topic)
+    return TakenOver(topic, status.lsn, status.writer_epoch, status.head_seq + 1)
+
+
+def _position(topic: str, state: SyncState) -> SyncPosition:
+    return SyncPosition(topic, str(state), state.seq, state.local_ahead, state.lsn, state.remote_ahead)
+
+
+def _synced(archive: Archive, synced: Synced) -> SyncedTopic:
+    return SyncedTopic(
+        place=_position(synced.name, archive.replication.sync_state(synced.name)),
+        role="replica" if synced.is_replica else "writer",
+        commits=synced.commits,
+        lsns=tuple(published.lsn for published in synced.published),
+    )
+
+
+def _wait(host: Host, seconds: float) -> bool:
+    """Wait so many seconds, and return True. If the process that runs the command stops, return False at once."""
+    end_s = time.monotonic() + seconds
+    while (left_s := end_s - time.monotonic()) > 0:
+        if host.is_ending:
+            return False
+        time.sleep(min(left_s, _LOOK_S))
+    return not host.is_ending

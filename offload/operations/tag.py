@@ -1,0 +1,66 @@
+"""Names for points in a topic's history: `seglog tag ...`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from offload.moment import Moment
+from offload.operations.parameters import About, PlainTopicName, TopicName
+
+if TYPE_CHECKING:
+    from catalog.format.control import Tag
+    from offload.archive import Archive
+
+__all__ = ["TagListed", "create", "delete", "list_tags"]
+
+
+@dataclass(frozen=True, slots=True)
+class TagListed:
+    """A tag and its point. `seq` is None if the tag names the whole commit."""
+
+    topic: str
+    tag: str
+    branch: str
+    volume: str
+    lsn: int
+    seq: int | None
+    created_at: Moment
+    message: str
+
+
+def create(
+    archive: Archive,
+    topic: TopicName,
+    name: Annotated[str, About("The new tag.")],
+    at: Annotated[
+        str, About("What to name: seq:N, lsn:N, head, head~N, tag:NAME, or a time.", names="target")
+    ] = "head",
+    message: Annotated[str, About("Why.", "-m --message")] = "",
+) -> TagListed:
+    """Name a point in the history. It stays restorable, as tag:NAME, until the tag is deleted."""
+    return _listed(topic.partition("@")[0], name, archive.tags.tag(topic, name, to=at, message=message))
+
+
+def list_tags(archive: Archive, topic: PlainTopicName) -> Iterator[TagListed]:
+    """List the tags of a topic and its branches."""
+    return (_listed(topic, each.name, each.tag) for each in archive.tags.list(topic))
+
+
+def delete(archive: Archive, topic: PlainTopicName, name: Annotated[str, About("The tag.", names="tag")]) -> TagListed:
+    """Delete a tag. GC deletes its state if nothing else holds it; before that, `seglog undo` brings the tag back."""
+    return _listed(topic, name, archive.tags.delete_tag(topic, name))
+
+
+def _listed(topic: str, name: str, tag: Tag) -> TagListed:
+    return TagListed(
+        topic=topic,
+        tag=name,
+        branch=tag.branch,
+        volume=str(tag.point.vid),
+        lsn=tag.point.lsn,
+        seq=tag.point.seq,
+        created_at=Moment(tag.created_at_ms),
+        message=tag.message,
+    )

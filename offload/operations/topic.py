@@ -1,0 +1,253 @@
+"""Topics and their configuration: `seglog topic ...`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+from offload.errors import InvalidParameters
+from offload.operations.directory import Directory
+from offload.operations.parameters import About, DryRun, PlainTopicName, Yes
+from offload.operations.preview import WouldTake, check_meant, would
+from offload.operations.results import HIDDEN, MERGED
+from offload.operations.topic_changes import attribute_changes, config_changes
+from seglog import NoSuchTopic
+
+if TYPE_CHECKING:
+    from offload.archive import Archive
+    from seglog import Topic, TopicConfig
+
+__all__ = [
+    "TopicConfigured",
+    "TopicDeleted",
+    "TopicDescribed",
+    "TopicGone",
+    "TopicListed",
+    "TopicMade",
+    "TopicPlaces",
+    "create",
+    "delete",
+    "list_topics",
+    "places_of",
+    "set_config",
+    "show",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMade:
+    topic: str
+    codec: str | None
+    durability: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigured:
+    topic: str
+    config: Mapping[str, Any] = field(metadata=MERGED)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlaces:
+    """The bounds and sizes of a topic. A replica has no hot records, and no epoch of its own."""
+
+    earliest_seq: int
+    head_seq: int
+    hot_first_seq: int
+    evict_floor: int
+    epoch: int
+    hot_bytes: int
+    relocated_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescribed:
+    topic: str
+    is_replica: bool
+    places: TopicPlaces = field(metadata=MERGED)
+    config: Mapping[str, Any] = field(metadata=MERGED)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeleted:
+    """A topic that is gone for good. The remote had nothing of it."""
+
+    topic: str
+    deleted: bool
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGone:
+    """A topic that is gone from this directory only. The remote has it up to `lsn`, or nothing of it if that is None.
+
+    `dropped` and `deletes` count the local records and deletes that are gone.
+    """
+
+    topic: str
+    deleted: bool
+    outcome: str
+    lsn: int | None
+    dropped: int
+    deletes: int = field(metadata=HIDDEN)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicListed:
+    topic: str
+    head_seq: int
+    hot_first_seq: int
+    is_replica: bool
+
+
+def create(
+    place: Directory,
+    topic: PlainTopicName,
+    codec: Annotated[str | None, About("How it is offloaded: zstd (small) or none (Apache Pulsar's format).")] = None,
+    durability: Annotated[str, About("When an append is acked: fsync, disk, memory or ephemeral (never written).")] = (
+        "fsync"
+    ),
+) -> TopicMade:
+    """Make a topic with a configuration of its own. Without this the first append makes it, with the defaults."""
+    from catalog.format import keys
+    from offload.settings import codec_named
+    from seglog import TopicConfig
+
+    keys.check_name("topic", topic)  # a branch is made by `seglog branch create`
+    if codec is not None:
+        codec_named(codec)
+    attributes = {"codec": codec} if codec else {}
+    keep_history = place.maybe_archive is not None and durability != "ephemeral"
+    place.log.create_topic(topic, TopicConfig(durability=durability, keep_history=keep_history, attributes=attributes))
+    return TopicMade(topic, codec, durability)
+
+
+def set_config(
+    place: Directory,
+    topic: PlainTopicName,
+    ttl: Annotated[str | None, About("Show nothing older, such as 12h or 7d, and evict it; none: never.")] = None,
+    cap_records: Annotated[str | None, About("Keep about so many records on this disk; none: all.")] = None,
+    cap_bytes: Annotated[str | None, About("Keep about so many bytes, such as 10GB; none: all.")] = None,
+    discard: Annotated[str | None, About("At a cap: old (evict the oldest) or reject (refuse the append).")] = None,
+    durability: Annotated[
+        str | None, About("When an append is acked: fsync, disk, memory or ephemeral (never written).")
+    ] = None,
+    offload_after: Annotated[
+        str | None, About("Offload a sealed segment that old, such as 10m; never; default.")
+    ] = None,
+    offload_hot_bytes: Annotated[
+        str | None, About("Or when newer ones hold so much, such as 1GB; never; default.")
+    ] = None,
+    tail_interval: Annotated[str | None, About("Seal and offload the tail that often; never; default.")] = None,
+    window: Annotated[str | None, About("Keep every past state that long, such as 30d; 0; default.")] = None,
+) -> TopicConfigured:
+    """Change how a topic keeps its records, and when the daemon offloads it. The other options keep their values.
+
+    Retention deletes whole sealed segments, so a topic keeps somewhat more than its cap. With a remote, it deletes a
+    segment only after the segment is offloaded and read back. The remote learns a new window with the next offload. A
+    replica has the configuration of its writer.
+
+    Example: seglog topic set access --ttl 30d --cap-bytes 50GB
+    """
+    changes = config_changes(ttl, cap_records, cap_bytes, discard, durability)
+    triggers = attribute_changes(offload_after, offload_hot_bytes, tail_interval, window)
+    if not changes and not triggers:
+        raise InvalidParameters("say what to change: `seglog topic set --help` tells the options")
+    if place.maybe_archive is not None:
+        place.maybe_archive.replication.check_not_followed(topic)
+    handle = place.log.get_topic(topic)
+
+    def changed(config: TopicConfig) -> TopicConfig:
+        attributes = {**config.attributes, **triggers}
+        named = {key: text for key, text in attributes.items() if text is not None}
+        return replace(config, attributes=named, **changes)
+
+    config = place.log.reconfigure(topic, changed)
+    with suppress(NoSuchTopic):  # it may have left the log since
+        handle.enforce_retention()
+    return TopicConfigured(topic, config.to_json())
+
+
+def show(place: Directory, topic: PlainTopicName) -> TopicDescribed:
+    """Show a topic's configuration, and where it begins and ends. A replica is shown as of its last sync."""
+    archive = place.maybe_archive
+    if archive is not None and archive.replication.is_replica(topic):
+        config = archive.replication.config(topic)
+        return TopicDescribed(topic, True, _places_of_replica(archive, topic), config.to_json())
+    handle = place.log.get_topic(topic)
+    return TopicDescribed(topic, False, places_of(handle), handle.config.to_json())
+
+
+def places_of(topic: Topic) -> TopicPlaces:
+    return TopicPlaces(
+        earliest_seq=topic.earliest_seq,
+        head_seq=topic.head_seq,
+        hot_first_seq=topic.hot_floor,
+        evict_floor=topic.evict_floor,
+        epoch=topic.epoch,
+        hot_bytes=topic.bytes_hot,
+        relocated_bytes=topic.bytes_relocated,
+    )
+
+
+def _places_of_replica(archive: Archive, name: str) -> TopicPlaces:
+    state = archive.status.topic(name)
+    return TopicPlaces(
+        earliest_seq=state.earliest_seq,
+        head_seq=state.head_seq,
+        hot_first_seq=state.hot_first_seq,
+        evict_floor=state.evict_floor,
+        epoch=state.epoch,
+        hot_bytes=state.hot_bytes,
+        relocated_bytes=state.relocated_bytes,
+    )
+
+
+def delete(
+    place: Directory,
+    topic: PlainTopicName,
+    detach: Annotated[bool, About("If it has a history in the remote: delete it in this directory only.")] = False,
+    discard: Annotated[bool, About("With --detach: drop the records that are not offloaded, for good.")] = False,
+    message: Annotated[str, About("Why, for the oplog of a topic with a history in the remote.", "-m --message")] = "",
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> TopicDeleted | TopicGone | WouldTake:
+    """Delete a topic and all its records for good, if the remote has nothing of it.
+
+    If the topic has a history in the remote, the command needs --detach. It then offloads the rest, reads all of it
+    back, and deletes the topic in this directory only. `seglog sync TOPIC` follows the topic again, and `seglog
+    takeover TOPIC` writes it again. `seglog branch delete` deletes a branch in the remote. A replica is no longer
+    followed.
+    """
+    from offload.services.previews import preview_here
+
+    check_meant(f"this deletes {topic} and all its records here", yes=yes, dry_run=dry_run)
+    if discard and not detach:
+        raise InvalidParameters("--discard goes with --detach")
+    archive = place.maybe_archive
+    if dry_run and archive is None:
+        return would("topic delete", topic, preview_here(place.log.get_topic(topic), 1, None, None))
+    if dry_run:
+        return would("topic delete", topic, place.archive.previews.topic(topic, detach=detach, discard=discard))
+    if archive is None:
+        place.log.delete_topic(topic)
+        return TopicDeleted(topic, deleted=True, outcome="deleted")
+    gone = archive.delete_topic(topic, detach=detach, discard=discard, message=message)
+    if gone.outcome == "deleted":
+        return TopicDeleted(topic, deleted=True, outcome="deleted")
+    return TopicGone(topic, False, gone.outcome, gone.lsn, gone.records, gone.deletes)
+
+
+def list_topics(place: Directory) -> Iterator[TopicListed]:
+    """List the topics of this data directory, and those that it only follows."""
+    log, archive = place.log, place.maybe_archive
+    replicas = archive.replication.replicas() if archive is not None else []
+    for name in sorted({*log.topics(), *replicas}):
+        if archive is not None and name in replicas:
+            state = archive.status.topic(name)
+            yield TopicListed(name, state.head_seq, state.hot_first_seq, is_replica=True)
+        else:
+            topic = log.topic(name)
+            yield TopicListed(name, topic.head_seq, topic.hot_floor, is_replica=False)
