@@ -12,7 +12,6 @@ from typing import Annotated, BinaryIO
 
 from offload.cli.execution import directory_of
 from offload.cli.interrupts import Interrupts
-from offload.cli.output import counted
 from offload.cli.progress import progress
 from offload.cli.session import Session
 from offload.cli.stopped import told
@@ -22,6 +21,7 @@ from offload.operations.append import Appended, Format, RecordSink
 from offload.operations.lines import Batch
 from offload.operations.parameters import About, TopicName
 from offload.operations.results import problem
+from offload.operations.units import counted
 from seglog.errors import AppendsHeld
 
 __all__ = ["append"]

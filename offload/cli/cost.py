@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from offload.cli.output import counted, format_bytes, lines
-from offload.cli.times import span_text
 from offload.operations.cost import BranchCost, CostTotal, OtherCost, RequestCost, TopicCost
+from offload.operations.printing import lines
+from offload.operations.units import counted, format_bytes, span_text
 
 __all__ = ["print_cost"]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from offload.cli.output import counted, lines
 from offload.operations.diff import DifferingRecord, PointSide
+from offload.operations.printing import lines
+from offload.operations.units import counted
 
 __all__ = ["print_diff"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-from offload.cli.output import Output, note
+from offload.cli.output import Output
 from offload.cli.session import Session
 from offload.errors import ChecksFailed, InvalidParameters
 from offload.operations.parameters import About
@@ -99,7 +99,7 @@ def _show(output: Output, found: CheckDone | ClockAhead | Left) -> None:
         case use.ClockAhead(ahead_ms):
             output.show(found, f"{'clock':8}this machine's is {_clock(ahead_ms)}")
         case use.Left(place, reason) if not output.is_json:
-            note(f"seglog: what was tried stays in {place}: {reason}")
+            output.note(f"seglog: what was tried stays in {place}: {reason}")
         case use.Left():
             output.show(found, "")
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from offload.cli.execution import results_of
-from offload.cli.output import counted, format_bytes, note
 from offload.cli.progress import Bar
 from offload.cli.session import Session
 from offload.cli.stopped import told
@@ -23,6 +22,7 @@ from offload.operations.export_forms import Form
 from offload.operations.export_state import ExportBegun, Source
 from offload.operations.parameters import About, TopicName
 from offload.operations.registry import COMMANDS
+from offload.operations.units import counted, format_bytes
 
 __all__ = ["export"]
 
@@ -113,7 +113,7 @@ def _print(session: Session, wanted: Wanted) -> None:
 
 
 def _source(session: Session, topic: str) -> Source:
-    return Source(partial(_call, session), topic, note)
+    return Source(partial(_call, session), topic, session.output.note)
 
 
 def _call(session: Session, path: str, values: Mapping[str, Any]) -> Iterator[Any]:

@@ -10,14 +10,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from offload.cli.output import counted, note
 from offload.cli.progress import with_bars
 from offload.cli.session import Session
 from offload.cli.start import recovered_text
 from offload.cli.stopped import told
 from offload.cli.tenant_role import RoleArn, tenant_of
-from offload.cli.times import ago_text
 from offload.operations.parameters import About
+from offload.operations.units import ago_text, counted
 from seglog.process.closing import closed_after
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def _show(session: Session, results: Iterator[Shown], *, once: bool) -> None:
                     if output.is_json:
                         output.show(found, "")
                     else:
-                        note(failed_text(found, once=once))
+                        output.note(failed_text(found, once=once))
                 case Looked() if once:
                     failed = f", {found.failed:,} failed" if found.failed else ""
                     output.show(found, f"looked at {counted(found.topics, 'topic')}{failed}")

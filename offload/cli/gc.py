@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from offload.cli.output import counted, format_bytes, lines
 from offload.operations.gc import (
     DeletedObjects,
     GcFinding,
@@ -15,6 +14,8 @@ from offload.operations.gc import (
     YoungSegments,
 )
 from offload.operations.gc_steps import KeyExplained, PlanListed, PlannedKey
+from offload.operations.printing import lines
+from offload.operations.units import counted, format_bytes
 
 __all__ = [
     "print_outcome",

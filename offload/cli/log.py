@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from offload.cli.graph import graphed
-from offload.cli.output import Output, counted, format_bytes, lines, note, rows
 from offload.operations.commits import CommitListed, SegmentListed
 from offload.operations.graph import GraphedCommit
 from offload.operations.parameters import with_branch
+from offload.operations.printing import Output, lines, rows
 from offload.operations.segments import SegmentShown
+from offload.operations.units import counted, format_bytes
 
 __all__ = ["commit_text", "print_commits", "print_segments", "print_shown"]
 
@@ -30,7 +31,7 @@ def print_commits(output: Output, results: Iterator[CommitListed | GraphedCommit
         volume = commit.volume
         output.show(found, text)
     if volume is None and not _is_filtered(values):
-        note(f"{with_branch(values['topic'], values['branch'])}: nothing is offloaded yet")
+        output.note(f"{with_branch(values['topic'], values['branch'])}: nothing is offloaded yet")
 
 
 def _is_filtered(values: Mapping[str, Any]) -> bool:

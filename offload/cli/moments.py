@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from offload.cli.log import commit_text
-from offload.cli.output import Output, counted, format_bytes, lines
 from offload.operations.moments import PointListed, RecordNearby, Resolved, Window
+from offload.operations.printing import Output, lines
+from offload.operations.units import counted, format_bytes
 
 __all__ = ["print_points", "print_resolved"]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from offload.cli.output import Output, counted, format_bytes, lines, rows
 from offload.cli.preview import taking_lines
 from offload.operations.branch import BranchAt, BranchDeleted, BranchListed, BranchMade, BranchPromoted, BranchSide
 from offload.operations.oplog import CommitUndone, Operation
 from offload.operations.pin import PinListed
+from offload.operations.printing import Output, lines, rows
 from offload.operations.tag import TagListed
+from offload.operations.units import counted, format_bytes
 
 __all__ = [
     "print_branch",

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from offload.cli.output import Output, counted, format_bytes, lines
 from offload.cli.preview import would_take_text
 from offload.operations.compact import NothingRewritten, Rewritten
 from offload.operations.offload import Offloaded, TopicFailed, WouldSend
 from offload.operations.preview import WouldTake
+from offload.operations.printing import Output, lines
 from offload.operations.seal import Sealed
+from offload.operations.units import counted, format_bytes
 from offload.operations.uploads import UploadListed
 
 __all__ = [

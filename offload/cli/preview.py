@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from offload.cli.output import Printer, counted, format_bytes, lines
 from offload.operations.preview import WouldTake
+from offload.operations.printing import Printer, lines
+from offload.operations.units import counted, format_bytes
 
 __all__ = ["taking_lines", "would_take_text"]
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from offload.cli.output import Output, counted, note
-from offload.cli.streams import discard_output
 from offload.operations.lines import RecordBatch, to_line
 from offload.operations.parameters import with_branch
 from offload.operations.plain_lines import RecordLines
+from offload.operations.printing import Output
 from offload.operations.pruning import ReadStats
+from offload.operations.units import counted
 from seglog import Gap, Record
 
 __all__ = ["print_records"]
@@ -21,18 +20,14 @@ def print_records(
     output: Output, results: Iterator[RecordBatch | RecordLines | ReadStats], values: Mapping[str, Any]
 ) -> None:
     name = with_branch(values["topic"], values["branch"])
-    try:
-        for found in results:
-            if isinstance(found, ReadStats):
-                _tell(output, found)
-            elif isinstance(found, RecordLines):
-                sys.stdout.buffer.write(found.data)
-            else:
-                _write(output, name, found)
-            sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of the output has closed it, as `head` does in `seglog read t | head`. That is no error.
-        discard_output()
+    for found in results:
+        if isinstance(found, ReadStats):
+            _tell(output, found)
+        elif isinstance(found, RecordLines):
+            output.write(found.data)
+        else:
+            _write(output, name, found)
+        output.flush()
 
 
 def _tell(output: Output, found: ReadStats) -> None:
@@ -41,7 +36,7 @@ def _tell(output: Output, found: ReadStats) -> None:
         return
     chunks = f"{counted(found.chunks_read, 'chunk')} read, {found.chunks_skipped:,} left out by the index"
     segments = f"{counted(found.segments_skipped, 'segment')} left out by their commits"
-    note(f"{counted(found.records)} looked at; {chunks}, {segments}")
+    output.note(f"{counted(found.records)} looked at; {chunks}, {segments}")
 
 
 def _write(output: Output, name: str, batch: RecordBatch) -> None:
@@ -50,5 +45,5 @@ def _write(output: Output, name: str, batch: RecordBatch) -> None:
         return
     for item in batch.items:
         if isinstance(item, Gap):
-            note(f"{name}: seq {item.gap_from} to {item.gap_to} were evicted")
-    sys.stdout.buffer.write(b"".join(to_line(item) for item in batch.items if isinstance(item, Record)))
+            output.note(f"{name}: seq {item.gap_from} to {item.gap_to} were evicted")
+    output.write(b"".join(to_line(item) for item in batch.items if isinstance(item, Record)))

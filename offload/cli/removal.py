@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from offload.cli.output import counted
 from offload.cli.preview import taking_lines
 from offload.operations.removal import RecordsDeleted, RecordsEvicted, RecordsRemoved
+from offload.operations.units import counted
 
 __all__ = [
     "print_deleted",

@@ -8,13 +8,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from offload.cli.output import counted, note
 from offload.cli.progress import ToldBars, with_bars
 from offload.cli.session import Session
 from offload.cli.stopped import told
 from offload.cli.tenant_role import RoleArn, tenant_of
 from offload.errors import InvalidParameters
 from offload.operations.parameters import About
+from offload.operations.units import counted
 
 if TYPE_CHECKING:
     from offload.operations.directory import Tell
@@ -85,7 +85,7 @@ def recover(
     with told(lambda: "interrupted: repeat the command, and it continues"), session.one_command():
         for found in results:
             if isinstance(found, NotRecovered):
-                note(f"{found.topic}: {found.error}")
+                session.output.note(f"{found.topic}: {found.error}")
             else:
                 session.output.show(found, recovered_text(found))
 

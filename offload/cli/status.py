@@ -9,12 +9,12 @@ from contextlib import closing
 from datetime import timedelta
 from typing import Any
 
-from offload.cli.output import Output, counted, format_bytes, lines
 from offload.cli.streams import has_reader
-from offload.cli.times import ago_text, span_text
 from offload.moment import Moment, format_time
 from offload.operations.directory import Work
+from offload.operations.printing import Output, lines
 from offload.operations.status import Ahead, ArchivedTopic, DirectoryShown, DiskLow, LocalTopic
+from offload.operations.units import ago_text, counted, format_bytes, span_text
 from offload.reports import Lag, RunStatus, TopicStatus
 from seglog import SystemClock
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from offload.cli.output import Output, counted, lines
 from offload.cli.preview import taking_lines
+from offload.operations.printing import Output, lines
 from offload.operations.sync import Pushed, SyncedTopic, SyncPosition, TakenOver, TopicReset
+from offload.operations.units import counted
 
 __all__ = [
     "print_position",

@@ -9,13 +9,13 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from offload.cli.output import counted, format_bytes, note
 from offload.cli.progress import ToldBars
 from offload.cli.session import Session
 from offload.cli.streams import write_error
 from offload.errors import NoRemote, NotConfirmed
 from offload.operations.parameters import About, DryRun, Yes
 from offload.operations.preview import check_meant
+from offload.operations.units import counted, format_bytes
 from offload.settings import NEVER
 from seglog import SETTINGS_FILE
 
@@ -76,7 +76,9 @@ def delete(
             done = use.delete(name, place, owner, on_record, told)
     session.output.show(done, _done_text(done))
     if not session.as_json and _own_directory(session, url):
-        note(f"{session.directory} still has records of {name}: remove it, or its next offload writes them again")
+        session.output.note(
+            f"{session.directory} still has records of {name}: remove it, or its next offload writes them again"
+        )
 
 
 @contextmanager

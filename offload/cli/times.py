@@ -19,8 +19,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from offload.cli.listed import ListedParameter
+from offload.operations.units import ago_text
 
-__all__ = ["TimeNeedsZone", "Understood", "ago_text", "span_text", "understand", "understood_values"]
+__all__ = ["TimeNeedsZone", "Understood", "understand", "understood_values"]
 
 _NO_TIME = re.compile(r"head(~[0-9]*)?|(seq|lsn|tag|pin):.*|[0-9]*", re.ASCII | re.DOTALL)
 _AGO = re.compile(r"([0-9]{1,9}) ?(s|m|h|d|w|seconds?|minutes?|hours?|days?|weeks?) ago", re.ASCII)
@@ -109,21 +110,3 @@ def _guessed(text: str, now: datetime) -> datetime | None:
             text, languages=["en"], settings={"PREFER_DATES_FROM": "past", "RELATIVE_BASE": local}
         )
     return found
-
-
-def span_text(passed: timedelta) -> str:
-    """Return a span of time such as `3 h 12 min`, with its two largest units."""
-    seconds = round(abs(passed.total_seconds()))
-    parts: list[str] = []
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
-        count, seconds = divmod(seconds, size)
-        if count or (unit == "s" and not parts):
-            parts.append(f"{count} {unit}")
-        elif parts:
-            break
-    return " ".join(parts[:2])
-
-
-def ago_text(passed: timedelta) -> str:
-    """Return a span of time such as `3 h 12 min ago`, or `in 3 h 12 min`."""
-    return f"{span_text(passed)} ago" if passed >= timedelta(0) else f"in {span_text(passed)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from offload.cli.output import note
 from offload.cli.session import Session
 from offload.operations.parameters import About
 
@@ -29,4 +28,4 @@ def new(
     made = use.new(name, role, topics, tenant)
     session.output.show(made, made.line)
     if not session.as_json:
-        note(f"the token of {made.name}, shown only now: {made.token}")
+        session.output.note(f"the token of {made.name}, shown only now: {made.token}")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from offload.cli.output import counted, lines, rows
 from offload.cli.preview import taking_lines
+from offload.operations.printing import lines, rows
 from offload.operations.topic import TopicConfigured, TopicDeleted, TopicDescribed, TopicGone, TopicListed
+from offload.operations.units import counted
 
 __all__ = [
     "print_configured",

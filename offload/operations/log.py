@@ -10,7 +10,7 @@ from offload.errors import InvalidParameters
 from offload.operations.commits import CommitListed, listed
 from offload.operations.graph import GraphedCommit, graph
 from offload.operations.parameters import About, TopicName, with_branch
-from offload.operations.times import time_ms
+from offload.operations.units import time_ms
 
 if TYPE_CHECKING:
     from catalog import PastCommit, SegmentView

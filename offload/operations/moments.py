@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from offload.moment import Moment
 from offload.operations.commits import CommitListed, listed
 from offload.operations.parameters import About, TopicName
-from offload.operations.times import time_ms
-from offload.operations.units import parse_span_s
+from offload.operations.units import parse_span_s, time_ms
 from seglog.errors import Evicted, SeqOutOfRange
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from offload.operations.matching import Match, match_of, pattern_of
 from offload.operations.parameters import About, TopicName, with_branch
 from offload.operations.plain_lines import RecordLines, plain_lines
 from offload.operations.pruning import ReadStats, Skipped, pruned_here, pruned_there
-from offload.operations.times import time_ms
+from offload.operations.units import time_ms
 from seglog import Gap, LogClosed, Record
 
 if TYPE_CHECKING:

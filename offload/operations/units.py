@@ -1,12 +1,27 @@
-"""Parsers of durations, sizes and counts as people write them: `90s`, `12h`, `7d`; `500000`, `64MB`, `1GiB`; `none`."""
+"""Durations, sizes, counts and times as people write them: `90s`, `12h`, `7d`; `500000`, `64MB`, `1GiB`; `none`.
+
+The first functions read what an option has, and the others make the text that a terminal shows.
+"""
 
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 
 from offload.errors import InvalidParameters
 
-__all__ = ["parse_bytes", "parse_count", "parse_duration_ms", "parse_span_ms", "parse_span_s"]
+__all__ = [
+    "ago_text",
+    "counted",
+    "format_bytes",
+    "parse_bytes",
+    "parse_count",
+    "parse_duration_ms",
+    "parse_span_ms",
+    "parse_span_s",
+    "span_text",
+    "time_ms",
+]
 
 _DURATIONS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
@@ -52,3 +67,48 @@ def _parse(text: str, units: dict[str, int], what: str) -> int | None:
     if match is None or match[2] not in units:
         raise InvalidParameters(f"{text!r} is not {what}, nor none")
     return int(match[1]) * units[match[2]]
+
+
+def time_ms(text: str | None) -> int | None:
+    """Return the milliseconds since 1970 of an option, such as `15 minutes ago`. Raises `InvalidTarget`."""
+    from catalog.errors import InvalidTarget
+    from catalog.timeline import Time, parse_target
+    from seglog import SystemClock
+
+    if text is None:
+        return None
+    target = parse_target(text, now_ms=SystemClock().now_ms())
+    if not isinstance(target, Time):
+        raise InvalidTarget(text, "a time is needed here")
+    return max(0, target.ms)  # nothing is older than 1970
+
+
+def counted(count: int, noun: str = "record") -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def format_bytes(count: int) -> str:
+    value = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def span_text(passed: timedelta) -> str:
+    """Return a span of time such as `3 h 12 min`, with its two largest units."""
+    seconds = round(abs(passed.total_seconds()))
+    parts: list[str] = []
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        count, seconds = divmod(seconds, size)
+        if count or (unit == "s" and not parts):
+            parts.append(f"{count} {unit}")
+        elif parts:
+            break
+    return " ".join(parts[:2])
+
+
+def ago_text(passed: timedelta) -> str:
+    """Return a span of time such as `3 h 12 min ago`, or `in 3 h 12 min`."""
+    return f"{span_text(passed)} ago" if passed >= timedelta(0) else f"in {span_text(passed)}"

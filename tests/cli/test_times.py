@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from offload.cli.times import TimeNeedsZone, ago_text, understand
+from offload.cli.times import TimeNeedsZone, understand
+from offload.operations.units import ago_text
 from tests.worlds.command import Run
 
 NOW = datetime(2026, 11, 22, 19, 0, tzinfo=UTC)  # a Sunday, 20:00 in Berlin
