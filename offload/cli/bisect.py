@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from offload.cli.execution import reader_of
-from offload.cli.log import commit_text
 from offload.cli.session import Session
 from offload.errors import InvalidParameters, NoSuchFile, ProbeFailed
 from offload.operations import bisect as use
 from offload.operations.bisect import FirstBad, State, Tried, Verdict
-from offload.operations.commits import CommitListed
 from offload.operations.lines import RecordBatch, to_line
-from offload.operations.moments import Resolved
+from offload.operations.log import CommitListed, commit_text
 from offload.operations.parameters import About, TopicName
+from offload.operations.points import Resolved
 from seglog import Record
 
 __all__ = ["bisect"]

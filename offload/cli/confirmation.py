@@ -15,11 +15,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from offload.cli.execution import results_of
-from offload.cli.preview import would_take_text
 from offload.cli.session import Session
 from offload.cli.streams import write_error
 from offload.errors import NotConfirmed
-from offload.operations.preview import WouldTake
+from offload.operations.preview import WouldTake, would_take_text
 from offload.operations.registry import Command
 from offload.settings import NEVER
 

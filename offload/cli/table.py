@@ -127,7 +127,7 @@ def run_command(session: Session, path: str, values: Mapping[str, Any]) -> Calla
 
 def _watch(session: Session, command: Command, values: Mapping[str, Any]) -> None:
     """Print the status again and again. Each look opens the directory for itself, so it blocks no writer for long."""
-    from offload.cli.status import watch_status
+    from offload.cli.watch import watch_status
 
     watch_status(session.output, lambda: results_of(session, command, values), values)
 

@@ -16,10 +16,10 @@ from itertools import chain
 from typing import Protocol
 
 from offload.errors import InvalidParameters
-from offload.operations.commits import CommitListed
+from offload.operations.diff import RecordShown
 from offload.operations.lines import RecordBatch
-from offload.operations.moments import Resolved
-from offload.operations.shown import RecordShown
+from offload.operations.log import CommitListed
+from offload.operations.points import Resolved
 from seglog import Record
 
 __all__ = ["FirstBad", "Judge", "Past", "State", "Tried", "Verdict", "bisect"]

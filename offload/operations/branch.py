@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
 from offload.moment import Moment
 from offload.operations.directory import Directory
 from offload.operations.parameters import About, DryRun, PlainTopicName, Reason, TopicName, Yes, without_main
-from offload.operations.preview import WouldTake, check_meant, would
+from offload.operations.preview import WouldTake, check_meant, taking_lines, would
+from offload.operations.printing import Output, lines, rows
 from offload.operations.results import HIDDEN, MERGED
+from offload.operations.units import counted
 from offload.reports import Side
 
 if TYPE_CHECKING:
@@ -31,6 +33,13 @@ __all__ = [
     "delete",
     "diff",
     "list_branches",
+    "print_branch",
+    "print_branch_back",
+    "print_branch_deleted",
+    "print_branch_made",
+    "print_promoted",
+    "print_renamed",
+    "print_side",
     "promote",
     "rename",
     "restore",
@@ -279,3 +288,69 @@ def _tree(rows: Sequence[tuple[Branch, Distance]]) -> Iterator[tuple[int, tuple[
                 yield from below(row[0].vid, depth + 1)
 
     return below(None, 0)
+
+
+def branch_made_text(made: BranchMade) -> str:
+    last = f", the last one seq {made.last_seq} of {made.last_time}" if made.last_seq else ""
+    return f"{made.branch} holds {counted(made.records)}{last}"
+
+
+def branch_text(row: BranchListed) -> str:
+    parent = row.parent
+    name = "  " * row.depth + ("- " if row.depth else "") + row.branch
+    origin = ""
+    if parent is not None:
+        cut = f" seq {parent.seq}" if parent.seq else ""
+        origin = f"from {row.parent_name or parent.volume} lsn {parent.lsn}{cut}, +{row.ahead} -{row.behind}"
+    gone = f"deleted {row.deleted_at}" if row.deleted_at is not None else ""
+    return f"{name:<24} {row.volume}  {row.created_at}  {origin}  {gone}".rstrip()
+
+
+def _branch_row(row: BranchListed) -> Sequence[str]:
+    parent = row.parent
+    origin = f"{row.parent_name or parent.volume} {_point(parent.lsn, parent.seq)}" if parent else ""
+    moved = (f"+{row.ahead}", f"-{row.behind}") if parent else ("", "")
+    deleted = "" if row.deleted_at is None else str(row.deleted_at)
+    return (f"{'  ' * row.depth}{row.branch}", row.volume, str(row.created_at), origin, *moved, deleted)
+
+
+def _point(lsn: int, seq: int | None) -> str:
+    return f"lsn {lsn}" if seq is None else f"lsn {lsn} seq {seq}"
+
+
+def branch_deleted_text(gone: BranchDeleted) -> str:
+    topic, _, name = gone.branch.partition("@")
+    return f"{gone.branch} is deleted; `seglog branch undelete {topic} {name}` brings it back"
+
+
+def print_renamed(output: Output, results: Iterator[BranchAt], values: Mapping[str, Any]) -> None:
+    for renamed in results:
+        output.show(renamed, f"{values['topic']}@{values['name']} is {renamed.branch} now")
+
+
+def promoted_text(done: BranchPromoted) -> str:
+    told = [f"{done.topic} is what {done.promoted} was; the former main is {done.former}"]
+    side = done.after_fork
+    if side is not None and (side.appended or side.deleted):
+        parts = [f"has {counted(side.appended)}, seq {side.first_seq} to {side.last_seq}"] if side.appended else []
+        parts += [f"deleted {counted(side.deleted)} up to seq {done.shared_seq}"] if side.deleted else []
+        told.append(f"  {'' if done.carried else 'only '}{done.former} {' and '.join(parts)}")
+    if done.carried:
+        told.append(f"  carried {counted(done.carried)} to {done.topic}, from seq {done.carried_from_seq} on")
+    told.append("  undo: `seglog undo`")
+    return "\n".join(told)
+
+
+def side_text(found: BranchSide) -> str:
+    side = found.side
+    seqs = f", seq {side.first_seq} to {side.last_seq}" if side.appended else ""
+    told = f"appended {counted(side.appended)}{seqs}; deleted {counted(side.deleted)}"
+    return f"{found.branch:<24} {told} of those up to seq {found.shared_seq}"
+
+
+print_branch_made = lines(branch_made_text)
+print_branch = rows(("branch", "volume", "made", "from", "ahead", "behind", "deleted"), _branch_row, branch_text)
+print_branch_deleted = taking_lines(branch_deleted_text)
+print_branch_back = lines(lambda back: f"{back.branch} is back")
+print_promoted = lines(promoted_text)
+print_side = lines(side_text)

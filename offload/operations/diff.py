@@ -1,4 +1,9 @@
-"""The differences between two points of the past: `seglog diff`. No record is copied."""
+"""The differences between two points of the past: `seglog diff`. No record is copied.
+
+A record with its content, as `bisect` and `diff` show it.
+
+The texts of `seglog diff`.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,24 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
+from offload.moment import Moment
 from offload.operations.parameters import About, without_main
-from offload.operations.results import MERGED
-from offload.operations.shown import RecordShown
+from offload.operations.printing import lines
+from offload.operations.results import MERGED, OPTIONAL
+from offload.operations.units import counted
 from offload.reports import Side
+from seglog import Record
 
 if TYPE_CHECKING:
     from offload.archive import Archive
 
-__all__ = ["DifferingRecord", "PointSide", "diff"]
+__all__ = [
+    "DifferingRecord",
+    "PointSide",
+    "RecordShown",
+    "diff",
+    "print_diff",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +84,46 @@ def _point(text: str) -> tuple[str, str | None]:
     """Return the name and the target of a point. A topic's name has no colon."""
     name, _, target = text.partition(":")
     return without_main(name) or "", target or None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordShown:
+    """A record. A value that is not UTF-8 is `value_base64`."""
+
+    seq: int
+    time: Moment
+    tag: str | None
+    value: str | None = field(metadata=OPTIONAL)
+    value_base64: bytes | None = field(metadata=OPTIONAL)
+
+    @classmethod
+    def of(cls, record: Record) -> RecordShown:
+        try:
+            value, raw = record.value.decode(), None
+        except UnicodeDecodeError:
+            value, raw = None, record.value
+        return cls(record.seq, Moment(record.ts_ms), record.tag, value, raw)
+
+    @property
+    def heading(self) -> str:
+        """Return the seq, the time and the tag, for people."""
+        tag = f" tag {self.tag}" if self.tag else ""
+        return f"seq {self.seq}  {self.time}{tag}"
+
+    @property
+    def content(self) -> str:
+        """Return the value, for people."""
+        return repr(self.value_base64) if self.value is None else self.value
+
+
+def diff_text(found: PointSide | DifferingRecord) -> str:
+    if isinstance(found, DifferingRecord):
+        mark = "-" if found.only_in == "left" else "+"
+        return f"{mark} {found.record.heading}  {found.record.content}"
+    side = found.side
+    seqs = f", seq {side.first_seq} to {side.last_seq}" if side.appended else ""
+    told = f"{counted(side.appended)} appended{seqs}, {counted(side.deleted)} deleted"
+    return f"{found.point:<32} {told} of those up to seq {found.shared_seq}"
+
+
+print_diff = lines(diff_text)

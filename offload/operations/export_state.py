@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from offload.errors import ExportOutdated, OtherExport
-from offload.operations.moments import Resolved
+from offload.operations.points import Resolved
 from offload.operations.results import problem
 from seglog import ConcurrentModification, Gap, Record
 

@@ -1,23 +1,126 @@
-"""The commits of a topic: `seglog log` and `seglog show`."""
+"""A commit of a topic as commands show it.
+
+The commits of a topic: `seglog log` and `seglog show`.
+
+The segments that a state of a topic has in the remote: `seglog segments`.
+
+The output of `seglog log`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
-from offload.operations.commits import CommitListed, listed
-from offload.operations.graph import GraphedCommit, graph
+from offload.moment import Moment
+from offload.operations.graph import GraphedCommit, graph, graphed
 from offload.operations.parameters import About, TopicName, with_branch
-from offload.operations.units import time_ms
+from offload.operations.printing import Output, lines, rows
+from offload.operations.results import HIDDEN, OPTIONAL
+from offload.operations.units import counted, format_bytes, time_ms
 
 if TYPE_CHECKING:
     from catalog import PastCommit, SegmentView
     from catalog.history import History
     from offload.archive import Archive
 
-__all__ = ["log", "show"]
+__all__ = [
+    "CommitListed",
+    "SegmentListed",
+    "SegmentShown",
+    "commit_text",
+    "listed",
+    "log",
+    "print_commits",
+    "print_segments",
+    "print_shown",
+    "segments",
+    "show",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentListed:
+    sid: str
+    first_seq: int
+    last_seq: int
+    data_bytes: int
+    codec: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitListed:
+    """A commit of a topic's history, which `target` means for good. The hidden fields hold the details of its kind.
+
+    A commit of kind restore has undone the commit `undone_lsn`.
+    """
+
+    target: str
+
+    volume: str
+    lsn: int
+    hash: str
+    commit_kind: str
+    created_at: Moment
+    at_seq: int
+    truncate_from: int | None
+    at_time: Moment
+    head_seq: int
+    segments: tuple[SegmentListed, ...]
+    erased_by: Moment | None
+    writer: str
+    epoch: int
+    message: str
+    evict_floor: int = field(metadata=HIDDEN)
+    before_seq: int = field(metadata=HIDDEN)
+    deleted_records: int = field(metadata=HIDDEN)
+    removed_objects: int = field(metadata=HIDDEN)
+    undone_lsn: int | None = field(metadata=OPTIONAL)
+
+
+def listed(stored: PastCommit, erased_by_ms: int | None, history: History) -> CommitListed:
+    """Return a commit as a command shows it. `history` is that of the topic or branch that the command shows."""
+    from pyroaring import BitMap
+
+    from catalog import CommitKind
+
+    commit = stored.commit
+    bitmaps = commit.deletions.bitmaps.values() if commit.kind is CommitKind.DELETE else ()
+    return CommitListed(
+        target=history.target_of(commit),
+        volume=str(commit.vid),
+        lsn=commit.lsn,
+        hash=stored.hash.hex(),
+        commit_kind=commit.kind.name.lower(),
+        created_at=Moment(commit.created_at_ms),
+        at_seq=commit.at_seq,
+        truncate_from=commit.truncate_from,
+        at_time=Moment(commit.at_ts_ms),
+        head_seq=commit.bounds.head_seq,
+        segments=tuple(
+            SegmentListed(
+                sid=str(segment.sid),
+                first_seq=segment.first_seq,
+                last_seq=segment.last_seq,
+                data_bytes=segment.data_length,
+                codec=segment.codec.name.lower(),
+            )
+            for segment in commit.segments
+        ),
+        erased_by=None if erased_by_ms is None else Moment(erased_by_ms),
+        writer=commit.writer_id,
+        epoch=commit.epoch,
+        message=commit.message,
+        evict_floor=commit.bounds.evict_floor,
+        before_seq=commit.deletions.before_seq,
+        deleted_records=sum(len(BitMap.deserialize(bitmap)) for bitmap in bitmaps),
+        removed_objects=len(commit.removed_sids),
+        undone_lsn=None if commit.restored is None else commit.restored.undone.lsn,
+    )
+
 
 _KINDS = ("offload", "delete", "evict", "truncate", "compact", "config", "restore")
 
@@ -152,3 +255,119 @@ def _kinds(text: str | None) -> set[str] | None:
     for each in sorted(kinds - set(_KINDS)):
         raise InvalidParameters(f"--kind: {each!r} is none of {', '.join(_KINDS)}")
     return kinds
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentShown:
+    """A segment of a state: the seqs that the state has of it, and the commit that added it. `volume` has its objects.
+
+    `data_bytes` is the size of its data object. A fork may have only a part of it.
+    """
+
+    topic: str
+    sid: str
+    volume: str
+    lsn: int
+    first_seq: int
+    last_seq: int
+    data_bytes: int
+
+
+def segments(
+    archive: Archive,
+    topic: TopicName,
+    at: Annotated[
+        str | None,
+        About("As it was then: seq:N, lsn:N, head, head~N, tag:NAME, or a time. Now without it.", names="target"),
+    ] = None,
+) -> Iterator[SegmentShown]:
+    """List the segments of a topic in the remote, or of a past state of it, by seq.
+
+    Example: seglog segments orders --at head~1
+    """
+    for view in archive.history.snapshot(topic, at).segments:
+        yield SegmentShown(
+            topic, str(view.ref.sid), str(view.vid), view.lsn, view.first, view.last, view.ref.data_length
+        )
+
+
+def print_commits(output: Output, results: Iterator[CommitListed | GraphedCommit], values: Mapping[str, Any]) -> None:
+    volume = None
+    for found in results:
+        commit = found.commit if isinstance(found, GraphedCommit) else found
+        is_graphed = isinstance(found, GraphedCommit)  # the lines say which volume it is
+        text = commit_text(replace(commit, target=f"lsn:{commit.lsn}") if is_graphed else commit)
+        text += f"\n{_stat(commit)}" if values["stat"] else ""
+        if isinstance(found, GraphedCommit):
+            text = graphed(found, text)
+        elif volume is not None and commit.volume != volume:
+            output.remark(f"-- forked from volume {commit.volume}")
+        volume = commit.volume
+        output.show(found, text)
+    if volume is None and not _is_filtered(values):
+        output.note(f"{with_branch(values['topic'], values['branch'])}: nothing is offloaded yet")
+
+
+def _is_filtered(values: Mapping[str, Any]) -> bool:
+    return any(values[name] is not None for name in ("since", "until", "kind", "record"))
+
+
+def shown_text(commit: CommitListed) -> str:
+    """Return one commit with all that it says."""
+    lines = [commit_text(commit), _stat(commit), f"    volume {commit.volume}, hash {commit.hash}"]
+    lines.append(f"    the topic at {commit.at_time}: head seq {commit.head_seq}, operation at seq {commit.at_seq}")
+    lines += [f"    object {each.sid}: {_segment(each)}" for each in commit.segments]
+    return "\n".join(lines)
+
+
+def _stat(commit: CommitListed) -> str:
+    records = sum(segment.last_seq - segment.first_seq + 1 for segment in commit.segments)
+    size = format_bytes(sum(segment.data_bytes for segment in commit.segments))
+    parts = [f"{counted(records)} in {size}"] if records else []
+    parts.append(f"by {commit.writer}, epoch {commit.epoch}")
+    return f"    {', '.join(parts)}{f': {commit.message}' if commit.message else ''}"
+
+
+def commit_text(commit: CommitListed) -> str:
+    name = commit.target.replace(":", " ")
+    return (
+        f"{name:<10} {commit.hash[:12]}  {commit.created_at}  {commit.commit_kind:<9} {_what(commit)}"
+        f"{'' if commit.erased_by is None else f', erased by {commit.erased_by}'}"
+    ).rstrip()
+
+
+def _what(commit: CommitListed) -> str:
+    segments = ", ".join(map(_segment, commit.segments))
+    match commit.commit_kind:
+        case "offload":
+            return segments
+        case "compact":
+            return f"{segments} in the place of {counted(commit.removed_objects, 'object')}"
+        case "evict":
+            return f"records below seq {commit.evict_floor}, of {commit.at_time}"
+        case "restore":
+            return f"takes back lsn {commit.undone_lsn}, of {commit.at_time}"
+        case "delete" if commit.before_seq:
+            return f"records below seq {commit.before_seq}, of {commit.at_time}"
+        case "delete":
+            return f"{counted(commit.deleted_records)}, of {commit.at_time}"
+    if commit.truncate_from is not None:
+        return f"records from seq {commit.truncate_from} on, of {commit.at_time}"
+    return commit.message
+
+
+def _segment(segment: SegmentListed) -> str:
+    return f"seq {segment.first_seq}-{segment.last_seq} ({format_bytes(segment.data_bytes)} {segment.codec})"
+
+
+def _segment_text(found: SegmentShown) -> str:
+    seqs = f"seq {found.first_seq}-{found.last_seq}"
+    return f"{seqs:<24} lsn {found.lsn:<8} {found.sid}  {format_bytes(found.data_bytes)}"
+
+
+def _segment_row(found: SegmentShown) -> tuple[str, ...]:
+    return str(found.first_seq), str(found.last_seq), str(found.lsn), found.sid, format_bytes(found.data_bytes)
+
+
+print_shown = lines(shown_text)
+print_segments = rows(("first seq", "last seq", "lsn", "segment", "size"), _segment_row, _segment_text)

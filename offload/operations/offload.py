@@ -1,31 +1,74 @@
-"""Send sealed segments to the remote, and steer the daemon's offload: `seglog offload`, `pause`, `resume`, `retry`."""
+"""Close the segment that is being written: `seglog seal`.
+
+Send sealed segments to the remote, and steer the daemon's offload: `seglog offload`, `pause`, `resume`, `retry`.
+
+Fewer and cleaner objects in the remote: `seglog compact`.
+
+Multipart uploads that nothing continues: `seglog uploads`.
+
+The texts of `seglog seal`, `offload`, `compact`, `pause`, `resume`, `retry` and `uploads`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
 from offload.operations.directory import Directory
 from offload.operations.parameters import About, TopicName
+from offload.operations.preview import WouldTake, check_meant, would, would_take_text
+from offload.operations.printing import Output, lines
 from offload.operations.results import HIDDEN
+from offload.operations.units import counted, format_bytes, parse_span_ms
 
 if TYPE_CHECKING:
     from offload.archive import Archive
-    from seglog import Topic
+    from seglog import Log, Topic
 
 __all__ = [
+    "NothingRewritten",
     "Offloaded",
     "Paused",
     "Retried",
+    "Rewritten",
+    "Sealed",
     "TopicFailed",
+    "UploadListed",
     "WouldSend",
+    "compact",
     "offload",
     "pause",
+    "print_offloaded",
+    "print_paused",
+    "print_resumed",
+    "print_retried",
+    "print_rewritten",
+    "print_sealed",
+    "print_uploads",
     "resume",
     "retry",
+    "seal",
+    "uploads",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """`segments` counts the sealed segments on this disk."""
+
+    topic: str
+    sealed_seq: int
+    segments: int
+
+
+def seal(log: Log, topic: TopicName) -> Sealed:
+    """Seal the newest segment, so that all records so far can be offloaded."""
+    handle = log.get_topic(topic)
+    handle.seal()
+    segments = [segment for segment in handle.segments() if segment.sealed]
+    return Sealed(topic, handle.sealed_seq, len(segments))
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +193,143 @@ def _offload(
         has_segments=bool(segments),
         url=archive.url,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A new object in the place of others, and its commit."""
+
+    topic: str
+    lsn: int
+    first_seq: int
+    last_seq: int
+    stored_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NothingRewritten:
+    topic: str = field(metadata=HIDDEN)
+
+
+def compact(
+    place: Directory,
+    topic: Annotated[str | None, About("TOPIC or TOPIC@BRANCH.", is_argument=True, names="topic")] = None,
+    every: Annotated[bool, About("Every topic of this data directory.", "--all")] = False,
+    erase: Annotated[bool, About("Rewrite the objects that hold deleted records instead.")] = False,
+    message: Annotated[str, About("With --erase: why. The commit keeps it.", "-m --message")] = "",
+    dry_run: Annotated[bool, About("With --erase: show what would go, and change nothing.")] = False,
+    yes: Annotated[bool, About("With --erase: do it without a question.")] = False,
+) -> Iterator[Rewritten | NothingRewritten | WouldTake]:
+    """Merge the small objects that frequent offloads leave in the remote, with a commit. No past state changes.
+
+    With --erase, rewrite each object that holds deleted records without them. GC deletes the old object when the window
+    has passed. `log` shows until when.
+
+    The settings merge_below_bytes and merge_count say which objects are small, and how many of them make a merge.
+    """
+    if (topic is None) == (not every):
+        raise InvalidParameters("name a TOPIC, or give --all")
+    if erase:
+        what = "every topic" if topic is None else topic
+        check_meant(f"this erases the deleted records of {what} from the remote", yes=yes, dry_run=dry_run)
+    elif dry_run or message:
+        raise InvalidParameters("--dry-run and -m go with --erase")
+    archive = place.archive
+    for name in place.log.topics() if topic is None else [topic]:
+        if dry_run:
+            yield would("compact --erase", name, archive.previews.erasure(name))
+            continue
+        total_bytes = archive.upkeep.bytes_to_rewrite(name, erase=erase)
+        with place.host.progress(f"compact {name}", total_bytes) as advance:
+            published = (
+                archive.upkeep.erase(name, message=message, on_bytes=advance)
+                if erase
+                else archive.upkeep.compact(name, on_bytes=advance)
+            )
+        for each in published:
+            segment = each.segment
+            assert segment is not None  # noqa: S101 - a merge has one
+            yield Rewritten(name, each.lsn, segment.first_seq, segment.last_seq, segment.data_length)
+        if not published:
+            yield NothingRewritten(name)
+
+
+@dataclass(frozen=True, slots=True)
+class UploadListed:
+    key: str
+    upload_id: str
+    age_ms: int
+    aborted: bool
+
+
+def uploads(
+    place: Directory,
+    abort: Annotated[bool, About("Abort them: their parts are freed.")] = False,
+    older_than: Annotated[str, About("Only those that began so long ago, such as 24h.")] = "24h",
+) -> Iterator[UploadListed]:
+    """List the multipart uploads in the remote that no attempt here continues. Crashes leave them, and they cost money.
+
+    Another data directory may be uploading under the same prefix right now, so only old uploads count.
+    """
+    age_ms = parse_span_ms("--older-than", older_than)
+    upkeep = place.archive.upkeep
+    for upload in upkeep.orphan_uploads(age_ms):
+        if abort:
+            upkeep.abort(upload)
+        yield UploadListed(upload.key, upload.upload_id, upload.age_ms, abort)
+
+
+def sealed_text(sealed: Sealed) -> str:
+    segments = counted(sealed.segments, "sealed segment")
+    return f"{sealed.topic} is sealed up to seq {sealed.sealed_seq}: {segments} on this disk"
+
+
+def failure_note(done: Offloaded | WouldSend | TopicFailed) -> str:
+    return f"{done.topic}: {done.error}" if isinstance(done, TopicFailed) else ""
+
+
+def offloaded_text(done: Offloaded | WouldSend | TopicFailed) -> str:
+    if isinstance(done, TopicFailed):
+        return ""
+    if isinstance(done, WouldSend):
+        return f"{done.topic}: {format_bytes(done.would_send_bytes)} of sealed segments would be sent to {done.url}"
+    commits = ", ".join(f"lsn {lsn}" for lsn in done.lsns) or "nothing new"
+    told = [f"{done.topic}: offloaded up to seq {done.offloaded_seq} ({commits})"]
+    if done.has_segments:
+        frames, stored = format_bytes(done.frame_bytes), format_bytes(done.stored_bytes)
+        told.append(f"  {frames} of frames became {stored} in {done.url}")
+    if done.released_seq:
+        told.append(f"  read back, then deleted the hot copy up to seq {done.released_seq}")
+    if done.unsealed_records:
+        told.append(f"  {counted(done.unsealed_records)} in the unsealed tail: `seglog seal {done.topic}`")
+    return "\n".join(told)
+
+
+def print_rewritten(
+    output: Output, results: Iterator[Rewritten | NothingRewritten | WouldTake], values: Mapping[str, Any]
+) -> None:
+    for done in results:
+        if isinstance(done, WouldTake):
+            output.show(done, would_take_text(done))
+        elif isinstance(done, Rewritten):
+            size, seqs = format_bytes(done.stored_bytes), f"seq {done.first_seq}-{done.last_seq}"
+            output.show(done, f"{done.topic}: {seqs} in one object of {size} (lsn {done.lsn})")
+        else:
+            output.remark(f"{done.topic}: nothing to {'erase' if values['erase'] else 'merge'}")
+
+
+def print_uploads(output: Output, results: Iterator[UploadListed], _: Mapping[str, Any]) -> None:
+    is_none = True
+    for upload in results:
+        is_none = False
+        state = "aborted" if upload.aborted else "orphan "
+        output.show(upload, f"{state}  {upload.key}  {upload.age_ms / 3_600_000:.1f} h old")
+    if is_none:
+        output.remark("none")
+
+
+print_sealed = lines(sealed_text)
+print_offloaded = lines(offloaded_text, failure_note)
+print_paused = lines(lambda paused: f"{paused.topic} is paused")
+print_resumed = lines(lambda paused: f"{paused.topic} is resumed")
+print_retried = lines(lambda retried: f"{retried.topic} is tried again")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -13,6 +13,8 @@ from offload.errors import InvalidParameters
 from offload.moment import Moment
 from offload.operations.directory import Directory
 from offload.operations.parameters import About, Reason, without_main
+from offload.operations.printing import lines, rows
+from offload.operations.units import counted, format_bytes
 from seglog.base.arguments import WHOLE_MAX
 
 if TYPE_CHECKING:
@@ -20,7 +22,14 @@ if TYPE_CHECKING:
     from catalog.refs.oplog import NumberedEntry
     from offload.archive import Archive
 
-__all__ = ["CommitUndone", "Operation", "oplog", "undo"]
+__all__ = [
+    "CommitUndone",
+    "Operation",
+    "oplog",
+    "print_operation",
+    "print_undone",
+    "undo",
+]
 
 _LSN = re.compile(r"lsn:([0-9]+)(?:@(.+))?", re.ASCII)
 _DIGITS = 19
@@ -209,3 +218,48 @@ def _operation(found: NumberedEntry) -> Operation:
         writer=entry.writer_id,
         message=entry.message,
     )
+
+
+def _operation_row(found: Operation) -> Sequence[str]:
+    return str(found.number), str(found.at), found.writer, found.operation, _subject(found.subject), found.message
+
+
+def operation_text(found: Operation) -> str:
+    return (
+        f"{found.number:<6} {found.at}  {found.writer:<16} {found.operation:<16} "
+        f"{_subject(found.subject)}  {found.message}"
+    ).rstrip()
+
+
+def undone_text(done: Operation | CommitUndone) -> str:
+    if isinstance(done, Operation):
+        return f"undone: {operation_text(done)}"
+    what = f"lsn {done.undone} of {done.topic}, of kind {done.undone_kind}"
+    seqs = f", seq {done.first_seq} to {done.last_seq}" if done.records else ""
+    if done.is_earlier:
+        told = [f"{what}, is undone already (lsn {done.lsn}): nothing more comes back"]
+    elif done.lsn is None:
+        told = [f"undo of {what}, would bring back {counted(done.records)}{seqs}"]
+        told.append(f"  do it: `seglog undo {done.topic} {done.target}`")
+        if done.objects:
+            told.append(f"  shows {counted(done.objects, 'object')} of {format_bytes(done.bytes)} again")
+    else:
+        told = [f"undone: {what}: {counted(done.records)} are back{seqs} (lsn {done.lsn})"]
+        told.append("  reads go to the remote, and the next append here takes the topic over")
+    if done.gone:
+        told.append(f"  {counted(done.gone)} are in no object any more")
+    if done.stay_away:
+        by = ", ".join(f"lsn {each}" for each in done.taken_by)
+        told.append(f"  {counted(done.stay_away)} stay away: {by} took them as well")
+    return "\n".join(told)
+
+
+def _subject(key: str) -> str:
+    """Return the subject of an operation as the command line names it."""
+    kind, _, rest = key.partition("/")
+    topic, _, name = rest.partition("/")
+    return {"refs": f"{topic}@{name}", "tags": f"{topic} tag:{name}"}.get(kind, key)
+
+
+print_operation = rows(("number", "time", "writer", "operation", "subject", "message"), _operation_row, operation_text)
+print_undone = lines(undone_text)

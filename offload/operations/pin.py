@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 
 from offload.moment import Moment
 from offload.operations.parameters import About
+from offload.operations.printing import lines
 from offload.operations.units import parse_span_s
 
 if TYPE_CHECKING:
     from offload.archive import Archive
     from offload.services.pins import TopicPin
 
-__all__ = ["PinListed", "list_pins", "refresh", "release"]
+__all__ = [
+    "PinListed",
+    "list_pins",
+    "print_pin",
+    "print_pin_released",
+    "refresh",
+    "release",
+]
 
 Name = Annotated[str, About("The pin, as `pin list` shows it.")]
 
@@ -70,3 +78,14 @@ def _listed(found: TopicPin) -> PinListed:
         expires_at=Moment(pin.expires_at_ms),
         is_expired=found.is_expired,
     )
+
+
+def pin_text(found: PinListed) -> str:
+    cut = f" seq {found.seq}" if found.seq else ""
+    place = f"{found.topic or found.volume} lsn {found.lsn}{cut}"
+    until = "expired" if found.is_expired else "until"
+    return f"{found.pin:<16} {place:<28} {until} {found.expires_at}  {found.holder}"
+
+
+print_pin = lines(pin_text)
+print_pin_released = lines(lambda gone: f"pin {gone.pin} is released")

@@ -1,19 +1,32 @@
-"""Show what a command would take away: the result of `--dry-run`, and the text before the question."""
+"""Show what a command would take away: the result of `--dry-run`, and the text before the question.
+
+The text of a look at what a command would take away.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from offload.errors import InvalidParameters
 from offload.moment import Moment
 from offload.operations.directory import Directory
+from offload.operations.printing import Printer, lines
+from offload.operations.units import counted, format_bytes
 
 if TYPE_CHECKING:
     from offload.services.previews import Preview
 
-__all__ = ["WouldTake", "check_meant", "would", "would_take"]
+__all__ = [
+    "WouldTake",
+    "check_meant",
+    "taking_lines",
+    "would",
+    "would_take",
+    "would_take_text",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +101,27 @@ def would(command: str, topic: str, found: Preview) -> WouldTake:
         deletes=found.deletes,
         shown_by=found.shown_by,
     )
+
+
+def taking_lines(text: Callable[[Any], str], note_of: Callable[[Any], str] = lambda _: "") -> Printer:
+    """Return a printer as `lines` does. It also shows what a dry run found."""
+
+    def text_of(result: Any) -> str:
+        return would_take_text(result) if isinstance(result, WouldTake) else text(result)
+
+    return lines(text_of, lambda result: "" if isinstance(result, WouldTake) else note_of(result))
+
+
+def would_take_text(found: WouldTake) -> str:
+    if not found.records:
+        told = f"{found.command} of {found.topic} would take no record"
+    else:
+        of = f"{found.records:,} of about {counted(found.of_records)}"
+        span = f"seq {found.first_seq} to {found.last_seq}, {found.first_time} to {found.last_time}"
+        told = f"{found.command} of {found.topic} would take {of}: {span}, about {format_bytes(found.bytes)}"
+    if found.deletes:
+        told += f"\n  and {counted(found.deletes, 'delete')} that only this directory has"
+    if found.records:
+        how = "kept" if found.command.endswith("--erase") else "shown"
+        told += f"\n  then {how} by: {', '.join(found.shown_by) or 'no other branch or tag'}"
+    return told

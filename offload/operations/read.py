@@ -1,4 +1,7 @@
-"""Read the records of a topic, or of a past state of it: `seglog read`."""
+"""Read the records of a topic, or of a past state of it: `seglog read`.
+
+The output of `seglog read`: the bytes of the records.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,22 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 from offload.errors import InvalidParameters, NotOffloaded
 from offload.operations.directory import Directory
-from offload.operations.lines import RecordBatch
+from offload.operations.lines import RecordBatch, to_line
 from offload.operations.matching import Match, match_of, pattern_of
 from offload.operations.parameters import About, TopicName, with_branch
 from offload.operations.plain_lines import RecordLines, plain_lines
+from offload.operations.printing import Output
 from offload.operations.pruning import ReadStats, Skipped, pruned_here, pruned_there
-from offload.operations.units import time_ms
+from offload.operations.units import counted, time_ms
 from seglog import Gap, LogClosed, Record
 
 if TYPE_CHECKING:
     from seglog import Topic
 
-__all__ = ["read"]
+__all__ = [
+    "print_records",
+    "read",
+]
 
 _BATCH_RECORDS = 1024
 _LOOKED_RECORDS = 65_536
@@ -261,3 +268,36 @@ def _limited(items: Iterator[_Item], limit: int | None) -> Iterator[_Item]:
             limit -= 1
             if not limit:
                 return
+
+
+def print_records(
+    output: Output, results: Iterator[RecordBatch | RecordLines | ReadStats], values: Mapping[str, Any]
+) -> None:
+    name = with_branch(values["topic"], values["branch"])
+    for found in results:
+        if isinstance(found, ReadStats):
+            _tell(output, found)
+        elif isinstance(found, RecordLines):
+            output.write(found.data)
+        else:
+            _write(output, name, found)
+        output.flush()
+
+
+def _tell(output: Output, found: ReadStats) -> None:
+    if output.is_json:
+        output.show(found, "")
+        return
+    chunks = f"{counted(found.chunks_read, 'chunk')} read, {found.chunks_skipped:,} left out by the index"
+    segments = f"{counted(found.segments_skipped, 'segment')} left out by their commits"
+    output.note(f"{counted(found.records)} looked at; {chunks}, {segments}")
+
+
+def _write(output: Output, name: str, batch: RecordBatch) -> None:
+    if output.is_json:
+        output.show(batch, "")
+        return
+    for item in batch.items:
+        if isinstance(item, Gap):
+            output.note(f"{name}: seq {item.gap_from} to {item.gap_to} were evicted")
+    output.write(b"".join(to_line(item) for item in batch.items if isinstance(item, Record)))

@@ -1,8 +1,12 @@
-"""Remove records of a topic: `seglog delete`, `evict` and `truncate`."""
+"""Remove records of a topic: `seglog delete`, `evict` and `truncate`.
+
+The texts of `seglog delete`, `evict` and `truncate`.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,9 +14,9 @@ from offload.errors import InvalidParameters
 from offload.moment import Moment
 from offload.operations.directory import Directory
 from offload.operations.parameters import About, DryRun, Reason, TopicName, Yes
-from offload.operations.preview import WouldTake, check_meant, would_take
+from offload.operations.preview import WouldTake, check_meant, taking_lines, would_take
 from offload.operations.results import HIDDEN, OPTIONAL
-from offload.operations.units import parse_span_ms
+from offload.operations.units import counted, parse_span_ms
 from seglog.base.arguments import WHOLE_MAX
 from seglog.errors import NotTruncatable, SeqOutOfRange
 
@@ -25,6 +29,9 @@ __all__ = [
     "RecordsRemoved",
     "delete",
     "evict",
+    "print_deleted",
+    "print_evicted",
+    "print_truncated",
     "truncate",
 ]
 
@@ -213,3 +220,42 @@ def _waits(done: Removed, message: str) -> str | None:
     if done.waits_for is None or not message:
         return done.waits_for
     return f"{done.waits_for}; its commit will not have the message"
+
+
+def deleted_text(done: RecordsDeleted) -> str:
+    count = "records" if done.deleted is None else counted(done.deleted)
+    return f"deleted {count} of {done.topic}{_commit(done.lsn)}{_undo(done)}"
+
+
+def evicted_text(done: RecordsEvicted) -> str:
+    count = "records" if done.evicted is None else counted(done.evicted)
+    begin = f"which begins with seq {done.earliest_seq} now{_commit(done.lsn)}"
+    return f"evicted {count} of {done.topic}, {begin}{_undo(done)}"
+
+
+def truncated_text(done: RecordsRemoved) -> str:
+    end = f"which ends with seq {done.head_seq} now{_commit(done.lsn)}"
+    return f"removed {counted(done.removed)} of {done.topic}, {end}{_undo(done)}"
+
+
+def waiting_note(verb: str) -> Callable[[RecordsDeleted | RecordsEvicted | RecordsRemoved], str]:
+    """Return a function that says why the commit in the remote comes later. It returns "" if there is no reason."""
+
+    def told(done: RecordsDeleted | RecordsEvicted | RecordsRemoved) -> str:
+        reason = done.waits_for
+        return f"{verb} here; the remote learns of it later, it waits for: {reason}" if reason else ""
+
+    return told
+
+
+def _commit(lsn: int | None) -> str:
+    return f" (lsn {lsn})" if lsn else ""
+
+
+def _undo(done: RecordsDeleted | RecordsEvicted | RecordsRemoved) -> str:
+    return f"\n  undo: `{done.undo}`, until {done.until}" if done.undo else ""
+
+
+print_deleted = taking_lines(deleted_text, waiting_note("deleted"))
+print_evicted = taking_lines(evicted_text, waiting_note("evicted"))
+print_truncated = taking_lines(truncated_text, waiting_note("truncated"))

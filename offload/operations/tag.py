@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from offload.moment import Moment
 from offload.operations.parameters import About, PlainTopicName, TopicName
+from offload.operations.printing import lines, rows
 
 if TYPE_CHECKING:
     from catalog.format.control import Tag
     from offload.archive import Archive
 
-__all__ = ["TagListed", "create", "delete", "list_tags"]
+__all__ = [
+    "TagListed",
+    "create",
+    "delete",
+    "list_tags",
+    "print_tag",
+    "print_tag_deleted",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +72,18 @@ def _listed(topic: str, name: str, tag: Tag) -> TagListed:
         created_at=Moment(tag.created_at_ms),
         message=tag.message,
     )
+
+
+def _tag_row(listed: TagListed) -> Sequence[str]:
+    seq = "" if listed.seq is None else str(listed.seq)
+    return listed.tag, listed.branch, str(listed.lsn), seq, str(listed.created_at), listed.message
+
+
+def tag_text(listed: TagListed) -> str:
+    cut = f" seq {listed.seq}" if listed.seq else ""
+    place = f"{listed.branch} lsn {listed.lsn}{cut}"
+    return f"{listed.tag:<24} {place:<28} {listed.created_at}  {listed.message}".rstrip()
+
+
+print_tag = rows(("tag", "branch", "lsn", "seq", "made", "message"), _tag_row, tag_text)
+print_tag_deleted = lines(lambda gone: f"tag {gone.tag} is deleted")

@@ -1,18 +1,24 @@
-"""Topics and their configuration: `seglog topic ...`."""
+"""Topics and their configuration: `seglog topic ...`.
+
+The changes that `seglog topic set` makes, from the texts that people write.
+
+The texts of `seglog topic create`, `set`, `show`, `delete` and `list`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
 from offload.operations.directory import Directory
 from offload.operations.parameters import About, DryRun, PlainTopicName, Yes
-from offload.operations.preview import WouldTake, check_meant, would
+from offload.operations.preview import WouldTake, check_meant, taking_lines, would
+from offload.operations.printing import lines, rows
 from offload.operations.results import HIDDEN, MERGED
-from offload.operations.topic_changes import attribute_changes, config_changes
+from offload.operations.units import counted, parse_bytes, parse_count, parse_duration_ms, parse_span_s
 from seglog import NoSuchTopic
 
 if TYPE_CHECKING:
@@ -27,10 +33,17 @@ __all__ = [
     "TopicListed",
     "TopicMade",
     "TopicPlaces",
+    "attribute_changes",
+    "config_changes",
     "create",
     "delete",
     "list_topics",
     "places_of",
+    "print_configured",
+    "print_gone",
+    "print_listed",
+    "print_made",
+    "print_shown",
     "set_config",
     "show",
 ]
@@ -251,3 +264,88 @@ def list_topics(place: Directory) -> Iterator[TopicListed]:
         else:
             topic = log.topic(name)
             yield TopicListed(name, topic.head_seq, topic.hot_floor, is_replica=False)
+
+
+def config_changes(
+    ttl: str | None, cap_records: str | None, cap_bytes: str | None, discard: str | None, durability: str | None
+) -> dict[str, Any]:
+    """Return the new fields of the configuration. Raises `InvalidParameters`."""
+    changes: dict[str, Any] = {}
+    if ttl is not None:
+        changes["ttl_ms"] = parse_duration_ms(ttl)
+    if cap_records is not None:
+        changes["cap_records"] = parse_count(cap_records)
+    if cap_bytes is not None:
+        changes["cap_bytes"] = parse_bytes(cap_bytes)
+    if discard is not None:
+        changes["discard"] = discard
+    if durability is not None:
+        changes["durability"] = durability
+    return changes
+
+
+def attribute_changes(
+    offload_after: str | None, offload_hot_bytes: str | None, tail_interval: str | None, window: str | None
+) -> dict[str, str | None]:
+    """Return the new attributes. None removes an attribute: the setting holds again. Raises `InvalidParameters`."""
+    own = {"offload_after_s": offload_after, "offload_hot_bytes": offload_hot_bytes, "tail_interval_s": tail_interval}
+    triggers = {key: _trigger(key, text) for key, text in own.items() if text is not None}
+    return triggers if window is None else {**triggers, "pitr_window_s": _window(window)}
+
+
+def _trigger(key: str, text: str) -> str | None:
+    from offload.settings import NEVER, trigger_overrides
+
+    if text == "default":
+        return None
+    if text == NEVER:
+        return text
+    option = f"--{key.removesuffix('_s').replace('_', '-')}"
+    value = parse_bytes(text) if key.endswith("_bytes") else parse_span_s(option, text, ", never or default")
+    trigger_overrides({key: str(value)})
+    return str(value)
+
+
+def _window(text: str) -> str | None:
+    """Return the window in seconds, as an attribute of the topic."""
+    if text in {"default", "0"}:
+        return None if text == "default" else text
+    return str(parse_span_s("--window", text, ", 0, or default"))
+
+
+def configured_text(done: TopicConfigured) -> str:
+    values = [f"{key} {value}" for key, value in done.config.items() if value is not None and key != "attributes"]
+    return f"{done.topic}: {', '.join(values)}"
+
+
+def shown_text(shown: TopicDescribed) -> str:
+    rows = {"role": "replica" if shown.is_replica else None, **asdict(shown.places), **shown.config}
+    return "\n".join(f"{key:<15} {value}" for key, value in rows.items() if value is not None)
+
+
+def gone_text(gone: TopicDeleted | TopicGone) -> str:
+    topic = gone.topic
+    if isinstance(gone, TopicDeleted):
+        return f"deleted topic {topic} with all its records: this directory had offloaded none of them"
+    begun = f"{topic} is {'gone from this directory' if gone.outcome == 'detached' else 'followed here no more'}"
+    if gone.dropped or gone.deletes:
+        begun += f"; {counted(gone.dropped)} and {counted(gone.deletes, 'delete')} that only it had were dropped"
+    if gone.lsn is None:
+        return f"{begun}; the remote has nothing of it: its volume was collected"
+    again = f"`seglog sync {topic}` follows it again, `seglog takeover {topic}` writes it again"
+    return f"{begun}; the remote keeps it up to lsn {gone.lsn}: {again}"
+
+
+def listed_text(topic: TopicListed) -> str:
+    return f"{topic.topic:<32} up to seq {topic.head_seq:,}{', replica' if topic.is_replica else ''}"
+
+
+def _listed_row(topic: TopicListed) -> tuple[str, str, str]:
+    return topic.topic, f"{topic.head_seq:,}", "replica" if topic.is_replica else "writer"
+
+
+print_made = lines(lambda made: f"made topic {made.topic}")
+print_configured = lines(configured_text)
+print_shown = lines(shown_text)
+print_gone = taking_lines(gone_text)
+print_listed = rows(("topic", "head seq", "role"), _listed_row, listed_text)

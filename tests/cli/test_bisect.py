@@ -13,9 +13,9 @@ import pytest
 from offload.errors import InvalidParameters
 from offload.moment import Moment
 from offload.operations.bisect import FirstBad, State, Tried, Verdict, bisect
-from offload.operations.commits import CommitListed, SegmentListed
 from offload.operations.lines import RecordBatch
-from offload.operations.moments import Resolved
+from offload.operations.log import CommitListed, SegmentListed
+from offload.operations.points import Resolved
 from seglog import Record
 from tests.schemas import SCHEMAS, mismatches
 from tests.worlds.command import Done, Run

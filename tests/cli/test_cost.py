@@ -13,7 +13,7 @@ import pytest
 from catalog.objects.wrapped import WrappedStore
 from offload.daemon.last_day import LastDay
 from offload.errors import InvalidParameters
-from offload.operations.prices import S3_STANDARD, parse_prices
+from offload.operations.cost import S3_STANDARD, parse_prices
 from tests.worlds.command import Run
 
 PRICES = 'currency = "EUR"\nstorage_gb_month = 1073741824\nput_per_1000 = 2\nget_per_1000 = 1\n'

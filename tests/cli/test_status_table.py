@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from offload.cli.status import attempts_text, extent_bar, status_text
+from offload.operations.status import attempts_text, extent_bar, status_text
 from offload.operations.directory import Work
 from offload.operations.status import ArchivedTopic
 from offload.reports import TopicStatus
@@ -125,7 +125,7 @@ def test_a_watch_asks_again_and_shows_the_status_in_its_place(
         if next(looks, False) is False:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("offload.cli.status.time.sleep", pause)
+    monkeypatch.setattr("offload.operations.status.time.sleep", pause)
     done = run("status", "--watch")
     assert done.code == 130
     assert done.text.count("t: hot 1-1") == 3

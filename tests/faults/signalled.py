@@ -49,7 +49,7 @@ _CODE = (
     "offload.cli.execution",
     "offload.cli.export",
     "offload.cli.names",
-    "offload.cli.offload",
+    "offload.operations.offload",
     "offload.cli.start",
     "offload.operations.append",
     "offload.operations.branch",

@@ -22,7 +22,7 @@ import pytest
 from catalog.errors import NoSuchTag, OutOfWindow
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
-from offload.operations.moments import PointListed, points
+from offload.operations.points import PointListed, points
 from tests.offload.replicas import opened, ship
 from tests.work import amounts, tell
 from tests.worlds.clock import HandClock

@@ -13,7 +13,7 @@ import pytest
 from catalog.format.commit import ForkPoint
 from catalog.volume import Volumes
 from offload import Archive
-from offload.cli import status
+from offload.operations import status
 from offload.context import ArchiveContext
 from offload.daemon.http import bodies
 from offload.daemon.service import Service
