@@ -16,9 +16,9 @@ from itertools import chain
 from typing import Protocol
 
 from offload.errors import InvalidParameters
+from offload.operations.commits import CommitListed
 from offload.operations.diff import RecordShown
 from offload.operations.lines import RecordBatch
-from offload.operations.log import CommitListed
 from offload.operations.points import Resolved
 from seglog import Record
 

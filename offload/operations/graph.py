@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import count, dropwhile, pairwise, takewhile
 from typing import TYPE_CHECKING
 
-from offload.operations.log import CommitListed, listed
+from offload.operations.commits import CommitListed, listed
 from offload.operations.parameters import with_branch
 from offload.operations.results import HIDDEN, MERGED
 

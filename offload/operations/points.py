@@ -13,7 +13,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.moment import Moment
-from offload.operations.log import CommitListed, commit_text, listed
+from offload.operations.commits import CommitListed, commit_text, listed
 from offload.operations.parameters import About, TopicName
 from offload.operations.printing import Output, lines
 from offload.operations.units import counted, format_bytes, parse_span_s, time_ms

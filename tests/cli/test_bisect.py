@@ -13,8 +13,8 @@ import pytest
 from offload.errors import InvalidParameters
 from offload.moment import Moment
 from offload.operations.bisect import FirstBad, State, Tried, Verdict, bisect
+from offload.operations.commits import CommitListed, SegmentListed
 from offload.operations.lines import RecordBatch
-from offload.operations.log import CommitListed, SegmentListed
 from offload.operations.points import Resolved
 from seglog import Record
 from tests.schemas import SCHEMAS, mismatches

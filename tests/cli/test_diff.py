@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from offload.moment import Moment
+from offload.operations.commits import CommitListed
 from offload.operations.graph import Line, graphed, ordered
-from offload.operations.log import CommitListed
 from tests.worlds.command import Run
 
 

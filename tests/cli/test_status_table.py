@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from offload.operations.status import attempts_text, extent_bar, status_text
 from offload.operations.directory import Work
-from offload.operations.status import ArchivedTopic
+from offload.operations.status import ArchivedTopic, attempts_text, extent_bar, status_text
 from offload.reports import TopicStatus
 from seglog import SystemClock
 from tests.cli.terminals import Shown, on_terminal, without_styles

@@ -13,11 +13,11 @@ import pytest
 from catalog.format.commit import ForkPoint
 from catalog.volume import Volumes
 from offload import Archive
-from offload.operations import status
 from offload.context import ArchiveContext
 from offload.daemon.http import bodies
 from offload.daemon.service import Service
 from offload.format.block import ChunkRef
+from offload.operations import status
 from offload.read import chunk_records
 from offload.read.cache import ChunkCache
 from offload.read.chunk_fetcher import ChunkFetcher, Fetch

@@ -1,0 +1,136 @@
+"""A commit of a topic as operations show it, and its texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from offload.moment import Moment
+from offload.operations.results import HIDDEN, OPTIONAL
+from offload.operations.units import counted, format_bytes
+
+if TYPE_CHECKING:
+    from catalog import PastCommit
+    from catalog.history import History
+
+__all__ = ["CommitListed", "SegmentListed", "commit_text", "listed", "segment_text", "stat_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentListed:
+    sid: str
+    first_seq: int
+    last_seq: int
+    data_bytes: int
+    codec: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitListed:
+    """A commit of a topic's history, which `target` means for good. The hidden fields hold the details of its kind.
+
+    A commit of kind restore has undone the commit `undone_lsn`.
+    """
+
+    target: str
+
+    volume: str
+    lsn: int
+    hash: str
+    commit_kind: str
+    created_at: Moment
+    at_seq: int
+    truncate_from: int | None
+    at_time: Moment
+    head_seq: int
+    segments: tuple[SegmentListed, ...]
+    erased_by: Moment | None
+    writer: str
+    epoch: int
+    message: str
+    evict_floor: int = field(metadata=HIDDEN)
+    before_seq: int = field(metadata=HIDDEN)
+    deleted_records: int = field(metadata=HIDDEN)
+    removed_objects: int = field(metadata=HIDDEN)
+    undone_lsn: int | None = field(metadata=OPTIONAL)
+
+
+def listed(stored: PastCommit, erased_by_ms: int | None, history: History) -> CommitListed:
+    """Return a commit as a command shows it. `history` is that of the topic or branch that the command shows."""
+    from pyroaring import BitMap
+
+    from catalog import CommitKind
+
+    commit = stored.commit
+    bitmaps = commit.deletions.bitmaps.values() if commit.kind is CommitKind.DELETE else ()
+    return CommitListed(
+        target=history.target_of(commit),
+        volume=str(commit.vid),
+        lsn=commit.lsn,
+        hash=stored.hash.hex(),
+        commit_kind=commit.kind.name.lower(),
+        created_at=Moment(commit.created_at_ms),
+        at_seq=commit.at_seq,
+        truncate_from=commit.truncate_from,
+        at_time=Moment(commit.at_ts_ms),
+        head_seq=commit.bounds.head_seq,
+        segments=tuple(
+            SegmentListed(
+                sid=str(segment.sid),
+                first_seq=segment.first_seq,
+                last_seq=segment.last_seq,
+                data_bytes=segment.data_length,
+                codec=segment.codec.name.lower(),
+            )
+            for segment in commit.segments
+        ),
+        erased_by=None if erased_by_ms is None else Moment(erased_by_ms),
+        writer=commit.writer_id,
+        epoch=commit.epoch,
+        message=commit.message,
+        evict_floor=commit.bounds.evict_floor,
+        before_seq=commit.deletions.before_seq,
+        deleted_records=sum(len(BitMap.deserialize(bitmap)) for bitmap in bitmaps),
+        removed_objects=len(commit.removed_sids),
+        undone_lsn=None if commit.restored is None else commit.restored.undone.lsn,
+    )
+
+
+def stat_text(commit: CommitListed) -> str:
+    records = sum(segment.last_seq - segment.first_seq + 1 for segment in commit.segments)
+    size = format_bytes(sum(segment.data_bytes for segment in commit.segments))
+    parts = [f"{counted(records)} in {size}"] if records else []
+    parts.append(f"by {commit.writer}, epoch {commit.epoch}")
+    return f"    {', '.join(parts)}{f': {commit.message}' if commit.message else ''}"
+
+
+def commit_text(commit: CommitListed) -> str:
+    name = commit.target.replace(":", " ")
+    return (
+        f"{name:<10} {commit.hash[:12]}  {commit.created_at}  {commit.commit_kind:<9} {_what(commit)}"
+        f"{'' if commit.erased_by is None else f', erased by {commit.erased_by}'}"
+    ).rstrip()
+
+
+def _what(commit: CommitListed) -> str:
+    segments = ", ".join(map(segment_text, commit.segments))
+    match commit.commit_kind:
+        case "offload":
+            return segments
+        case "compact":
+            return f"{segments} in the place of {counted(commit.removed_objects, 'object')}"
+        case "evict":
+            return f"records below seq {commit.evict_floor}, of {commit.at_time}"
+        case "restore":
+            return f"takes back lsn {commit.undone_lsn}, of {commit.at_time}"
+        case "delete" if commit.before_seq:
+            return f"records below seq {commit.before_seq}, of {commit.at_time}"
+        case "delete":
+            return f"{counted(commit.deleted_records)}, of {commit.at_time}"
+    if commit.truncate_from is not None:
+        return f"records from seq {commit.truncate_from} on, of {commit.at_time}"
+    return commit.message
+
+
+def segment_text(segment: SegmentListed) -> str:
+    return f"seq {segment.first_seq}-{segment.last_seq} ({format_bytes(segment.data_bytes)} {segment.codec})"
