@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from offload.operations.codec import decode
-from offload.operations.registry import Command
+from offload.operations.command import Command
 from offload.wire import LINES_HEADER, LINES_TYPE, MESSAGE_HEAD, STREAM_TYPE, VALUES_TYPE, encode_values
 from seglog.base.arguments import checked
 from seglog.client.unix_socket import SOCKET_FILE, connected

@@ -12,9 +12,9 @@ A part stands between `<!-- include: NAME -->` and `<!-- end -->`. The script re
     commands:options       the options of each command, as a table
     policies:roles         the actions of each role of a tenant, as a table
 
-It also writes offload/cli/listing.py: the commands with their help and their parameters, from which the front door of
-`seglog` answers without an import of a command. From that list it writes the golden help in tests/golden. It writes
-docs/schema: a JSON Schema for each kind of object that `--json` prints. It writes the templates of policies in
+It also writes offload/operations/listing.py: the commands with their help and their parameters, from which the front
+door of `seglog` answers without an import of a command. From that list it writes the golden help in tests/golden. It
+writes docs/schema: a JSON Schema for each kind of object that `--json` prints. It writes the templates of policies in
 localstack/ from the table of roles and actions.
 
 So a format is written down once, at the top of the code that reads and writes it, and a setting where its field is.
@@ -26,6 +26,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import os
 import re
 import sys
 import tomllib
@@ -33,7 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from offload.cli.listed import ListedCommand, ListedParameter
+    from offload.operations.listed import ListedCommand, ListedParameter
 
 __all__ = [
     "checks",
@@ -53,7 +54,7 @@ __all__ = [
 ]
 
 ROOT = Path(__file__).resolve().parent.parent
-LISTING = ROOT / "offload" / "cli" / "listing.py"
+LISTING = ROOT / "offload" / "operations" / "listing.py"
 SCHEMAS = ROOT / "docs" / "schema"
 POLICIES = ROOT / "localstack"
 HELP = {ROOT / "tests" / "golden" / f"help_{columns}.txt": columns for columns in (80, 200)}
@@ -61,7 +62,7 @@ HEAD = '''"""The commands of `seglog`, with their help and their parameters. Wri
 
 from __future__ import annotations
 
-from offload.cli.listed import ListedCommand, ListedParameter
+from offload.operations.listed import ListedCommand, ListedParameter
 
 __all__ = ["COMMANDS", "VERSION"]
 
@@ -217,7 +218,7 @@ def filled(text: str) -> str:
 
 
 def listing() -> str:
-    """Return the source of offload/cli/listing.py, from the code of this checkout."""
+    """Return the source of offload/operations/listing.py, from the code of this checkout."""
     sys.path.insert(0, str(ROOT))
     from offload.cli.table import listed_commands
 
@@ -230,7 +231,8 @@ def listed_command(command: ListedCommand) -> str:
     parameters = "".join(f"            {listed_parameter(each)},\n" for each in command.parameters)
     lines = "".join(f"        {line!r}\n" for line in command.help.splitlines(keepends=True))
     inner = f"(\n{parameters}        )" if parameters else "()"
-    return f"ListedCommand(\n        {command.path!r},\n{lines.rstrip()},\n        {inner},\n    )"
+    parts = [f"        {command.path!r}", lines.rstrip(), f"        {inner}", f"        {command.home!r}"]
+    return "ListedCommand(\n" + "".join(f"{each},\n" for each in parts) + "    )"
 
 
 def listed_parameter(parameter: ListedParameter) -> str:
@@ -277,6 +279,9 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="change nothing, fail if a part is not current")
     check = parser.parse_args().check
     stale = 0
+    if not check and (found := listing()) != LISTING.read_text():
+        LISTING.write_text(found)
+        os.execv(sys.executable, [sys.executable, *sys.argv])  # noqa: S606 - the other parts come from the list
     made = {**schema_files(), **policy_templates()}
     pages = [*sorted((ROOT / "docs").rglob("*.md")), POLICIES / "README.md"]
     for page in (LISTING, *HELP, *pages, *sorted({*made, *SCHEMAS.glob("*.json")})):

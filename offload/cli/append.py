@@ -18,13 +18,17 @@ from offload.cli.stopped import told
 from offload.errors import InvalidInput, NoSuchFile, PartlyAppended
 from offload.operations import append as use
 from offload.operations.append import Appended, Format, RecordSink
+from offload.operations.command import Command
 from offload.operations.lines import Batch
 from offload.operations.parameters import About, TopicName
 from offload.operations.results import problem
 from offload.operations.units import counted
 from seglog.errors import AppendsHeld
 
-__all__ = ["append"]
+__all__ = [
+    "APPEND",
+    "append",
+]
 
 _NOTHING = "; nothing was appended"
 
@@ -184,3 +188,6 @@ def _sink(session: Session, topic: str, durability: str | None) -> Iterator[Reco
         return
     with directory_of(session) as place:
         yield use.open_sink(place, topic, durability)
+
+
+APPEND = Command("append", append)

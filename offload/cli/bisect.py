@@ -16,13 +16,17 @@ from offload.cli.session import Session
 from offload.errors import InvalidParameters, NoSuchFile, ProbeFailed
 from offload.operations import bisect as use
 from offload.operations.bisect import FirstBad, State, Tried, Verdict
+from offload.operations.command import Command
 from offload.operations.commits import CommitListed, commit_text
 from offload.operations.lines import RecordBatch, to_line
 from offload.operations.parameters import About, TopicName
 from offload.operations.points import Resolved
 from seglog import Record
 
-__all__ = ["bisect"]
+__all__ = [
+    "BISECT",
+    "bisect",
+]
 
 _SKIP = 125
 _FAILED = 128
@@ -135,3 +139,6 @@ def _found_text(found: FirstBad) -> str:
     else:
         lines += [f"the first bad state: {found.first_bad}"]
     return "\n".join(lines + ([] if found.commit is None else [f"    {commit_text(found.commit)}"]))
+
+
+BISECT = Command("bisect", bisect)

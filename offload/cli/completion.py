@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from offload.cli.help import summary
-from offload.cli.listed import ListedParameter
-from offload.cli.listing import COMMANDS
 from offload.cli.top import ANYWHERE, GROUPS, HELP, OPTIONS
 from offload.cli.words import is_option
+from offload.operations.listed import ListedParameter
+from offload.operations.listing import COMMANDS
 
 __all__ = ["candidates"]
 

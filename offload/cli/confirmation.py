@@ -18,8 +18,8 @@ from offload.cli.execution import results_of
 from offload.cli.session import Session
 from offload.cli.streams import write_error
 from offload.errors import NotConfirmed
+from offload.operations.command import Command
 from offload.operations.preview import WouldTake, would_take_text
-from offload.operations.registry import Command
 from offload.settings import NEVER
 
 __all__ = ["confirmed"]

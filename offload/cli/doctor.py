@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from offload.cli.output import Output
 from offload.cli.session import Session
 from offload.errors import ChecksFailed, InvalidParameters
+from offload.operations.command import Command
 from offload.operations.parameters import About
 from seglog import SETTINGS_FILE
 
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
     from catalog.objects import ObjectStore
     from offload.operations.doctor import CheckDone, ClockAhead, Left
 
-__all__ = ["doctor"]
+__all__ = [
+    "DOCTOR",
+    "doctor",
+]
 
 _WORDS = {"ok": "ok", "failed": "FAIL", "skipped": "skipped", "warn": "warn", "fail": "FAIL"}
 
@@ -108,3 +112,6 @@ def _clock(ahead_ms: int) -> str:
     if not ahead_ms:
         return "right"
     return f"at least {abs(ahead_ms) / 1000:.1f} s {'ahead of' if ahead_ms > 0 else 'behind'} the store's"
+
+
+DOCTOR = Command("doctor", doctor)

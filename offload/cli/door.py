@@ -45,7 +45,7 @@ def run(words: list[str], variables: Mapping[str, str], serve: Serve) -> int:
     if request.kind == "run":
         return _run_command(request, serve)
     if request.kind == "version":
-        from offload.cli.listing import VERSION
+        from offload.operations.listing import VERSION
 
         return _answer(f"seglog {VERSION}, Python {sys.version.split()[0]}\n")
     from offload.cli.help import help_text
@@ -104,10 +104,10 @@ def _stop(request: Request, stop: KeyboardInterrupt) -> int:
 def _command(request: Request, serve: Serve) -> None:
     from pathlib import Path
 
-    from offload.cli.listing import COMMANDS
+    from offload.cli.execution import run_command
     from offload.cli.session import Session
-    from offload.cli.table import run_command
     from offload.cli.times import understood_values
+    from offload.operations.listing import COMMANDS
 
     options = request.options
     if options["daemon"] is not None and request.path in LOCAL:

@@ -1,23 +1,60 @@
-"""Run a command of the registry: in the daemon that holds the data directory, or else in this process."""
+"""Run a command: an operation in the daemon that holds the data directory, or else in this process."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from offload.cli.progress import ToldBars, progress
+from offload.cli.progress import ToldBars, progress, while_waiting
 from offload.cli.session import Session
-from offload.errors import NoDaemon
+from offload.cli.streams import has_reader
+from offload.errors import InvalidParameters, NoDaemon, NoSuchFile
+from offload.operations.command import Command
 from offload.operations.directory import Directory, RequestsSeen, Tell, Work
-from offload.operations.registry import COMMANDS, Command
+from offload.operations.registry import COMMANDS, command_of
+from seglog.process.closing import closed_after
 
 if TYPE_CHECKING:
     from offload.archive import Archive
     from seglog import Log
 
-__all__ = ["directory_of", "reader_of", "results_of"]
+__all__ = ["directory_of", "reader_of", "results_of", "run_command"]
+
+
+#: The commands that may take long before they tell a result, and count nothing meanwhile.
+_SLOW = frozenset({"fetch", "pull", "reset", "restore", "takeover"})
+
+
+def run_command(session: Session, path: str, values: Mapping[str, Any]) -> Callable[[], None]:
+    """Import all that a command needs, and return the function that runs it."""
+    command = command_of(path)
+    show = command.show
+    if show is None:
+        return lambda: command.function(session, **values)
+    values = _with_texts(command, values)
+
+    def run() -> None:
+        if values.get("watch"):
+            _watch(session, command, values)
+            return
+        given = _confirmed(session, command, values) if command.takes(values) else values
+        with closed_after(results_of(session, command, given, takes_lines=not session.as_json)) as results:
+            ends_early = command.reads(given) or bool(given.get("follow"))
+            waits = path in _SLOW and not given.get("follow")
+            shown = while_waiting(results, command.path, is_shown=waits and session.shows_progress)
+            show(session.output, _while_read(shown) if ends_early else shown, given)
+
+    return run
+
+
+def _watch(session: Session, command: Command, values: Mapping[str, Any]) -> None:
+    """Print the status again and again. Each look opens the directory for itself, so it blocks no writer for long."""
+    from offload.cli.watch import watch_status
+
+    watch_status(session.output, lambda: results_of(session, command, values), values)
 
 
 def results_of(
@@ -29,7 +66,7 @@ def results_of(
     """
     daemon = session.daemon()
     if daemon is not None:
-        given, finished = command.shared(values)
+        given, finished = command.split(values)
         # If the client works on the results, it needs records.
         takes_lines = takes_lines and given is values
         with closing(ToldBars(is_shown=session.shows_progress)) as bars:
@@ -124,3 +161,34 @@ class _ThisProcess:
 
     def work(self, _name: str, /) -> Work | None:
         return None
+
+
+def _confirmed(session: Session, command: Command, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    if values["yes"]:
+        return values
+    from offload.cli.confirmation import confirmed
+
+    return confirmed(session, command, values)
+
+
+def _with_texts(command: Command, values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the values, with the text of a file in the place of its path. Raises `NoSuchFile`, `InvalidParameters`."""
+    names = [name for name, each in command.parameters.items() if each.about.is_file and values[name] is not None]
+    return {**values, **{name: _text_of(values[name]) for name in names}}
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        raise NoSuchFile(path) from None
+    except UnicodeDecodeError:
+        raise InvalidParameters(f"{path} is not a text in UTF-8") from None
+
+
+def _while_read(results: Iterator[Any]) -> Iterator[Any]:
+    """Yield the results until the reader of the output has gone."""
+    for result in results:
+        yield result
+        if not has_reader():
+            return

@@ -16,6 +16,7 @@ from offload.cli.stopped import told
 from offload.cli.streams import discard_output
 from offload.errors import InvalidParameters
 from offload.operations import export as use
+from offload.operations.command import Command
 from offload.operations.export import ExportVerified, Wanted, WrongPart
 from offload.operations.export_directory import Exported, PartExported
 from offload.operations.export_forms import Form
@@ -24,7 +25,10 @@ from offload.operations.parameters import About, TopicName
 from offload.operations.registry import COMMANDS
 from offload.operations.units import counted, format_bytes
 
-__all__ = ["export"]
+__all__ = [
+    "EXPORT",
+    "export",
+]
 
 _PART_BYTES = 128 * 1024 * 1024
 
@@ -134,3 +138,6 @@ def _verified_text(found: WrongPart | ExportVerified) -> str:
         return f"{found.file} {found.problem}"
     whole = "" if found.is_whole else "; the export is not whole yet: run it again without --verify"
     return f"{counted(found.parts, 'file')} of {found.topic} in {found.directory} as written{whole}"
+
+
+EXPORT = Command("export", export)

@@ -15,6 +15,7 @@ from offload.cli.session import Session
 from offload.cli.start import recovered_text
 from offload.cli.stopped import told
 from offload.cli.tenant_role import RoleArn, tenant_of
+from offload.operations.command import Command
 from offload.operations.parameters import About
 from offload.operations.units import ago_text, counted
 from seglog.process.closing import closed_after
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
 
     Shown = Recovered | TopicFollowed | TopicUnfollowed | LookFailed | Looked
 
-__all__ = ["failed_text", "follow", "followed_text"]
+__all__ = [
+    "FOLLOW",
+    "failed_text",
+    "follow",
+    "followed_text",
+]
 
 _GONE = "deleted, renamed or promoted in the remote, and not followed any more"
 _COLUMNS = ("topic", "role", "seq", "lsn", "newest record", "lag", "state")
@@ -178,3 +184,6 @@ class _Screen:
 def _cell(found: TopicFollowed) -> str:
     """Return the lag that this look found. If it found none, return "": the table keeps the former one."""
     return f"was {_lag(found)}" if found.commits else ""
+
+
+FOLLOW = Command("follow", follow)

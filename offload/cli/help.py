@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from offload.cli.listed import ListedCommand, ListedParameter
-from offload.cli.listing import COMMANDS
 from offload.cli.top import ENDING, GROUPS, HELP, OPTIONS, SUMMARY
+from offload.operations.listed import ListedCommand, ListedParameter
+from offload.operations.listing import COMMANDS
 
 __all__ = ["help_text", "summary"]
 

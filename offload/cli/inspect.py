@@ -7,12 +7,16 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.cli.session import Session
+from offload.operations.command import Command
 from offload.operations.parameters import About
 
 if TYPE_CHECKING:
     from offload.operations.inspect import ShownEntry
 
-__all__ = ["inspect"]
+__all__ = [
+    "INSPECT",
+    "inspect",
+]
 
 _SHOWN_BYTES = 48
 
@@ -69,3 +73,6 @@ def _lines(value: Mapping[str, Any], indent: str = "") -> Iterator[str]:
             yield from (f"{indent}  {json.dumps(each)}" for each in item)
         else:
             yield f"{indent}{key}: {item if isinstance(item, str) else json.dumps(item)}"
+
+
+INSPECT = Command("inspect", inspect)

@@ -13,6 +13,7 @@ from offload.cli.session import Session
 from offload.cli.stopped import told
 from offload.cli.tenant_role import RoleArn, tenant_of
 from offload.errors import InvalidParameters
+from offload.operations.command import Command
 from offload.operations.parameters import About
 from offload.operations.units import counted
 
@@ -20,7 +21,15 @@ if TYPE_CHECKING:
     from offload.operations.directory import Tell
     from offload.recovery import NotRecovered, Recovered
 
-__all__ = ["init", "recover", "recovered_text", "serve"]
+__all__ = [
+    "INIT",
+    "RECOVER",
+    "SERVE",
+    "init",
+    "recover",
+    "recovered_text",
+    "serve",
+]
 
 
 def init(
@@ -116,3 +125,8 @@ def serve(
     if tenants and session.remote:
         raise InvalidParameters("each tenant has its own remote: leave out --remote and SEGLOG_REMOTE")
     session.serve(session.directory, session.settings(), remote=session.remote, debug=session.debug, tenants=tenants)
+
+
+INIT = Command("init", init)
+RECOVER = Command("recover", recover)
+SERVE = Command("serve", serve)

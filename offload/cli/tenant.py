@@ -8,9 +8,17 @@ from typing import Annotated
 from catalog.tenants.policies import Partition
 from catalog.tenants.roles import TenantRole
 from offload.cli.session import Session
+from offload.operations.command import Command
 from offload.operations.parameters import About
 
-__all__ = ["bucket_policy", "list_tenants", "policy"]
+__all__ = [
+    "TENANT_BUCKET_POLICY",
+    "TENANT_LIST",
+    "TENANT_POLICY",
+    "bucket_policy",
+    "list_tenants",
+    "policy",
+]
 
 OfBucket = Annotated[Partition, About("The partition of AWS that has the bucket.", "--partition")]
 
@@ -90,3 +98,8 @@ def list_tenants(session: Session) -> None:
     found = use.listed(session.directory) if client is None else (use.TenantListed(**each) for each in client.tenants())
     for each in found:
         session.output.show(each, f"{each.name:<24} {each.state}{f': {each.error}' if each.error else ''}")
+
+
+TENANT_LIST = Command("tenant/list", list_tenants)
+TENANT_POLICY = Command("tenant/policy", policy)
+TENANT_BUCKET_POLICY = Command("tenant/bucket-policy", bucket_policy)

@@ -13,9 +13,15 @@ from catalog.tenants.policies import check_bucket
 from catalog.tenants.roles import TenantRole
 from offload.cli.session import Session
 from offload.errors import InvalidParameters
+from offload.operations.command import Command
 from offload.operations.parameters import About
 
-__all__ = ["check", "credentials"]
+__all__ = [
+    "TENANT_CHECK",
+    "TENANT_CREDENTIALS",
+    "check",
+    "credentials",
+]
 
 _RUNS = "SEGLOG_CREDENTIALS_RUN"
 
@@ -93,3 +99,7 @@ def check(
     session.output.show(found, "\n".join([answers, *found.failures]))
     if found.failures:
         raise ChecksFailed(len(found.failures), str(url), "see docs/security.md for what the bucket's policy needs")
+
+
+TENANT_CHECK = Command("tenant/check", check)
+TENANT_CREDENTIALS = Command("tenant/credentials", credentials)

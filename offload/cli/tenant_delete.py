@@ -13,6 +13,7 @@ from offload.cli.progress import ToldBars
 from offload.cli.session import Session
 from offload.cli.streams import write_error
 from offload.errors import NoRemote, NotConfirmed
+from offload.operations.command import Command
 from offload.operations.parameters import About, DryRun, Yes
 from offload.operations.preview import check_meant
 from offload.operations.units import counted, format_bytes
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from catalog.objects.prefix import Upload, WholePrefix
     from offload.operations.tenant_delete import TenantDeleted, WouldDelete
 
-__all__ = ["delete"]
+__all__ = [
+    "TENANT_DELETE",
+    "delete",
+]
 
 
 def delete(
@@ -154,3 +158,6 @@ def _done_text(done: TenantDeleted) -> str:
     if done.lifecycle is not None:
         lines.append(f"The bucket's owner adds this rule to its lifecycle: {json.dumps(done.lifecycle)}")
     return "\n".join(lines)
+
+
+TENANT_DELETE = Command("tenant/delete", delete)

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from offload.cli.listed import ListedParameter
+from offload.operations.listed import ListedParameter
 from offload.operations.units import ago_text
 
 __all__ = ["TimeNeedsZone", "Understood", "understand", "understood_values"]

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from offload.cli.session import Session
+from offload.operations.command import Command
 from offload.operations.parameters import About
 
-__all__ = ["new"]
+__all__ = [
+    "TOKEN_NEW",
+    "new",
+]
 
 
 def new(
@@ -29,3 +33,6 @@ def new(
     session.output.show(made, made.line)
     if not session.as_json:
         session.output.note(f"the token of {made.name}, shown only now: {made.token}")
+
+
+TOKEN_NEW = Command("token/new", new)

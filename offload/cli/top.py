@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from offload.cli.listed import ListedCommand, ListedParameter
 from offload.cli.shells import SHELLS
+from offload.operations.listed import ListedCommand, ListedParameter
 
 __all__ = ["ANYWHERE", "COMPLETION", "ENDING", "GROUPS", "HELP", "OPTIONS", "SUMMARY"]
 

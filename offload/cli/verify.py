@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 from offload.cli.progress import with_bars
 from offload.cli.session import Session
 from offload.errors import InvalidParameters
+from offload.operations.command import Command
 from offload.operations.parameters import About
 from offload.operations.units import counted, format_bytes
 
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
     from offload.operations.verify import DamagedFile, FileChecked, Note, RemoteChecked
     from offload.operations.verify_part import ObjectLooked, ObjectsLooked
 
-__all__ = ["verify"]
+__all__ = [
+    "VERIFY",
+    "verify",
+]
 
 
 def verify(
@@ -146,3 +150,6 @@ def _counts(files: list[FileChecked]) -> str:
     items, size = sum(file.items for file in files), format_bytes(sum(file.bytes for file in files))
     noun = {"snapshot": "snapshot", "wal": "frame", "segment": "record"}[files[0].file_kind]
     return f"{counted(items, noun)} in {counted(len(files), 'file')}, {size}"
+
+
+VERIFY = Command("verify", verify)

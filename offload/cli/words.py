@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from offload.cli.listed import ListedCommand, ListedParameter
-from offload.cli.listing import COMMANDS
 from offload.cli.top import ANYWHERE, GROUPS, HELP, OPTIONS
+from offload.operations.listed import ListedCommand, ListedParameter
+from offload.operations.listing import COMMANDS
 
 __all__ = ["Request", "UsageError", "is_option", "request_of"]
 

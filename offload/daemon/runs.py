@@ -11,8 +11,8 @@ from offload.daemon.events import Events
 from offload.daemon.metrics import Metrics
 from offload.daemon.stopping import StopEvent
 from offload.errors import Stopping
+from offload.operations.command import Command
 from offload.operations.offload import Offloaded, TopicFailed
-from offload.operations.registry import Command
 
 __all__ = ["Runs"]
 

@@ -1,7 +1,7 @@
-"""The use cases: one function for each command. The command line and the daemon call the same functions.
+"""The operations: what the product does for its users. Each file has a few of them, with what a terminal shows.
 
-A function takes a `Log`, an `Archive` or a `Directory`, and plain arguments. It returns a frozen dataclass, or an
-iterator of them. It prints nothing. A function that checks its arguments takes a `Directory`, and checks them before
-it uses the directory. `offload.operations.registry` lists the functions, and `offload.operations.results`
-makes the JSON form of a result.
+An operation is a function. It takes a `Log`, an `Archive` or a `Directory`, and plain arguments. It returns a frozen
+dataclass, or an iterator of them, and prints nothing. One that checks its arguments takes a `Directory`, and checks
+them before it uses the directory. A `Command` (offload.operations.command) joins the function with its printer. From it
+come the arguments of the command line with their help, the HTTP route and its schema, and the page docs/cli.md.
 """

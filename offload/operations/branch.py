@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
 from offload.moment import Moment
+from offload.operations.command import Command, always, dry
 from offload.operations.directory import Directory
 from offload.operations.parameters import About, DryRun, PlainTopicName, Reason, TopicName, Yes, without_main
 from offload.operations.preview import WouldTake, check_meant, taking_lines, would
@@ -22,6 +23,14 @@ if TYPE_CHECKING:
     from offload.archive import Archive
 
 __all__ = [
+    "BRANCH_CREATE",
+    "BRANCH_DELETE",
+    "BRANCH_DIFF",
+    "BRANCH_LIST",
+    "BRANCH_PROMOTE",
+    "BRANCH_RENAME",
+    "BRANCH_UNDELETE",
+    "RESTORE",
     "BranchAt",
     "BranchDeleted",
     "BranchListed",
@@ -354,3 +363,13 @@ print_branch_deleted = taking_lines(branch_deleted_text)
 print_branch_back = lines(lambda back: f"{back.branch} is back")
 print_promoted = lines(promoted_text)
 print_side = lines(side_text)
+
+
+RESTORE = Command("restore", restore, print_branch_made)
+BRANCH_CREATE = Command("branch/create", create, print_branch_made)
+BRANCH_LIST = Command("branch/list", list_branches, print_branch, reads=always)
+BRANCH_DELETE = Command("branch/delete", delete, print_branch_deleted, reads=dry, takes=always)
+BRANCH_UNDELETE = Command("branch/undelete", undelete, print_branch_back)
+BRANCH_RENAME = Command("branch/rename", rename, print_renamed)
+BRANCH_PROMOTE = Command("branch/promote", promote, print_promoted)
+BRANCH_DIFF = Command("branch/diff", diff, print_side, reads=always)

@@ -1,6 +1,6 @@
 """The cost of the remote: `seglog cost`.
 
-Prices of an object store, as a TOML file or the default.
+Prices of an object store come from a TOML file, or are the default:
 
     name = "S3 Standard, us-east-1"     optional: a text for the output
     as_of = 2025-06-01                  optional: the day of the prices
@@ -11,8 +11,6 @@ Prices of an object store, as a TOML file or the default.
 
 PRICE-1  All amounts are zero or more. A file with an unknown key, or without one that is not optional, is refused.
 PRICE-2  Deletes and aborts are free, as on S3. Prices by volume, transfer and minimum times of storage are left out.
-
-The texts of `seglog cost`.
 """
 
 from __future__ import annotations
@@ -27,6 +25,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
+from offload.operations.command import Command, always
 from offload.operations.directory import Directory
 from offload.operations.parameters import About
 from offload.operations.printing import lines
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from offload.operations.directory import RequestsSeen
 
 __all__ = [
+    "COST",
     "S3_STANDARD",
     "BranchCost",
     "CostTotal",
@@ -319,3 +319,6 @@ def _total_text(found: CostTotal) -> str:
 
 
 print_cost = lines(cost_text)
+
+
+COST = Command("cost", cost, print_cost, reads=always)

@@ -1,9 +1,4 @@
-"""The differences between two points of the past: `seglog diff`. No record is copied.
-
-A record with its content, as `bisect` and `diff` show it.
-
-The texts of `seglog diff`.
-"""
+"""The differences between two points of the past: `seglog diff`. No record is copied."""
 
 from __future__ import annotations
 
@@ -13,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 from offload.moment import Moment
+from offload.operations.command import Command, always
 from offload.operations.parameters import About, without_main
 from offload.operations.printing import lines
 from offload.operations.results import MERGED, OPTIONAL
@@ -24,6 +20,7 @@ if TYPE_CHECKING:
     from offload.archive import Archive
 
 __all__ = [
+    "DIFF",
     "DifferingRecord",
     "PointSide",
     "RecordShown",
@@ -127,3 +124,6 @@ def diff_text(found: PointSide | DifferingRecord) -> str:
 
 
 print_diff = lines(diff_text)
+
+
+DIFF = Command("diff", diff, print_diff, reads=always)

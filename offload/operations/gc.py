@@ -1,9 +1,4 @@
-"""Collect garbage in the remote: `seglog gc`.
-
-GC step by step: `seglog gc plan`, `gc apply` and `gc explain`.
-
-The texts of `seglog gc`.
-"""
+"""Collect garbage in the remote: `seglog gc`, and the same step by step: `gc plan`, `gc apply` and `gc explain`."""
 
 from __future__ import annotations
 
@@ -13,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters, VolumesBlocked
 from offload.moment import Moment
+from offload.operations.command import Command, always, dry
 from offload.operations.directory import Directory
 from offload.operations.parameters import About
 from offload.operations.printing import lines
@@ -24,6 +20,10 @@ if TYPE_CHECKING:
     from catalog.gc.report import GcReport, KeptVolume
 
 __all__ = [
+    "GC",
+    "GC_APPLY",
+    "GC_EXPLAIN",
+    "GC_PLAN",
     "DeletedObjects",
     "GcFinding",
     "KeptPoint",
@@ -357,3 +357,9 @@ def step_text(found: PlannedKey | PlannedObjects | DeletedObjects | PlanListed |
 
 
 print_step = lines(step_text)
+
+
+GC = Command("gc", gc, print_outcome, reads=dry)
+GC_PLAN = Command("gc/plan", plan, print_step, reads=lambda values: values["dry_run"] or values["number"] is not None)
+GC_APPLY = Command("gc/apply", apply, print_step, reads=dry)
+GC_EXPLAIN = Command("gc/explain", explain, print_step, reads=always)

@@ -1,12 +1,11 @@
 """The commits of all branches of a topic, as a graph: `seglog log --graph`.
 
 A volume has one parent at most, so the graph is a forest. Each volume has a column. A volume stands to the right of its
-parent. A commit comes after all commits that build on it, so each fork is a line that ends at its parent's commit.
+parent. A commit comes after all commits that build on it, so each fork is a line that ends at its parent's commit. The
+lines stand before the text of each commit:
 
-The lines of `seglog log --graph`, which stand before the text of each commit.
-
-* | lsn 3    a commit in column 0, beside a branch in column 1
-|/           the branch forks from the next commit
+    * | lsn 3    a commit in column 0, beside a branch in column 1
+    |/           the branch forks from the next commit
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""A commit of a topic as commands show it.
-
-The commits of a topic: `seglog log` and `seglog show`.
-
-The segments that a state of a topic has in the remote: `seglog segments`.
-
-The output of `seglog log`.
-"""
+"""The commits of a topic, and the segments that they name: `seglog log`, `show` and `segments`."""
 
 from __future__ import annotations
 
@@ -15,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
+from offload.operations.command import Command, always
 from offload.operations.commits import CommitListed, commit_text, listed, segment_text, stat_text
 from offload.operations.graph import GraphedCommit, graph, graphed
 from offload.operations.parameters import About, TopicName, with_branch
@@ -27,6 +21,9 @@ if TYPE_CHECKING:
     from offload.archive import Archive
 
 __all__ = [
+    "LOG",
+    "SEGMENTS",
+    "SHOW",
     "SegmentShown",
     "log",
     "print_commits",
@@ -246,3 +243,8 @@ def _segment_row(found: SegmentShown) -> tuple[str, ...]:
 
 print_shown = lines(shown_text)
 print_segments = rows(("first seq", "last seq", "lsn", "segment", "size"), _segment_row, _segment_text)
+
+
+LOG = Command("log", log, print_commits, reads=always)
+SHOW = Command("show", show, print_shown, reads=always)
+SEGMENTS = Command("segments", segments, print_segments, reads=always)

@@ -1,12 +1,6 @@
-"""Close the segment that is being written: `seglog seal`.
+"""Send sealed segments to the remote, and keep it tidy: `seglog seal`, `offload`, `compact` and `uploads`.
 
-Send sealed segments to the remote, and steer the daemon's offload: `seglog offload`, `pause`, `resume`, `retry`.
-
-Fewer and cleaner objects in the remote: `seglog compact`.
-
-Multipart uploads that nothing continues: `seglog uploads`.
-
-The texts of `seglog seal`, `offload`, `compact`, `pause`, `resume`, `retry` and `uploads`.
+`pause`, `resume` and `retry` steer the daemon, which seals and offloads by itself.
 """
 
 from __future__ import annotations
@@ -16,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
+from offload.operations.command import Command, dry
 from offload.operations.directory import Directory
 from offload.operations.parameters import About, TopicName
 from offload.operations.preview import WouldTake, check_meant, would, would_take_text
@@ -28,6 +23,13 @@ if TYPE_CHECKING:
     from seglog import Log, Topic
 
 __all__ = [
+    "COMPACT",
+    "OFFLOAD",
+    "PAUSE",
+    "RESUME",
+    "RETRY",
+    "SEAL",
+    "UPLOADS",
     "NothingRewritten",
     "Offloaded",
     "Paused",
@@ -333,3 +335,12 @@ print_offloaded = lines(offloaded_text, failure_note)
 print_paused = lines(lambda paused: f"{paused.topic} is paused")
 print_resumed = lines(lambda paused: f"{paused.topic} is resumed")
 print_retried = lines(lambda retried: f"{retried.topic} is tried again")
+
+
+SEAL = Command("seal", seal, print_sealed)
+OFFLOAD = Command("offload", offload, print_offloaded, reads=dry)
+COMPACT = Command("compact", compact, print_rewritten, reads=dry, takes=lambda values: values["erase"])
+PAUSE = Command("pause", pause, print_paused)
+RESUME = Command("resume", resume, print_resumed)
+RETRY = Command("retry", retry, print_retried)
+UPLOADS = Command("uploads", uploads, print_uploads, reads=lambda values: not values["abort"])

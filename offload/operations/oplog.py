@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from offload.errors import InvalidParameters
 from offload.moment import Moment
+from offload.operations.command import Command, always, dry
 from offload.operations.directory import Directory
 from offload.operations.parameters import About, Reason, without_main
 from offload.operations.printing import lines, rows
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from offload.archive import Archive
 
 __all__ = [
+    "OPLOG",
+    "UNDO",
     "CommitUndone",
     "Operation",
     "oplog",
@@ -263,3 +266,7 @@ def _subject(key: str) -> str:
 
 print_operation = rows(("number", "time", "writer", "operation", "subject", "message"), _operation_row, operation_text)
 print_undone = lines(undone_text)
+
+
+OPLOG = Command("oplog", oplog, print_operation, reads=always)
+UNDO = Command("undo", undo, print_undone, reads=dry)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from offload.moment import Moment
+from offload.operations.command import Command, always
 from offload.operations.parameters import About
 from offload.operations.printing import lines
 from offload.operations.units import parse_span_s
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from offload.services.pins import TopicPin
 
 __all__ = [
+    "PIN_LIST",
+    "PIN_REFRESH",
+    "PIN_RELEASE",
     "PinListed",
     "list_pins",
     "print_pin",
@@ -89,3 +93,8 @@ def pin_text(found: PinListed) -> str:
 
 print_pin = lines(pin_text)
 print_pin_released = lines(lambda gone: f"pin {gone.pin} is released")
+
+
+PIN_LIST = Command("pin/list", list_pins, print_pin, reads=always)
+PIN_REFRESH = Command("pin/refresh", refresh, print_pin)
+PIN_RELEASE = Command("pin/release", release, print_pin_released)

@@ -1,7 +1,4 @@
-"""Points of a topic's past, to find the moment before a mistake: `seglog points` and `seglog resolve`.
-
-The texts of `seglog points` and `seglog resolve`.
-"""
+"""Points of a topic's past, to find the moment before a mistake: `seglog points` and `seglog resolve`."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.moment import Moment
+from offload.operations.command import Command, always
 from offload.operations.commits import CommitListed, commit_text, listed
 from offload.operations.parameters import About, TopicName
 from offload.operations.printing import Output, lines
@@ -26,6 +24,8 @@ if TYPE_CHECKING:
     from seglog import Record
 
 __all__ = [
+    "POINTS",
+    "RESOLVE",
     "PointListed",
     "RecordNearby",
     "Resolved",
@@ -273,3 +273,7 @@ def print_resolved(output: Output, results: Iterator[Resolved], values: Mapping[
 
 
 print_points = lines(point_text)
+
+
+POINTS = Command("points", points, print_points, reads=always)
+RESOLVE = Command("resolve", resolve, print_resolved, reads=lambda values: values["pin"] is None)

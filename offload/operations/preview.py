@@ -1,7 +1,4 @@
-"""Show what a command would take away: the result of `--dry-run`, and the text before the question.
-
-The text of a look at what a command would take away.
-"""
+"""What a command would take away: the result of `--dry-run`, and the text before the question."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Read the records of a topic, or of a past state of it: `seglog read`.
-
-The output of `seglog read`: the bytes of the records.
-"""
+"""Read the records of a topic, or of a past state of it: `seglog read`. The output is the bytes of the records."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 from offload.errors import InvalidParameters, NotOffloaded
+from offload.operations.command import Command
 from offload.operations.directory import Directory
 from offload.operations.lines import RecordBatch, to_line
 from offload.operations.matching import Match, match_of, pattern_of
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     from seglog import Topic
 
 __all__ = [
+    "READ",
     "print_records",
     "read",
 ]
@@ -301,3 +300,6 @@ def _write(output: Output, name: str, batch: RecordBatch) -> None:
         if isinstance(item, Gap):
             output.note(f"{name}: seq {item.gap_from} to {item.gap_to} were evicted")
     output.write(b"".join(to_line(item) for item in batch.items if isinstance(item, Record)))
+
+
+READ = Command("read", read, print_records, reads=lambda values: not values["follow"], split=split)

@@ -1,7 +1,4 @@
-"""Remove records of a topic: `seglog delete`, `evict` and `truncate`.
-
-The texts of `seglog delete`, `evict` and `truncate`.
-"""
+"""Remove records of a topic: `seglog delete`, `evict` and `truncate`."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from offload.errors import InvalidParameters
 from offload.moment import Moment
+from offload.operations.command import Command, always, dry
 from offload.operations.directory import Directory
 from offload.operations.parameters import About, DryRun, Reason, TopicName, Yes
 from offload.operations.preview import WouldTake, check_meant, taking_lines, would_take
@@ -24,6 +22,9 @@ if TYPE_CHECKING:
     from offload.archive import Archive, Removed
 
 __all__ = [
+    "DELETE",
+    "EVICT",
+    "TRUNCATE",
     "RecordsDeleted",
     "RecordsEvicted",
     "RecordsRemoved",
@@ -259,3 +260,8 @@ def _undo(done: RecordsDeleted | RecordsEvicted | RecordsRemoved) -> str:
 print_deleted = taking_lines(deleted_text, waiting_note("deleted"))
 print_evicted = taking_lines(evicted_text, waiting_note("evicted"))
 print_truncated = taking_lines(truncated_text, waiting_note("truncated"))
+
+
+DELETE = Command("delete", delete, print_deleted, reads=dry, takes=always)
+EVICT = Command("evict", evict, print_evicted, reads=dry, takes=always)
+TRUNCATE = Command("truncate", truncate, print_truncated, reads=dry, takes=always)

@@ -1,7 +1,4 @@
-"""The places of each topic's records, as this directory knows them: `seglog status`.
-
-The texts of `seglog status`, and its table for a terminal.
-"""
+"""The places of each topic's records, as this directory knows them: `seglog status`. A terminal gets a table."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.moment import Moment, format_time
 from offload.moved import retry_if_moved
+from offload.operations.command import Command, always
 from offload.operations.directory import Directory, Work
 from offload.operations.parameters import About
 from offload.operations.printing import Output, lines
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from seglog import Topic
 
 __all__ = [
+    "STATUS",
     "Ahead",
     "ArchivedTopic",
     "DirectoryShown",
@@ -383,3 +382,6 @@ def _describe(state: TopicStatus, work: Work | None) -> str:
 
 
 print_lines = lines(status_text)
+
+
+STATUS = Command("status", status, print_status, reads=always)

@@ -1,7 +1,4 @@
-"""This directory and the volume of a topic: `seglog push`, `pull`, `fetch`, `sync`, `reset` and `takeover`.
-
-The texts of `seglog push`, `pull`, `fetch`, `sync`, `reset` and `takeover`.
-"""
+"""This directory and the volume of a topic: `seglog push`, `pull`, `fetch`, `sync`, `reset` and `takeover`."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
+from offload.operations.command import Command, dry
 from offload.operations.directory import Directory, Host
 from offload.operations.parameters import About, TopicName
 from offload.operations.preview import WouldTake, check_meant, taking_lines, would
@@ -24,6 +22,12 @@ if TYPE_CHECKING:
     from offload.replication.sync import Synced
 
 __all__ = [
+    "FETCH",
+    "PULL",
+    "PUSH",
+    "RESET",
+    "SYNC",
+    "TAKEOVER",
     "Pushed",
     "SyncPosition",
     "SyncedTopic",
@@ -256,3 +260,11 @@ print_pushed = lines(pushed_text)
 print_position = lines(position_text)
 print_reset = taking_lines(reset_text)
 print_taken_over = lines(taken_over_text)
+
+
+PUSH = Command("push", push, print_pushed)
+PULL = Command("pull", pull, print_position)
+FETCH = Command("fetch", fetch, print_position)
+SYNC = Command("sync", sync, print_synced)
+RESET = Command("reset", reset, print_reset, reads=dry, takes=lambda values: values["discard"])
+TAKEOVER = Command("takeover", takeover, print_taken_over)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from offload.moment import Moment
+from offload.operations.command import Command, always
 from offload.operations.parameters import About, PlainTopicName, TopicName
 from offload.operations.printing import lines, rows
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from offload.archive import Archive
 
 __all__ = [
+    "TAG_CREATE",
+    "TAG_DELETE",
+    "TAG_LIST",
     "TagListed",
     "create",
     "delete",
@@ -87,3 +91,8 @@ def tag_text(listed: TagListed) -> str:
 
 print_tag = rows(("tag", "branch", "lsn", "seq", "made", "message"), _tag_row, tag_text)
 print_tag_deleted = lines(lambda gone: f"tag {gone.tag} is deleted")
+
+
+TAG_CREATE = Command("tag/create", create, print_tag)
+TAG_LIST = Command("tag/list", list_tags, print_tag, reads=always)
+TAG_DELETE = Command("tag/delete", delete, print_tag_deleted)

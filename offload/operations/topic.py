@@ -1,9 +1,4 @@
-"""Topics and their configuration: `seglog topic ...`.
-
-The changes that `seglog topic set` makes, from the texts that people write.
-
-The texts of `seglog topic create`, `set`, `show`, `delete` and `list`.
-"""
+"""Topics and their configuration: `seglog topic ...`."""
 
 from __future__ import annotations
 
@@ -13,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
+from offload.operations.command import Command, always, dry
 from offload.operations.directory import Directory
 from offload.operations.parameters import About, DryRun, PlainTopicName, Yes
 from offload.operations.preview import WouldTake, check_meant, taking_lines, would
@@ -26,6 +22,11 @@ if TYPE_CHECKING:
     from seglog import Topic, TopicConfig
 
 __all__ = [
+    "TOPIC_CREATE",
+    "TOPIC_DELETE",
+    "TOPIC_LIST",
+    "TOPIC_SET",
+    "TOPIC_SHOW",
     "TopicConfigured",
     "TopicDeleted",
     "TopicDescribed",
@@ -349,3 +350,10 @@ print_configured = lines(configured_text)
 print_shown = lines(shown_text)
 print_gone = taking_lines(gone_text)
 print_listed = rows(("topic", "head seq", "role"), _listed_row, listed_text)
+
+
+TOPIC_CREATE = Command("topic/create", create, print_made)
+TOPIC_SET = Command("topic/set", set_config, print_configured)
+TOPIC_SHOW = Command("topic/show", show, print_shown, reads=always)
+TOPIC_DELETE = Command("topic/delete", delete, print_gone, reads=dry, takes=always)
+TOPIC_LIST = Command("topic/list", list_topics, print_listed, reads=always)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from offload.cli.listed import ListedCommand, ListedParameter
-from offload.cli.listing import COMMANDS
+from offload.operations.listed import ListedCommand, ListedParameter
+from offload.operations.listing import COMMANDS
 from tests.arguments import contents
 from tests.worlds.command import Run
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from offload.cli.help import help_text
-from offload.cli.listing import COMMANDS
 from offload.cli.top import GROUPS
+from offload.operations.listing import COMMANDS
 from tests.golden.make_help import WIDTHS, make, place
 from tests.worlds.command import Run
 

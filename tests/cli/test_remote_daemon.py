@@ -10,7 +10,7 @@ import pytest
 
 import seglog
 from offload.cli.door import LOCAL
-from offload.cli.listing import COMMANDS
+from offload.operations.listing import COMMANDS
 from offload.operations.registry import COMMANDS as SERVED_COMMANDS
 from tests.certificates import certificate
 from tests.daemons import ServedDirectory, served

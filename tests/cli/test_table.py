@@ -8,10 +8,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 from offload.cli.help import help_text
-from offload.cli.listing import COMMANDS as LISTED
-from offload.cli.listing import VERSION
 from offload.cli.table import listed_commands
 from offload.cli.top import GROUPS
+from offload.operations.listing import COMMANDS as LISTED
+from offload.operations.listing import VERSION
 from offload.operations.registry import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from offload.cli.listing import COMMANDS
 from offload.cli.words import Request, UsageError, request_of
+from offload.operations.listing import COMMANDS
 
 
 def parsed(line: str, **variables: str) -> Request:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from offload.cli.help import help_text
-from offload.cli.listing import COMMANDS
 from offload.cli.top import GROUPS
+from offload.operations.listing import COMMANDS
 
 WIDTHS = (80, 200)
 

@@ -21,7 +21,7 @@ import pytest
 import offload
 import seglog
 from offload.cli.door import LOCAL
-from offload.cli.listing import COMMANDS
+from offload.operations.listing import COMMANDS
 from tests.daemons import ServedDirectory, served
 from tests.faults.front import Front, HttpFault
 from tests.forge import forged

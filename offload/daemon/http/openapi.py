@@ -9,8 +9,8 @@ from typing import Any
 
 from offload.daemon.http.operations import ERRORS, OPERATIONS, TOPIC, Operation, lines_of, ref
 from offload.daemon.http.stream_operations import STREAM_OPERATIONS
+from offload.operations.command import Command
 from offload.operations.parameters import Parameter
-from offload.operations.registry import Command
 from offload.operations.schemas import schemas, schemas_of
 
 __all__ = ["openapi"]
@@ -67,7 +67,7 @@ def _command(command: Command, *, by_topic: bool) -> Operation:
         f"/rpc/{command.path}",
         f"{command.path.replace('/', '_')}{'_of_topic' if by_topic else ''}",
         "commands",
-        command.summary,
+        command.help.partition("\n")[0],
         {200: ("One JSON object a line.", lines_of({"anyOf": [ref(kind) for kind in kinds]}, example))},
         errors=_COMMAND_ERRORS,
         parameters=(TOPIC,) if by_topic else (),

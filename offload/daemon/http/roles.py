@@ -16,7 +16,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from offload.errors import NotAllowed
-from offload.operations.registry import Command
+from offload.operations.command import Command
 from offload.rights import Rights, Role, rights_of
 
 __all__ = ["COMMAND_ROLES", "ROUTE_ROLES", "check_command", "guarded", "shown_to"]

@@ -71,14 +71,21 @@ class ListedParameter:
 
 
 class ListedCommand:
-    """A command. `path` is such as `branch/create`. `help` is the docstring of its function."""
+    """A command. `path` is such as `branch/create`. `help` is the docstring of its function, `home` its module."""
 
-    __slots__ = ("help", "parameters", "path")
+    __slots__ = ("help", "home", "parameters", "path")
 
-    def __init__(self, path: str, help: str, parameters: tuple[ListedParameter, ...]) -> None:  # noqa: A002
+    def __init__(
+        self,
+        path: str,
+        help: str,  # noqa: A002
+        parameters: tuple[ListedParameter, ...],
+        home: str = "",
+    ) -> None:
         self.path = path
         self.help = help
         self.parameters = parameters
+        self.home = home
 
     @property
     def name(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from offload.cli.listed import ListedCommand, ListedParameter
+from offload.operations.listed import ListedCommand, ListedParameter
 
 __all__ = ["COMMANDS", "VERSION"]
 
@@ -24,6 +24,7 @@ COMMANDS = {
             ListedParameter('source', 'str', 'Follow this remote, which has topics already.', ('--from',), metavar='URL'),
             ListedParameter('role_arn', 'str', 'The IAM role for the remote, here and in [tenant] of the new seglog.toml.', ('--role-arn',), metavar='ARN'),
         ),
+        'offload.cli.start',
     ),
     'append': ListedCommand(
         'append',
@@ -40,6 +41,7 @@ COMMANDS = {
             ListedParameter('durability', 'str', "fsync, disk or memory, instead of the topic's own. Not ephemeral: this process ends.", ('--durability',)),
             ListedParameter('skip_lines', 'int', 'Leave out so many lines at the start, to continue after an error or Ctrl-C.', ('--skip-lines',), default=0, least=0),
         ),
+        'offload.cli.append',
     ),
     'read': ListedCommand(
         'read',
@@ -69,6 +71,7 @@ COMMANDS = {
             ListedParameter('follow', 'bool', 'Then wait for more, and write each record as it comes.', ('--follow',), default=False),
             ListedParameter('wait', 'float', 'With --follow: end after so many seconds without one.', ('--wait',), least=0),
         ),
+        'offload.operations.read',
     ),
     'delete': ListedCommand(
         'delete',
@@ -84,6 +87,7 @@ COMMANDS = {
             ListedParameter('dry_run', 'bool', 'Show what would go, and change nothing.', ('--dry-run',), default=False),
             ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
+        'offload.operations.removal',
     ),
     'evict': ListedCommand(
         'evict',
@@ -101,6 +105,7 @@ COMMANDS = {
             ListedParameter('dry_run', 'bool', 'Show what would go, and change nothing.', ('--dry-run',), default=False),
             ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
+        'offload.operations.removal',
     ),
     'truncate': ListedCommand(
         'truncate',
@@ -117,6 +122,7 @@ COMMANDS = {
             ListedParameter('dry_run', 'bool', 'Show what would go, and change nothing.', ('--dry-run',), default=False),
             ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
+        'offload.operations.removal',
     ),
     'seal': ListedCommand(
         'seal',
@@ -124,6 +130,7 @@ COMMANDS = {
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
+        'offload.operations.offload',
     ),
     'offload': ListedCommand(
         'offload',
@@ -138,6 +145,7 @@ COMMANDS = {
             ListedParameter('drop_hot', 'bool', 'Delete the hot copy now, after reading the remote one back, instead of after the lag.', ('--drop-hot',), default=False),
             ListedParameter('dry_run', 'bool', 'Only show how much would be sent.', ('--dry-run',), default=False),
         ),
+        'offload.operations.offload',
     ),
     'compact': ListedCommand(
         'compact',
@@ -155,6 +163,7 @@ COMMANDS = {
             ListedParameter('dry_run', 'bool', 'With --erase: show what would go, and change nothing.', ('--dry-run',), default=False),
             ListedParameter('yes', 'bool', 'With --erase: do it without a question.', ('--yes',), default=False),
         ),
+        'offload.operations.offload',
     ),
     'gc': ListedCommand(
         'gc',
@@ -170,6 +179,7 @@ COMMANDS = {
             ListedParameter('retain', 'str', "Keep so much of every topic's past, whatever its own window is: 7d, 12h, 0.", ('--retain',)),
             ListedParameter('grace', 'str', 'Carry out plans of this age, instead of gc_grace_s: 24h; 0 for all.', ('--grace',)),
         ),
+        'offload.operations.gc',
     ),
     'gc/plan': ListedCommand(
         'gc/plan',
@@ -182,6 +192,7 @@ COMMANDS = {
             ListedParameter('retain', 'str', "Keep so much of every topic's past, whatever its own window is: 7d, 12h, 0.", ('--retain',)),
             ListedParameter('dry_run', 'bool', 'Show what a new plan would name, and write none.', ('--dry-run',), default=False),
         ),
+        'offload.operations.gc',
     ),
     'gc/apply': ListedCommand(
         'gc/apply',
@@ -196,6 +207,7 @@ COMMANDS = {
             ListedParameter('grace', 'str', 'The age that the plan must have, instead of gc_grace_s: 24h; 0.', ('--grace',)),
             ListedParameter('dry_run', 'bool', 'Check the plan, and delete nothing.', ('--dry-run',), default=False),
         ),
+        'offload.operations.gc',
     ),
     'gc/explain': ListedCommand(
         'gc/explain',
@@ -206,6 +218,7 @@ COMMANDS = {
             ListedParameter('key', 'str', 'The key of the object in the remote, or its URL.', (), is_required=True),
             ListedParameter('retain', 'str', "Keep so much of every topic's past, whatever its own window is: 7d, 12h, 0.", ('--retain',)),
         ),
+        'offload.operations.gc',
     ),
     'cost': ListedCommand(
         'cost',
@@ -219,6 +232,7 @@ COMMANDS = {
         (
             ListedParameter('prices', 'path', 'A TOML file with prices; without it those of S3 Standard.', ('--prices',), metavar='FILE'),
         ),
+        'offload.operations.cost',
     ),
     'push': ListedCommand(
         'push',
@@ -226,6 +240,7 @@ COMMANDS = {
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
+        'offload.operations.sync',
     ),
     'pull': ListedCommand(
         'pull',
@@ -235,6 +250,7 @@ COMMANDS = {
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
+        'offload.operations.sync',
     ),
     'fetch': ListedCommand(
         'fetch',
@@ -244,6 +260,7 @@ COMMANDS = {
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
+        'offload.operations.sync',
     ),
     'sync': ListedCommand(
         'sync',
@@ -256,6 +273,7 @@ COMMANDS = {
             ListedParameter('follow', 'bool', 'Then look again and again, until an interrupt.', ('--follow',), default=False),
             ListedParameter('interval', 'float', 'With --follow: seconds between looks.', ('--interval',), default=5.0, least=0.05),
         ),
+        'offload.operations.sync',
     ),
     'reset': ListedCommand(
         'reset',
@@ -271,6 +289,7 @@ COMMANDS = {
             ListedParameter('dry_run', 'bool', 'With --discard: show what would go, and change nothing.', ('--dry-run',), default=False),
             ListedParameter('yes', 'bool', 'With --discard: do it without a question.', ('--yes',), default=False),
         ),
+        'offload.operations.sync',
     ),
     'takeover': ListedCommand(
         'takeover',
@@ -281,6 +300,7 @@ COMMANDS = {
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
+        'offload.operations.sync',
     ),
     'pause': ListedCommand(
         'pause',
@@ -288,6 +308,7 @@ COMMANDS = {
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
+        'offload.operations.offload',
     ),
     'resume': ListedCommand(
         'resume',
@@ -295,6 +316,7 @@ COMMANDS = {
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
+        'offload.operations.offload',
     ),
     'retry': ListedCommand(
         'retry',
@@ -302,6 +324,7 @@ COMMANDS = {
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
         ),
+        'offload.operations.offload',
     ),
     'uploads': ListedCommand(
         'uploads',
@@ -312,6 +335,7 @@ COMMANDS = {
             ListedParameter('abort', 'bool', 'Abort them: their parts are freed.', ('--abort',), default=False),
             ListedParameter('older_than', 'str', 'Only those that began so long ago, such as 24h.', ('--older-than',), default='24h'),
         ),
+        'offload.operations.offload',
     ),
     'status': ListedCommand(
         'status',
@@ -326,6 +350,7 @@ COMMANDS = {
             ListedParameter('runs', 'bool', 'Each offloaded range of segments, too.', ('--runs',), default=False),
             ListedParameter('watch', 'bool', 'Show it again every two seconds, until an interrupt.', ('--watch',), default=False),
         ),
+        'offload.operations.status',
     ),
     'log': ListedCommand(
         'log',
@@ -344,6 +369,7 @@ COMMANDS = {
             ListedParameter('stat', 'bool', 'Also records, bytes, writer, epoch and message of each.', ('--stat',), default=False),
             ListedParameter('as_graph', 'bool', 'All branches of the topic, as a graph with their names and tags.', ('--graph',), default=False),
         ),
+        'offload.operations.log',
     ),
     'show': ListedCommand(
         'show',
@@ -353,6 +379,7 @@ COMMANDS = {
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('commit', 'str', 'lsn:N, head, head~N, tag:NAME, seq:N or a time.', (), is_required=True, metavar='COMMIT', names='target'),
         ),
+        'offload.operations.log',
     ),
     'diff': ListedCommand(
         'diff',
@@ -367,6 +394,7 @@ COMMANDS = {
             ListedParameter('records', 'bool', 'Also the records: - is only in LEFT, + only in RIGHT.', ('--records',), default=False),
             ListedParameter('limit', 'int', 'At most so many records.', ('-n', '--limit'), least=1),
         ),
+        'offload.operations.diff',
     ),
     'segments': ListedCommand(
         'segments',
@@ -377,6 +405,7 @@ COMMANDS = {
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('at', 'str', 'As it was then: seq:N, lsn:N, head, head~N, tag:NAME, or a time. Now without it.', ('--at',), names='target'),
         ),
+        'offload.operations.log',
     ),
     'points': ListedCommand(
         'points',
@@ -390,6 +419,7 @@ COMMANDS = {
             ListedParameter('around', 'str', 'The points nearest to this time, such as 2026-11-21T09:30Z.', ('--around',), names='time'),
             ListedParameter('limit', 'int', 'At most so many.', ('-n', '--limit'), default=20, least=1),
         ),
+        'offload.operations.points',
     ),
     'resolve': ListedCommand(
         'resolve',
@@ -402,6 +432,7 @@ COMMANDS = {
             ListedParameter('neighbours', 'int', 'So many records on each side.', ('--context',), default=3, least=0),
             ListedParameter('pin', 'str', 'Let GC keep the point for this time, such as 1h.', ('--pin',)),
         ),
+        'offload.operations.points',
     ),
     'bisect': ListedCommand(
         'bisect',
@@ -418,6 +449,7 @@ COMMANDS = {
             ListedParameter('command', 'list', 'The command, and all words behind it.', (), is_required=True, metavar='CMD...'),
             ListedParameter('bad', 'str', 'A later point where CMD fails.', ('--bad',), default='head', names='target'),
         ),
+        'offload.cli.bisect',
     ),
     'export': ListedCommand(
         'export',
@@ -436,6 +468,7 @@ COMMANDS = {
             ListedParameter('part_bytes', 'int', 'A file ends with the record that brings it to so many bytes.', ('--part-bytes',), default=134217728, least=1),
             ListedParameter('verify', 'bool', 'Write nothing: read the files again, and compare them with the manifest.', ('--verify',), default=False),
         ),
+        'offload.cli.export',
     ),
     'restore': ListedCommand(
         'restore',
@@ -450,6 +483,7 @@ COMMANDS = {
             ListedParameter('as_branch', 'str', 'The name of the branch to make.', ('--as',), is_required=True),
             ListedParameter('message', 'str', 'Why, for the oplog.', ('-m', '--message'), default=''),
         ),
+        'offload.operations.branch',
     ),
     'oplog': ListedCommand(
         'oplog',
@@ -457,6 +491,7 @@ COMMANDS = {
         (
             ListedParameter('limit', 'int', 'At most so many.', ('-n', '--limit'), default=50, least=1),
         ),
+        'offload.operations.oplog',
     ),
     'undo': ListedCommand(
         'undo',
@@ -475,6 +510,7 @@ COMMANDS = {
             ListedParameter('message', 'str', 'Why. The commit or the oplog keeps it.', ('-m', '--message'), default=''),
             ListedParameter('dry_run', 'bool', 'Show what would come back, and change nothing.', ('--dry-run',), default=False),
         ),
+        'offload.operations.oplog',
     ),
     'inspect': ListedCommand(
         'inspect',
@@ -491,6 +527,7 @@ COMMANDS = {
             ListedParameter('first', 'int', 'With --entries: the first entry id.', ('--from',), default=0, least=0),
             ListedParameter('last', 'int', 'With --entries: the last entry id.', ('--to',), least=0),
         ),
+        'offload.cli.inspect',
     ),
     'verify': ListedCommand(
         'verify',
@@ -514,6 +551,7 @@ COMMANDS = {
             ListedParameter('subset', 'str', 'Look at each object in the remote, and read this share of them: 5%.', ('--read-data-subset',)),
             ListedParameter('state', 'path', 'With --read-data-subset: a file that makes the check resumable.', ('--state',)),
         ),
+        'offload.cli.verify',
     ),
     'recover': ListedCommand(
         'recover',
@@ -530,6 +568,7 @@ COMMANDS = {
             ListedParameter('writable', 'bool', 'Take over every topic at once: former writers are fenced.', ('--writable',), default=False),
             ListedParameter('role_arn', 'str', 'The IAM role for the remote, here and in [tenant] of the new seglog.toml.', ('--role-arn',), metavar='ARN'),
         ),
+        'offload.cli.start',
     ),
     'follow': ListedCommand(
         'follow',
@@ -548,6 +587,7 @@ COMMANDS = {
             ListedParameter('once', 'bool', 'Look once, and end: for scripts.', ('--once',), default=False),
             ListedParameter('role_arn', 'str', 'The IAM role for the remote, here and in [tenant] of the new seglog.toml.', ('--role-arn',), metavar='ARN'),
         ),
+        'offload.cli.follow',
     ),
     'doctor': ListedCommand(
         'doctor',
@@ -569,6 +609,7 @@ COMMANDS = {
             ListedParameter('spark', 'bool', 'Check that Spark reads the remote, on every executor.', ('--spark',), default=False),
             ListedParameter('master', 'str', "With --spark: the cluster. By default Spark's configuration names it.", ('--master',)),
         ),
+        'offload.cli.doctor',
     ),
     'serve': ListedCommand(
         'serve',
@@ -584,6 +625,7 @@ COMMANDS = {
         (
             ListedParameter('tenants', 'bool', 'Serve each data directory below DIR, as the tenant of its name.', ('--tenants',), default=False),
         ),
+        'offload.cli.start',
     ),
     'token/new': ListedCommand(
         'token/new',
@@ -598,6 +640,7 @@ COMMANDS = {
             ListedParameter('topics', 'str', 'The topics, as globs with commas between them.', ('--topics',), default='*'),
             ListedParameter('tenant', 'str', 'Bind the token to this tenant.', ('--tenant',)),
         ),
+        'offload.cli.token',
     ),
     'tenant/list': ListedCommand(
         'tenant/list',
@@ -606,6 +649,7 @@ COMMANDS = {
         'With --daemon, the token has the role admin, and is not bound to a tenant. A tenant that is `failed` did not open.\n'
         'Examples: seglog --daemon https://logs:7373 --token-file boss tenant list; seglog -C /srv/seglog tenant list',
         (),
+        'offload.cli.tenant',
     ),
     'tenant/policy': ListedCommand(
         'tenant/policy',
@@ -626,6 +670,7 @@ COMMANDS = {
             ListedParameter('session_tags', 'bool', 'One policy for all tenants: the session tag `tenant` names the tenant. If a tenant may choose its tag, the policy isolates nothing.', ('--session-tags',), default=False),
             ListedParameter('partition', 'choice', 'The partition of AWS that has the bucket.', ('--partition',), default='aws', choices=('aws', 'aws-cn', 'aws-us-gov')),
         ),
+        'offload.cli.tenant',
     ),
     'tenant/bucket-policy': ListedCommand(
         'tenant/bucket-policy',
@@ -639,6 +684,7 @@ COMMANDS = {
             ListedParameter('tls_only', 'bool', 'Refuse requests over plain HTTP.', ('--tls-only',), default=False),
             ListedParameter('partition', 'choice', 'The partition of AWS that has the bucket.', ('--partition',), default='aws', choices=('aws', 'aws-cn', 'aws-us-gov')),
         ),
+        'offload.cli.tenant',
     ),
     'tenant/delete': ListedCommand(
         'tenant/delete',
@@ -660,6 +706,7 @@ COMMANDS = {
             ListedParameter('dry_run', 'bool', 'Show what would go, and change nothing.', ('--dry-run',), default=False),
             ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
+        'offload.cli.tenant_delete',
     ),
     'tenant/check': ListedCommand(
         'tenant/check',
@@ -672,6 +719,7 @@ COMMANDS = {
         (
             ListedParameter('name', 'str', 'The tenant.', (), is_required=True),
         ),
+        'offload.cli.tenant_credentials',
     ),
     'tenant/credentials': ListedCommand(
         'tenant/credentials',
@@ -693,6 +741,7 @@ COMMANDS = {
             ListedParameter('external_id', 'str', 'The external id that the role asks for.', ('--external-id',)),
             ListedParameter('profile', 'str', 'The AWS profile that may take the role.', ('--profile',)),
         ),
+        'offload.cli.tenant_credentials',
     ),
     'branch/create': ListedCommand(
         'branch/create',
@@ -705,6 +754,7 @@ COMMANDS = {
             ListedParameter('at', 'str', 'Where to start: seq:N, lsn:N, head, head~N, tag:NAME, or a time.', ('--at',), default='head', names='target'),
             ListedParameter('message', 'str', 'Why, for the oplog.', ('-m', '--message'), default=''),
         ),
+        'offload.operations.branch',
     ),
     'branch/list': ListedCommand(
         'branch/list',
@@ -714,6 +764,7 @@ COMMANDS = {
             ListedParameter('deleted', 'bool', 'Also list deleted branches that can come back.', ('--deleted',), default=False),
             ListedParameter('as_tree', 'bool', 'Show a tree: each branch below its parent.', ('--tree',), default=False),
         ),
+        'offload.operations.branch',
     ),
     'branch/delete': ListedCommand(
         'branch/delete',
@@ -725,6 +776,7 @@ COMMANDS = {
             ListedParameter('dry_run', 'bool', 'Show what would go, and change nothing.', ('--dry-run',), default=False),
             ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
+        'offload.operations.branch',
     ),
     'branch/undelete': ListedCommand(
         'branch/undelete',
@@ -733,6 +785,7 @@ COMMANDS = {
             ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
             ListedParameter('name', 'str', 'The branch.', (), is_required=True, names='branch'),
         ),
+        'offload.operations.branch',
     ),
     'branch/rename': ListedCommand(
         'branch/rename',
@@ -742,6 +795,7 @@ COMMANDS = {
             ListedParameter('name', 'str', 'The branch.', (), is_required=True, names='branch'),
             ListedParameter('new', 'str', 'Its new name.', (), is_required=True),
         ),
+        'offload.operations.branch',
     ),
     'branch/promote': ListedCommand(
         'branch/promote',
@@ -760,6 +814,7 @@ COMMANDS = {
             ListedParameter('leave', 'bool', 'Leave the records that only main has in the former main.', ('--leave',), default=False),
             ListedParameter('message', 'str', 'Why, for the oplog.', ('-m', '--message'), default=''),
         ),
+        'offload.operations.branch',
     ),
     'branch/diff': ListedCommand(
         'branch/diff',
@@ -770,6 +825,7 @@ COMMANDS = {
             ListedParameter('left', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='LEFT', names='topic'),
             ListedParameter('right', 'str', 'The one to compare with.', (), is_required=True, is_topic=True, metavar='RIGHT', names='topic'),
         ),
+        'offload.operations.branch',
     ),
     'tag/create': ListedCommand(
         'tag/create',
@@ -780,6 +836,7 @@ COMMANDS = {
             ListedParameter('at', 'str', 'What to name: seq:N, lsn:N, head, head~N, tag:NAME, or a time.', ('--at',), default='head', names='target'),
             ListedParameter('message', 'str', 'Why.', ('-m', '--message'), default=''),
         ),
+        'offload.operations.tag',
     ),
     'tag/list': ListedCommand(
         'tag/list',
@@ -787,6 +844,7 @@ COMMANDS = {
         (
             ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
         ),
+        'offload.operations.tag',
     ),
     'tag/delete': ListedCommand(
         'tag/delete',
@@ -795,6 +853,7 @@ COMMANDS = {
             ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
             ListedParameter('name', 'str', 'The tag.', (), is_required=True, names='tag'),
         ),
+        'offload.operations.tag',
     ),
     'pin/list': ListedCommand(
         'pin/list',
@@ -804,6 +863,7 @@ COMMANDS = {
         (
             ListedParameter('topic', 'str', 'Only the pins of this topic.', (), names='plain topic'),
         ),
+        'offload.operations.pin',
     ),
     'pin/refresh': ListedCommand(
         'pin/refresh',
@@ -812,6 +872,7 @@ COMMANDS = {
             ListedParameter('name', 'str', 'The pin, as `pin list` shows it.', (), is_required=True),
             ListedParameter('time', 'str', 'Hold for so long from now on, such as 12h. No pin gets shorter.', ('--for',), default='1h'),
         ),
+        'offload.operations.pin',
     ),
     'pin/release': ListedCommand(
         'pin/release',
@@ -819,6 +880,7 @@ COMMANDS = {
         (
             ListedParameter('name', 'str', 'The pin, as `pin list` shows it.', (), is_required=True),
         ),
+        'offload.operations.pin',
     ),
     'topic/create': ListedCommand(
         'topic/create',
@@ -828,6 +890,7 @@ COMMANDS = {
             ListedParameter('codec', 'str', "How it is offloaded: zstd (small) or none (Apache Pulsar's format).", ('--codec',)),
             ListedParameter('durability', 'str', 'When an append is acked: fsync, disk, memory or ephemeral (never written).', ('--durability',), default='fsync'),
         ),
+        'offload.operations.topic',
     ),
     'topic/set': ListedCommand(
         'topic/set',
@@ -850,6 +913,7 @@ COMMANDS = {
             ListedParameter('tail_interval', 'str', 'Seal and offload the tail that often; never; default.', ('--tail-interval',)),
             ListedParameter('window', 'str', 'Keep every past state that long, such as 30d; 0; default.', ('--window',)),
         ),
+        'offload.operations.topic',
     ),
     'topic/show': ListedCommand(
         'topic/show',
@@ -857,6 +921,7 @@ COMMANDS = {
         (
             ListedParameter('topic', 'str', 'The topic.', (), is_required=True, names='plain topic'),
         ),
+        'offload.operations.topic',
     ),
     'topic/delete': ListedCommand(
         'topic/delete',
@@ -874,11 +939,13 @@ COMMANDS = {
             ListedParameter('dry_run', 'bool', 'Show what would go, and change nothing.', ('--dry-run',), default=False),
             ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
+        'offload.operations.topic',
     ),
     'topic/list': ListedCommand(
         'topic/list',
         'List the topics of this data directory, and those that it only follows.',
         (),
+        'offload.operations.topic',
     ),
     'completion': ListedCommand(
         'completion',
@@ -890,5 +957,6 @@ COMMANDS = {
         (
             ListedParameter('shell', 'choice', 'The shell.', (), is_required=True, metavar='SHELL', choices=('bash', 'zsh', 'fish')),
         ),
+        '',
     ),
 }
