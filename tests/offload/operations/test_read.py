@@ -138,7 +138,7 @@ def test_a_client_that_stops_at_its_limit_has_the_counts_up_to_there(opened_dire
     place = Directory(lambda: opened_directory, host)  # type: ignore[arg-type]
     for given in ({"limit": 2}, {"limit": 2, "stats": True}, {"stats": True}):
         values = command.arguments({"topic": "t", "at": "lsn:5", "grep": "7$", **given})
-        for_daemon, finished = command.shared(values)
+        for_daemon, finished = command.split(values)
         sent = [encode(each) for each in command.run(place, for_daemon)]
         *found, last = finished(decode(each, command.results) for each in sent)
         items = [item for batch in found for item in batch.items]
@@ -286,7 +286,7 @@ def test_a_daemon_leaves_regular_expressions_to_its_client(
     def run(**given: Any) -> list[Any]:
         """Do what the command line does with a daemon."""
         place = Directory(lambda: (log, archive), Daemon())  # type: ignore[arg-type]
-        for_daemon, finished = read.shared(read.arguments({"topic": "t", **given}))
+        for_daemon, finished = read.split(read.arguments({"topic": "t", **given}))
         return list(finished(read.run(place, for_daemon)))
 
     def items(results: list[Any]) -> list[Any]:

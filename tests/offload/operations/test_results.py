@@ -76,6 +76,6 @@ def test_a_client_gets_the_result_back(result: object) -> None:
 def test_the_types_of_a_command_tell_what_it_takes_and_gives(path: str) -> None:
     command = COMMANDS[path]
     assert command.works_on.__name__ in {"Log", "Archive", "Directory"}
-    assert command.summary
+    assert command.help
     assert all(each.about.help for each in command.parameters.values())
     assert all(kind.__dataclass_params__.frozen for kind in command.results.values())  # type: ignore[attr-defined]
