@@ -1,17 +1,23 @@
-"""The command `seglog append`."""
+"""The command `seglog append`.
+
+After Ctrl-C or SIGTERM the batch on its way ends first, so that the command knows what is in, and how to continue.
+"""
 
 from __future__ import annotations
 
 import shlex
+import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from types import FrameType, TracebackType
+from typing import Annotated, Any, BinaryIO, TypeVar
 
 from offload.cli.execution import directory_of
-from offload.cli.interrupts import Interrupts
+from offload.cli.interrupt import SIGNALS, is_raised, stop_of
 from offload.cli.progress import progress
 from offload.cli.session import Session
 from offload.cli.stopped import told
@@ -27,8 +33,64 @@ from seglog.errors import AppendsHeld
 
 __all__ = [
     "APPEND",
+    "Interrupts",
     "append",
 ]
+
+_T = TypeVar("_T")
+
+
+class Interrupts:
+    """A context in which a signal waits for `check`. A second one does not wait.
+
+    No signal waits before `during` begins, nor while the input is being read. After the last item a signal stops
+    nothing any more, because all of the input is in.
+    """
+
+    def __init__(self) -> None:
+        self.is_orderly = True
+        self._is_reading = True
+        self._waiting: int | None = None
+        self._former: dict[int, Any] = {}
+
+    def __enter__(self) -> Interrupts:
+        if threading.current_thread() is threading.main_thread():
+            for number in filter(is_raised, SIGNALS):
+                self._former[number] = signal.signal(number, self._take)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, former in self._former.items():
+            signal.signal(number, former)
+
+    def during(self, found: Iterable[_T]) -> Iterator[_T]:
+        """Yield the items of the input. A signal while the caller waits for one raises at once."""
+        items = iter(found)
+        while True:
+            self._is_reading = True
+            self.check()
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+            finally:
+                self._is_reading = False
+            yield item
+
+    def check(self) -> None:
+        """Raise `KeyboardInterrupt` if a signal waits."""
+        if self._waiting is not None:
+            raise stop_of(self._waiting)
+
+    def _take(self, number: int, _frame: FrameType | None) -> None:
+        if not self._is_reading and self._waiting is None:
+            self._waiting = number
+            return
+        self.is_orderly = self._is_reading
+        raise stop_of(number)
+
 
 _NOTHING = "; nothing was appended"
 

@@ -66,7 +66,7 @@ def doctor(
 
 def _check_directory(session: Session) -> None:
     """Show the checks of the directory. Raises `ChecksFailed`."""
-    from offload.operations.doctor_directory import doctor_directory
+    from offload.operations.doctor import doctor_directory
     from seglog import SystemClock
 
     now_ms = SystemClock().now_ms()

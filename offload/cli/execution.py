@@ -1,8 +1,19 @@
-"""Run a command: an operation in the daemon that holds the data directory, or else in this process."""
+"""Run a command: an operation in the daemon that holds the data directory, or else in this process.
+
+A question comes before a command that takes something away:
+
+    standard input and standard error    without --yes
+    both are a terminal                  the command first runs with --dry-run, and then asks
+    not a terminal                       the command refuses with exit code 2
+    whatever, with `confirm = "never"`   no question
+
+If more than half of a topic would go, the answer is its name. Otherwise it is `y` or `yes`.
+"""
 
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
@@ -10,10 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 from offload.cli.progress import ToldBars, progress, while_waiting
 from offload.cli.session import Session
-from offload.cli.streams import has_reader
-from offload.errors import InvalidParameters, NoDaemon, NoSuchFile
+from offload.cli.streams import has_reader, write_error
+from offload.errors import InvalidParameters, NoDaemon, NoSuchFile, NotConfirmed
 from offload.operations.command import Command
 from offload.operations.directory import Directory, RequestsSeen, Tell, Work
+from offload.operations.preview import WouldTake, would_take_text
 from offload.operations.registry import COMMANDS, command_of
 from seglog.process.closing import closed_after
 
@@ -21,7 +33,12 @@ if TYPE_CHECKING:
     from offload.archive import Archive
     from seglog import Log
 
-__all__ = ["directory_of", "reader_of", "results_of", "run_command"]
+__all__ = [
+    "directory_of",
+    "reader_of",
+    "results_of",
+    "run_command",
+]
 
 
 #: The commands that may take long before they tell a result, and count nothing meanwhile.
@@ -164,11 +181,31 @@ class _ThisProcess:
 
 
 def _confirmed(session: Session, command: Command, values: Mapping[str, Any]) -> Mapping[str, Any]:
-    if values["yes"]:
+    """Return the values to run the command with. Raises `NotConfirmed` if the answer is no."""
+    if values["yes"] or values["dry_run"]:
         return values
-    from offload.cli.confirmation import confirmed
+    from offload.settings import NEVER
 
-    return confirmed(session, command, values)
+    if session.settings().cli.confirm == NEVER:
+        return {**values, "yes": True}
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return values
+    previews = list(results_of(session, command, {**values, "dry_run": True}))  # nothing is open during a question
+    for found in previews:
+        _ask(found)
+    return {**values, "yes": True}
+
+
+def _ask(found: WouldTake) -> None:
+    write_error(would_take_text(found) + "\n")
+    if found.is_most:
+        write_error(f"This is more than half of {found.topic}. Type its name to go on: ")
+        answers = {found.topic}
+    else:
+        write_error("Go on? [y/N] ")
+        answers = {"y", "yes", "Y", "Yes"}
+    if sys.stdin.readline().strip() not in answers:
+        raise NotConfirmed(found.topic)
 
 
 def _with_texts(command: Command, values: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -22,7 +22,7 @@ from seglog.process.closing import closed_after
 
 if TYPE_CHECKING:
     from offload.operations.directory import Tell
-    from offload.operations.follower import Looked, LookFailed, TopicFollowed, TopicUnfollowed
+    from offload.operations.follow import Looked, LookFailed, TopicFollowed, TopicUnfollowed
     from offload.recovery import Recovered
 
     Shown = Recovered | TopicFollowed | TopicUnfollowed | LookFailed | Looked
@@ -78,7 +78,7 @@ def follow(
 
 
 def _show(session: Session, results: Iterator[Shown], *, once: bool) -> None:
-    from offload.operations.follower import Looked, LookFailed, TopicFollowed, TopicUnfollowed
+    from offload.operations.follow import Looked, LookFailed, TopicFollowed, TopicUnfollowed
     from offload.recovery import Recovered
 
     output = session.output
@@ -143,7 +143,7 @@ class _Screen:
         self._shown: Callable[[str], None] | None = None
 
     def take(self, found: Shown) -> None:
-        from offload.operations.follower import Looked, LookFailed, TopicFollowed, TopicUnfollowed
+        from offload.operations.follow import Looked, LookFailed, TopicFollowed, TopicUnfollowed
 
         if isinstance(found, LookFailed):
             self._failed[found.topic] = failed_text(found)

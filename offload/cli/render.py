@@ -1,4 +1,4 @@
-"""Colours and tables for a terminal, by rich. Nothing imports this module for a pipe (offload.cli.terminal)."""
+"""Colours and tables for a terminal, by rich. Nothing imports this module for a pipe (offload.cli.session)."""
 
 from __future__ import annotations
 

@@ -3,22 +3,46 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from catalog.tenants.policies import Partition
+from catalog.tenants.names import prefix_of
+from catalog.tenants.policies import Partition, check_bucket
 from catalog.tenants.roles import TenantRole
+from offload.cli.progress import ToldBars
 from offload.cli.session import Session
+from offload.cli.streams import write_error
+from offload.errors import InvalidParameters, NoRemote, NotConfirmed
 from offload.operations.command import Command
-from offload.operations.parameters import About
+from offload.operations.parameters import About, DryRun, Yes
+from offload.operations.preview import check_meant
+from offload.operations.units import counted, format_bytes
+from offload.settings import NEVER
+from seglog import SETTINGS_FILE
+
+if TYPE_CHECKING:
+    from catalog.objects.prefix import Upload, WholePrefix
+    from offload.operations.tenant import TenantDeleted, WouldDelete
 
 __all__ = [
     "TENANT_BUCKET_POLICY",
+    "TENANT_CHECK",
+    "TENANT_CREDENTIALS",
+    "TENANT_DELETE",
     "TENANT_LIST",
     "TENANT_POLICY",
     "bucket_policy",
+    "check",
+    "credentials",
+    "delete",
     "list_tenants",
     "policy",
 ]
+
 
 OfBucket = Annotated[Partition, About("The partition of AWS that has the bucket.", "--partition")]
 
@@ -103,3 +127,218 @@ def list_tenants(session: Session) -> None:
 TENANT_LIST = Command("tenant/list", list_tenants)
 TENANT_POLICY = Command("tenant/policy", policy)
 TENANT_BUCKET_POLICY = Command("tenant/bucket-policy", bucket_policy)
+
+
+_RUNS = "SEGLOG_CREDENTIALS_RUN"
+
+
+def credentials(
+    session: Session,
+    name: Annotated[str, About("The tenant.")],
+    role: Annotated[TenantRole, About("What the credentials may do at most.", "--role")],
+    lasts: Annotated[str, About("How long they live: 15m to 12h.", "--for", metavar="DURATION")] = "1h",
+    bucket: Annotated[str | None, About("The bucket. By default, the remote names it.")] = None,
+    base: Annotated[str, About("With --bucket: the prefix that all tenants have in common.", metavar="PREFIX")] = "",
+    kms_key: Annotated[str | None, About("The ARN of the tenant's KMS key, which they may then use.")] = None,
+    role_arn: Annotated[str | None, About("The IAM role to take. By default tenant.role_arn.", metavar="ARN")] = None,
+    external_id: Annotated[str | None, About("The external id that the role asks for.")] = None,
+    profile: Annotated[str | None, About("The AWS profile that may take the role.")] = None,
+) -> None:
+    """Print credentials of a tenant from STS, in the form that `credential_process` of an AWS profile takes.
+
+    STS gives the IAM role and, as a session policy, the policy that `seglog tenant policy` prints. So the credentials
+    do what both allow. Every AWS tool and Spark can use them by a profile, and ask again before they end. The command
+    needs no data directory. In one, its section [tenant] and its remote give the rest.
+    Example: seglog tenant credentials acme --role reader --bucket archive --role-arn
+    arn:aws:iam::111122223333:role/tenants
+    """
+    from offload.operations import tenant as use
+    from offload.operations.units import parse_span_s
+
+    settings = session.settings()
+    url = session.remote or settings.url
+    if bucket is not None:
+        url = f"s3://{check_bucket(bucket)}/{prefix_of(name, base)}"
+    asked = use.Asked(name, TenantRole(role), parse_span_s("--for", lasts), kms_key, role_arn, external_id, profile)
+    with _alone(), session.one_command():
+        made = use.credentials(asked, settings, url)
+    session.output.show(made, json.dumps(made.process_output()))
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Refuse to run below this very command. A profile that names it would otherwise start it without end.
+
+    Spark sets AWS_PROFILE for its executors, so the program that the profile names has this variable too.
+    """
+    if _RUNS in os.environ:
+        raise InvalidParameters(
+            "this command runs within itself, because it takes the role with a profile that names it",
+            hint="give --profile, the name of a profile with credentials of its own",
+        )
+    os.environ[_RUNS] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[_RUNS]
+
+
+def check(
+    session: Session,
+    name: Annotated[str, About("The tenant.")],
+) -> None:
+    """Check that a tenant lists its own prefix and no other, with its own credentials.
+
+    Two requests: a LIST of the tenant's prefix has to work, and a LIST of the bucket without a prefix has to be denied.
+    If one of them does not, the exit code is 1. A daemon makes this check at its start and once an hour.
+    The remote is that of the data directory, or --remote before the command.
+    Example: seglog -C /srv/acme tenant check acme
+    """
+    from offload.errors import ChecksFailed
+    from offload.operations import tenant as use
+
+    settings = session.settings()
+    url = session.remote or settings.url
+    with session.one_command():
+        found = use.check(name, settings, url)
+    answers = f"own prefix: {found.own_prefix}, whole bucket: {found.whole_bucket}"
+    session.output.show(found, "\n".join([answers, *found.failures]))
+    if found.failures:
+        raise ChecksFailed(len(found.failures), str(url), "see docs/security.md for what the bucket's policy needs")
+
+
+TENANT_CHECK = Command("tenant/check", check)
+TENANT_CREDENTIALS = Command("tenant/credentials", credentials)
+
+
+def delete(
+    session: Session,
+    name: Annotated[str, About("The tenant: the last segment of its remote.")],
+    owner_profile: Annotated[
+        str | None, About("An AWS profile of the bucket's owner, which may list uploads and old versions.")
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Delete all objects and uploads of a tenant, and prove it by a LIST. There is no way back.
+
+    The remote is that of --remote or of the data directory, and ends in /NAME. The command takes every key below it,
+    also keys that seglog did not make. It needs the role maintainer or admin. Before that, take the credentials of
+    the tenant's writers away. If the data directory is this tenant's, no other process may have it open. The
+    directory itself stays.
+
+    First the names go, then the histories, then the segments. So no reader finds half a state, and after a failure the
+    command can be repeated. No role of a tenant may list uploads: the command aborts those on record in the
+    directory, and with --owner-profile all others too. On a versioned bucket, old versions stay until the lifecycle
+    rule ends them that the command prints.
+    Example: seglog --remote s3://archive/acme tenant delete acme --owner-profile bucket-owner
+    """
+    from offload.operations import tenant as use
+
+    url = session.remote or session.settings().url
+    if not url:
+        raise NoRemote(session.directory)
+    use.check_remote_of(name, url)
+    if not (dry_run or yes or session.settings().cli.confirm == NEVER):
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            check_meant(f"this deletes all objects of the tenant {name}", yes=yes, dry_run=dry_run)
+        with _opened(session, url, owner_profile) as (place, owner, on_record):
+            found = use.preview(name, place, owner, on_record)
+        _ask(found)  # nothing is open during the question
+    with _opened(session, url, owner_profile) as (place, owner, on_record):
+        if dry_run:
+            found = use.preview(name, place, owner, on_record)
+            session.output.show(found, _would_text(found))
+            return
+        with closing(ToldBars(is_shown=session.shows_progress)) as bars:
+            objects = 0
+
+            def told(count: int) -> None:
+                nonlocal objects
+                objects += count
+                bars.tell(f"tenant delete {name}", None, objects, "objects")
+
+            done = use.delete(name, place, owner, on_record, told)
+    session.output.show(done, _done_text(done))
+    if not session.as_json and _own_directory(session, url):
+        session.output.note(
+            f"{session.directory} still has records of {name}: remove it, or its next offload writes them again"
+        )
+
+
+@contextmanager
+def _opened(
+    session: Session, url: str, owner_profile: str | None
+) -> Iterator[tuple[WholePrefix, WholePrefix | None, list[Upload]]]:
+    """Yield the prefix, the same with the owner's rights, and the uploads on record. The directory is locked."""
+    from offload.tenants.source import source_of
+    from offload.wiring import open_prefix
+
+    with ExitStack() as stack:
+        stack.enter_context(session.one_command())
+        on_record: list[Upload] = []
+        directory = _own_directory(session, url)
+        if directory is not None:
+            stack.enter_context(session.log())
+            on_record = _on_record(directory)
+        place = stack.enter_context(closing(open_prefix(url, credentials=source_of(session.settings(), url))))
+        owner = stack.enter_context(closing(open_prefix(url, owner_profile))) if owner_profile else None
+        yield place, owner, on_record
+
+
+def _own_directory(session: Session, url: str) -> Path | None:
+    """Return the data directory, if it is of this remote."""
+    directory = session.directory
+    if not ((directory / SETTINGS_FILE).is_file() and (directory / "wal").is_dir()):
+        return None
+    own = session.settings().url
+    return directory if own is None or own.rstrip("/") == url.rstrip("/") else None
+
+
+def _on_record(directory: Path) -> list[Upload]:
+    from catalog import LocalCatalog
+    from catalog.format.keys import data_key
+    from catalog.objects.prefix import Upload
+
+    if not (directory / "catalog.db").is_file():
+        return []
+    with LocalCatalog(directory / "catalog.db", read_only=True) as local:
+        return [
+            Upload(data_key(each.vid, each.sid), each.upload_id)
+            for each in local.attempts()
+            if each.upload_id is not None
+        ]
+
+
+def _ask(found: WouldDelete) -> None:
+    write_error(_would_text(found) + f"\nThere is no way back. Type {found.tenant} to go on: ")
+    if sys.stdin.readline().strip() != found.tenant:
+        raise NotConfirmed(found.tenant)
+
+
+def _would_text(found: WouldDelete) -> str:
+    told = f"tenant delete would take {counted(found.objects, 'object')} of {found.tenant}, "
+    told += f"{format_bytes(found.bytes)}: all below {found.remote}/"
+    if found.foreign:
+        told += f"\n  {found.foreign:,} of them are not seglog's, such as {', '.join(map(repr, found.examples))}"
+    others = "the rest is for --owner-profile" if found.uploads is None else f"{found.uploads:,} that the owner lists"
+    return f"{told}\n  uploads: {found.uploads_on_record:,} on record here, {others}"
+
+
+def _done_text(done: TenantDeleted) -> str:
+    lines = [
+        f"deleted {counted(done.objects, 'object')} of {done.tenant}: {done.reclaimed_bytes:,} bytes reclaimed, "
+        f"{done.unreferenced_bytes:,} bytes unreferenced",
+        f"a LIST of {done.remote}/ shows no object" + (" and no upload" if done.proves_uploads else ""),
+        f"aborted {counted(done.aborted_uploads, 'upload')}",
+    ]
+    if done.old_versions is not None:
+        lines.append(f"{counted(done.old_versions, 'old version')} stay, {done.old_version_bytes:,} bytes")
+    if not done.proves_uploads:
+        lines.append("The proof covers objects only: other uploads end by the lifecycle rule, or with --owner-profile.")
+    if done.lifecycle is not None:
+        lines.append(f"The bucket's owner adds this rule to its lifecycle: {json.dumps(done.lifecycle)}")
+    return "\n".join(lines)
+
+
+TENANT_DELETE = Command("tenant/delete", delete)

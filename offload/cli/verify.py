@@ -15,8 +15,7 @@ from offload.operations.parameters import About
 from offload.operations.units import counted, format_bytes
 
 if TYPE_CHECKING:
-    from offload.operations.verify import DamagedFile, FileChecked, Note, RemoteChecked
-    from offload.operations.verify_part import ObjectLooked, ObjectsLooked
+    from offload.operations.verify import DamagedFile, FileChecked, Note, ObjectLooked, ObjectsLooked, RemoteChecked
 
 __all__ = [
     "VERIFY",
@@ -93,7 +92,7 @@ def _show_remote(session: Session, *, deep: bool) -> None:
 
 
 def _show_part(session: Session, subset: str, state: Path | None) -> None:
-    from offload.operations import verify_part as use
+    from offload.operations import verify as use
     from seglog import SystemClock
 
     share = use.parse_share(subset)
@@ -108,7 +107,7 @@ def _show_part(session: Session, subset: str, state: Path | None) -> None:
 
 
 def _part_text(found: ObjectLooked | ObjectsLooked) -> str:
-    from offload.operations import verify_part as use
+    from offload.operations import verify as use
 
     if isinstance(found, use.ObjectLooked):
         return "" if found.state == "found" else f"{found.state:10} {found.object}: {found.reason}"

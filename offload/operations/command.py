@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from offload.errors import InvalidOption, UnsupportedOption
-from offload.operations.hints import hints_of, result_types
-from offload.operations.parameters import Parameter, parameters_of
+from offload.operations.parameters import Parameter, hints_of, parameters_of, result_types
 from offload.operations.printing import Printer
 
 if TYPE_CHECKING:

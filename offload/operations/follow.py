@@ -17,25 +17,276 @@ STANDBY-3  With `once` there is one look, and its last failure is the error of t
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import seglog
-from catalog.errors import StoreUnreachable
+from catalog import MAIN
+from catalog.errors import BranchCollected, CatalogError, NoSuchBranch, NoSuchBucket, NoSuchTopic, StoreUnreachable
 from catalog.objects.base import ObjectStore
 from catalog.objects.patience import one_command
 from offload import recovery
+from offload.archive import Archive
 from offload.attachment import attach
 from offload.backoff import Backoff
-from offload.errors import DirectoryNotEmpty
-from offload.operations.follower import Follower, Looked, LookFailed, Retry, TopicFollowed, TopicUnfollowed
+from offload.errors import DirectoryNotEmpty, OtherRemote
+from offload.moment import Moment
 from offload.recovery import Recovered
+from offload.replication.sync import Synced
 from offload.settings import TenantSettings
 from offload.settings_file import read_settings
+from seglog.files.clock import SystemClock
 
-__all__ = ["FollowOptions", "follow"]
+__all__ = [
+    "FollowOptions",
+    "Follower",
+    "LookFailed",
+    "Looked",
+    "Retry",
+    "TopicFollowed",
+    "TopicUnfollowed",
+    "follow",
+]
+
+_NAMES_EVERY = 12
+"""Looks between two searches for new topics: a search lists all names of the remote."""
+
+_STORE_IS_AWAY = (StoreUnreachable, NoSuchBucket)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFollowed:
+    """A topic after a look that worked.
+
+    `head_seq` and `last_time` are those of the newest record here. `lag_records` and `lag_s` say how far readers here
+    were behind the remote until this look. `lag_s` is None if that is unknown. `commits` counts the commits that were
+    new. `role` is replica, or writer for a topic that this directory writes and does not follow.
+    """
+
+    topic: str
+    role: str
+    lsn: int
+    head_seq: int
+    last_time: Moment | None
+    commits: int
+    lag_records: int
+    lag_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicUnfollowed:
+    """A topic or branch that was deleted, renamed or promoted in the remote. This directory follows it no more."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class LookFailed:
+    """A look that failed, at one topic, or at all of them if `topic` is None.
+
+    `failures` counts failures in a row. `lag_s` is the time since the last look that worked, None if none did.
+    """
+
+    topic: str | None
+    error: str
+    failures: int
+    retry_in_s: float
+    lag_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The end of a look. `topics` counts the topics and branches here, and `failed` those whose newest look failed."""
+
+    topics: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Failures in a row, and the time of the monotonic clock before which there is no new try."""
+
+    failures: int = 0
+    delay_s: float = 0.0
+    due_s: float = 0.0
+
+    def after_failure(self, backoff: Backoff) -> Retry:
+        failures = self.failures + 1
+        delay_s = backoff.delay_ms(failures, random.random()) / 1000
+        return Retry(failures, delay_s, time.monotonic() + delay_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The newest record of a topic that readers here see.
+
+    `looked_s` is the time of the monotonic clock at which that was the remote's newest; None if no look worked yet.
+    """
+
+    head_seq: int
+    last_time: Moment | None = None
+    looked_s: float | None = None
+
+
+class Follower:
+    """The looks at all topics of one remote. `error` is the last failure of the newest look, or None."""
+
+    def __init__(
+        self, log: seglog.Log, archive: Archive, backoff: Backoff, on_progress: Callable[[int, int], None]
+    ) -> None:
+        self.error: Exception | None = None
+        self._log = log
+        self._archive = archive
+        self._backoff = backoff
+        self._on_progress = on_progress
+        self._names: list[str] = []
+        self._listed: frozenset[str] = frozenset()
+        self._places = {name: _Place(archive.status.topic(name).head_seq) for name in archive.replication.replicas()}
+        self._retries: dict[str | None, Retry] = {}
+        self._looks = 0
+        self._has_looked = False
+
+    def away_s(self) -> float:
+        """Return the time until the next look if the store is away, else 0."""
+        return self._wait_s(None)
+
+    def look(self) -> Iterator[Recovered | TopicFollowed | TopicUnfollowed | LookFailed | Looked]:
+        """Look at each topic, unless its failures ask for a longer wait (STANDBY-1)."""
+        self.error = None
+        try:
+            self._search()
+        except CatalogError as error:
+            yield self._failed(None, error)
+        else:
+            yield from self._look_at_all()
+        if not self._retries and (self._log.path / recovery.MARKER).exists():
+            recovery.complete(self._log.path)
+        yield Looked(len(self._places), sum(1 for name in self._retries if name is not None))
+
+    def _search(self) -> None:
+        """Look for new topics and branches, at some of the looks."""
+        if self._looks % _NAMES_EVERY == 0:
+            self._listed = frozenset(self._archive.branches.remote_names())
+            self._names = sorted({*self._listed, *self._archive.replication.replicas()})
+        self._looks += 1
+
+    def _look_at_all(self) -> Iterator[Recovered | TopicFollowed | TopicUnfollowed | LookFailed]:
+        try:
+            for done, name in enumerate(list(self._names)):
+                if not self._has_looked:
+                    self._on_progress(done, len(self._names))
+                if not self._wait_s(name):
+                    yield from self._look_at(name)
+        except CatalogError as error:
+            self._looks = 0
+            yield self._failed(None, error)
+        else:
+            self._retries.pop(None, None)
+            self._has_looked = True
+
+    def _look_at(self, name: str) -> Iterator[Recovered | TopicFollowed | TopicUnfollowed | LookFailed]:
+        """Look at one topic. A name that was deleted in the remote is left out until the next search."""
+        try:
+            found = self._newest(name)
+        except (NoSuchTopic, NoSuchBranch):
+            self._names.remove(name)
+            return
+        except _STORE_IS_AWAY:
+            raise
+        except seglog.SeglogError as error:
+            if isinstance(error, (OtherRemote, BranchCollected)) and self._is_gone(name):
+                yield self._forgotten(name)
+            else:
+                yield self._failed(name, error)
+            return
+        self._retries.pop(name, None)
+        yield found
+
+    def _newest(self, name: str) -> Recovered | TopicFollowed:
+        if self._log.has_topic(name):
+            status = self._archive.status.topic(name)
+            return TopicFollowed(name, "writer", status.lsn, status.head_seq, None, 0, 0, 0.0)
+        known = self._places.get(name)
+        if known is None:
+            state = recovery.recovered(self._archive, name)
+            self._places[name] = _Place(state.head_seq, state.tail_after_time, time.monotonic())
+            return state
+        synced = self._archive.replication.sync(name)
+        found = _followed(synced, known, self._now_at(synced, known))
+        self._places[name] = _Place(found.head_seq, found.last_time, time.monotonic())
+        return found
+
+    def _is_gone(self, name: str) -> bool:
+        """Return whether the remote had the name and has it no more: it was deleted, renamed or promoted.
+
+        A remote that never had the name is another one.
+        """
+        topic, _, branch = name.partition("@")
+        if name not in self._listed:
+            return False
+        try:
+            return (branch or MAIN) not in {each.branch for each in self._archive.branches.list(topic)}
+        except NoSuchTopic:
+            return True
+
+    def _forgotten(self, name: str) -> TopicUnfollowed:
+        """Follow the name no more. If it comes back, the next search finds it."""
+        self._archive.delete_topic(name)
+        self._names.remove(name)
+        self._places.pop(name, None)
+        self._retries.pop(name, None)
+        return TopicUnfollowed(name)
+
+    def _now_at(self, synced: Synced, known: _Place) -> tuple[int, Moment | None]:
+        """Return the seq and the time of the newest record here."""
+        if synced.brought is not None:
+            return synced.brought.head_seq, Moment(synced.brought.last_ms)
+        if known.last_time is not None and not synced.commits:
+            return known.head_seq, known.last_time
+        snapshot = self._archive.history.snapshot(synced.name)
+        return snapshot.bounds.head_seq, Moment(snapshot.max_ts_ms) if snapshot.bounds.head_seq else None
+
+    def _failed(self, name: str | None, error: Exception) -> LookFailed:
+        self.error = error
+        retry = self._retries[name] = self._retries.get(name, Retry()).after_failure(self._backoff)
+        return LookFailed(name, str(error), retry.failures, retry.delay_s, self._lag_s(name))
+
+    def _lag_s(self, name: str | None) -> float | None:
+        """Return the time since the last look that worked, of one topic, or the longest of all."""
+        looked = [place.looked_s for key, place in self._places.items() if name in (None, key)]
+        known = [each for each in looked if each is not None]
+        return time.monotonic() - min(known) if known else None
+
+    def _wait_s(self, name: str | None) -> float:
+        retry = self._retries.get(name)
+        return 0.0 if retry is None else max(0.0, retry.due_s - time.monotonic())
+
+
+def _followed(synced: Synced, known: _Place, now_at: tuple[int, Moment | None]) -> TopicFollowed:
+    """Return what a look found. `now_at` are the seq and the time of the newest record here."""
+    head_seq, last_time = now_at
+    return TopicFollowed(
+        topic=synced.name,
+        role="replica",
+        lsn=synced.lsn,
+        head_seq=head_seq,
+        last_time=last_time,
+        commits=synced.commits,
+        lag_records=max(0, head_seq - known.head_seq),
+        lag_s=_behind_s(synced, known) if synced.commits else 0.0,
+    )
+
+
+def _behind_s(synced: Synced, known: _Place) -> float | None:
+    """Return the age of the first new commit, or, if it was not fetched, the time since the last look that worked."""
+    first_ms = None if synced.brought is None else synced.brought.first_commit_ms
+    if first_ms is not None:
+        return max(0, SystemClock().now_ms() - first_ms) / 1000
+    return None if known.looked_s is None else time.monotonic() - known.looked_s
+
 
 _FIRST_BACKOFF = Backoff(1_000, 60_000)
 """The wait while the remote of a new directory cannot be reached. There are no settings yet."""

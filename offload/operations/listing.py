@@ -706,7 +706,7 @@ COMMANDS = {
             ListedParameter('dry_run', 'bool', 'Show what would go, and change nothing.', ('--dry-run',), default=False),
             ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),
         ),
-        'offload.cli.tenant_delete',
+        'offload.cli.tenant',
     ),
     'tenant/check': ListedCommand(
         'tenant/check',
@@ -719,7 +719,7 @@ COMMANDS = {
         (
             ListedParameter('name', 'str', 'The tenant.', (), is_required=True),
         ),
-        'offload.cli.tenant_credentials',
+        'offload.cli.tenant',
     ),
     'tenant/credentials': ListedCommand(
         'tenant/credentials',
@@ -741,7 +741,7 @@ COMMANDS = {
             ListedParameter('external_id', 'str', 'The external id that the role asks for.', ('--external-id',)),
             ListedParameter('profile', 'str', 'The AWS profile that may take the role.', ('--profile',)),
         ),
-        'offload.cli.tenant_credentials',
+        'offload.cli.tenant',
     ),
     'branch/create': ListedCommand(
         'branch/create',

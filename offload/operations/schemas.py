@@ -22,8 +22,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from offload.moment import Moment
-from offload.operations.hints import hints_of, result_types
 from offload.operations.lines import SCHEMA, RecordBatch
+from offload.operations.parameters import hints_of, result_types
 from offload.operations.registry import COMMANDS
 from offload.operations.results import kind_of
 
@@ -42,17 +42,17 @@ _UNLISTED = (
     "inspect.entries",
     "verify.verify",
     "verify.verify_remote",
-    "verify_part.verify_part",
+    "verify.verify_part",
     "doctor.doctor",
-    "doctor_directory.doctor_directory",
-    "tenant_delete.delete",
-    "tenant_delete.preview",
+    "doctor.doctor_directory",
+    "tenant.delete",
+    "tenant.preview",
     "token.new",
     "tenant.listed",
     "tenant.policy",
     "tenant.policy_of_bucket",
-    "tenant_credentials.check",
-    "tenant_credentials.credentials",
+    "tenant.check",
+    "tenant.credentials",
 )
 """The use cases that are not in the registry, because they need no open data directory."""
 

@@ -1,19 +1,57 @@
-"""The use cases of `seglog tenant`: IAM policies, and a list of tenants. They open no data directory."""
+"""Tenants: IAM policies and a list of them, credentials and checks of AWS, and the deletion of one.
+
+None opens a data directory. `seglog tenant credentials` and `tenant check` ask AWS.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from catalog.tenants.policies import Condition, Partition, bucket_policy, session_tag_policy, tenant_policy
+from catalog.format.remotes import split_remote
+from catalog.objects.prefix import Upload, WholePrefix
+from catalog.tenants.names import check_tenant
+from catalog.tenants.policies import (
+    Condition,
+    Partition,
+    bucket_policy,
+    check_bucket,
+    session_tag_policy,
+    tenant_policy,
+)
 from catalog.tenants.roles import TenantRole
-from offload.errors import InvalidParameters, NoSuchFile
+from offload.errors import InvalidParameters, NoSuchFile, NotTheTenant
 from offload.operations.results import OPTIONAL
+from offload.settings import ROLE_ARN, ROLE_ARN_FORM
+from offload.settings_file import Settings
+from offload.tenants.deletion import contents_of, delete_all, lifecycle_rule
 from offload.tenants.directories import data_directories
+from seglog.errors import NotInstalled
 
-__all__ = ["BucketPolicy", "TenantListed", "TenantPolicy", "listed", "policy", "policy_of_bucket"]
+__all__ = [
+    "Asked",
+    "BucketPolicy",
+    "TenantCheck",
+    "TenantDeleted",
+    "TenantGrant",
+    "TenantListed",
+    "TenantPolicy",
+    "WouldDelete",
+    "check",
+    "check_remote_of",
+    "credentials",
+    "delete",
+    "listed",
+    "policy",
+    "policy_of_bucket",
+    "preview",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +123,201 @@ def listed(root: Path) -> Iterator[TenantListed]:
         raise NoSuchFile(root)
     for name in sorted(data_directories(root)):
         yield TenantListed(name, "directory")
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9+=,.@:/_-]{1,1224}")
+_SHORTEST_S, _LONGEST_S = 900, 43_200  # of STS
+
+
+@dataclass(frozen=True, slots=True)
+class TenantGrant:
+    """Credentials of a tenant, in the form of `credential_process`. The text of this value has no secret."""
+
+    version: int
+    access_key_id: str = field(repr=False)
+    secret_access_key: str = field(repr=False)
+    session_token: str = field(repr=False)
+    expiration: str
+
+    def process_output(self) -> dict[str, Any]:
+        """Return what a program prints to an AWS tool whose profile names it as `credential_process`."""
+        return {
+            "Version": self.version,
+            "AccessKeyId": self.access_key_id,
+            "SecretAccessKey": self.secret_access_key,
+            "SessionToken": self.session_token,
+            "Expiration": self.expiration,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TenantCheck:
+    """The answers to a LIST of the tenant's prefix, and to one without a prefix: allowed, denied or unknown.
+
+    `failures` says what is wrong.
+    """
+
+    tenant: str
+    bucket: str
+    own_prefix: str
+    whole_bucket: str
+    failures: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options of `seglog tenant credentials`. The section [tenant] gives what is None."""
+
+    tenant: str
+    role: TenantRole
+    lasts_s: int
+    kms_key: str | None = None
+    role_arn: str | None = None
+    external_id: str | None = None
+    profile: str | None = None
+
+
+def credentials(asked: Asked, settings: Settings, url: str | None) -> TenantGrant:
+    """Ask STS for credentials of a tenant, which may do no more than its role does on the prefix behind `url`.
+
+    Raises `InvalidParameters`, `InvalidTenant`, `InvalidArgument`, `AccessDenied` and `StoreUnreachable`.
+    """
+    from offload.tenants.access import TenantAccess, policy_text
+    from offload.tenants.credentials import assume_role
+
+    check_tenant(asked.tenant)
+    of_file = settings.tenant
+    arn = asked.role_arn or of_file.role_arn
+    if not arn:
+        raise InvalidParameters("STS needs an IAM role", hint="give --role-arn, or set tenant.role_arn")
+    if not ROLE_ARN.fullmatch(arn):
+        raise InvalidParameters(f"{arn!r} is not the ARN of a role", hint=f"its form is {ROLE_ARN_FORM}")
+    for option, text in (("--external-id", asked.external_id), ("--profile", asked.profile)):
+        if text is not None and not _PLAIN.fullmatch(text):
+            raise InvalidParameters(
+                f"{option} {text!r} is not plain text", hint="it has A-Z a-z 0-9 and + = , . @ : / _ -"
+            )
+    if not _SHORTEST_S <= asked.lasts_s <= _LONGEST_S:
+        raise InvalidParameters("--for takes 15m to 12h", hint="the role has a maximum of its own, 1h by default")
+    bucket, base = _place_of(asked.tenant, url)
+    key = asked.kms_key or _key_of(settings)
+    policy = policy_text(asked.tenant, asked.role, bucket, base, key, Partition.of(arn))
+    external_id = of_file.external_id if asked.external_id is None else asked.external_id
+    profile = of_file.profile if asked.profile is None else asked.profile
+    access = TenantAccess(asked.tenant, arn, asked.lasts_s, policy, external_id, profile)
+    found = assume_role(access).credentials
+    ends = datetime.fromtimestamp((found.expires_at_ms or 0) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return TenantGrant(1, found.access_key, found.secret_key, found.session_token or "", ends)
+
+
+def check(name: str, settings: Settings, url: str | None) -> TenantCheck:
+    """Check the bucket of a tenant with its own credentials. Raises `InvalidParameters` and the errors of STS."""
+    from offload.tenants.bucket_check import check_bucket
+    from offload.tenants.source import source_of
+
+    check_tenant(name)
+    if settings.tenant.name not in {"", name}:
+        raise InvalidParameters(f"the data directory is of another tenant than {name}", hint="name its own tenant")
+    _place_of(name, url)
+    if find_spec("aiobotocore") is None:
+        raise NotInstalled("seglog tenant check", "aiobotocore", "tenants")
+    source = source_of(settings, url)
+    found = asyncio.run(check_bucket(str(url), None if source is None else source.current()))
+    return TenantCheck(name, found.bucket, found.own_prefix, found.whole_bucket, tuple(found.failures))
+
+
+def _place_of(name: str, url: str | None) -> tuple[str, str]:
+    """Return the bucket and the base of the tenant's remote. Raises `InvalidParameters`."""
+    parts = split_remote(url or "")
+    base, _, last = parts.path.strip("/").rpartition("/")
+    if parts.scheme != "s3" or not parts.netloc or last != name:
+        given = f"{url} is not the remote of {name}" if url else f"the remote of {name} is not known"
+        raise InvalidParameters(given, hint=f"give --bucket, or --remote s3://BUCKET/{name} before the command")
+    return check_bucket(parts.netloc), base
+
+
+def _key_of(settings: Settings) -> str | None:
+    key = settings.offload.sse_kms_key_id
+    return key if key.startswith("arn:") else None
+
+
+@dataclass(frozen=True, slots=True)
+class WouldDelete:
+    """The objects that a deletion would take. `foreign` counts objects that seglog did not make.
+
+    `examples` has some of their keys. The data directory knows `uploads_on_record`. `uploads`
+    counts all, and is None without the owner's profile.
+    """
+
+    tenant: str
+    remote: str
+    objects: int
+    bytes: int
+    foreign: int
+    examples: tuple[str, ...]
+    uploads_on_record: int
+    uploads: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TenantDeleted:
+    """A deletion, which a LIST has proven for objects, and with `proves_uploads` for uploads.
+
+    The `unreferenced_bytes` of this run stay in the bucket as old versions. `old_versions` and their bytes are None if
+    there are none, or if the role may not list them. `lifecycle` is the rule that the bucket's owner has to set.
+    """
+
+    tenant: str
+    remote: str
+    objects: int
+    reclaimed_bytes: int
+    unreferenced_bytes: int
+    old_versions: int | None
+    old_version_bytes: int | None
+    aborted_uploads: int
+    proves_uploads: bool
+    lifecycle: Mapping[str, Any] | None
+
+
+def check_remote_of(name: str, url: str) -> None:
+    """Raise `NotTheTenant` unless the remote belongs to the tenant: its last segment is the name.
+
+    Raises `InvalidTenant`.
+    """
+    path = split_remote(url).path.strip("/")
+    if path.rpartition("/")[2] != check_tenant(name):
+        raise NotTheTenant(name, url)
+
+
+def preview(name: str, place: WholePrefix, owner: WholePrefix | None, on_record: Sequence[Upload]) -> WouldDelete:
+    """Return what would go. Changes nothing."""
+    found = contents_of(place, owner)
+    return WouldDelete(
+        name, place.url, found.objects, found.bytes, found.foreign, found.examples, len(on_record), found.uploads
+    )
+
+
+def delete(
+    name: str,
+    place: WholePrefix,
+    owner: WholePrefix | None,
+    on_record: Sequence[Upload],
+    on_deleted: Callable[[int], None],
+) -> TenantDeleted:
+    """Delete everything of the tenant, and prove it. Raises `TenantWritten`, and the errors of the store."""
+    done = delete_all(place, owner, on_record, on_deleted)
+    is_s3 = place.url.startswith("s3:")
+    is_versioned = bool(done.freed.unreferenced_bytes or done.versions)
+    needs_rule = is_s3 and (is_versioned or not done.lists_uploads)
+    return TenantDeleted(
+        tenant=name,
+        remote=place.url,
+        objects=done.objects,
+        reclaimed_bytes=done.freed.reclaimed_bytes,
+        unreferenced_bytes=done.freed.unreferenced_bytes,
+        old_versions=done.versions.versions if done.versions else None,
+        old_version_bytes=done.versions.bytes if done.versions else None,
+        aborted_uploads=done.aborted,
+        proves_uploads=done.lists_uploads or not is_s3,
+        lifecycle=lifecycle_rule(name, f"{split_remote(place.url).path.strip('/')}/") if needs_rule else None,
+    )

@@ -17,8 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from offload.errors import ChecksFailed
-from offload.operations.certificate import valid_until_ms
-from offload.operations.doctor_directory import DirectoryChecked, doctor_directory
+from offload.operations.doctor import DirectoryChecked, doctor_directory, valid_until_ms
 from offload.settings import ServeSettings
 from tests.worlds.command import Run
 
@@ -95,7 +94,7 @@ def test_the_disk_is_judged_as_the_daemon_does(directory: Path) -> None:
 
 def test_slow_syncs_and_few_files_are_told(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = iter(range(100))
-    monkeypatch.setattr("offload.operations.doctor_directory.time.perf_counter", lambda: next(now_s))
+    monkeypatch.setattr("offload.operations.doctor.time.perf_counter", lambda: next(now_s))
     for limit, outcome in ((resource.RLIM_INFINITY, "ok"), (1024, "ok"), (1000, "warn"), (100, "fail")):
         monkeypatch.setattr("resource.getrlimit", lambda _, limit=limit: (limit, limit))
         found = checks(directory)

@@ -15,7 +15,7 @@ import pytest
 import offload
 import seglog
 from catalog.errors import AccessDenied
-from offload.operations.tenant_delete import delete
+from offload.operations.tenant import delete
 from offload.tenants.deletion import lifecycle_rule
 from offload.wiring import open_prefix
 from tests.cli.tenant_world import OTHERS, World, first_world, world

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from offload.cli.progress import Bar, ToldBars, progress, while_waiting, with_bars
-from offload.cli.terminal import is_rich
+from offload.cli.session import is_rich
 from offload.client import DaemonClient
 from offload.operations.directory import Tell
 from offload.operations.registry import COMMANDS

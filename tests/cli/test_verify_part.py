@@ -15,7 +15,7 @@ from catalog.format.gid import Sid, Vid
 from catalog.format.keys import data_key
 from catalog.gc.object_check import place_of
 from catalog.objects import LocalStore
-from offload.operations.verify_part import verify_part
+from offload.operations.verify import verify_part
 from tests.worlds.command import Run
 
 NOW_MS = 1_900_000_000_000

@@ -12,8 +12,7 @@ from catalog.errors import StoreUnreachable
 from catalog.format.keys import control_key
 from catalog.objects.memory import MemoryStore
 from offload.errors import DirectoryNotEmpty, OtherRemote, RemoteEmpty
-from offload.operations.follow import FollowOptions, follow
-from offload.operations.follower import Looked, LookFailed, TopicFollowed, TopicUnfollowed
+from offload.operations.follow import FollowOptions, Looked, LookFailed, TopicFollowed, TopicUnfollowed, follow
 from offload.recovery import MARKER, Recovered
 from tests.faults.store import Fault, FaultyStore, denied, unreachable
 from tests.offload.replicas import opened, ship, values

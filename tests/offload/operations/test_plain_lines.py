@@ -13,8 +13,8 @@ from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.operations.directory import Directory
 from offload.operations.lines import RecordBatch, to_line
-from offload.operations.plain_lines import RecordLines
 from offload.operations.pruning import ReadStats
+from offload.operations.read import RecordLines
 from offload.operations.registry import COMMANDS
 from seglog import Gap, Log
 from tests.offload.replicas import opened
