@@ -135,8 +135,7 @@ def _command(request: Request, serve: Serve) -> None:
         write_error("".join(f"{each}\n" for each in notes))
     command = run_command(session, request.path, {**timed, **given})
     raise_in_command()
-    with session.paged(request.path):
-        command()
+    command()
 
 
 def _answer(text: str) -> int:

@@ -41,30 +41,31 @@ __all__ = [
 ]
 
 
-#: The commands that may take long before they tell a result, and count nothing meanwhile.
-_SLOW = frozenset({"fetch", "pull", "reset", "restore", "takeover"})
-
-
 def run_command(session: Session, path: str, values: Mapping[str, Any]) -> Callable[[], None]:
     """Import all that a command needs, and return the function that runs it."""
     command = command_of(path)
     show = command.show
-    if show is None:
-        return lambda: command.function(session, **values)
-    values = _with_texts(command, values)
+    values = values if show is None else _with_texts(command, values)
 
     def run() -> None:
+        if show is None:
+            command.function(session, **values)
+            return
         if values.get("watch"):
             _watch(session, command, values)
             return
         given = _confirmed(session, command, values) if command.takes(values) else values
         with closed_after(results_of(session, command, given, takes_lines=not session.as_json)) as results:
             ends_early = command.reads(given) or bool(given.get("follow"))
-            waits = path in _SLOW and not given.get("follow")
+            waits = command.is_slow and not given.get("follow")
             shown = while_waiting(results, command.path, is_shown=waits and session.shows_progress)
             show(session.output, _while_read(shown) if ends_early else shown, given)
 
-    return run
+    def run_paged() -> None:
+        with session.paged():
+            run()
+
+    return run_paged if command.is_long else run
 
 
 def _watch(session: Session, command: Command, values: Mapping[str, Any]) -> None:

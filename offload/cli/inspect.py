@@ -75,4 +75,4 @@ def _lines(value: Mapping[str, Any], indent: str = "") -> Iterator[str]:
             yield f"{indent}{key}: {item if isinstance(item, str) else json.dumps(item)}"
 
 
-INSPECT = Command("inspect", inspect)
+INSPECT = Command("inspect", inspect, is_long=True)

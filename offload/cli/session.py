@@ -30,15 +30,11 @@ if TYPE_CHECKING:
     from seglog import Log, LogSettings
 
 __all__ = [
-    "PAGED",
     "Serve",
     "Session",
     "is_rich",
     "paged",
 ]
-
-#: The commands whose output is often longer than a screen.
-PAGED = frozenset({"diff", "inspect", "log", "oplog", "points", "show"})
 
 _DEFAULT_PAGER = "less"
 _LESS = "FRX"  # as git sets it: quit if the text fits, show colours, leave the text on the screen
@@ -134,10 +130,9 @@ class Session:
     def shows_progress(self) -> bool:
         return self._is_rich(sys.stderr)
 
-    def paged(self, path: str) -> AbstractContextManager[None]:
-        """Return the context in which a command prints: behind the pager, if its output is long and for people."""
-        is_paged = path in PAGED and not self.no_pager and self.output.is_rich
-        return paged(os.environ) if is_paged else nullcontext()
+    def paged(self) -> AbstractContextManager[None]:
+        """Return the context in which a command with a long output prints: for people, behind the pager."""
+        return paged(os.environ) if self.output.is_rich and not self.no_pager else nullcontext()
 
     def _is_rich(self, stream: TextIO) -> bool:
         return not self.is_plain and is_rich(stream, os.environ)

@@ -14,7 +14,7 @@ import inspect
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from offload.errors import InvalidOption, UnsupportedOption
 from offload.operations.parameters import Parameter, hints_of, parameters_of, result_types
@@ -59,6 +59,8 @@ class Command:
     prints itself. `reads` takes the arguments, and returns whether the command only reads. `takes` returns whether it
     takes something away. Such a command has the parameters `dry_run` and `yes`. `split` is for a client of the
     daemon: it takes the arguments, and returns those for the daemon with the work that the client does on the results.
+    `role` is what a token needs, unless the command only reads (offload.rights). The output of one that `is_long` goes
+    through the pager. One that `is_slow` may take long before it tells a result, and counts nothing meanwhile.
     """
 
     path: str
@@ -67,6 +69,9 @@ class Command:
     reads: Condition = never
     takes: Condition = never
     split: Callable[[Mapping[str, Any]], Shared] = whole
+    role: Literal["read", "admin"] = "admin"
+    is_long: bool = False
+    is_slow: bool = False
 
     @property
     def help(self) -> str:

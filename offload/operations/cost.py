@@ -321,4 +321,4 @@ def _total_text(found: CostTotal) -> str:
 print_cost = lines(cost_text)
 
 
-COST = Command("cost", cost, print_cost, reads=always)
+COST = Command("cost", cost, print_cost, reads=always, role="read")

@@ -126,4 +126,4 @@ def diff_text(found: PointSide | DifferingRecord) -> str:
 print_diff = lines(diff_text)
 
 
-DIFF = Command("diff", diff, print_diff, reads=always)
+DIFF = Command("diff", diff, print_diff, reads=always, role="read", is_long=True)

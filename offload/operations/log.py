@@ -245,6 +245,6 @@ print_shown = lines(shown_text)
 print_segments = rows(("first seq", "last seq", "lsn", "segment", "size"), _segment_row, _segment_text)
 
 
-LOG = Command("log", log, print_commits, reads=always)
-SHOW = Command("show", show, print_shown, reads=always)
-SEGMENTS = Command("segments", segments, print_segments, reads=always)
+LOG = Command("log", log, print_commits, reads=always, role="read", is_long=True)
+SHOW = Command("show", show, print_shown, reads=always, role="read", is_long=True)
+SEGMENTS = Command("segments", segments, print_segments, reads=always, role="read")

@@ -268,5 +268,5 @@ print_operation = rows(("number", "time", "writer", "operation", "subject", "mes
 print_undone = lines(undone_text)
 
 
-OPLOG = Command("oplog", oplog, print_operation, reads=always)
+OPLOG = Command("oplog", oplog, print_operation, reads=always, role="read", is_long=True)
 UNDO = Command("undo", undo, print_undone, reads=dry)

@@ -95,6 +95,6 @@ print_pin = lines(pin_text)
 print_pin_released = lines(lambda gone: f"pin {gone.pin} is released")
 
 
-PIN_LIST = Command("pin/list", list_pins, print_pin, reads=always)
+PIN_LIST = Command("pin/list", list_pins, print_pin, reads=always, role="read")
 PIN_REFRESH = Command("pin/refresh", refresh, print_pin)
 PIN_RELEASE = Command("pin/release", release, print_pin_released)

@@ -275,5 +275,5 @@ def print_resolved(output: Output, results: Iterator[Resolved], values: Mapping[
 print_points = lines(point_text)
 
 
-POINTS = Command("points", points, print_points, reads=always)
+POINTS = Command("points", points, print_points, reads=always, role="read", is_long=True)
 RESOLVE = Command("resolve", resolve, print_resolved, reads=lambda values: values["pin"] is None)

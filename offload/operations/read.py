@@ -336,4 +336,4 @@ def _write(output: Output, name: str, batch: RecordBatch) -> None:
     output.write(b"".join(to_line(item) for item in batch.items if isinstance(item, Record)))
 
 
-READ = Command("read", read, print_records, reads=lambda values: not values["follow"], split=split)
+READ = Command("read", read, print_records, reads=lambda values: not values["follow"], split=split, role="read")

@@ -24,19 +24,16 @@ def command_of(path: str) -> Command:
 class _Served(Mapping[str, Command]):
     """The operations on an open data directory. The daemon serves each of them."""
 
-    def __init__(self) -> None:
-        self._paths = tuple(path for path, each in LISTED.items() if each.home.startswith("offload.operations."))
-
     def __getitem__(self, path: str) -> Command:
-        if path not in self._paths:
+        if not LISTED[path].home.startswith("offload.operations."):
             raise KeyError(path)
         return command_of(path)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._paths)
+        return (path for path, each in LISTED.items() if each.home.startswith("offload.operations."))
 
     def __len__(self) -> int:
-        return len(self._paths)
+        return sum(1 for _ in self)
 
 
 COMMANDS: Mapping[str, Command] = _Served()

@@ -384,4 +384,4 @@ def _describe(state: TopicStatus, work: Work | None) -> str:
 print_lines = lines(status_text)
 
 
-STATUS = Command("status", status, print_status, reads=always)
+STATUS = Command("status", status, print_status, reads=always, role="read")

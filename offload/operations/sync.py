@@ -263,8 +263,8 @@ print_taken_over = lines(taken_over_text)
 
 
 PUSH = Command("push", push, print_pushed)
-PULL = Command("pull", pull, print_position)
-FETCH = Command("fetch", fetch, print_position)
+PULL = Command("pull", pull, print_position, is_slow=True)
+FETCH = Command("fetch", fetch, print_position, is_slow=True)
 SYNC = Command("sync", sync, print_synced)
-RESET = Command("reset", reset, print_reset, reads=dry, takes=lambda values: values["discard"])
-TAKEOVER = Command("takeover", takeover, print_taken_over)
+RESET = Command("reset", reset, print_reset, reads=dry, takes=lambda values: values["discard"], is_slow=True)
+TAKEOVER = Command("takeover", takeover, print_taken_over, is_slow=True)

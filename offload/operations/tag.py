@@ -94,5 +94,5 @@ print_tag_deleted = lines(lambda gone: f"tag {gone.tag} is deleted")
 
 
 TAG_CREATE = Command("tag/create", create, print_tag)
-TAG_LIST = Command("tag/list", list_tags, print_tag, reads=always)
+TAG_LIST = Command("tag/list", list_tags, print_tag, reads=always, role="read")
 TAG_DELETE = Command("tag/delete", delete, print_tag_deleted)

@@ -354,6 +354,6 @@ print_listed = rows(("topic", "head seq", "role"), _listed_row, listed_text)
 
 TOPIC_CREATE = Command("topic/create", create, print_made)
 TOPIC_SET = Command("topic/set", set_config, print_configured)
-TOPIC_SHOW = Command("topic/show", show, print_shown, reads=always)
+TOPIC_SHOW = Command("topic/show", show, print_shown, reads=always, role="read")
 TOPIC_DELETE = Command("topic/delete", delete, print_gone, reads=dry, takes=always)
-TOPIC_LIST = Command("topic/list", list_topics, print_listed, reads=always)
+TOPIC_LIST = Command("topic/list", list_topics, print_listed, reads=always, role="read")
