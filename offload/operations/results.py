@@ -1,22 +1,35 @@
-"""The JSON form of a result, as `--json` prints it and as the daemon answers it. The report of an error.
+"""The JSON form of a result, as `--json` prints it and as the daemon answers it, and its JSON Schema. Also of an error.
 
 Each object begins with `schema`, the version of all these forms, and `kind`. The kind of a result is the name of its
-class: `records_deleted` for `RecordsDeleted`. `offload.operations.schemas` describes each kind.
+class: `records_deleted` for `RecordsDeleted`. `make docs` writes the schema of each kind to docs/schema.
 
 A key is the name of a field. The metadata of a field changes that:
 
     HIDDEN      the field is for people only, and has no key. A result whose fields are all hidden has no JSON form
     OPTIONAL    None has no key
     MERGED      the keys of the value (a dataclass, a mapping or None) take the place of the field's own key
+
+The type of a field becomes a schema:
+
+    Moment                      a text: the time in UTC
+    bytes                       a text: base64
+    X | None                    X or null
+    tuple[X, ...]               an array
+    a mapping                   an object with any keys
+    a dataclass                 an object with these properties
 """
 
 from __future__ import annotations
 
 import base64
+import enum
 import functools
+import inspect
 import json
 import re
-from collections.abc import Mapping
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -24,9 +37,23 @@ from typing import Any, Final
 from offload.moment import Moment
 from offload.operations.lines import SCHEMA, RecordBatch
 from offload.operations.lines import to_json as record_json
+from offload.operations.parameters import hints_of, result_types
 from seglog.errors import DaemonError
 
-__all__ = ["HIDDEN", "MERGED", "OPTIONAL", "json_line", "kind_of", "problem", "to_json"]
+__all__ = [
+    "ERROR",
+    "GAP",
+    "HIDDEN",
+    "MERGED",
+    "OPTIONAL",
+    "RECORD",
+    "json_line",
+    "kind_of",
+    "problem",
+    "schema_of",
+    "schemas_of",
+    "to_json",
+]
 
 HIDDEN: Final = MappingProxyType({"json": "hidden"})
 OPTIONAL: Final = MappingProxyType({"json": "optional"})
@@ -82,3 +109,136 @@ def problem(error: BaseException) -> dict[str, Any]:
     said = {"error": name, "message": message, "exit_code": getattr(error, "exit_code", 1)}
     hint = getattr(error, "hint", None)
     return {**said, "hint": hint} if hint else said
+
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_PLAIN: Mapping[type, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
+
+_SEQ, _TEXT = {"type": "integer", "minimum": 1}, {"type": "string"}
+
+
+def _object(kind: str, about: str, properties: Mapping[str, Any], required: list[str], *, is_open: bool) -> Any:
+    own = {"schema": {"const": SCHEMA}, "kind": {"const": kind}}
+    if own.keys() & properties.keys():
+        raise ValueError(f"{kind}: `schema` and `kind` are not free as keys")
+    return {
+        "$schema": _DIALECT,
+        "title": kind,
+        **({"description": about} if about else {}),
+        "type": "object",
+        "properties": {**own, **properties},
+        "required": [*own, *required],
+        "additionalProperties": is_open,
+    }
+
+
+RECORD = _object(
+    "record",
+    "A record. A value that is not UTF-8 is in `value_base64`. If `unterminated`, no line feed followed it.",
+    {
+        "seq": _SEQ, "ts_ms": {"type": "integer"}, "tag": _TEXT, "node": _TEXT, "unterminated": {"type": "boolean"},
+        "value": _TEXT, "value_base64": _TEXT,
+    },
+    ["seq", "ts_ms"],
+    is_open=False,
+)  # fmt: skip
+GAP = _object(
+    "gap",
+    "A range of seqs whose records were evicted.",
+    {"gap_from": _SEQ, "gap_to": _SEQ},
+    ["gap_from", "gap_to"],
+    is_open=False,
+)
+ERROR = _object(
+    "error",
+    "The error that ended a command, on standard error. `error` is the name of its class.",
+    {"error": _TEXT, "message": _TEXT, "hint": {"anyOf": [_TEXT, {"type": "null"}]}, "exit_code": {"type": "integer"}},
+    ["error", "message", "hint", "exit_code"],
+    is_open=False,
+)
+
+
+def schemas_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the schemas of the results of a use case by their kinds. A result for people only has none."""
+    found: dict[str, Any] = {}
+    for result in result_types(function).values():
+        if result is RecordBatch:
+            found |= {"record": RECORD, "gap": GAP}
+        elif list(_shown(result)):
+            found[kind_of(result)] = schema_of(result)
+    return found
+
+
+def schema_of(result: type) -> dict[str, Any]:
+    """Return the schema of a class of results."""
+    properties, required, is_open = _properties(result)
+    return _object(kind_of(result), _about(result), properties, required, is_open=is_open)  # type: ignore[no-any-return]
+
+
+def _about(result: type) -> str:
+    """Return the first paragraph of a class's docstring, or "" if it is about a field without a JSON form."""
+    text = " ".join((inspect.getdoc(result) or "").split("\n\n")[0].split())
+    hidden = {field.name for field in fields(result)} - {name for name, _, _ in _shown(result)}
+    is_generated = text.startswith(f"{result.__name__}(")
+    return "" if is_generated or any(f"`{name}`" in text for name in hidden) else text.replace(" None", " null")
+
+
+def _shown(kind: type) -> Iterator[tuple[str, Any, str | None]]:
+    """Yield the fields with a JSON form: name, type and form."""
+    hints = hints_of(kind)
+    for field in fields(kind):
+        form = field.metadata.get("json")
+        if form != "hidden":
+            yield field.name, hints[field.name], form
+
+
+def _properties(kind: type) -> tuple[dict[str, Any], list[str], bool]:
+    """Return the properties of a dataclass, the required ones, and whether there may be others."""
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    is_open = False
+    for name, hint, form in _shown(kind):
+        if form != "merged":
+            properties[name] = _schema(hint)
+            required += [name] if form is None else []
+            continue
+        inner, can_be_none = _without_none(hint)
+        if not is_dataclass(inner):
+            is_open = True
+            continue
+        more, needed, is_inner_open = _properties(inner)  # type: ignore[arg-type]
+        properties |= more
+        required += [] if can_be_none else needed
+        is_open |= is_inner_open
+    return properties, required, is_open
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    if isinstance(hint, types.UnionType):
+        kinds = [each for each in typing.get_args(hint) if each is not type(None)]
+        if len(kinds) == 1:
+            return kinds[0], True
+    return hint, False
+
+
+def _schema(hint: Any) -> dict[str, Any]:
+    inner, can_be_none = _without_none(hint)
+    if can_be_none:
+        return {"anyOf": [_schema(inner), {"type": "null"}]}
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is tuple:
+        return {"type": "array", "items": _schema(arguments[0])}
+    if origin is not None and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": _schema(arguments[1])}
+    if hint is Any:
+        return {}
+    if is_dataclass(hint):
+        properties, required, is_open = _properties(hint)  # type: ignore[arg-type]
+        return {"type": "object", "properties": properties, "required": required, "additionalProperties": is_open}
+    if issubclass(hint, Moment):
+        return {"type": "string", "description": "a time in UTC"}
+    if issubclass(hint, bytes):
+        return {"type": "string", "contentEncoding": "base64"}
+    if issubclass(hint, enum.Enum):
+        return {"enum": [each.value for each in hint]}
+    return {"type": _PLAIN[hint]}

@@ -15,8 +15,8 @@ import pytest
 from catalog.format.lsn import from_cbe64
 from offload.cli.table import listed_commands
 from offload.cli.words import request_of
-from offload.operations.results import kind_of
-from offload.operations.schemas import schema_of, schemas
+from offload.operations.registry import schemas
+from offload.operations.results import kind_of, schema_of
 from tests.golden.make_modules import SERVED
 from tests.schemas import SCHEMAS, mismatches
 from tests.worlds.command import Done, Run

@@ -11,7 +11,8 @@ from offload.daemon.http.operations import ERRORS, OPERATIONS, TOPIC, Operation,
 from offload.daemon.http.stream_operations import STREAM_OPERATIONS
 from offload.operations.command import Command
 from offload.operations.parameters import Parameter
-from offload.operations.schemas import schemas, schemas_of
+from offload.operations.registry import schemas
+from offload.operations.results import schemas_of
 
 __all__ = ["openapi"]
 
