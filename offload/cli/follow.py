@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FOLLOW",
-    "failed_text",
     "follow",
-    "followed_text",
 ]
 
 _GONE = "deleted, renamed or promoted in the remote, and not followed any more"
@@ -95,7 +93,7 @@ def _show(session: Session, results: Iterator[Shown], *, once: bool) -> None:
                     output.show(found, recovered_text(found))
                 case TopicFollowed():
                     if once or found.commits or failing & {found.topic, None}:
-                        output.show(found, followed_text(found))
+                        output.show(found, _followed_text(found))
                     failing -= {found.topic, None}
                 case TopicUnfollowed(name):
                     output.show(found, f"{name}: {_GONE}")
@@ -104,14 +102,14 @@ def _show(session: Session, results: Iterator[Shown], *, once: bool) -> None:
                     if output.is_json:
                         output.show(found, "")
                     else:
-                        output.note(failed_text(found, once=once))
+                        output.note(_failed_text(found, once=once))
                 case Looked() if once:
                     failed = f", {found.failed:,} failed" if found.failed else ""
                     output.show(found, f"looked at {counted(found.topics, 'topic')}{failed}")
             output.flush()
 
 
-def followed_text(found: TopicFollowed) -> str:
+def _followed_text(found: TopicFollowed) -> str:
     place = f"seq {found.head_seq:,} (lsn {found.lsn})"
     if found.role == "writer":
         return f"{found.topic}: written here, at {place}, and not followed"
@@ -120,7 +118,7 @@ def followed_text(found: TopicFollowed) -> str:
     return f"{found.topic}: took in {counted(found.commits, 'commit')}, now at {place}; was {_lag(found)} behind"
 
 
-def failed_text(found: LookFailed, *, once: bool = False) -> str:
+def _failed_text(found: LookFailed, *, once: bool = False) -> str:
     times = "" if found.failures == 1 else f" {found.failures} times in a row"
     lag = "" if found.lag_s is None else f"; readers are at the state of {ago_text(timedelta(seconds=found.lag_s))}"
     again = "" if once else f"; next try in {found.retry_in_s:.1f} s"
@@ -146,7 +144,7 @@ class _Screen:
         from offload.operations.follow import Looked, LookFailed, TopicFollowed, TopicUnfollowed
 
         if isinstance(found, LookFailed):
-            self._failed[found.topic] = failed_text(found)
+            self._failed[found.topic] = _failed_text(found)
         elif isinstance(found, TopicUnfollowed):
             self._rows.pop(found.topic, None)
             self._failed.pop(found.topic, None)

@@ -22,7 +22,7 @@ from offload.operations.lines import RecordBatch
 from offload.operations.points import Resolved
 from seglog import Record
 
-__all__ = ["FirstBad", "Judge", "Past", "State", "Tried", "Verdict", "bisect"]
+__all__ = ["FirstBad", "Past", "State", "Tried", "Verdict", "bisect"]
 
 
 class Verdict(enum.StrEnum):
@@ -84,7 +84,7 @@ class Past(Protocol):
         ...
 
 
-Judge = Callable[[State], Verdict]
+_Judge = Callable[[State], Verdict]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class _After:
     state: State
 
 
-def bisect(topic: str, past: Past, judge: Judge, good: str, bad: str) -> Iterator[Tried | FirstBad]:
+def bisect(topic: str, past: Past, judge: _Judge, good: str, bad: str) -> Iterator[Tried | FirstBad]:
     """Yield the verdicts, and at the end the result. Raises `InvalidParameters` if the command contradicts an end."""
     start, end = past.resolve(good), past.resolve(bad)
     first_state, steps = _states(past, start, end)
@@ -157,7 +157,7 @@ def _new_seqs(commit: CommitListed, start: Resolved, end: Resolved) -> tuple[int
     return first, last if end.seq is None else min(last, end.seq)
 
 
-def _search(count: int, state_of: Callable[[int], State], judge: Judge) -> Generator[Tried, None, tuple[int, int]]:
+def _search(count: int, state_of: Callable[[int], State], judge: _Judge) -> Generator[Tried, None, tuple[int, int]]:
     """Return the last good place and the first bad one. Place 0 is good, and place `count` is bad."""
     low, high = 0, count
     skipped: set[int] = set()

@@ -42,13 +42,6 @@ __all__ = [
     "delete",
     "diff",
     "list_branches",
-    "print_branch",
-    "print_branch_back",
-    "print_branch_deleted",
-    "print_branch_made",
-    "print_promoted",
-    "print_renamed",
-    "print_side",
     "promote",
     "rename",
     "restore",
@@ -332,7 +325,7 @@ def branch_deleted_text(gone: BranchDeleted) -> str:
     return f"{gone.branch} is deleted; `seglog branch undelete {topic} {name}` brings it back"
 
 
-def print_renamed(output: Output, results: Iterator[BranchAt], values: Mapping[str, Any]) -> None:
+def _print_renamed(output: Output, results: Iterator[BranchAt], values: Mapping[str, Any]) -> None:
     for renamed in results:
         output.show(renamed, f"{values['topic']}@{values['name']} is {renamed.branch} now")
 
@@ -357,19 +350,19 @@ def side_text(found: BranchSide) -> str:
     return f"{found.branch:<24} {told} of those up to seq {found.shared_seq}"
 
 
-print_branch_made = lines(branch_made_text)
-print_branch = rows(("branch", "volume", "made", "from", "ahead", "behind", "deleted"), _branch_row, branch_text)
-print_branch_deleted = taking_lines(branch_deleted_text)
-print_branch_back = lines(lambda back: f"{back.branch} is back")
-print_promoted = lines(promoted_text)
-print_side = lines(side_text)
+_print_branch_made = lines(branch_made_text)
+_print_branch = rows(("branch", "volume", "made", "from", "ahead", "behind", "deleted"), _branch_row, branch_text)
+_print_branch_deleted = taking_lines(branch_deleted_text)
+_print_branch_back = lines(lambda back: f"{back.branch} is back")
+_print_promoted = lines(promoted_text)
+_print_side = lines(side_text)
 
 
-RESTORE = Command("restore", restore, print_branch_made, is_slow=True)
-BRANCH_CREATE = Command("branch/create", create, print_branch_made)
-BRANCH_LIST = Command("branch/list", list_branches, print_branch, reads=always, role="read")
-BRANCH_DELETE = Command("branch/delete", delete, print_branch_deleted, reads=dry, takes=always)
-BRANCH_UNDELETE = Command("branch/undelete", undelete, print_branch_back)
-BRANCH_RENAME = Command("branch/rename", rename, print_renamed)
-BRANCH_PROMOTE = Command("branch/promote", promote, print_promoted)
-BRANCH_DIFF = Command("branch/diff", diff, print_side, reads=always, role="read")
+RESTORE = Command("restore", restore, _print_branch_made, is_slow=True)
+BRANCH_CREATE = Command("branch/create", create, _print_branch_made)
+BRANCH_LIST = Command("branch/list", list_branches, _print_branch, reads=always, role="read")
+BRANCH_DELETE = Command("branch/delete", delete, _print_branch_deleted, reads=dry, takes=always)
+BRANCH_UNDELETE = Command("branch/undelete", undelete, _print_branch_back)
+BRANCH_RENAME = Command("branch/rename", rename, _print_renamed)
+BRANCH_PROMOTE = Command("branch/promote", promote, _print_promoted)
+BRANCH_DIFF = Command("branch/diff", diff, _print_side, reads=always, role="read")

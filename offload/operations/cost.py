@@ -46,7 +46,6 @@ __all__ = [
     "TopicCost",
     "cost",
     "parse_prices",
-    "print_cost",
 ]
 
 
@@ -318,7 +317,7 @@ def _total_text(found: CostTotal) -> str:
     return "\n".join([*told, f"money in {found.currency}: {found.prices or 'prices of the file'}{dated}, storage only"])
 
 
-print_cost = lines(cost_text)
+_print_cost = lines(cost_text)
 
 
-COST = Command("cost", cost, print_cost, reads=always, role="read")
+COST = Command("cost", cost, _print_cost, reads=always, role="read")

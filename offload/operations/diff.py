@@ -25,7 +25,6 @@ __all__ = [
     "PointSide",
     "RecordShown",
     "diff",
-    "print_diff",
 ]
 
 
@@ -123,7 +122,7 @@ def diff_text(found: PointSide | DifferingRecord) -> str:
     return f"{found.point:<32} {told} of those up to seq {found.shared_seq}"
 
 
-print_diff = lines(diff_text)
+_print_diff = lines(diff_text)
 
 
-DIFF = Command("diff", diff, print_diff, reads=always, role="read", is_long=True)
+DIFF = Command("diff", diff, _print_diff, reads=always, role="read", is_long=True)

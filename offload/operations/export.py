@@ -32,9 +32,9 @@ from seglog import Record
 from seglog.files.port import Files
 from seglog.process.closing import closing_after
 
-__all__ = ["ExportVerified", "Progress", "Wanted", "WrongPart", "export", "export_to", "verify"]
+__all__ = ["ExportVerified", "Wanted", "WrongPart", "export", "export_to", "verify"]
 
-Progress = Callable[[int, int], None]
+_Progress = Callable[[int, int], None]
 """Takes the last seq that an export has passed, and the last seq of all."""
 
 
@@ -69,7 +69,7 @@ class ExportVerified:
 
 
 def export(
-    source: Source, files: Files, directory: Path, wanted: Wanted, passed: Progress
+    source: Source, files: Files, directory: Path, wanted: Wanted, passed: _Progress
 ) -> Iterator[ExportBegun | PartExported | Exported]:
     """Yield the state, each file once it is whole, and the total.
 
@@ -94,7 +94,7 @@ def export(
         yield place.exported
 
 
-def export_to(source: Source, sink: Sink, wanted: Wanted, passed: Progress) -> None:
+def export_to(source: Source, sink: Sink, wanted: Wanted, passed: _Progress) -> None:
     """Write all records to a sink, such as standard output. Only lines fit there. Raises `InvalidParameters`."""
     if wanted.form is Form.PARQUET:
         raise InvalidParameters("--format parquet needs a directory, because a file of it has an end")
@@ -171,7 +171,7 @@ def _continue(source: Source, place: ExportDirectory, begun: ExportBegun, wanted
 
 
 def _copied(
-    source: Source, place: ExportDirectory, begun: ExportBegun, wanted: Wanted, passed: Progress
+    source: Source, place: ExportDirectory, begun: ExportBegun, wanted: Wanted, passed: _Progress
 ) -> Iterator[PartExported]:
     """Write the files that are not there yet, and yield each one."""
     first_seq = place.parts[-1].last_seq + 1 if place.parts else begun.first_seq

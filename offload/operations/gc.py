@@ -37,10 +37,7 @@ __all__ = [
     "apply",
     "explain",
     "gc",
-    "parse_retained",
     "plan",
-    "print_outcome",
-    "print_step",
 ]
 
 
@@ -130,7 +127,7 @@ def gc(
 
     If this machine's clock is more than a minute off the store's, the run changes nothing and ends with exit code 1.
     """
-    retain_s, grace_s = parse_retained("--retain", retain), parse_retained("--grace", grace)
+    retain_s, grace_s = _parse_retained("--retain", retain), _parse_retained("--grace", grace)
     upkeep = place.archive.upkeep
     with place.watched("gc") as watch:
         report = upkeep.collect(dry_run=dry_run, retain_s=retain_s, grace_s=grace_s, watch=watch)
@@ -140,7 +137,7 @@ def gc(
         raise VolumesBlocked(len(report.blocked))
 
 
-def parse_retained(option: str, text: str | None) -> int | None:
+def _parse_retained(option: str, text: str | None) -> int | None:
     """Return the seconds of a span, which may be 0. None if there is no text. Raises `InvalidParameters`."""
     if text is None or text == "0":
         return None if text is None else 0
@@ -228,7 +225,7 @@ def plan(
     """
     if number is not None and (retain is not None or dry_run):
         raise InvalidParameters("an existing PLAN goes with neither --retain nor --dry-run")
-    retain_s = parse_retained("--retain", retain)
+    retain_s = _parse_retained("--retain", retain)
     collection = place.archive.collection
     if number is not None:
         for page in collection.pages(number):
@@ -258,7 +255,7 @@ def apply(
     it refuses the plan with exit code 4 and deletes nothing. Then `seglog gc` deletes only the rest. The command also
     refuses a plan that is younger than the grace. Right before each delete, it checks once more.
     """
-    retain_s, grace_s = parse_retained("--retain", retain), parse_retained("--grace", grace)
+    retain_s, grace_s = _parse_retained("--retain", retain), _parse_retained("--grace", grace)
     collection = place.archive.collection
     with place.watched("gc apply") as watch:
         report = collection.apply(number, dry_run=dry_run, retain_s=retain_s, grace_s=grace_s, watch=watch)
@@ -278,7 +275,7 @@ def explain(
 
     The command marks all volumes, as `gc --dry-run` does. It changes nothing.
     """
-    retain_s = parse_retained("--retain", retain)
+    retain_s = _parse_retained("--retain", retain)
     collection = place.archive.collection
     with place.watched("gc explain") as watch:
         found = collection.explain(key, retain_s=retain_s, watch=watch)
@@ -341,7 +338,7 @@ def _singular(kind: str) -> str:
     return "boundary" if kind == "boundaries" else kind.removesuffix("s")
 
 
-print_outcome = lines(outcome_text)
+_print_outcome = lines(outcome_text)
 
 
 def step_text(found: PlannedKey | PlannedObjects | DeletedObjects | PlanListed | KeyExplained) -> str:
@@ -356,10 +353,10 @@ def step_text(found: PlannedKey | PlannedObjects | DeletedObjects | PlanListed |
             return outcome_text(found)
 
 
-print_step = lines(step_text)
+_print_step = lines(step_text)
 
 
-GC = Command("gc", gc, print_outcome, reads=dry)
-GC_PLAN = Command("gc/plan", plan, print_step, reads=lambda values: values["dry_run"] or values["number"] is not None)
-GC_APPLY = Command("gc/apply", apply, print_step, reads=dry)
-GC_EXPLAIN = Command("gc/explain", explain, print_step, reads=always, role="read")
+GC = Command("gc", gc, _print_outcome, reads=dry)
+GC_PLAN = Command("gc/plan", plan, _print_step, reads=lambda values: values["dry_run"] or values["number"] is not None)
+GC_APPLY = Command("gc/apply", apply, _print_step, reads=dry)
+GC_EXPLAIN = Command("gc/explain", explain, _print_step, reads=always, role="read")

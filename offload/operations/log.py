@@ -26,9 +26,6 @@ __all__ = [
     "SHOW",
     "SegmentShown",
     "log",
-    "print_commits",
-    "print_segments",
-    "print_shown",
     "segments",
     "show",
 ]
@@ -203,7 +200,7 @@ def segments(
         )
 
 
-def print_commits(output: Output, results: Iterator[CommitListed | GraphedCommit], values: Mapping[str, Any]) -> None:
+def _print_commits(output: Output, results: Iterator[CommitListed | GraphedCommit], values: Mapping[str, Any]) -> None:
     volume = None
     for found in results:
         commit = found.commit if isinstance(found, GraphedCommit) else found
@@ -241,10 +238,10 @@ def _segment_row(found: SegmentShown) -> tuple[str, ...]:
     return str(found.first_seq), str(found.last_seq), str(found.lsn), found.sid, format_bytes(found.data_bytes)
 
 
-print_shown = lines(shown_text)
-print_segments = rows(("first seq", "last seq", "lsn", "segment", "size"), _segment_row, _segment_text)
+_print_shown = lines(shown_text)
+_print_segments = rows(("first seq", "last seq", "lsn", "segment", "size"), _segment_row, _segment_text)
 
 
-LOG = Command("log", log, print_commits, reads=always, role="read", is_long=True)
-SHOW = Command("show", show, print_shown, reads=always, role="read", is_long=True)
-SEGMENTS = Command("segments", segments, print_segments, reads=always, role="read")
+LOG = Command("log", log, _print_commits, reads=always, role="read", is_long=True)
+SHOW = Command("show", show, _print_shown, reads=always, role="read", is_long=True)
+SEGMENTS = Command("segments", segments, _print_segments, reads=always, role="read")

@@ -42,13 +42,6 @@ __all__ = [
     "compact",
     "offload",
     "pause",
-    "print_offloaded",
-    "print_paused",
-    "print_resumed",
-    "print_retried",
-    "print_rewritten",
-    "print_sealed",
-    "print_uploads",
     "resume",
     "retry",
     "seal",
@@ -307,7 +300,7 @@ def offloaded_text(done: Offloaded | WouldSend | TopicFailed) -> str:
     return "\n".join(told)
 
 
-def print_rewritten(
+def _print_rewritten(
     output: Output, results: Iterator[Rewritten | NothingRewritten | WouldTake], values: Mapping[str, Any]
 ) -> None:
     for done in results:
@@ -320,7 +313,7 @@ def print_rewritten(
             output.remark(f"{done.topic}: nothing to {'erase' if values['erase'] else 'merge'}")
 
 
-def print_uploads(output: Output, results: Iterator[UploadListed], _: Mapping[str, Any]) -> None:
+def _print_uploads(output: Output, results: Iterator[UploadListed], _: Mapping[str, Any]) -> None:
     is_none = True
     for upload in results:
         is_none = False
@@ -330,17 +323,17 @@ def print_uploads(output: Output, results: Iterator[UploadListed], _: Mapping[st
         output.remark("none")
 
 
-print_sealed = lines(sealed_text)
-print_offloaded = lines(offloaded_text, failure_note)
-print_paused = lines(lambda paused: f"{paused.topic} is paused")
-print_resumed = lines(lambda paused: f"{paused.topic} is resumed")
-print_retried = lines(lambda retried: f"{retried.topic} is tried again")
+_print_sealed = lines(sealed_text)
+_print_offloaded = lines(offloaded_text, failure_note)
+_print_paused = lines(lambda paused: f"{paused.topic} is paused")
+_print_resumed = lines(lambda paused: f"{paused.topic} is resumed")
+_print_retried = lines(lambda retried: f"{retried.topic} is tried again")
 
 
-SEAL = Command("seal", seal, print_sealed)
-OFFLOAD = Command("offload", offload, print_offloaded, reads=dry)
-COMPACT = Command("compact", compact, print_rewritten, reads=dry, takes=lambda values: values["erase"])
-PAUSE = Command("pause", pause, print_paused)
-RESUME = Command("resume", resume, print_resumed)
-RETRY = Command("retry", retry, print_retried)
-UPLOADS = Command("uploads", uploads, print_uploads, reads=lambda values: not values["abort"])
+SEAL = Command("seal", seal, _print_sealed)
+OFFLOAD = Command("offload", offload, _print_offloaded, reads=dry)
+COMPACT = Command("compact", compact, _print_rewritten, reads=dry, takes=lambda values: values["erase"])
+PAUSE = Command("pause", pause, _print_paused)
+RESUME = Command("resume", resume, _print_resumed)
+RETRY = Command("retry", retry, _print_retried)
+UPLOADS = Command("uploads", uploads, _print_uploads, reads=lambda values: not values["abort"])

@@ -29,8 +29,6 @@ __all__ = [
     "CommitUndone",
     "Operation",
     "oplog",
-    "print_operation",
-    "print_undone",
     "undo",
 ]
 
@@ -264,9 +262,9 @@ def _subject(key: str) -> str:
     return {"refs": f"{topic}@{name}", "tags": f"{topic} tag:{name}"}.get(kind, key)
 
 
-print_operation = rows(("number", "time", "writer", "operation", "subject", "message"), _operation_row, operation_text)
-print_undone = lines(undone_text)
+_print_operation = rows(("number", "time", "writer", "operation", "subject", "message"), _operation_row, operation_text)
+_print_undone = lines(undone_text)
 
 
-OPLOG = Command("oplog", oplog, print_operation, reads=always, role="read", is_long=True)
-UNDO = Command("undo", undo, print_undone, reads=dry)
+OPLOG = Command("oplog", oplog, _print_operation, reads=always, role="read", is_long=True)
+UNDO = Command("undo", undo, _print_undone, reads=dry)

@@ -29,7 +29,6 @@ __all__ = [
     "Yes",
     "hints_of",
     "parameters_of",
-    "result_hint",
     "result_types",
     "with_branch",
     "without_main",
@@ -55,7 +54,7 @@ def hints_of(subject: Any) -> Mapping[str, Any]:
     return typing.get_type_hints(subject, localns=_LATE)
 
 
-def result_hint(function: Callable[..., Any]) -> Any:
+def _result_hint(function: Callable[..., Any]) -> Any:
     """Return the type of a function's result. The types of its parameters are not imported."""
     only = types.SimpleNamespace(__annotations__={"return": function.__annotations__["return"]})
     return typing.get_type_hints(only, function.__globals__, _LATE)["return"]
@@ -63,7 +62,7 @@ def result_hint(function: Callable[..., Any]) -> Any:
 
 def result_types(function: Callable[..., Any]) -> Mapping[str, type]:
     """Return the classes of a function's results by their names. A function returns one, or an iterator of them."""
-    hint = result_hint(function)
+    hint = _result_hint(function)
     if typing.get_origin(hint) is Iterator:
         [hint] = typing.get_args(hint)
     kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)

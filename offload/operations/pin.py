@@ -22,8 +22,6 @@ __all__ = [
     "PIN_RELEASE",
     "PinListed",
     "list_pins",
-    "print_pin",
-    "print_pin_released",
     "refresh",
     "release",
 ]
@@ -91,10 +89,10 @@ def pin_text(found: PinListed) -> str:
     return f"{found.pin:<16} {place:<28} {until} {found.expires_at}  {found.holder}"
 
 
-print_pin = lines(pin_text)
-print_pin_released = lines(lambda gone: f"pin {gone.pin} is released")
+_print_pin = lines(pin_text)
+_print_pin_released = lines(lambda gone: f"pin {gone.pin} is released")
 
 
-PIN_LIST = Command("pin/list", list_pins, print_pin, reads=always, role="read")
-PIN_REFRESH = Command("pin/refresh", refresh, print_pin)
-PIN_RELEASE = Command("pin/release", release, print_pin_released)
+PIN_LIST = Command("pin/list", list_pins, _print_pin, reads=always, role="read")
+PIN_REFRESH = Command("pin/refresh", refresh, _print_pin)
+PIN_RELEASE = Command("pin/release", release, _print_pin_released)

@@ -31,8 +31,6 @@ __all__ = [
     "Resolved",
     "Window",
     "points",
-    "print_points",
-    "print_resolved",
     "resolve",
 ]
 
@@ -267,13 +265,13 @@ def _record(record: RecordNearby) -> str:
     return f"seq {record.seq}  {record.time}{tag}  {record.start}"
 
 
-def print_resolved(output: Output, results: Iterator[Resolved], values: Mapping[str, Any]) -> None:
+def _print_resolved(output: Output, results: Iterator[Resolved], values: Mapping[str, Any]) -> None:
     for found in results:
         output.show(found, resolved_text(found, has_context=values["neighbours"] > 0))
 
 
-print_points = lines(point_text)
+_print_points = lines(point_text)
 
 
-POINTS = Command("points", points, print_points, reads=always, role="read", is_long=True)
-RESOLVE = Command("resolve", resolve, print_resolved, reads=lambda values: values["pin"] is None)
+POINTS = Command("points", points, _print_points, reads=always, role="read", is_long=True)
+RESOLVE = Command("resolve", resolve, _print_resolved, reads=lambda values: values["pin"] is None)

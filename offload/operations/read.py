@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 __all__ = [
     "READ",
     "RecordLines",
-    "plain_lines",
-    "print_records",
     "read",
 ]
 
@@ -45,7 +43,7 @@ class RecordLines:
     data: bytes = field(metadata=HIDDEN)
 
 
-def plain_lines(
+def _plain_lines(
     place: Directory, name: str, start: int | None, end: int | None, at: str | None
 ) -> Iterator[RecordLines | RecordBatch]:
     """Yield the lines of the records of a range, or of a past state if `at` is given.
@@ -115,7 +113,7 @@ def read(
     is_plain = match == Match() and not stats
     is_few = start is not None and end is not None and _is_few(end - start + 1)
     if is_plain and not follow and limit is None and place.host.takes_lines and not is_few:
-        yield from plain_lines(place, name, start, end, at)
+        yield from _plain_lines(place, name, start, end, at)
         return
     if follow:
         found = _followed(place, name, start, wait)
@@ -303,7 +301,7 @@ def _limited(items: Iterator[_Item], limit: int | None) -> Iterator[_Item]:
                 return
 
 
-def print_records(
+def _print_records(
     output: Output, results: Iterator[RecordBatch | RecordLines | ReadStats], values: Mapping[str, Any]
 ) -> None:
     name = with_branch(values["topic"], values["branch"])
@@ -336,4 +334,4 @@ def _write(output: Output, name: str, batch: RecordBatch) -> None:
     output.write(b"".join(to_line(item) for item in batch.items if isinstance(item, Record)))
 
 
-READ = Command("read", read, print_records, reads=lambda values: not values["follow"], split=split, role="read")
+READ = Command("read", read, _print_records, reads=lambda values: not values["follow"], split=split, role="read")

@@ -30,9 +30,6 @@ __all__ = [
     "RecordsRemoved",
     "delete",
     "evict",
-    "print_deleted",
-    "print_evicted",
-    "print_truncated",
     "truncate",
 ]
 
@@ -257,11 +254,11 @@ def _undo(done: RecordsDeleted | RecordsEvicted | RecordsRemoved) -> str:
     return f"\n  undo: `{done.undo}`, until {done.until}" if done.undo else ""
 
 
-print_deleted = taking_lines(deleted_text, waiting_note("deleted"))
-print_evicted = taking_lines(evicted_text, waiting_note("evicted"))
-print_truncated = taking_lines(truncated_text, waiting_note("truncated"))
+_print_deleted = taking_lines(deleted_text, waiting_note("deleted"))
+_print_evicted = taking_lines(evicted_text, waiting_note("evicted"))
+_print_truncated = taking_lines(truncated_text, waiting_note("truncated"))
 
 
-DELETE = Command("delete", delete, print_deleted, reads=dry, takes=always)
-EVICT = Command("evict", evict, print_evicted, reads=dry, takes=always)
-TRUNCATE = Command("truncate", truncate, print_truncated, reads=dry, takes=always)
+DELETE = Command("delete", delete, _print_deleted, reads=dry, takes=always)
+EVICT = Command("evict", evict, _print_evicted, reads=dry, takes=always)
+TRUNCATE = Command("truncate", truncate, _print_truncated, reads=dry, takes=always)

@@ -37,7 +37,6 @@ __all__ = [
     "filled",
     "parts",
     "print_lines",
-    "print_status",
     "status",
     "status_text",
 ]
@@ -188,7 +187,7 @@ _BAR_CELLS = 12
 Shown = DirectoryShown | DiskLow | LocalTopic | ArchivedTopic
 
 
-def print_status(output: Output, results: Iterator[Shown], values: Mapping[str, Any]) -> None:
+def _print_status(output: Output, results: Iterator[Shown], values: Mapping[str, Any]) -> None:
     if not output.is_rich:
         print_lines(output, results, values)
         return
@@ -384,4 +383,4 @@ def _describe(state: TopicStatus, work: Work | None) -> str:
 print_lines = lines(status_text)
 
 
-STATUS = Command("status", status, print_status, reads=always, role="read")
+STATUS = Command("status", status, _print_status, reads=always, role="read")

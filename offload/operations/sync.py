@@ -34,11 +34,6 @@ __all__ = [
     "TakenOver",
     "TopicReset",
     "fetch",
-    "print_position",
-    "print_pushed",
-    "print_reset",
-    "print_synced",
-    "print_taken_over",
     "pull",
     "push",
     "reset",
@@ -231,7 +226,7 @@ def position_text(position: SyncPosition) -> str:
     return f"{position.topic}: {position.state}"
 
 
-def print_synced(output: Output, results: Iterator[SyncedTopic], _: Mapping[str, Any]) -> None:
+def _print_synced(output: Output, results: Iterator[SyncedTopic], _: Mapping[str, Any]) -> None:
     """Print each look as it comes: with --follow the next one may be far away."""
     for synced in results:
         done = [f"took in {counted(synced.commits, 'commit')}"] if synced.commits else []
@@ -256,15 +251,15 @@ def reset_text(done: TopicReset) -> str:
     return f"{end}; {changes} are on {done.branch}{first}, in this directory only: {steps}"
 
 
-print_pushed = lines(pushed_text)
-print_position = lines(position_text)
-print_reset = taking_lines(reset_text)
-print_taken_over = lines(taken_over_text)
+_print_pushed = lines(pushed_text)
+_print_position = lines(position_text)
+_print_reset = taking_lines(reset_text)
+_print_taken_over = lines(taken_over_text)
 
 
-PUSH = Command("push", push, print_pushed)
-PULL = Command("pull", pull, print_position, is_slow=True)
-FETCH = Command("fetch", fetch, print_position, is_slow=True)
-SYNC = Command("sync", sync, print_synced)
-RESET = Command("reset", reset, print_reset, reads=dry, takes=lambda values: values["discard"], is_slow=True)
-TAKEOVER = Command("takeover", takeover, print_taken_over, is_slow=True)
+PUSH = Command("push", push, _print_pushed)
+PULL = Command("pull", pull, _print_position, is_slow=True)
+FETCH = Command("fetch", fetch, _print_position, is_slow=True)
+SYNC = Command("sync", sync, _print_synced)
+RESET = Command("reset", reset, _print_reset, reads=dry, takes=lambda values: values["discard"], is_slow=True)
+TAKEOVER = Command("takeover", takeover, _print_taken_over, is_slow=True)

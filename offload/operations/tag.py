@@ -23,8 +23,6 @@ __all__ = [
     "create",
     "delete",
     "list_tags",
-    "print_tag",
-    "print_tag_deleted",
 ]
 
 
@@ -89,10 +87,10 @@ def tag_text(listed: TagListed) -> str:
     return f"{listed.tag:<24} {place:<28} {listed.created_at}  {listed.message}".rstrip()
 
 
-print_tag = rows(("tag", "branch", "lsn", "seq", "made", "message"), _tag_row, tag_text)
-print_tag_deleted = lines(lambda gone: f"tag {gone.tag} is deleted")
+_print_tag = rows(("tag", "branch", "lsn", "seq", "made", "message"), _tag_row, tag_text)
+_print_tag_deleted = lines(lambda gone: f"tag {gone.tag} is deleted")
 
 
-TAG_CREATE = Command("tag/create", create, print_tag)
-TAG_LIST = Command("tag/list", list_tags, print_tag, reads=always, role="read")
-TAG_DELETE = Command("tag/delete", delete, print_tag_deleted)
+TAG_CREATE = Command("tag/create", create, _print_tag)
+TAG_LIST = Command("tag/list", list_tags, _print_tag, reads=always, role="read")
+TAG_DELETE = Command("tag/delete", delete, _print_tag_deleted)

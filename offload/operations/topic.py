@@ -34,17 +34,10 @@ __all__ = [
     "TopicListed",
     "TopicMade",
     "TopicPlaces",
-    "attribute_changes",
-    "config_changes",
     "create",
     "delete",
     "list_topics",
     "places_of",
-    "print_configured",
-    "print_gone",
-    "print_listed",
-    "print_made",
-    "print_shown",
     "set_config",
     "show",
 ]
@@ -165,8 +158,8 @@ def set_config(
 
     Example: seglog topic set access --ttl 30d --cap-bytes 50GB
     """
-    changes = config_changes(ttl, cap_records, cap_bytes, discard, durability)
-    triggers = attribute_changes(offload_after, offload_hot_bytes, tail_interval, window)
+    changes = _config_changes(ttl, cap_records, cap_bytes, discard, durability)
+    triggers = _attribute_changes(offload_after, offload_hot_bytes, tail_interval, window)
     if not changes and not triggers:
         raise InvalidParameters("say what to change: `seglog topic set --help` tells the options")
     if place.maybe_archive is not None:
@@ -267,7 +260,7 @@ def list_topics(place: Directory) -> Iterator[TopicListed]:
             yield TopicListed(name, topic.head_seq, topic.hot_floor, is_replica=False)
 
 
-def config_changes(
+def _config_changes(
     ttl: str | None, cap_records: str | None, cap_bytes: str | None, discard: str | None, durability: str | None
 ) -> dict[str, Any]:
     """Return the new fields of the configuration. Raises `InvalidParameters`."""
@@ -285,7 +278,7 @@ def config_changes(
     return changes
 
 
-def attribute_changes(
+def _attribute_changes(
     offload_after: str | None, offload_hot_bytes: str | None, tail_interval: str | None, window: str | None
 ) -> dict[str, str | None]:
     """Return the new attributes. None removes an attribute: the setting holds again. Raises `InvalidParameters`."""
@@ -345,15 +338,15 @@ def _listed_row(topic: TopicListed) -> tuple[str, str, str]:
     return topic.topic, f"{topic.head_seq:,}", "replica" if topic.is_replica else "writer"
 
 
-print_made = lines(lambda made: f"made topic {made.topic}")
-print_configured = lines(configured_text)
-print_shown = lines(shown_text)
-print_gone = taking_lines(gone_text)
-print_listed = rows(("topic", "head seq", "role"), _listed_row, listed_text)
+_print_made = lines(lambda made: f"made topic {made.topic}")
+_print_configured = lines(configured_text)
+_print_shown = lines(shown_text)
+_print_gone = taking_lines(gone_text)
+_print_listed = rows(("topic", "head seq", "role"), _listed_row, listed_text)
 
 
-TOPIC_CREATE = Command("topic/create", create, print_made)
-TOPIC_SET = Command("topic/set", set_config, print_configured)
-TOPIC_SHOW = Command("topic/show", show, print_shown, reads=always, role="read")
-TOPIC_DELETE = Command("topic/delete", delete, print_gone, reads=dry, takes=always)
-TOPIC_LIST = Command("topic/list", list_topics, print_listed, reads=always, role="read")
+TOPIC_CREATE = Command("topic/create", create, _print_made)
+TOPIC_SET = Command("topic/set", set_config, _print_configured)
+TOPIC_SHOW = Command("topic/show", show, _print_shown, reads=always, role="read")
+TOPIC_DELETE = Command("topic/delete", delete, _print_gone, reads=dry, takes=always)
+TOPIC_LIST = Command("topic/list", list_topics, _print_listed, reads=always, role="read")
