@@ -1,6 +1,6 @@
 """The daemon's own log on standard error: one line for each event, as text, or as JSON for machines.
 
-A line of a tenant has the field `tenant` (offload.daemon.tenant_id).
+A line of a tenant has the field `tenant` (offload.daemon.ids).
 
 LOGS-1  At level DEBUG, the AWS libraries write tokens, signatures and signed URLs. Their levels here are never below
     INFO, also with `debug`. If another part of the process lowers one, the filter of the handler drops the record.
@@ -13,7 +13,7 @@ import sys
 
 import structlog
 
-from offload.daemon.tenant_id import tenant_id
+from offload.daemon.ids import tenant_id
 
 __all__ = ["ACCESS_FIELDS", "set_up_logs"]
 

@@ -32,7 +32,7 @@ from starlette.responses import Response
 
 from offload.commands.results import problem
 from offload.daemon.asgi import Send
-from offload.daemon.request_id import request_id
+from offload.daemon.ids import request_id
 from offload.errors import Busy, Refused
 from seglog import (
     BatchForgotten,

@@ -15,18 +15,18 @@ from offload.archive import Archive
 from offload.daemon.background import Background
 from offload.daemon.background.context import TaskContext
 from offload.daemon.background.topic_work import TopicWorks
-from offload.daemon.directory_figures import DirectoryFigures
 from offload.daemon.disk import DiskState
 from offload.daemon.events import Events
 from offload.daemon.feeds import Feeds
+from offload.daemon.figures import DirectoryFigures
 from offload.daemon.gate import Gate
+from offload.daemon.ids import tenant_id
 from offload.daemon.live_settings import LiveSettings
 from offload.daemon.metrics import Metrics
 from offload.daemon.quota import Quota
 from offload.daemon.runs import Runs
 from offload.daemon.stopping import StopEvent
 from offload.daemon.tenant_aws import TenantAws
-from offload.daemon.tenant_id import tenant_id
 from offload.daemon.threads import Threads, in_threads
 from offload.replica_topic import ReplicaTopic
 from offload.settings import ServeSettings

@@ -12,7 +12,7 @@ import pytest
 
 from catalog.objects.wrapped import WrappedStore
 from offload.commands.prices import S3_STANDARD, parse_prices
-from offload.daemon.last_day import LastDay
+from offload.daemon.metrics import LastDay
 from offload.errors import InvalidParameters
 from tests.worlds.command import Run
 

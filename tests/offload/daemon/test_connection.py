@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import seglog
-from offload.daemon.lingering import Lingering
+from offload.daemon.connection import Lingering
 from tests.daemons import ServedDirectory, served
 from tests.waiting import wait_until
 
