@@ -16,14 +16,12 @@ from offload.daemon.asgi import App
 from offload.daemon.clients import for_checked_clients
 from offload.daemon.entrance import entrance
 from offload.daemon.guard import Guard
-from offload.daemon.http import make_app
-from offload.daemon.http.direct import direct
+from offload.daemon.http import direct, make_app
 from offload.daemon.http.probes import make_probe_app
 from offload.daemon.http.tenants import make_root_probe_app, router
 from offload.daemon.laminarmq import make_laminarmq_app
 from offload.daemon.listeners import Kind, Listener, listening, listening_over_tcp
-from offload.daemon.opening import open_service
-from offload.daemon.service import Service
+from offload.daemon.service import Service, open_service
 from offload.daemon.serving import Notifier, Serving
 from offload.daemon.tenants import Tenants
 from offload.settings_file import Settings

@@ -39,13 +39,11 @@ from offload.daemon.apart import are_apart, check_credentials, identity_of
 from offload.daemon.asgi import App
 from offload.daemon.entrance import entrance
 from offload.daemon.guard import Guard
-from offload.daemon.http import make_app
-from offload.daemon.http.direct import direct
+from offload.daemon.http import direct, make_app
 from offload.daemon.ids import tenant_id
 from offload.daemon.listeners import listening_over_unix
 from offload.daemon.metrics import text_of, watch_process
-from offload.daemon.opening import open_service
-from offload.daemon.service import Service
+from offload.daemon.service import Service, open_service
 from offload.daemon.serving import serve_unix
 from offload.daemon.stopping import StopEvent
 from offload.errors import OtherTenant, SharedRemote, UnsafeDirectory

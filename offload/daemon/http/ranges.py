@@ -14,8 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 from offload.commands.lines import to_json
-from offload.daemon.http.forms import Form
-from offload.daemon.http.range_query import RangeQuery
+from offload.daemon.http.read_request import Form, RangeQuery
 from offload.errors import Refused
 from offload.replica_topic import ReplicaTopic
 from offload.wire import encode_seqs

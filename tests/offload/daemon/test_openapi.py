@@ -12,11 +12,10 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 import seglog
 from offload.commands.registry import COMMANDS
-from offload.daemon.http.appends import APPEND_QUERY
-from offload.daemon.http.conditions import CONDITION_HEADERS
+from offload.daemon.http.appends import APPEND_QUERY, CONDITION_HEADERS
 from offload.daemon.http.openapi import openapi
 from offload.daemon.http.operations import ERRORS
-from offload.daemon.http.range_query import READ_QUERY
+from offload.daemon.http.read_request import READ_QUERY
 from offload.daemon.http.roles import ROUTE_ROLES
 from tests.daemons import ServedDirectory, served
 
