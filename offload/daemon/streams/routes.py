@@ -1,4 +1,4 @@
-"""The routes of streams.
+"""The routes of streams, with the headers of their answers.
 
 PUT     /streams/{path}   make a stream, or a fork of one
 POST    /streams/{path}   append to it, close it
@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -19,27 +22,42 @@ from starlette.routing import Route
 
 from offload.daemon.asgi import PREFIX_KEY
 from offload.daemon.places import become_follower
+from offload.daemon.problems import answer_of
 from offload.daemon.service import Service
-from offload.daemon.streams.answers import ALWAYS, described, error_response, piece_headers, piece_response
 from offload.daemon.streams.appends import append
-from offload.daemon.streams.errors import OffsetGone
+from offload.daemon.streams.errors import OffsetGone, StreamRefused
 from offload.daemon.streams.live import Live
-from offload.daemon.streams.messages import control_event, data_event, is_binary
-from offload.daemon.streams.names import ROOT, location, path_of, topic_name
-from offload.daemon.streams.offsets import NOW, cursor
+from offload.daemon.streams.messages import control_event, data_event, is_binary, joined
 from offload.daemon.streams.reads import Piece, is_news, next_piece, read_piece
-from offload.daemon.streams.requests import Read, Wait, append_of, create_of, read_of
+from offload.daemon.streams.requests import (
+    NOW,
+    ROOT,
+    Read,
+    Wait,
+    append_of,
+    create_of,
+    cursor,
+    location,
+    path_of,
+    read_of,
+    topic_name,
+)
 from offload.daemon.streams.store import Streams
 from offload.daemon.waits import CLIENT_GONE, unless_gone
 from offload.rights import Role, rights_of
 from seglog import SeglogError
 
-__all__ = ["stream_routes"]
+__all__ = ["ALWAYS", "described", "error_response", "etag", "piece_headers", "piece_response", "stream_routes"]
 
 _LONG_POLL_S = 20.0
 _EVENTS_S = 60.0
 _COMMENT_S = 15.0
 _COMMENT = b": \n\n"
+#: The headers of each answer: browsers neither guess the type nor let other sites embed it without asking.
+ALWAYS: Final[Mapping[str, str]] = MappingProxyType(
+    {"x-content-type-options": "nosniff", "cross-origin-resource-policy": "same-site"}
+)
+_SEALED = "private, max-age=60, stale-while-revalidate=300"
 
 
 def stream_routes(service: Service) -> list[Route]:
@@ -179,3 +197,62 @@ def _path(request: Request) -> str:
 def _url(request: Request, path: str) -> str:
     """Return the URL of a stream, as the client names the daemon."""
     return f"{request.url.scheme}://{request.url.netloc}{request.scope.get(PREFIX_KEY, '')}{location(path)}"
+
+
+def described(live: Live) -> dict[str, str]:
+    """Return the headers of a stream, for HEAD and PUT."""
+    entry = live.entry
+    headers = {"content-type": entry.content_type, "stream-next-offset": live.tail_offset}
+    if entry.ttl_s is not None:
+        headers["stream-ttl"] = str(entry.ttl_s)
+    if entry.expires_at is not None:
+        headers["stream-expires-at"] = entry.expires_at
+    if live.mark.is_closed:
+        headers["stream-closed"] = "true"
+    return headers
+
+
+def etag(live: Live, after: int, piece: Piece) -> str:
+    """Return the strong tag of a piece: its place, a hash of its values, and whether a closed stream ends there.
+
+    A delete of records changes the values of a place, so the place alone is no tag.
+    """
+    end = ":c" if piece.is_closed else ""
+    found = blake2b(digest_size=8)
+    for value in piece.values:
+        found.update(len(value).to_bytes(8, "little"))
+        found.update(value)
+    return f'"{live.topic.topic_id:x}:{after}:{piece.last}:{found.hexdigest()}{end}"'
+
+
+def piece_headers(live: Live, after: int, piece: Piece, *, cursor: str | None, is_now: bool) -> dict[str, str]:
+    headers = {"content-type": live.entry.content_type, "stream-next-offset": live.offset(piece.last)}
+    if piece.is_tail:
+        headers["stream-up-to-date"] = "true"
+    if piece.is_closed:
+        headers["stream-closed"] = "true"
+    if cursor is not None and not piece.is_closed:
+        headers["stream-cursor"] = cursor
+    if is_now:
+        return headers | {"cache-control": "no-store"}
+    is_sealed = bool(piece.values) and piece.last <= live.topic.sealed_seq and not piece.is_tail
+    return headers | {"etag": etag(live, after, piece), "cache-control": _SEALED if is_sealed else "private, no-cache"}
+
+
+def piece_response(live: Live, piece: Piece, headers: Mapping[str, str], etags: frozenset[str]) -> Response:
+    """Return the answer of a read, or 304 if the client has it already."""
+    if "etag" in headers and (headers["etag"] in etags or "*" in etags):
+        return Response(status_code=304, headers={**_without_type(headers), **ALWAYS})
+    return Response(joined(live.entry.content_type, piece.values), headers={**headers, **ALWAYS})
+
+
+def error_response(error: Exception) -> Response:
+    response = answer_of(error)
+    given = error.headers if isinstance(error, StreamRefused) else {}
+    for name, text in {**given, **ALWAYS, "cache-control": "no-store"}.items():
+        response.headers[name] = text
+    return response
+
+
+def _without_type(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in headers.items() if name != "content-type"}
