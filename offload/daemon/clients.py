@@ -28,7 +28,9 @@ from offload.errors import Refused
 from offload.rights import EVERYTHING, RIGHTS_KEY, Tokens
 from offload.settings import ServeSettings
 
-__all__ = ["answer_preflight", "for_checked_clients", "is_allowed", "is_preflight", "with_origin"]
+__all__ = [
+    "for_checked_clients",
+]
 
 _METHODS = b"GET, HEAD, POST, PUT, DELETE"
 _KEPT_S = b"600"
@@ -49,12 +51,12 @@ def for_checked_clients(
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         serve, headers = settings(), headers_of(scope)
-        if b"origin" in headers and is_allowed(headers, serve.allowed_origins):
-            send = with_origin(send, headers)
+        if b"origin" in headers and _is_allowed(headers, serve.allowed_origins):
+            send = _with_origin(send, headers)
         try:
             _check_web_page(headers, serve)
-            if is_preflight(scope["method"], headers):
-                await answer_preflight(headers, send)
+            if _is_preflight(scope["method"], headers):
+                await _answer_preflight(headers, send)
                 return
             _set_rights(scope, headers, tokens(), open_answers)
         except Refused as refusal:
@@ -72,7 +74,7 @@ def _check_web_page(headers: Headers, settings: ServeSettings) -> None:
     if not _is_on_list(host, settings.allowed_hosts):
         hint = "add it to serve.allowed_hosts"
         raise Refused(421, "host", f"this daemon does not answer for the host {host!r}", hint=hint)
-    if b"origin" in headers and not is_allowed(headers, settings.allowed_origins):
+    if b"origin" in headers and not _is_allowed(headers, settings.allowed_origins):
         hint = "add its origin to serve.allowed_origins"
         raise Refused(403, "origin", "the daemon refuses requests from this web page", hint=hint)
 
@@ -98,18 +100,18 @@ def _name_of(host: str) -> str:
     return host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0]
 
 
-def is_allowed(headers: Headers, allowed_origins: str) -> bool:
+def _is_allowed(headers: Headers, allowed_origins: str) -> bool:
     """Return whether the request is from a web page on the list."""
     origin = headers.get(b"origin", b"").decode("latin-1").lower()
     return bool(origin) and origin in {each.strip().lower().rstrip("/") for each in allowed_origins.split(",")}
 
 
-def is_preflight(method: str, headers: Headers) -> bool:
+def _is_preflight(method: str, headers: Headers) -> bool:
     return method == "OPTIONS" and b"origin" in headers and b"access-control-request-method" in headers
 
 
-async def answer_preflight(headers: Headers, send: Send) -> None:
-    """Answer 204, with the headers beside those of `with_origin`."""
+async def _answer_preflight(headers: Headers, send: Send) -> None:
+    """Answer 204, with the headers beside those of `_with_origin`."""
     # "*" would not cover Authorization, so the answer repeats the names.
     wanted = headers.get(b"access-control-request-headers", b"")
     more = [
@@ -121,7 +123,7 @@ async def answer_preflight(headers: Headers, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-def with_origin(send: Send, headers: Headers) -> Send:
+def _with_origin(send: Send, headers: Headers) -> Send:
     """Return a `send` that lets the page read the answer."""
     more = [
         (b"access-control-allow-origin", headers[b"origin"]),

@@ -63,7 +63,7 @@ from offload.daemon.pacing import READ_AGAIN_S
 from offload.daemon.problems import error_answer
 from offload.errors import Refused
 
-__all__ = ["Connection", "Exchange", "Lingering"]
+__all__ = ["Connection", "Lingering"]
 
 _NO_BODY = frozenset({204, 304})
 _LINGER_SILENT_S = 5
@@ -77,7 +77,7 @@ _ABSOLUTE = re.compile(rb"https?://([^/?#@]+)((?:[/?][^#]*)?)", re.IGNORECASE)
 _log = logging.getLogger("seglog.daemon")
 
 
-class Exchange(RequestResponseCycle):
+class _Exchange(RequestResponseCycle):
     """One request and its answer, as ASGI has them. The base class receives. This class sends."""
 
     _head = b""
@@ -182,7 +182,7 @@ class Connection(HttpToolsProtocol):
     header_timeout_s: float
     reader_timeout_s: float
     is_stopping: Callable[[], bool]
-    _exchange: Exchange | None = None  # the one whose answer is next, or the last one
+    _exchange: _Exchange | None = None  # the one whose answer is next, or the last one
     _reader_timer: asyncio.TimerHandle | None = None
     _header_timer: asyncio.TimerHandle | None = None
     _lingering: Lingering | None = None
@@ -298,7 +298,7 @@ class Connection(HttpToolsProtocol):
             "raw_path": raw_path,
             "query_string": query,
         }
-        exchange = Exchange(
+        exchange = _Exchange(
             scope=scope,  # type: ignore[arg-type]
             transport=self.transport,
             flow=self.flow,
@@ -392,7 +392,7 @@ class Connection(HttpToolsProtocol):
 
     # ------------------------------------------------------------ exchanges
 
-    def _begin(self, exchange: Exchange) -> None:
+    def _begin(self, exchange: _Exchange) -> None:
         self._exchange = exchange
         task = self.loop.create_task(exchange.run_asgi(self.app))
         self.tasks.add(task)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from offload.daemon.access import Access
-from offload.daemon.apart import check_variables
 from offload.daemon.asgi import App
 from offload.daemon.clients import for_checked_clients
 from offload.daemon.entrance import entrance
@@ -23,13 +22,13 @@ from offload.daemon.laminarmq import make_laminarmq_app
 from offload.daemon.listeners import Kind, Listener, listening, listening_over_tcp
 from offload.daemon.service import Service, open_service
 from offload.daemon.serving import Notifier, Serving
-from offload.daemon.tenants import Tenants
+from offload.daemon.tenants import Tenants, check_variables
 from offload.settings_file import Settings
 from offload.tenants.directories import check_root
 from seglog import InvalidSetting
 from seglog.process.closing import closing_after
 
-__all__ = ["EventLoop", "announce", "event_loop", "run", "run_tenants"]
+__all__ = ["announce", "event_loop", "run", "run_tenants"]
 
 
 def run(
@@ -174,17 +173,17 @@ def announce(addresses: list[str], loop: str, *, is_insecure: bool = False) -> N
     sys.stderr.flush()
 
 
-class EventLoop(NamedTuple):
+class _EventLoop(NamedTuple):
     """The name of a kind of loop, for people, and the call that makes one."""
 
     name: str
     make: Callable[[], asyncio.AbstractEventLoop]
 
 
-def event_loop() -> EventLoop:
+def event_loop() -> _EventLoop:
     """Return the kind of loop for this machine. uvloop is an extra: `pip install 'seglog[uvloop]'`."""
     try:
         import uvloop
     except ImportError:
-        return EventLoop("asyncio", asyncio.new_event_loop)
-    return EventLoop("uvloop", uvloop.new_event_loop)
+        return _EventLoop("asyncio", asyncio.new_event_loop)
+    return _EventLoop("uvloop", uvloop.new_event_loop)

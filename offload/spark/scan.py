@@ -36,7 +36,9 @@ from offload.spark.task import Filter, Needs, Op, Piece, Task
 from seglog.format.arrow import timestamps
 from seglog.format.frame import DELETED
 
-__all__ = ["data_batch", "hidden_entries", "plain_batches", "scan", "visible"]
+__all__ = [
+    "scan",
+]
 
 _READ_BYTES = 8 * 1024 * 1024
 _READS_AT_A_TIME = 2
@@ -54,14 +56,14 @@ def scan(task: Task, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """
     for piece in task.pieces:
         if piece.needs is Needs.NOTHING:
-            yield from plain_batches(piece, schema)
+            yield from _plain_batches(piece, schema)
         else:
             yield from _read(piece, task, schema)
 
 
 def _read(piece: Piece, task: Task, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     store = store_of(task.url)
-    hidden = hidden_entries(piece)
+    hidden = _hidden_entries(piece)
     lengths = _entry_lengths(store, piece)
     for chunk, raw in _chunks(store, piece, task.verify):
         columns = decode_columns(
@@ -73,9 +75,9 @@ def _read(piece: Piece, task: Task, schema: pa.Schema) -> Iterator[pa.RecordBatc
             piece.data,
             check_records=task.verify is Verify.RECORD,
         )
-        rows = visible(piece, hidden, columns)
+        rows = _visible(piece, hidden, columns)
         if len(rows):
-            yield data_batch(piece, chunk, columns, rows, schema)
+            yield _data_batch(piece, chunk, columns, rows, schema)
 
 
 def _chunks(store: ObjectStore, piece: Piece, verify: Verify) -> Iterator[tuple[ChunkRef, bytes | memoryview]]:
@@ -140,13 +142,13 @@ _COLUMNS: Mapping[str, Callable[[_Source], pa.Array]] = {
 }
 
 
-def hidden_entries(piece: Piece) -> BitMap:
+def _hidden_entries(piece: Piece) -> BitMap:
     """Return the entry ids that the piece does not show."""
     return BitMap.deserialize(piece.hidden) if piece.hidden else BitMap()
 
 
-def visible(piece: Piece, hidden: BitMap, columns: Columns) -> _Rows:
-    """Return the numbers of the chunk's records that the piece shows. `hidden` comes from `hidden_entries`."""
+def _visible(piece: Piece, hidden: BitMap, columns: Columns) -> _Rows:
+    """Return the numbers of the chunk's records that the piece shows. `hidden` comes from `_hidden_entries`."""
     shown = (columns.seq >= piece.first) & (columns.seq <= piece.last) & (columns.flags & DELETED == 0)
     if hidden:
         shown[_places(piece, hidden, int(columns.seq[0]), int(columns.seq[-1]))] = False
@@ -156,14 +158,14 @@ def visible(piece: Piece, hidden: BitMap, columns: Columns) -> _Rows:
     return rows
 
 
-def data_batch(piece: Piece, chunk: ChunkRef, columns: Columns, rows: _Rows, schema: pa.Schema) -> pa.RecordBatch:
+def _data_batch(piece: Piece, chunk: ChunkRef, columns: Columns, rows: _Rows, schema: pa.Schema) -> pa.RecordBatch:
     """Return the records `rows` of a chunk."""
     return _batch(_Source(piece, chunk, columns.seq[rows], rows, columns), schema)
 
 
-def plain_batches(piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _plain_batches(piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a piece that needs no data."""
-    entries = hidden_entries(piece)
+    entries = _hidden_entries(piece)
     for each in piece.chunks:
         first, last = max(piece.first, each.ref.first_seq), min(piece.last, each.ref.last_seq)
         seqs = np.arange(first, last + 1, dtype=np.int64)

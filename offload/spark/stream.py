@@ -49,7 +49,9 @@ from offload.spark.plan import Plan, Query, Remote
 from offload.spark.stream_options import LATEST, StreamOptions
 from seglog.files.clock import SystemClock
 
-__all__ = ["Backlog", "Stream", "admitted"]
+__all__ = [
+    "Stream",
+]
 
 _COLLECTED = "cannot be read as the stream planned them, for garbage collection took that version"
 _GONE = "are gone, for their branch was deleted"
@@ -68,10 +70,10 @@ class _Standing:
     first: int
 
     @property
-    def backlog(self) -> Backlog:
+    def backlog(self) -> _Backlog:
         end = max(self.first, self.snapshot.bounds.head_seq + 1)
         views = tuple(view for view in self.snapshot.segments if view.last >= self.first)
-        return Backlog(self.first, end, views)
+        return _Backlog(self.first, end, views)
 
 
 class Stream:
@@ -98,7 +100,7 @@ class Stream:
         ends = [backlog.end for backlog in backlogs]
         if limited:
             limits = self._options.max_records, self._options.max_bytes
-            ends = admitted(backlogs, *limits, lambda view: remote.reader.index(view).chunks)
+            ends = _admitted(backlogs, *limits, lambda view: remote.reader.index(view).chunks)
         end = dict(start)
         for each, next_seq in zip(standings, ends, strict=True):
             end[each.name] = _moved(start.get(each.name), each, next_seq)
@@ -237,7 +239,7 @@ def _first_at(snapshot: Snapshot, ms: int, remote: Remote) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Backlog:
+class _Backlog:
     """A topic's records for the stream: from the seq `first` up to and without `end`. `views` are ascending."""
 
     first: int
@@ -261,8 +263,8 @@ class Backlog:
         return ref.frame_bytes * self.records_of(view) // (ref.last_seq + 1 - ref.first_seq)
 
 
-def admitted(
-    backlogs: Sequence[Backlog], max_records: int | None, max_bytes: int | None, chunks_of: ChunksOf
+def _admitted(
+    backlogs: Sequence[_Backlog], max_records: int | None, max_bytes: int | None, chunks_of: ChunksOf
 ) -> list[int]:
     """Return for each topic the seq that the next micro-batch begins with. Raises what `chunks_of` raises."""
     ends = [backlog.end for backlog in backlogs]
@@ -286,7 +288,7 @@ def _shares(limit: int, sizes: Sequence[int]) -> list[int]:
     return found
 
 
-def _end_by_records(backlog: Backlog, share: int) -> int:
+def _end_by_records(backlog: _Backlog, share: int) -> int:
     if not share and backlog.records:
         return backlog.first
     for view in backlog.views:
@@ -296,7 +298,7 @@ def _end_by_records(backlog: Backlog, share: int) -> int:
     return backlog.end
 
 
-def _end_by_bytes(backlog: Backlog, share: int, chunks_of: ChunksOf) -> int:
+def _end_by_bytes(backlog: _Backlog, share: int, chunks_of: ChunksOf) -> int:
     end = backlog.first
     for view in backlog.views:
         size = backlog.bytes_of(view)

@@ -30,7 +30,7 @@ from offload.daemon.threads import in_threads
 from offload.errors import Stopping
 from seglog import Log, NoSuchTopic, Topic
 
-__all__ = ["DueTopics", "Offloads", "Rest", "Rests", "Seals"]
+__all__ = ["Offloads", "Rest", "Rests", "Seals"]
 
 _log = logging.getLogger("seglog.daemon")
 _SEALS_AT_ONCE = 500
@@ -42,7 +42,7 @@ class Offloads:
     def __init__(self, context: TaskContext, archive: Archive, disk: DiskWatch) -> None:
         self._context = context
         self._archive = archive
-        self._due = DueTopics(context, archive, disk)
+        self._due = _DueTopics(context, archive, disk)
         self._seals = Seals()
         self._look_thread = context.threads.pool(1, "seglog-due")
         self._threads = context.threads.pool(context.settings().offload.topics_at_once, "seglog-offload")
@@ -96,7 +96,7 @@ class Offloads:
         return bool(result.published)
 
 
-class DueTopics:
+class _DueTopics:
     """The topics of one archive that are due. One thread at a time looks."""
 
     def __init__(self, context: TaskContext, archive: Archive, disk: DiskWatch) -> None:

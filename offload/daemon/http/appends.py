@@ -61,7 +61,7 @@ from seglog import DURABILITIES, AppendsHeld, HeadMoved, ProducerBatch, SeglogEr
 from seglog.format.lines import total_bytes
 from seglog.values.producer import ID_MAX_BYTES
 
-__all__ = ["APPEND_QUERY", "CONDITION_HEADERS", "Conditions", "append_routes", "conditions_of", "prepare_append"]
+__all__ = ["APPEND_QUERY", "CONDITION_HEADERS", "append_routes", "prepare_append"]
 
 # A body of this size has come before the log could refuse it.
 _SMALL_BYTES = 256 * 1024
@@ -89,7 +89,7 @@ class _Append:
 
     topic: str
     form: BodyForm
-    conditions: Conditions
+    conditions: _Conditions
     durability: str | None
     is_whole: bool
     count: int = 0
@@ -118,7 +118,7 @@ class _Appends:
         durability = query.get("durability")
         if durability is not None and durability not in DURABILITIES:
             raise InvalidOption("durability", f"{durability[:40]!r} is none of {', '.join(DURABILITIES)}")
-        conditions = conditions_of(request.headers)
+        conditions = _conditions_of(request.headers)
         is_whole = conditions.is_any or yes(query, "whole") or not form.has_parts
         asked = _Append(request.path_params["topic"], form, conditions, durability, is_whole)
         body = RequestBody(self._service, request, is_whole=is_whole)
@@ -292,7 +292,7 @@ async def prepare_append(service: Service, topic: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Conditions:
+class _Conditions:
     """The conditions that the request names. None stands for each one that it does not name."""
 
     producer: ProducerBatch | None = None
@@ -310,10 +310,10 @@ class Conditions:
         return self.producer is not None or self.key is not None
 
 
-_NONE = Conditions()
+_NONE = _Conditions()
 
 
-def conditions_of(headers: Headers) -> Conditions:
+def _conditions_of(headers: Headers) -> _Conditions:
     """Return the conditions. Raises `InvalidOption` with the name of a header."""
     given: dict[str, str] = {}
     for raw, value in headers.raw:
@@ -327,7 +327,7 @@ def conditions_of(headers: Headers) -> Conditions:
     producer, key = _producer(given), _key(given)
     if producer is not None and key is not None:
         raise InvalidOption(_KEY, "a batch of a producer has an identity already; send one of the two")
-    return Conditions(producer, key, whole(given, _IF_HEAD), given.get(_IF_INCARNATION))
+    return _Conditions(producer, key, whole(given, _IF_HEAD), given.get(_IF_INCARNATION))
 
 
 def _producer(headers: Mapping[str, str]) -> ProducerBatch | None:

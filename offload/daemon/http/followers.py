@@ -42,7 +42,7 @@ from seglog import LogClosed, Record, Topic, Truncated
 from seglog.base.arguments import WHOLE_MAX
 from seglog.reading.follow import Follower
 
-__all__ = ["EventId", "Truncation", "follow"]
+__all__ = ["EventId", "follow"]
 
 _KEEP_ALIVE_S = 15.0
 _PIECE_BYTES = 64 * 1024
@@ -88,7 +88,7 @@ async def follow(
         yield end("error", line_of(error))
 
 
-def _truncated(topic: Topic, cut: Truncation, form: Form) -> bytes:
+def _truncated(topic: Topic, cut: _Truncation, form: Form) -> bytes:
     if form is Form.EVENTS:
         return _truncated_event(cut)
     raise Truncated(topic.name, cut.seq, cut.epoch)
@@ -113,7 +113,7 @@ def _pieces(body: bytes) -> Iterator[bytes]:
 
 async def _found(
     service: Service, topic: Topic, query: RangeQuery, last: EventId | None, *, keeps_alive: bool
-) -> AsyncGenerator[_News | Truncation | None]:
+) -> AsyncGenerator[_News | _Truncation | None]:
     """Yield news and truncations without end, and None where an event stream needs a comment. Raises `Stopping`."""
     follower, cut = await in_threads(service.hot_reads, _begun, topic, query, last)
     if cut is not None:
@@ -157,7 +157,7 @@ async def _fed(
             yield _News(page, seq)
 
 
-def _begun(topic: Topic, query: RangeQuery, last: EventId | None) -> tuple[Follower, Truncation | None]:
+def _begun(topic: Topic, query: RangeQuery, last: EventId | None) -> tuple[Follower, _Truncation | None]:
     if last is not None:
         return _continued(topic, last.epoch, last.seq + 1, query)
     follower = topic.follower(query.start, gaps=query.gaps)
@@ -166,7 +166,7 @@ def _begun(topic: Topic, query: RangeQuery, last: EventId | None) -> tuple[Follo
     return follower, None
 
 
-def _continued(topic: Topic, epoch: int, seq: int, query: RangeQuery) -> tuple[Follower, Truncation | None]:
+def _continued(topic: Topic, epoch: int, seq: int, query: RangeQuery) -> tuple[Follower, _Truncation | None]:
     """Return a follower for a client that has the records below `seq` of `epoch`, and what it has that is void."""
     cut = None
     while True:
@@ -174,7 +174,7 @@ def _continued(topic: Topic, epoch: int, seq: int, query: RangeQuery) -> tuple[F
             return topic.follower(seq if seq > 1 else None, gaps=query.gaps, epoch=epoch), cut
         except Truncated as error:
             epoch, seq = error.epoch, error.seq
-            cut = Truncation(epoch, seq)
+            cut = _Truncation(epoch, seq)
 
 
 def _own_page(topic: Topic, follower: Follower) -> Page | None:
@@ -206,7 +206,7 @@ class EventId:
 
 
 @dataclass(frozen=True, slots=True)
-class Truncation:
+class _Truncation:
     """All records that the client has from `seq` on are void. Records of `epoch` follow."""
 
     epoch: int
@@ -251,7 +251,7 @@ def _events(page: Page, places: Iterable[int]) -> bytes:
     return b"".join(found)
 
 
-def _truncated_event(cut: Truncation) -> bytes:
+def _truncated_event(cut: _Truncation) -> bytes:
     return encode_event("truncated", json.dumps({"from": cut.seq}), str(EventId(cut.epoch, cut.seq - 1)))
 
 

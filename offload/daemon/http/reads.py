@@ -52,7 +52,7 @@ from offload.errors import InvalidOption, Stopping
 from offload.replica_topic import ReplicaTopic
 from seglog import Gap, NoSuchTopic, Record, SeglogError, SeqOutOfRange, Topic, Truncated
 
-__all__ = ["etag_of", "is_match", "read_routes"]
+__all__ = ["read_routes"]
 
 _BYTES_TYPE = "application/octet-stream"
 _log = logging.getLogger("seglog.daemon")
@@ -103,7 +103,7 @@ class _Reads:
             return await begun(request, follow(self._service, topic, query, form, last), form.value, lambda: headers)
         answer = _Answer(self._service, topic, query, form, headers)
         etag = await in_threads(self._service.local, answer.etag, request)
-        if etag is not None and is_match(request.headers.get("if-none-match"), etag):
+        if etag is not None and _is_match(request.headers.get("if-none-match"), etag):
             return Response(status_code=304, headers=headers)
         return await begun(request, answer.pieces(request), form.value, lambda: headers)
 
@@ -151,7 +151,7 @@ class _Answer:
         if version is None:
             return None
         self.has_etag = True
-        found = etag_of(incarnation, version, request.query_params.multi_items(), self.form.value)
+        found = _etag_of(incarnation, version, request.query_params.multi_items(), self.form.value)
         self.headers |= {"etag": found, "cache-control": "no-cache", "vary": "Accept"}
         return found
 
@@ -242,13 +242,13 @@ class RecordDeleted(LookupError):
         super().__init__(f"record {seq} of {topic} was deleted")
 
 
-def etag_of(incarnation: str, sealed_version: Sequence[int], query: Sequence[tuple[str, str]], media_type: str) -> str:
+def _etag_of(incarnation: str, sealed_version: Sequence[int], query: Sequence[tuple[str, str]], media_type: str) -> str:
     """Return a strong ETag, with its quotes. The order of the query is of no meaning."""
     parts = [version("seglog"), incarnation, list(sealed_version), sorted(query), media_type]
     return f'"{hashlib.blake2b(json.dumps(parts).encode(), digest_size=_DIGEST_BYTES).hexdigest()}"'
 
 
-def is_match(condition: str | None, etag: str) -> bool:
+def _is_match(condition: str | None, etag: str) -> bool:
     """Return whether the value of `If-None-Match` has the ETag, by the weak comparison."""
     if condition is None:
         return False

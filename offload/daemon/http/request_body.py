@@ -26,7 +26,7 @@ from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.errors import BodyBroken, InvalidEncoding, Refused
 
-__all__ = ["ContentDecoder", "RequestBody", "decoder_of"]
+__all__ = ["RequestBody", "decoder_of"]
 
 _ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
 # A block of zstd takes 4 bytes at least, and makes 128 KiB at most. The decoder has no bound of its own for a step.
@@ -123,7 +123,7 @@ class RequestBody:
         return refusal
 
 
-class ContentDecoder(Protocol):
+class _ContentDecoder(Protocol):
     """The decoder of one body."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -135,7 +135,7 @@ class ContentDecoder(Protocol):
         ...
 
 
-def decoder_of(encoding: str) -> ContentDecoder | None:
+def decoder_of(encoding: str) -> _ContentDecoder | None:
     """Return a decoder for a `Content-Encoding`, or None if there is nothing to decode. Raises `Refused` with 415."""
     name = encoding.strip().lower()
     if name in {"", "identity"}:

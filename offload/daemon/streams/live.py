@@ -37,7 +37,7 @@ from offload.daemon.streams.requests import BEGINNING, NOW, offset_text, parsed_
 from offload.daemon.threads import in_threads
 from seglog import NoSuchTopic, SeqOutOfRange, Topic, TopicExists, Truncated
 
-__all__ = ["NO_MARK", "WHOLE_BATCH", "Kept", "Live", "Mark", "Turns", "mark_of"]
+__all__ = ["NO_MARK", "WHOLE_BATCH", "Kept", "Live", "Mark", "mark_of"]
 
 #: The producer of POSTs with several messages. No header has such a character, so no client has this id.
 WHOLE_BATCH: Final = "\x01"
@@ -73,7 +73,7 @@ class Live:
         self.topic: Topic = service.sync.topic(entry.topic)
         self.mark = NO_MARK
         self.has_end = False
-        self.turns = Turns()
+        self.turns = _Turns()
         self.waiters: set[asyncio.Event] = set()
         self._is_known = False
         self._changes = 0  # of the mark, and doubts about it
@@ -248,7 +248,7 @@ class Kept:
             live.wake()
 
 
-class Turns:
+class _Turns:
     """The turns of one stream. For one event loop."""
 
     __slots__ = ("_idle", "_lock", "_running")

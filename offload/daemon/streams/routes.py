@@ -47,14 +47,14 @@ from offload.daemon.waits import CLIENT_GONE, unless_gone
 from offload.rights import Role, rights_of
 from seglog import SeglogError
 
-__all__ = ["ALWAYS", "described", "error_response", "etag", "piece_headers", "piece_response", "stream_routes"]
+__all__ = ["stream_routes"]
 
 _LONG_POLL_S = 20.0
 _EVENTS_S = 60.0
 _COMMENT_S = 15.0
 _COMMENT = b": \n\n"
 #: The headers of each answer: browsers neither guess the type nor let other sites embed it without asking.
-ALWAYS: Final[Mapping[str, str]] = MappingProxyType(
+_ALWAYS: Final[Mapping[str, str]] = MappingProxyType(
     {"x-content-type-options": "nosniff", "cross-origin-resource-policy": "same-site"}
 )
 _SEALED = "private, max-age=60, stale-while-revalidate=300"
@@ -85,14 +85,14 @@ class _Routes:
             rights_of(request.scope).check(role, topic_name(path))
             return await take(request, path)
         except SeglogError as error:
-            return error_response(error)
+            return _error_response(error)
 
     async def _put(self, request: Request, path: str) -> Response:
         wanted, body = create_of(request.headers), await request.body()
         if wanted.fork is not None:
             rights_of(request.scope).check(Role.READ, topic_name(wanted.fork.source))
         is_new, live = await self._streams.create(path, wanted, body)
-        headers = {**described(live), **ALWAYS}
+        headers = {**_described(live), **_ALWAYS}
         if is_new:
             headers["location"] = _url(request, path)
         return Response(status_code=201 if is_new else 200, headers=headers)
@@ -101,17 +101,17 @@ class _Routes:
         wanted, body = append_of(request.headers), await request.body()
         live = await self._streams.find(path)
         status, headers = await append(self._service, live, wanted, body)
-        return Response(status_code=status, headers={**headers, **ALWAYS})
+        return Response(status_code=status, headers={**headers, **_ALWAYS})
 
     async def _head(self, _request: Request, path: str) -> Response:
         live = await self._streams.find(path, uses=False)
         async with live.turns.shared():  # beside a closure, its end would count as a record of data
-            headers = described(live)
-        return Response(headers={**headers, **ALWAYS, "cache-control": "no-store"})
+            headers = _described(live)
+        return Response(headers={**headers, **_ALWAYS, "cache-control": "no-store"})
 
     async def _delete(self, _request: Request, path: str) -> Response:
         await self._streams.delete(path)
-        return Response(status_code=204, headers=dict(ALWAYS))
+        return Response(status_code=204, headers=dict(_ALWAYS))
 
     async def _get(self, request: Request, path: str) -> Response:
         wanted = read_of(request.query_params.multi_items(), request.headers)
@@ -127,7 +127,9 @@ class _Routes:
         is_now = wanted.offset == NOW
         piece = Piece((), after, is_tail=True, is_closed=live.mark.is_closed) if is_now else None
         piece = piece or await read_piece(self._service, live, after)
-        return piece_response(live, piece, piece_headers(live, after, piece, cursor=None, is_now=is_now), wanted.etags)
+        return _piece_response(
+            live, piece, _piece_headers(live, after, piece, cursor=None, is_now=is_now), wanted.etags
+        )
 
     async def _long_poll(self, live: Live, wanted: Read, after: int) -> Response:
         epoch = live.topic.epoch
@@ -139,14 +141,14 @@ class _Routes:
             live = await self._streams.find(live.entry.path)
         if piece is None or live.is_cut(epoch, after):
             raise OffsetGone(wanted.offset)
-        headers = piece_headers(live, after, piece, cursor=self._cursor(wanted), is_now=not piece.values)
+        headers = _piece_headers(live, after, piece, cursor=self._cursor(wanted), is_now=not piece.values)
         if piece.values:
-            return piece_response(live, piece, headers, wanted.etags)
+            return _piece_response(live, piece, headers, wanted.etags)
         del headers["content-type"]
-        return Response(status_code=204, headers={**headers, **ALWAYS})
+        return Response(status_code=204, headers={**headers, **_ALWAYS})
 
     def _events(self, live: Live, wanted: Read, after: int) -> Response:
-        headers = {"cache-control": "no-cache", **ALWAYS}
+        headers = {"cache-control": "no-cache", **_ALWAYS}
         if is_binary(live.entry.content_type):
             headers["stream-sse-data-encoding"] = "base64"
         headers["content-type"] = "text/event-stream"
@@ -199,7 +201,7 @@ def _url(request: Request, path: str) -> str:
     return f"{request.url.scheme}://{request.url.netloc}{request.scope.get(PREFIX_KEY, '')}{location(path)}"
 
 
-def described(live: Live) -> dict[str, str]:
+def _described(live: Live) -> dict[str, str]:
     """Return the headers of a stream, for HEAD and PUT."""
     entry = live.entry
     headers = {"content-type": entry.content_type, "stream-next-offset": live.tail_offset}
@@ -212,7 +214,7 @@ def described(live: Live) -> dict[str, str]:
     return headers
 
 
-def etag(live: Live, after: int, piece: Piece) -> str:
+def _etag(live: Live, after: int, piece: Piece) -> str:
     """Return the strong tag of a piece: its place, a hash of its values, and whether a closed stream ends there.
 
     A delete of records changes the values of a place, so the place alone is no tag.
@@ -225,7 +227,7 @@ def etag(live: Live, after: int, piece: Piece) -> str:
     return f'"{live.topic.topic_id:x}:{after}:{piece.last}:{found.hexdigest()}{end}"'
 
 
-def piece_headers(live: Live, after: int, piece: Piece, *, cursor: str | None, is_now: bool) -> dict[str, str]:
+def _piece_headers(live: Live, after: int, piece: Piece, *, cursor: str | None, is_now: bool) -> dict[str, str]:
     headers = {"content-type": live.entry.content_type, "stream-next-offset": live.offset(piece.last)}
     if piece.is_tail:
         headers["stream-up-to-date"] = "true"
@@ -236,20 +238,20 @@ def piece_headers(live: Live, after: int, piece: Piece, *, cursor: str | None, i
     if is_now:
         return headers | {"cache-control": "no-store"}
     is_sealed = bool(piece.values) and piece.last <= live.topic.sealed_seq and not piece.is_tail
-    return headers | {"etag": etag(live, after, piece), "cache-control": _SEALED if is_sealed else "private, no-cache"}
+    return headers | {"etag": _etag(live, after, piece), "cache-control": _SEALED if is_sealed else "private, no-cache"}
 
 
-def piece_response(live: Live, piece: Piece, headers: Mapping[str, str], etags: frozenset[str]) -> Response:
+def _piece_response(live: Live, piece: Piece, headers: Mapping[str, str], etags: frozenset[str]) -> Response:
     """Return the answer of a read, or 304 if the client has it already."""
     if "etag" in headers and (headers["etag"] in etags or "*" in etags):
-        return Response(status_code=304, headers={**_without_type(headers), **ALWAYS})
-    return Response(joined(live.entry.content_type, piece.values), headers={**headers, **ALWAYS})
+        return Response(status_code=304, headers={**_without_type(headers), **_ALWAYS})
+    return Response(joined(live.entry.content_type, piece.values), headers={**headers, **_ALWAYS})
 
 
-def error_response(error: Exception) -> Response:
+def _error_response(error: Exception) -> Response:
     response = answer_of(error)
     given = error.headers if isinstance(error, StreamRefused) else {}
-    for name, text in {**given, **ALWAYS, "cache-control": "no-store"}.items():
+    for name, text in {**given, **_ALWAYS, "cache-control": "no-store"}.items():
         response.headers[name] = text
     return response
 

@@ -57,7 +57,7 @@ from offload.daemon.threads import in_threads
 from offload.errors import TopicAttached
 from seglog import NoSuchTopic, SeglogError
 
-__all__ = ["Streams", "branch_name", "divergence", "drop_branch", "drop_topic", "make_branch"]
+__all__ = ["Streams", "branch_name", "divergence"]
 
 _log = logging.getLogger("seglog.daemon")
 _SWEEP_MS = 10_000
@@ -201,7 +201,7 @@ class Streams:
             if source.is_gone:
                 raise _source_gone(path, fork.source)
             branch = await self._registry.put(replace(entry, topic=branch_name(source, name)))
-        await make_branch(self.service, self.service.archive, branch, source)
+        await _make_branch(self.service, self.service.archive, branch, source)
         return await self._make(branch, values, wanted, prefix)
 
     async def _source(self, path: str, fork: str) -> Live:
@@ -215,9 +215,9 @@ class Streams:
     async def _end(self, entry: Entry) -> None:
         """End a deletion, or what a crash left of a stream in the making. The caller has the lock of the path."""
         if entry.is_fork and "@" in entry.topic:
-            await in_threads(self.service.cold_reads, drop_branch, self.service, entry.topic)
+            await in_threads(self.service.cold_reads, _drop_branch, self.service, entry.topic)
         else:
-            await in_threads(self.service.cold_reads, drop_topic, self.service, entry.topic)
+            await in_threads(self.service.cold_reads, _drop_topic, self.service, entry.topic)
         await self._registry.put(replace(entry, state=State.GONE))
         if entry.fork is not None:
             await self._settle(entry.fork.source)
@@ -283,7 +283,7 @@ def branch_name(source: Live, name: str) -> str:
     return f"{source.entry.topic.partition('@')[0]}@{name[:_PATH_PART]}_g{secrets.token_hex(8)}"
 
 
-async def make_branch(service: Service, archive: Archive, entry: Entry, source: Live) -> None:
+async def _make_branch(service: Service, archive: Archive, entry: Entry, source: Live) -> None:
     """Make the branch of a fork. The archive first offloads the tail of the source, if the branch needs it."""
     branch = entry.topic.partition("@")[2]
     restore = partial(archive.restore, source.entry.topic, to=f"seq:{entry.own}", name=branch)
@@ -304,7 +304,7 @@ async def divergence(service: Service, source: Live, fork: Fork) -> tuple[int, b
     return found
 
 
-def drop_topic(service: Service, name: str) -> None:
+def _drop_topic(service: Service, name: str) -> None:
     """Delete the topic of a stream. If the remote has records of it, delete its records, and keep the topic."""
     archive, log = service.archive, service.sync
     with suppress(NoSuchTopic):
@@ -317,7 +317,7 @@ def drop_topic(service: Service, name: str) -> None:
             archive.delete(name, before=log.get_topic(name).head_seq + 1)
 
 
-def drop_branch(service: Service, name: str) -> None:
+def _drop_branch(service: Service, name: str) -> None:
     """Delete the branch of a fork, here and in the remote."""
     archive = service.archive
     if archive is None:

@@ -27,7 +27,9 @@ from offload.spark.option_texts import OptionTexts
 from offload.spark.session import new_session
 from seglog.errors import SeglogError
 
-__all__ = ["main", "result_lines"]
+__all__ = [
+    "main",
+]
 
 _EXIT_INTERRUPTED = 130
 _ROLE = "SEGLOG_TENANT_ROLE_ARN"
@@ -49,7 +51,7 @@ def main(words: Sequence[str] | None = None, spark: Any = None) -> int:
         _refuse_role(os.environ)
         result = _JOBS[job](spark or _session(job, given["dry_run"]), **given)
         shown = result if every or given["dry_run"] else replace(result, rows=result.findings)
-        sys.stdout.writelines(f"{line}\n" for line in result_lines(shown, as_json=as_json))
+        sys.stdout.writelines(f"{line}\n" for line in _result_lines(shown, as_json=as_json))
         _check(result, given["remote"])
     except KeyboardInterrupt:
         return _EXIT_INTERRUPTED
@@ -165,7 +167,7 @@ def _size(text: str) -> int:
         raise argparse.ArgumentTypeError(error.reason) from error
 
 
-def result_lines(result: Any, *, as_json: bool) -> Iterator[str]:
+def _result_lines(result: Any, *, as_json: bool) -> Iterator[str]:
     """Yield the lines of a result: a dataclass with `rows`, and maybe other fields."""
     rows = [_values(row) for row in result.rows]
     rest = _values(result)

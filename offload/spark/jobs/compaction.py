@@ -33,8 +33,7 @@ from catalog.format.commit import Codec
 from offload.errors import LiveWriter
 from offload.load.opening import is_free
 from offload.settings import CatalogSettings, OffloadSettings
-from offload.spark.jobs.rounds import in_rounds
-from offload.spark.jobs.state import Directory, job_state
+from offload.spark.jobs.progress import Directory, in_rounds, job_state
 from offload.spark.jobs.topics import AtLeastOne, PinnedRemote, job_options, pinned
 from offload.spark.pin import PinnedTopic
 from offload.spark.stores import reader_of, store_of

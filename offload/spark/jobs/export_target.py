@@ -36,7 +36,7 @@ from offload.spark.stores import open_remote
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-__all__ = ["ExportTarget", "Exported", "ExportedFile", "TargetFiles", "final_name", "open_target", "target_of"]
+__all__ = ["ExportTarget", "Exported", "ExportedFile", "target_of"]
 
 _FOLDER = "_seglog"
 _OBJECT = re.compile(rf"{_FOLDER}/([0-9]{{8}})\.json", re.ASCII)
@@ -72,7 +72,7 @@ class ExportTarget:
         """Raises `InvalidOption` if the place cannot be opened."""
         self.url = url
         self.kms_key_id = kms_key_id
-        self.files = open_target(url, kms_key_id)
+        self.files = _open_target(url, kms_key_id)
         self._number = 0
         self._remote = ""
 
@@ -117,7 +117,7 @@ class ExportTarget:
             raise InvalidOption("target", f"another run wrote {self.url}/{name}", hint=hint)
 
     def _is_left(self, name: str, exported: Exported) -> bool:
-        final = final_name(name)
+        final = _final_name(name)
         if name != final:
             return bool(_FILE.fullmatch(final) or _OBJECT.fullmatch(final))
         return bool(_FILE.fullmatch(name)) and name not in exported.paths
@@ -138,7 +138,7 @@ def target_of(url: str, kms_key_id: str = "") -> ExportTarget:
     return ExportTarget(url, kms_key_id)
 
 
-class TargetFiles(Protocol):
+class _TargetFiles(Protocol):
     """Names are relative to the target, with slashes."""
 
     def names(self, folder: str = "") -> list[str]:
@@ -160,7 +160,7 @@ class TargetFiles(Protocol):
     def close(self) -> None: ...
 
 
-def open_target(url: str, kms_key_id: str = "") -> TargetFiles:
+def _open_target(url: str, kms_key_id: str = "") -> _TargetFiles:
     """Open a place. Raises `InvalidOption` if it cannot be one."""
     import pyarrow as pa
     from pyarrow.fs import FileSystem
@@ -174,7 +174,7 @@ def open_target(url: str, kms_key_id: str = "") -> TargetFiles:
         raise InvalidOption("target", f"{url!r} cannot be opened: {error}", hint=hint) from error
 
 
-def final_name(name: str) -> str:
+def _final_name(name: str) -> str:
     """Return the name that a file gets when it is whole."""
     found = _TEMPORARY.fullmatch(name)
     return f"{found[1] or ''}{found[2]}" if found else name

@@ -31,7 +31,7 @@ from catalog.format.commit import CommitKind
 from offload.errors import DataLoss, ExportOutdated, InvalidOption
 from offload.spark.columns import EXPORT_COLUMNS, export_schema
 from offload.spark.jobs.export_target import Exported, ExportedFile, ExportTarget, target_of
-from offload.spark.jobs.rounds import in_rounds
+from offload.spark.jobs.progress import in_rounds
 from offload.spark.jobs.topics import AtLeastOne, PinnedRemote, job_options, pinned
 from offload.spark.options import Positions, ReadOptions, TopicPattern
 from offload.spark.pin import PinnedTopic
@@ -42,7 +42,13 @@ from seglog.base.arguments import checked
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["ExportResult", "ExportedDay", "MissingPart", "PlannedExport", "TopicPart", "export", "write_part"]
+__all__ = [
+    "ExportResult",
+    "ExportedDay",
+    "MissingPart",
+    "PlannedExport",
+    "export",
+]
 
 _TASK_BYTES = 128 * 1024 * 1024  # a task holds its records in memory
 _EPOCH = date(1970, 1, 1)
@@ -176,8 +182,8 @@ def _check_same(found: PinnedRemote, topic: PinnedTopic, name: str, known: dict[
 def _written(spark: Any, place: ExportTarget, missing: list[_Missing]) -> Iterator[ExportedFile]:
     """Write the missing parts, with an object of the manifest for each round. Yield the files."""
     topics = {part.name: part.topic for part in missing}
-    units = [TopicPart.of(part.name, task) for part in missing for task in part.plan.tasks]
-    work = partial(write_part, place.url, place.kms_key_id)
+    units = [_TopicPart.of(part.name, task) for part in missing for task in part.plan.tasks]
+    work = partial(_write_part, place.url, place.kms_key_id)
     for pairs in in_rounds(spark, units, work, lambda unit: unit.task.raw_bytes, 1):
         files = [file for _, written in pairs for file in written]
         place.record({unit.name: (topics[unit.name], unit.last) for unit, _ in pairs}, files)
@@ -212,7 +218,7 @@ def _result(files: list[ExportedFile], topics: int) -> ExportResult:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPart:
+class _TopicPart:
     """A task of one topic. `name` is the topic, with its branch if that is not main."""
 
     name: str
@@ -225,7 +231,7 @@ class TopicPart:
         return cls(name, task.pieces[0].first, task.pieces[-1].last, task)
 
 
-def write_part(target: str, kms_key_id: str, part: TopicPart) -> list[ExportedFile]:
+def _write_part(target: str, kms_key_id: str, part: _TopicPart) -> list[ExportedFile]:
     """Write the files of a part, and return them. Raises the errors of the scan and of the target."""
     from offload.spark.scan import scan
 
@@ -248,7 +254,7 @@ def _by_day(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         yield int(days[start]), batch.slice(start, end - start)
 
 
-def _write(place: ExportTarget, part: TopicPart, day: int, batches: list[pa.RecordBatch]) -> ExportedFile:
+def _write(place: ExportTarget, part: _TopicPart, day: int, batches: list[pa.RecordBatch]) -> ExportedFile:
     import pyarrow as pa
     from pyarrow import parquet
 
