@@ -28,12 +28,10 @@ from offload.errors import Refused
 from offload.rights import EVERYTHING, RIGHTS_KEY, Tokens
 from offload.settings import ServeSettings
 
-__all__ = [
-    "for_checked_clients",
-]
+__all__ = ["for_checked_clients"]
 
-_METHODS = b"GET, HEAD, POST, PUT, DELETE"
-_KEPT_S = b"600"
+_CORS_METHODS = b"GET, HEAD, POST, PUT, DELETE"
+_CORS_KEPT_S = b"600"
 
 
 def for_checked_clients(
@@ -115,9 +113,9 @@ async def _answer_preflight(headers: Headers, send: Send) -> None:
     # "*" would not cover Authorization, so the answer repeats the names.
     wanted = headers.get(b"access-control-request-headers", b"")
     more = [
-        (b"access-control-allow-methods", _METHODS),
+        (b"access-control-allow-methods", _CORS_METHODS),
         (b"access-control-allow-headers", wanted),
-        (b"access-control-max-age", _KEPT_S),
+        (b"access-control-max-age", _CORS_KEPT_S),
     ]
     await send({"type": "http.response.start", "status": 204, "headers": more})
     await send({"type": "http.response.body", "body": b""})

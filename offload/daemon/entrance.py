@@ -45,7 +45,7 @@ from offload.settings import ServeSettings
 
 __all__ = ["LAST_ANSWER_S", "Host", "Mistakes", "entrance", "is_mistake", "title_of"]
 
-_LINES_PER_S = 10
+_MISTAKES_PER_S = 10
 _NO_FAULT = frozenset({409, 412, 429})
 LAST_ANSWER_S = 1.0
 """How long a client may take for the answer to a request that outlasted `stop_timeout_s`."""
@@ -67,7 +67,7 @@ class Mistakes:
         """Return how many mistakes were left out since the last line, or None if this one is left out (MISTAKE-1)."""
         if int(now_s) != self.second:
             self.second, self.lines = int(now_s), 0
-        if self.lines >= _LINES_PER_S:
+        if self.lines >= _MISTAKES_PER_S:
             self.left_out += 1
             return None
         self.lines += 1

@@ -70,7 +70,7 @@ __all__ = ["Tenant", "Tenants", "are_apart", "check_credentials", "check_variabl
 _log = logging.getLogger("seglog.daemon")
 _AT_ONCE = 8
 _PATIENCE_S = 30
-_KEYS = {
+_OF_ONE_TENANT = {
     "SEGLOG_REMOTE": "remote.url",
     "SEGLOG_OFFLOAD_SSE": "offload.sse",
     "SEGLOG_OFFLOAD_SSE_KMS_KEY_ID": "offload.sse_kms_key_id",
@@ -342,7 +342,7 @@ class Tenants:
 
 def check_variables(variables: Mapping[str, str]) -> None:
     """Raise `InvalidSetting` if the environment sets for all tenants what each has for itself (ALONE-1)."""
-    for variable, key in _KEYS.items():
+    for variable, key in _OF_ONE_TENANT.items():
         if variables.get(variable):  # an empty one counts as not set
             section, _, name = key.partition(".")
             reason = f"the variable {variable} would be that of all tenants: unset it, and set {name} in the section"

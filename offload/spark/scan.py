@@ -36,9 +36,7 @@ from offload.spark.task import Filter, Needs, Op, Piece, Task
 from seglog.format.arrow import timestamps
 from seglog.format.frame import DELETED
 
-__all__ = [
-    "scan",
-]
+__all__ = ["scan"]
 
 _READ_BYTES = 8 * 1024 * 1024
 _READS_AT_A_TIME = 2

@@ -49,14 +49,12 @@ from offload.spark.plan import Plan, Query, Remote
 from offload.spark.stream_options import LATEST, StreamOptions
 from seglog.files.clock import SystemClock
 
-__all__ = [
-    "Stream",
-]
+__all__ = ["Stream"]
 
 _COLLECTED = "cannot be read as the stream planned them, for garbage collection took that version"
 _GONE = "are gone, for their branch was deleted"
 _log = logging.getLogger(__name__)
-ChunksOf = Callable[[SegmentView], Sequence[ChunkRef]]
+_ChunksOf = Callable[[SegmentView], Sequence[ChunkRef]]
 """Returns the chunk table of a segment, ascending."""
 
 
@@ -264,7 +262,7 @@ class _Backlog:
 
 
 def _admitted(
-    backlogs: Sequence[_Backlog], max_records: int | None, max_bytes: int | None, chunks_of: ChunksOf
+    backlogs: Sequence[_Backlog], max_records: int | None, max_bytes: int | None, chunks_of: _ChunksOf
 ) -> list[int]:
     """Return for each topic the seq that the next micro-batch begins with. Raises what `chunks_of` raises."""
     ends = [backlog.end for backlog in backlogs]
@@ -298,7 +296,7 @@ def _end_by_records(backlog: _Backlog, share: int) -> int:
     return backlog.end
 
 
-def _end_by_bytes(backlog: _Backlog, share: int, chunks_of: ChunksOf) -> int:
+def _end_by_bytes(backlog: _Backlog, share: int, chunks_of: _ChunksOf) -> int:
     end = backlog.first
     for view in backlog.views:
         size = backlog.bytes_of(view)

@@ -70,13 +70,13 @@ _NO_HEAD = 2**63 - 1  # no topic has it, so the log appends nothing (APPENDIF-1)
 APPEND_QUERY = frozenset({"tag", "node", "durability", "unterminated", "whole"})
 """The names of the query."""
 _PRODUCER = ("Producer-Id", "Producer-Epoch", "Producer-Seq")
-_KEY = "Idempotency-Key"
+_IDEMPOTENCY_KEY = "Idempotency-Key"
 _IF_HEAD = "seglog-if-head"
 _IF_INCARNATION = "seglog-if-incarnation"
-CONDITION_HEADERS = (*_PRODUCER, _KEY, _IF_HEAD, _IF_INCARNATION)
+CONDITION_HEADERS = (*_PRODUCER, _IDEMPOTENCY_KEY, _IF_HEAD, _IF_INCARNATION)
 """The headers of an append that name a condition."""
 
-_NAMES = {name.lower().encode(): name for name in CONDITION_HEADERS}
+_CONDITION_NAMES = {name.lower().encode(): name for name in CONDITION_HEADERS}
 
 
 def append_routes(service: Service) -> list[Route]:
@@ -310,23 +310,23 @@ class _Conditions:
         return self.producer is not None or self.key is not None
 
 
-_NONE = _Conditions()
+_NO_CONDITIONS = _Conditions()
 
 
 def _conditions_of(headers: Headers) -> _Conditions:
     """Return the conditions. Raises `InvalidOption` with the name of a header."""
     given: dict[str, str] = {}
     for raw, value in headers.raw:
-        name = _NAMES.get(raw)
+        name = _CONDITION_NAMES.get(raw)
         if name in given:
             raise InvalidOption(name, "the request has it more than once")
         if name is not None:
             given[name] = value.decode("latin-1")
     if not given:
-        return _NONE
+        return _NO_CONDITIONS
     producer, key = _producer(given), _key(given)
     if producer is not None and key is not None:
-        raise InvalidOption(_KEY, "a batch of a producer has an identity already; send one of the two")
+        raise InvalidOption(_IDEMPOTENCY_KEY, "a batch of a producer has an identity already; send one of the two")
     return _Conditions(producer, key, whole(given, _IF_HEAD), given.get(_IF_INCARNATION))
 
 
@@ -343,7 +343,7 @@ def _producer(headers: Mapping[str, str]) -> ProducerBatch | None:
 
 
 def _key(headers: Mapping[str, str]) -> str | None:
-    return _text(headers, _KEY) if _KEY in headers else None
+    return _text(headers, _IDEMPOTENCY_KEY) if _IDEMPOTENCY_KEY in headers else None
 
 
 def _text(headers: Mapping[str, str], name: str) -> str:

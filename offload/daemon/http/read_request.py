@@ -130,7 +130,7 @@ class Form(Enum):
 
 def form_of(accept: str | None, query: RangeQuery) -> Form:
     """Return the form of the answer. Raises `Refused` (406), `InvalidOption`."""
-    wanted = _wanted(accept or "*/*")
+    wanted = _wanted_form(accept or "*/*")
     if wanted is None:
         raise _unfit(f"records come in none of the types of Accept: {accept}")
     if wanted is Form.EVENTS and not query.follow:
@@ -144,9 +144,9 @@ def form_of(accept: str | None, query: RangeQuery) -> Form:
     return wanted
 
 
-def _wanted(accept: str) -> Form | None:
+def _wanted_form(accept: str) -> Form | None:
     best, best_weight = None, 0.0
-    ranges = [_range(each) for each in accept.split(",") if each.strip()]
+    ranges = [_media_range(each) for each in accept.split(",") if each.strip()]
     for form in Form:
         # The most specific range that fits decides the weight of a form.
         fitting = [each for each in ranges if each[0] in {form.value, f"{form.value.partition('/')[0]}/*", "*/*"}]
@@ -157,7 +157,7 @@ def _wanted(accept: str) -> Form | None:
     return best
 
 
-def _range(text: str) -> tuple[str, float]:
+def _media_range(text: str) -> tuple[str, float]:
     """Return the media type of one part of an Accept header in lower case, and its weight."""
     kind, *parameters = (part.strip().lower() for part in text.split(";"))
     for each in parameters:

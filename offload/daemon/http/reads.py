@@ -56,7 +56,7 @@ __all__ = ["read_routes"]
 
 _BYTES_TYPE = "application/octet-stream"
 _log = logging.getLogger("seglog.daemon")
-_DIGEST_BYTES = 16
+_ETAG_BYTES = 16
 
 
 def read_routes(service: Service) -> list[Route]:
@@ -245,7 +245,7 @@ class RecordDeleted(LookupError):
 def _etag_of(incarnation: str, sealed_version: Sequence[int], query: Sequence[tuple[str, str]], media_type: str) -> str:
     """Return a strong ETag, with its quotes. The order of the query is of no meaning."""
     parts = [version("seglog"), incarnation, list(sealed_version), sorted(query), media_type]
-    return f'"{hashlib.blake2b(json.dumps(parts).encode(), digest_size=_DIGEST_BYTES).hexdigest()}"'
+    return f'"{hashlib.blake2b(json.dumps(parts).encode(), digest_size=_ETAG_BYTES).hexdigest()}"'
 
 
 def _is_match(condition: str | None, etag: str) -> bool:

@@ -35,7 +35,7 @@ __all__ = ["Expiry", "Registry"]
 _log = logging.getLogger("seglog.daemon")
 _OUTDATED_MAX = 10_000
 _AT_ONCE = 1000
-_STALE_MAX = 1_000
+_STALE_LOOKS_MAX = 1_000
 
 
 class Registry:
@@ -203,7 +203,7 @@ class Expiry:
             return
         self._looks[entry.path] = end_ms
         heappush(self._queue, (end_ms, entry.path))
-        if len(self._queue) > 2 * len(self._looks) + _STALE_MAX:
+        if len(self._queue) > 2 * len(self._looks) + _STALE_LOOKS_MAX:
             self._queue = [(at_ms, path) for path, at_ms in self._looks.items()]
             heapify(self._queue)
 

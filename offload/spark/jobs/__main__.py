@@ -27,9 +27,7 @@ from offload.spark.option_texts import OptionTexts
 from offload.spark.session import new_session
 from seglog.errors import SeglogError
 
-__all__ = [
-    "main",
-]
+__all__ = ["main"]
 
 _EXIT_INTERRUPTED = 130
 _ROLE = "SEGLOG_TENANT_ROLE_ARN"

@@ -42,13 +42,7 @@ from seglog.base.arguments import checked
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "ExportResult",
-    "ExportedDay",
-    "MissingPart",
-    "PlannedExport",
-    "export",
-]
+__all__ = ["ExportResult", "ExportedDay", "MissingPart", "PlannedExport", "export"]
 
 _TASK_BYTES = 128 * 1024 * 1024  # a task holds its records in memory
 _EPOCH = date(1970, 1, 1)
