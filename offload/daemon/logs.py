@@ -15,9 +15,9 @@ import structlog
 
 from offload.daemon.ids import tenant_id
 
-__all__ = ["ACCESS_FIELDS", "set_up_logs"]
+__all__ = ["set_up_logs"]
 
-ACCESS_FIELDS = ("method", "path", "status", "seconds", "sent_bytes", "client", "request_id", "token")
+_ACCESS_FIELDS = ("method", "path", "status", "seconds", "sent_bytes", "client", "request_id", "token")
 """The fields of a line of the access log (offload.daemon.entrance)."""
 
 
@@ -32,7 +32,7 @@ def set_up_logs(log_format: str, *, debug: bool) -> None:
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
-        structlog.stdlib.ExtraAdder(allow=ACCESS_FIELDS),
+        structlog.stdlib.ExtraAdder(allow=_ACCESS_FIELDS),
         _add_tenant,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from offload.spark.writer import SeglogStreamWriter, SeglogWriter
 
 __all__ = [
-    "PYTHON_NAME",
     "PythonDataSource",
     "SeglogDataSource",
     "SeglogReader",
@@ -48,7 +47,7 @@ __all__ = [
     "schema_of",
 ]
 
-PYTHON_NAME = "seglog_python"  # the jar has it, too: SeglogProvider.PYTHON
+_PYTHON_NAME = "seglog_python"  # the jar has it, too: SeglogProvider.PYTHON
 
 _TYPES: dict[str, type[DataType]] = {
     "string": StringType,
@@ -117,7 +116,7 @@ class PythonDataSource(SeglogDataSource):
 
     @classmethod
     def name(cls) -> str:
-        return PYTHON_NAME
+        return _PYTHON_NAME
 
 
 class SeglogReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types are not followed
