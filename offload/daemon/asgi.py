@@ -30,7 +30,7 @@ BROKEN = "seglog.broken"
 """The key in the scope of a request whose body broke off, while the client may still read an answer."""
 
 EXCHANGE = "seglog.exchange"
-"""The key of the exchange in a scope (offload.daemon.exchange), which says what needs no time limit."""
+"""The key of the exchange in a scope (offload.daemon.connection), which says what needs no time limit."""
 
 PREFIX_KEY = "seglog.prefix"
 """The key in a scope of what its client put before the path: `/tenants/acme`, or nothing."""

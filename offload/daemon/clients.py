@@ -5,8 +5,15 @@
     Origin is on the list  403      browsers send one for a web page, which cannot change it
     bearer token           401      if there is a token file; /healthz needs no token
 
-A preflight of a page on the list gets 204 and needs no token (offload.daemon.origins). The checks come before the guard
-of a directory, and before the router of many tenants.
+The checks come before the guard of a directory, and before the router of many tenants.
+
+A web page on the list may call the daemon (CORS):
+
+    1. The browser asks with OPTIONS whether the page may send its request (preflight). It sends no token.
+    2. The daemon answers 204 with the methods and headers that it takes, if the Origin is on the list.
+    3. The browser sends the request with the page's token. Each answer names the Origin, an error too.
+
+A page needs a token as every other client. The daemon takes no cookies, so a page never acts for its reader.
 """
 
 from __future__ import annotations
@@ -14,8 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from offload.daemon.asgi import App, Headers, Receive, Scope, Send, headers_of
-from offload.daemon.origins import answer_preflight, is_allowed, is_preflight, with_origin
+from offload.daemon.asgi import App, Headers, Message, Receive, Scope, Send, headers_of
 from offload.daemon.problems import refuse
 from offload.daemon.revocation import OpenAnswers
 from offload.errors import Refused
@@ -23,6 +29,9 @@ from offload.rights import EVERYTHING, RIGHTS_KEY, Tokens
 from offload.settings import ServeSettings
 
 __all__ = ["for_checked_clients"]
+
+_CORS_METHODS = b"GET, HEAD, POST, PUT, DELETE"
+_CORS_KEPT_S = b"600"
 
 
 def for_checked_clients(
@@ -40,12 +49,12 @@ def for_checked_clients(
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         serve, headers = settings(), headers_of(scope)
-        if b"origin" in headers and is_allowed(headers, serve.allowed_origins):
-            send = with_origin(send, headers)
+        if b"origin" in headers and _is_allowed(headers, serve.allowed_origins):
+            send = _with_origin(send, headers)
         try:
             _check_web_page(headers, serve)
-            if is_preflight(scope["method"], headers):
-                await answer_preflight(headers, send)
+            if _is_preflight(scope["method"], headers):
+                await _answer_preflight(headers, send)
                 return
             _set_rights(scope, headers, tokens(), open_answers)
         except Refused as refusal:
@@ -63,7 +72,7 @@ def _check_web_page(headers: Headers, settings: ServeSettings) -> None:
     if not _is_on_list(host, settings.allowed_hosts):
         hint = "add it to serve.allowed_hosts"
         raise Refused(421, "host", f"this daemon does not answer for the host {host!r}", hint=hint)
-    if b"origin" in headers and not is_allowed(headers, settings.allowed_origins):
+    if b"origin" in headers and not _is_allowed(headers, settings.allowed_origins):
         hint = "add its origin to serve.allowed_origins"
         raise Refused(403, "origin", "the daemon refuses requests from this web page", hint=hint)
 
@@ -87,3 +96,42 @@ def _is_on_list(host: str, allowed_hosts: str) -> bool:
 def _name_of(host: str) -> str:
     """Return the host without its port."""
     return host[: host.index("]") + 1] if host.startswith("[") and "]" in host else host.partition(":")[0]
+
+
+def _is_allowed(headers: Headers, allowed_origins: str) -> bool:
+    """Return whether the request is from a web page on the list."""
+    origin = headers.get(b"origin", b"").decode("latin-1").lower()
+    return bool(origin) and origin in {each.strip().lower().rstrip("/") for each in allowed_origins.split(",")}
+
+
+def _is_preflight(method: str, headers: Headers) -> bool:
+    return method == "OPTIONS" and b"origin" in headers and b"access-control-request-method" in headers
+
+
+async def _answer_preflight(headers: Headers, send: Send) -> None:
+    """Answer 204, with the headers beside those of `_with_origin`."""
+    # "*" would not cover Authorization, so the answer repeats the names.
+    wanted = headers.get(b"access-control-request-headers", b"")
+    more = [
+        (b"access-control-allow-methods", _CORS_METHODS),
+        (b"access-control-allow-headers", wanted),
+        (b"access-control-max-age", _CORS_KEPT_S),
+    ]
+    await send({"type": "http.response.start", "status": 204, "headers": more})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _with_origin(send: Send, headers: Headers) -> Send:
+    """Return a `send` that lets the page read the answer."""
+    more = [
+        (b"access-control-allow-origin", headers[b"origin"]),
+        (b"access-control-expose-headers", b"*"),
+        (b"vary", b"Origin"),
+    ]
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *more]}
+        await send(message)
+
+    return sending

@@ -9,9 +9,23 @@
     64 KiB                a trailer, or the line of   answers 400
                           a chunk begins
 
+    an answer                          on the wire
+    with a length                      its head and the first piece of its body in one write
+    without a length                   its head at once, and then chunks
+    to HTTP/1.0, without a length      its head, its body, and the end of the connection
+    to HEAD, or 204 or 304             its head alone
+
 A close waits until the client takes the buffered bytes, so an abort follows each close. If a body breaks off, but the
 connection can still carry an answer, the guard gets to know (`BROKEN`). So the answer of an append says which records
 are in.
+
+The daemon D refuses a request of a client C before the body is whole, or bytes that are not HTTP:
+
+    1  D sends the answer, which says `Connection: close`.
+    2  D ends its direction of the connection. TLS has no such end, so there D leaves this step out.
+    3  C still sends. D reads the bytes and drops them.
+    4  C reads the answer, and closes the connection. D does the same.
+    5  If C does not close, D closes 5 s after the last byte, after 30 s, or after 256 MiB.
 
 CONNECTION-1  When the daemon stops, an idle connection stays open until no byte came for half a second and none waits.
     So the daemon answers a request that the client sent before it saw the end.
@@ -21,8 +35,11 @@ CONNECTION-3  The daemon and a proxy in front never differ about where a request
     daemon takes `chunked` alone, and only of HTTP/1.1. It ignores trailers and `Upgrade`. It wants one `Host`, and
     takes one `Authorization`. The host of a target in absolute form stands for `Host` (RFC 9112, 3.2.2). The parser
     refuses the other doubtful forms (tests/offload/daemon/test_connection.py).
-CONNECTION-4  A client that still sends gets its answer before the end (offload.daemon.lingering).
+CONNECTION-4  A client that still sends gets its answer before the end (LINGER-1).
 CONNECTION-5  A timer that is over waits until the loop has read the sockets once more (PACE-1).
+LINGER-1  If D closed after step 1, C's next bytes would meet a reset. The system of C then drops the answer before C
+    reads it (RFC 9112, section 9.6).
+LINGER-2  A connection that lingers has no place (offload.daemon.places), and D keeps none of its bytes.
 """
 
 from __future__ import annotations
@@ -34,21 +51,24 @@ import re
 import struct
 import termios
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from offload.daemon.asgi import BROKEN, EXCHANGE
-from offload.daemon.exchange import Exchange
-from offload.daemon.lingering import Lingering
 from offload.daemon.pacing import READ_AGAIN_S
 from offload.daemon.problems import error_answer
 from offload.errors import Refused
 
-__all__ = ["Connection"]
+__all__ = ["Connection", "Lingering"]
 
+_NO_BODY = frozenset({204, 304})
+_LINGER_SILENT_S = 5
+_LINGER_LONGEST_S = 30
+_LINGER_BYTES = 256 * 1024 * 1024
 _ABORT_AFTER_S = 1
 _QUIET_S = 0.5
 _HEAD_BYTES = 64 * 1024
@@ -57,13 +77,112 @@ _ABSOLUTE = re.compile(rb"https?://([^/?#@]+)((?:[/?][^#]*)?)", re.IGNORECASE)
 _log = logging.getLogger("seglog.daemon")
 
 
+class _Exchange(RequestResponseCycle):
+    """One request and its answer, as ASGI has them. The base class receives. This class sends."""
+
+    _head = b""
+    _left_bytes: int | None = None  # of the length that the head says
+    _has_body = True
+
+    @property
+    def has_news(self) -> bool:
+        """Return whether `receive` returns at once."""
+        return self.message_event.is_set() or self.disconnected or self.response_complete
+
+    @property
+    def is_writable(self) -> bool:
+        """Return whether `send` returns at once."""
+        return not self.flow.write_paused
+
+    async def send(self, message: Any) -> None:
+        """Send the start of the answer, or a piece of its body. Wait while the client takes nothing."""
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        if self.response_complete:
+            raise RuntimeError(f"{message['type']} after the end of an answer")
+        is_start = message["type"] == "http.response.start"
+        if is_start is self.response_started:
+            raise RuntimeError(f"{message['type']} at the wrong place of an answer")
+        if is_start:
+            self._start(message["status"], message.get("headers", ()))
+        else:
+            self._send_body(message.get("body", b""), is_last=not message.get("more_body", False))
+
+    def _start(self, status: int, headers: Any) -> None:
+        self.response_started, self.waiting_for_100_continue = True, False
+        lines = [STATUS_LINE[status]]
+        length, says_close = None, False
+        for name, value in headers:
+            if name == b"content-length":
+                length = int(value)
+            elif name == b"connection" and value.lower() == b"close":
+                self.keep_alive, says_close = False, True
+            lines.append(b"%b: %b\r\n" % (name, value))
+        self._has_body = self.scope["method"] != "HEAD" and status not in _NO_BODY
+        self._left_bytes = length
+        self.chunked_encoding = length is None and self._has_body and self.scope["http_version"] == "1.1"
+        if self.chunked_encoding:
+            lines.append(b"transfer-encoding: chunked\r\n")
+        elif length is None and self._has_body:
+            self.keep_alive = False
+        if not self.keep_alive and not says_close:
+            lines.append(b"connection: close\r\n")
+        head = b"".join(lines)
+        if not len(lines) == head.count(b"\n") == head.count(b"\r") or b"\0" in head:
+            raise RuntimeError("a header of an answer has a line end or a NUL")
+        self._head = head + b"\r\n"
+        if length is None or not self._has_body:
+            self._write(b"")
+
+    def _send_body(self, body: bytes, *, is_last: bool) -> None:
+        if self._has_body:
+            if self.chunked_encoding:
+                body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + (b"0\r\n\r\n" if is_last else b"")
+            elif self._left_bytes is not None:
+                self._left_bytes -= len(body)
+            self._write(body)
+        if not is_last:
+            return
+        if self._has_body and self._left_bytes:
+            raise RuntimeError("the body of an answer has another length than its head says")
+        self.response_complete = True
+        self.message_event.set()
+        self.on_response()  # the connection knows how it ends
+
+    def _write(self, body: bytes) -> None:
+        head, self._head = self._head, b""
+        if head or body:
+            self.transport.write(head + body)
+
+
+@dataclass(slots=True)
+class Lingering:
+    """One connection that lingers since `start_s`. Its last byte came at `came_s`."""
+
+    start_s: float
+    came_s: float
+    dropped_bytes: int = 0
+
+    def drop(self, size_bytes: int, now_s: float) -> None:
+        self.came_s = now_s
+        self.dropped_bytes += size_bytes
+
+    def left_s(self, now_s: float) -> float:
+        """Return the time until the connection closes; at most 0 if it closes now."""
+        if self.dropped_bytes >= _LINGER_BYTES:
+            return 0
+        return min(self.came_s + _LINGER_SILENT_S, self.start_s + _LINGER_LONGEST_S) - now_s
+
+
 class Connection(HttpToolsProtocol):
     """The limits and `is_stopping` are attributes of a subclass, one for each listener."""
 
     header_timeout_s: float
     reader_timeout_s: float
     is_stopping: Callable[[], bool]
-    _exchange: Exchange | None = None  # the one whose answer is next, or the last one
+    _exchange: _Exchange | None = None  # the one whose answer is next, or the last one
     _reader_timer: asyncio.TimerHandle | None = None
     _header_timer: asyncio.TimerHandle | None = None
     _lingering: Lingering | None = None
@@ -179,7 +298,7 @@ class Connection(HttpToolsProtocol):
             "raw_path": raw_path,
             "query_string": query,
         }
-        exchange = Exchange(
+        exchange = _Exchange(
             scope=scope,  # type: ignore[arg-type]
             transport=self.transport,
             flow=self.flow,
@@ -273,7 +392,7 @@ class Connection(HttpToolsProtocol):
 
     # ------------------------------------------------------------ exchanges
 
-    def _begin(self, exchange: Exchange) -> None:
+    def _begin(self, exchange: _Exchange) -> None:
         self._exchange = exchange
         task = self.loop.create_task(exchange.run_asgi(self.app))
         self.tasks.add(task)

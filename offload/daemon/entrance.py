@@ -6,45 +6,88 @@ The answer has it as a header of the same name, and a problem has it as `request
 
 With `access_log`, the log gets a line for each request at its end: method, path, status, seconds, bytes, client, id.
 A request of a tenant names it. A request with a token has the token's name, and never the token.
-Without it, the mistakes of clients get a line each (offload.daemon.mistakes).
 The path has no query, and stays percent-encoded. So a line shows no tags, and a client cannot break the line.
+
+Without it, the mistakes of clients get a line each. A mistake is an answer from 400 to 499, but for those that a client
+without a fault gets, too: 409, 412 and 429. The line has the title of the problem and the id of the request, and no
+value that the client sent.
 
 Once the daemon stops, a new request gets 503 after its body was read. Each answer then says `Connection: close`. A
 request that lasts longer than `stop_timeout_s` is cancelled, and gets 503 too: it may wait for a store that does not
 answer. So a request that the daemon reads gets an answer (STOP-1). The probes still answer.
+
+MISTAKE-1  The log gets at most 10 lines of mistakes a second, so a client cannot flood it. The next line says how many
+    were left out.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import re
 import time
 from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from offload.daemon.asgi import App, Receive, Scope, Send, headers_of
 from offload.daemon.guard import PROBES
-from offload.daemon.mistakes import Mistakes, is_mistake, title_of
+from offload.daemon.ids import request_id, tenant_id
 from offload.daemon.problems import error_answer
-from offload.daemon.request_id import request_id
 from offload.daemon.revocation import is_revoked, last_words, refusal
 from offload.daemon.stopping import StopEvent
-from offload.daemon.tenant_id import tenant_id
 from offload.errors import Stopping
 from offload.rights import rights_of
 from offload.settings import ServeSettings
 
-__all__ = ["LAST_ANSWER_S", "Host", "entrance"]
+__all__ = ["LAST_ANSWER_S", "Host", "Mistakes", "entrance", "is_mistake", "title_of"]
 
+_MISTAKES_PER_S = 10
+_NO_FAULT = frozenset({409, 412, 429})
 LAST_ANSWER_S = 1.0
 """How long a client may take for the answer to a request that outlasted `stop_timeout_s`."""
 
 _HEADER = b"seglog-request-id"
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _log = logging.getLogger("seglog.access")
+
+
+@dataclass(slots=True)
+class Mistakes:
+    """The lines of the second under way. Not thread-safe."""
+
+    second: int = 0
+    lines: int = 0
+    left_out: int = 0
+
+    def take(self, now_s: float) -> int | None:
+        """Return how many mistakes were left out since the last line, or None if this one is left out (MISTAKE-1)."""
+        if int(now_s) != self.second:
+            self.second, self.lines = int(now_s), 0
+        if self.lines >= _MISTAKES_PER_S:
+            self.left_out += 1
+            return None
+        self.lines += 1
+        left_out, self.left_out = self.left_out, 0
+        return left_out
+
+
+def is_mistake(status: int) -> bool:
+    return 400 <= status < 500 and status not in _NO_FAULT
+
+
+def title_of(body: bytes) -> str:
+    """Return the title of a problem, and its reason if it has one. Return "" for another body."""
+    try:
+        said = json.loads(body)
+    except ValueError:
+        return ""
+    if not isinstance(said, dict):
+        return ""
+    return " ".join(str(said[name]) for name in ("title", "reason") if name in said)
 
 
 class Host(Protocol):

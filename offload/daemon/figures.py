@@ -1,14 +1,21 @@
-"""The metrics whose values are read at a scrape: those of the log, topics, replicas, workers and caches."""
+"""The metrics of a directory whose values are read at a scrape: of its log, topics, replicas, workers and caches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-__all__ = ["FigureCollector", "FigureSource", "ReplicaFigures", "TopicFigures"]
+from offload.archive import Archive
+from offload.worker.pool import WorkerPool
+from seglog import Log, NoSuchTopic
+
+if TYPE_CHECKING:
+    from offload.daemon.background.topic_work import TopicWorks
+
+__all__ = ["DirectoryFigures", "FigureCollector", "ReplicaFigures", "TopicFigures"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +45,6 @@ class ReplicaFigures:
 
     topic: str
     lag_s: float
-
-
-class FigureSource(Protocol):
-    def wal_bytes(self) -> int: ...
-    def topics(self) -> Iterable[TopicFigures]: ...
-    def replicas(self) -> Iterable[ReplicaFigures]: ...
-    def live_workers(self) -> int: ...
-    def cache_counts(self) -> Iterable[tuple[str, int, int]]:
-        """Return the name, the hits and the misses of each cache."""
-        ...
 
 
 _TOPICS: tuple[tuple[str, str, Callable[[TopicFigures], float | None]], ...] = (
@@ -95,7 +92,7 @@ _TOPICS: tuple[tuple[str, str, Callable[[TopicFigures], float | None]], ...] = (
 class FigureCollector:
     """A collector of prometheus_client that asks `source` at each scrape."""
 
-    def __init__(self, source: FigureSource) -> None:
+    def __init__(self, source: DirectoryFigures) -> None:
         self._source = source
 
     def collect(self) -> Iterator[Metric]:
@@ -149,3 +146,53 @@ def _gauge(name: str, meaning: str, values: Iterable[tuple[str, Any]]) -> Metric
 
 def _seconds(ms: int | None) -> float | None:
     return None if ms is None else ms / 1000
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryFigures:
+    """What a scrape asks for. It asks the local disk only."""
+
+    log: Log
+    archive: Archive | None
+    works: TopicWorks
+    workers: WorkerPool | None
+    replicas: Callable[[], Iterator[ReplicaFigures]]
+    now_ms: Callable[[], int]
+
+    def wal_bytes(self) -> int:
+        return self.log.wal_bytes
+
+    def topics(self) -> Iterator[TopicFigures]:
+        for name in self.log.topics():
+            try:
+                yield self._topic(name)
+            except NoSuchTopic:  # deleted meanwhile
+                continue
+
+    def live_workers(self) -> int:
+        return 0 if self.workers is None else self.workers.live
+
+    def cache_counts(self) -> Iterator[tuple[str, int, int]]:
+        """Return the name, the hits and the misses of each cache."""
+        return iter(()) if self.archive is None else self.archive.cache_counts()
+
+    def _topic(self, name: str) -> TopicFigures:
+        topic, status = self.log.topic(name), None if self.archive is None else self.archive.status
+        offloaded_seq = topic.head_seq if status is None else status.offloaded_seq_here(name)
+        is_known, above_seq = offloaded_seq is not None, offloaded_seq or 0
+        waiting = [each for each in topic.segments() if each.sealed and each.last_seq > above_seq]
+        lag_ms = self.now_ms() - waiting[0].min_ts_ms if waiting else 0
+        return TopicFigures(
+            topic=name,
+            earliest_seq=topic.earliest_seq,
+            head_seq=topic.head_seq,
+            hot_bytes=topic.bytes_hot,
+            forgotten_producers=topic.forgotten_producers,
+            keys=topic.known_keys,
+            lag_bytes=sum(segment.data_bytes for segment in waiting) if is_known else None,
+            lag_s=max(0, lag_ms) / 1000 if is_known else None,
+            is_paused=status is not None and status.is_paused(name),
+            is_diverged=status is not None and status.is_diverged(name),
+            offloaded_at_ms=self.works.succeeded_at_ms(name),
+            kept_from_ms=None if status is None else status.kept_from_ms(name),
+        )

@@ -1,6 +1,6 @@
 """The daemon's own log on standard error: one line for each event, as text, or as JSON for machines.
 
-A line of a tenant has the field `tenant` (offload.daemon.tenant_id).
+A line of a tenant has the field `tenant` (offload.daemon.ids).
 
 LOGS-1  At level DEBUG, the AWS libraries write tokens, signatures and signed URLs. Their levels here are never below
     INFO, also with `debug`. If another part of the process lowers one, the filter of the handler drops the record.
@@ -13,11 +13,11 @@ import sys
 
 import structlog
 
-from offload.daemon.tenant_id import tenant_id
+from offload.daemon.ids import tenant_id
 
-__all__ = ["ACCESS_FIELDS", "set_up_logs"]
+__all__ = ["set_up_logs"]
 
-ACCESS_FIELDS = ("method", "path", "status", "seconds", "sent_bytes", "client", "request_id", "token")
+_ACCESS_FIELDS = ("method", "path", "status", "seconds", "sent_bytes", "client", "request_id", "token")
 """The fields of a line of the access log (offload.daemon.entrance)."""
 
 
@@ -32,7 +32,7 @@ def set_up_logs(log_format: str, *, debug: bool) -> None:
     shared: list[structlog.typing.Processor] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
-        structlog.stdlib.ExtraAdder(allow=ACCESS_FIELDS),
+        structlog.stdlib.ExtraAdder(allow=_ACCESS_FIELDS),
         _add_tenant,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,

@@ -46,6 +46,8 @@
     seglog_tenant_bucket_check                  gauge       by kind: own_prefix, 1 if the tenant can list it;
                                                             whole_bucket, 1 if a LIST without a prefix is denied
 
+The text has no `_created` series: they double the number of series, and an alert needs none of them.
+
 METRIC-1  Labels have few values: topics, fixed words and status codes. A label never holds a seq, a key or a message.
 METRIC-2  A client sees only the topics of its token (offload.rights).
 METRIC-3  Each series of a tenant has the label `tenant`. A bound token sees no series without it: those of the process
@@ -54,23 +56,30 @@ METRIC-3  Each series of a tenant has the label `tenant`. A bound token sees no 
 
 from __future__ import annotations
 
+import collections
 import platform
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, ProcessCollector, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
-from offload.daemon.exposition import text_of
-from offload.daemon.figures import FigureCollector, FigureSource
-from offload.daemon.last_day import LastDay
+from offload.daemon.figures import DirectoryFigures, FigureCollector
+from offload.operations.directory import RequestsSeen
 from seglog import OsFiles
 
-__all__ = ["MeteredFiles", "Metrics", "timed", "watch_process"]
+__all__ = ["LastDay", "MeteredFiles", "Metrics", "text_of", "timed", "watch_process"]
 
 _FAST_S = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0)
 _SLOW_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+_HOUR_S = 3600.0
+_HOURS = 24
 
 
 class Metrics:
@@ -191,7 +200,7 @@ class Metrics:
             self.gc_objects.labels(kind).inc(count)
         self.gc_bytes.inc(size_bytes)
 
-    def watch(self, source: FigureSource) -> None:
+    def watch(self, source: DirectoryFigures) -> None:
         """Ask `source` for the figures of the topics and the caches at each scrape."""
         self.registry.register(FigureCollector(source))
 
@@ -226,3 +235,68 @@ class MeteredFiles(OsFiles):
     def datasync(self, fd: int) -> None:
         with timed(self._sync_s):
             super().datasync(fd)
+
+
+class LastDay:
+    """Counts of requests by method. Safe for many threads. `steady_s` is a clock that never goes back."""
+
+    def __init__(self, steady_s: Callable[[], float] = time.monotonic) -> None:
+        self._steady_s = steady_s
+        self._lock = threading.Lock()
+        self._hours: deque[tuple[float, collections.Counter[str]]] = deque([(steady_s(), collections.Counter())])
+
+    def count(self, method: str) -> None:
+        with self._lock:
+            self._turn()
+            self._hours[-1][1][method] += 1
+
+    def seen(self) -> RequestsSeen:
+        """Return the counts. They cover the time since the start, and 24 hours at most."""
+        with self._lock:
+            self._turn()
+            total: collections.Counter[str] = collections.Counter()
+            for _, counts in self._hours:
+                total += counts
+            return RequestsSeen(self._steady_s() - self._hours[0][0], dict(sorted(total.items())))
+
+    def _turn(self) -> None:
+        """Begin the hour of now, and forget the hours that began a day ago or earlier."""
+        now_s = self._steady_s()
+        if now_s - self._hours[-1][0] >= _HOUR_S:
+            self._hours.append((now_s, collections.Counter()))
+        while len(self._hours) > 1 and now_s - self._hours[0][0] >= _HOURS * _HOUR_S:
+            self._hours.popleft()
+
+
+def text_of(registries: Mapping[str, CollectorRegistry], shows: Callable[[str], bool] | None) -> bytes:
+    """Return all samples in the text format, those of a family together.
+
+    The samples of a registry have its name as their label `tenant`; without a name they have no such label. With
+    `shows`, the text has only the samples of topics for which it returns True.
+    """
+    return generate_latest(_Shown(registries, shows))
+
+
+class _Shown(Collector):
+    def __init__(self, registries: Mapping[str, CollectorRegistry], shows: Callable[[str], bool] | None) -> None:
+        self._registries = registries
+        self._shows = shows
+
+    def collect(self) -> Iterable[Metric]:
+        families: dict[str, Metric] = {}
+        for tenant, registry in self._registries.items():
+            for family in registry.collect():
+                shown = families.setdefault(
+                    family.name, Metric(family.name, family.documentation, family.type, family.unit)
+                )
+                shown.samples += [_labelled(each, tenant) for each in family.samples if self._is_shown(family, each)]
+        return families.values()
+
+    def _is_shown(self, family: Metric, sample: Sample) -> bool:
+        if sample.name == f"{family.name}_created":
+            return False
+        return self._shows is None or "topic" not in sample.labels or self._shows(sample.labels["topic"])
+
+
+def _labelled(sample: Sample, tenant: str) -> Sample:
+    return sample._replace(labels={"tenant": tenant, **sample.labels}) if tenant else sample

@@ -27,13 +27,13 @@ from types import TracebackType
 from typing import Any
 
 from offload.daemon.problems import RETRY_AFTER_S
-from offload.daemon.recent_rate import RecentRate
 from offload.daemon.revocation import keep_open
 from offload.errors import Busy
 from offload.settings import ServeSettings
 
-__all__ = ["Place", "Places", "become_follower"]
+__all__ = ["Place", "Places", "RecentRate", "become_follower"]
 
+_RECENT_S = 10.0
 _FREE_BYTES = 256 * 1024
 _LONGEST_WAIT_S = 30
 _PLACE = "seglog.place"
@@ -268,3 +268,24 @@ def become_follower(scope: MutableMapping[str, Any]) -> None:
     place = scope.get(_PLACE)
     if isinstance(place, Place):
         place.follow()
+
+
+class RecentRate:
+    """An amount a second, over about the last ten seconds. The times never go back."""
+
+    __slots__ = ("_begin_s", "_last_s", "_recent")
+
+    def __init__(self, now_s: float) -> None:
+        self._begin_s = self._last_s = now_s
+        self._recent = 0.0
+
+    def note(self, amount: int, now_s: float) -> None:
+        self._recent = self._recent * self._kept(now_s) + amount
+        self._last_s = now_s
+
+    def per_s(self, now_s: float) -> float:
+        age_s = max(now_s - self._begin_s, 0.001)
+        return self._recent * self._kept(now_s) / (_RECENT_S * -math.expm1(-age_s / _RECENT_S))
+
+    def _kept(self, now_s: float) -> float:
+        return math.exp((self._last_s - now_s) / _RECENT_S)

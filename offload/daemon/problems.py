@@ -31,7 +31,7 @@ from typing import Any, Final, TypeAlias
 from starlette.responses import Response
 
 from offload.daemon.asgi import Send
-from offload.daemon.request_id import request_id
+from offload.daemon.ids import request_id
 from offload.errors import Busy, Refused
 from offload.operations.results import problem
 from seglog import (

@@ -1,4 +1,4 @@
-"""`seglog serve` as a process: what it opens, and which application answers at which listener."""
+"""`seglog serve` as a process: its event loop, what it opens, and which application answers at which listener."""
 
 from __future__ import annotations
 
@@ -8,32 +8,27 @@ import resource
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from offload.daemon.access import Access
-from offload.daemon.apart import check_variables
 from offload.daemon.asgi import App
 from offload.daemon.clients import for_checked_clients
 from offload.daemon.entrance import entrance
-from offload.daemon.event_loop import event_loop
 from offload.daemon.guard import Guard
-from offload.daemon.http import make_app
-from offload.daemon.http.direct import direct
+from offload.daemon.http import direct, make_app
 from offload.daemon.http.probes import make_probe_app
 from offload.daemon.http.tenants import make_root_probe_app, router
 from offload.daemon.laminarmq import make_laminarmq_app
 from offload.daemon.listeners import Kind, Listener, listening, listening_over_tcp
-from offload.daemon.notify import Notifier
-from offload.daemon.opening import open_service
-from offload.daemon.service import Service
-from offload.daemon.serving import Serving
-from offload.daemon.tenants import Tenants
+from offload.daemon.service import Service, open_service
+from offload.daemon.serving import Notifier, Serving
+from offload.daemon.tenants import Tenants, check_variables
 from offload.settings_file import Settings
 from offload.tenants.directories import check_root
 from seglog import InvalidSetting
 from seglog.process.closing import closing_after
 
-__all__ = ["announce", "run", "run_tenants"]
+__all__ = ["announce", "event_loop", "run", "run_tenants"]
 
 
 def run(
@@ -176,3 +171,19 @@ def announce(addresses: list[str], loop: str, *, is_insecure: bool = False) -> N
     how = "WITHOUT TLS (insecure_behind_proxy: only a proxy may reach this port) " if is_insecure else ""
     sys.stderr.write(f"seglog: serving {how}with {loop} on {', '.join(addresses)}\n")
     sys.stderr.flush()
+
+
+class _EventLoop(NamedTuple):
+    """The name of a kind of loop, for people, and the call that makes one."""
+
+    name: str
+    make: Callable[[], asyncio.AbstractEventLoop]
+
+
+def event_loop() -> _EventLoop:
+    """Return the kind of loop for this machine. uvloop is an extra: `pip install 'seglog[uvloop]'`."""
+    try:
+        import uvloop
+    except ImportError:
+        return _EventLoop("asyncio", asyncio.new_event_loop)
+    return _EventLoop("uvloop", uvloop.new_event_loop)

@@ -9,34 +9,43 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+import offload
+from catalog.objects.base import ObjectStore
 from offload.archive import Archive
 from offload.daemon.background import Background
-from offload.daemon.background.context import TaskContext
+from offload.daemon.background.context import LiveSettings, TaskContext
+from offload.daemon.background.disk import DiskState
 from offload.daemon.background.topic_work import TopicWorks
-from offload.daemon.directory_figures import DirectoryFigures
-from offload.daemon.disk import DiskState
 from offload.daemon.events import Events
 from offload.daemon.feeds import Feeds
-from offload.daemon.gate import Gate
-from offload.daemon.live_settings import LiveSettings
-from offload.daemon.metrics import Metrics
+from offload.daemon.figures import DirectoryFigures
+from offload.daemon.gate import Gate, GatedStore
+from offload.daemon.ids import tenant_id
+from offload.daemon.metrics import MeteredFiles, Metrics
 from offload.daemon.quota import Quota
 from offload.daemon.runs import Runs
 from offload.daemon.stopping import StopEvent
-from offload.daemon.tenant_aws import TenantAws
-from offload.daemon.tenant_id import tenant_id
+from offload.daemon.tenant_aws import TenantAws, open_aws
 from offload.daemon.threads import Threads, in_threads
 from offload.replica_topic import ReplicaTopic
-from offload.settings import ServeSettings
-from offload.settings_file import read_settings
+from offload.settings import PROCESS, ServeSettings
+from offload.settings_file import Settings, read_settings
+from offload.wiring import check_remote_apart, open_store
 from offload.worker.pool import WorkerPool
 from seglog import SETTINGS_FILE, InvalidTopicName, Log, NoSuchTopic, SeglogError, Topic, aio
-from seglog.files.clock import Clock
+from seglog.files.clock import Clock, SystemClock
+from seglog.files.port import Files
 from seglog.process.closing import closing_after
 
-__all__ = ["Service"]
+if TYPE_CHECKING:
+    from catalog.objects.s3_credentials import CredentialSource
+    from offload.tenants.credentials import Refresher
+
+__all__ = ["Service", "open_service"]
 
 _log = logging.getLogger("seglog.daemon")
 _READ_THREADS = 8
@@ -49,7 +58,7 @@ _LEAST_CLOSE_S = 0.2
 class Service:
     """The open log with its background tasks, in one event loop. Blocking work runs in threads.
 
-    Make it with `offload.daemon.opening.open_service`.
+    Make it with `open_service`.
     """
 
     def __init__(
@@ -236,3 +245,59 @@ class Service:
             # An answer that says that records are in must not become an error.
             _log.warning("%s: an answer has no seglog-incarnation: %s", name, error)
             return None
+
+
+async def open_service(
+    directory: Path,
+    settings: Settings,
+    *,
+    remote: str | None = None,
+    store: ObjectStore | None = None,
+    clock: Clock | None = None,
+    is_alone: bool = True,
+    files: Files | None = None,
+    refresher: Callable[[], Refresher] | None = None,
+) -> Service:
+    """Open the data directory, and attach its remote if it has one. The background tasks do not run yet.
+
+    `is_alone` says that the process has no other service (`Metrics`). `files` is the file system of the log, instead of
+    the operating system's with its metrics. All services of a process may share what `refresher` returns: it renews the
+    credentials of their tenants.
+
+    Raises the errors of `seglog.open` and `offload.attach`, and then leaves nothing open.
+    """
+    url, loaded = remote or settings.url, LiveSettings.of(settings)
+    metrics, stopping, clock = Metrics(settings.tenant.name, is_alone=is_alone), StopEvent(), clock or SystemClock()
+    files = files or MeteredFiles(metrics)
+    async with AsyncExitStack() as stack:
+        log = await stack.enter_async_context(
+            aio.open(directory, create=False, settings=settings.log, files=files, clock=clock)
+        )
+        gate = Gate.of(metrics, loaded.offload, stopping)
+        archive = workers = aws = None
+        if store is None and url:
+            check_remote_apart(url, log.sync.path)
+            aws = open_aws(settings, url, metrics, refresher)
+            if aws is not None:
+                stack.push_async_callback(aws.close)
+            credentials = None if aws is None else aws.credentials
+            store = open_store(url, settings.cold, loaded.offload, credentials)
+            workers = _workers(store, settings, gate, credentials, None if is_alone else 1)
+        if store is not None:
+            gated = GatedStore(store, gate)
+            archive = offload.attach(log.sync, url, store=gated, settings=settings, clock=clock, uploader=workers)
+        service = Service(log, archive, loaded, metrics, clock, stopping, gate, workers, aws)
+        stack.pop_all()
+        return service
+
+
+def _workers(
+    store: ObjectStore, settings: Settings, gate: Gate, credentials: CredentialSource | None, most: int | None
+) -> WorkerPool | None:
+    """Return the worker processes for uploads; None if the settings want uploads in this process.
+
+    A worker opens the store by its URL. So uploads to a store that the caller gives stay in this process.
+    """
+    if settings.offload.worker != PROCESS:
+        return None
+    return WorkerPool(store.url, settings.cold, settings.offload, gate, credentials=credentials, most=most)

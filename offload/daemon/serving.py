@@ -1,9 +1,14 @@
-"""The servers of a daemon from their start to their end, and the signals.
+"""The servers of a daemon from their start to their end, with the signals to it and its messages to systemd.
 
     signal             what the daemon does
     SIGTERM, SIGINT    It stops, as below, and ends with exit code 0.
     the same again     It ends at once, as a kill does. Attempts stay on record, and the next start runs recovery.
     SIGHUP             It reads its settings again (`Service.reload`), its tokens and its certificate (`Access.reload`).
+
+    message            when a unit with `Type=notify` and `WatchdogSec` gets it
+    READY=1            once the daemon takes requests
+    WATCHDOG=1         twice in each `WATCHDOG_USEC`, from the event loop, while acked records are safe
+    STOPPING=1         at the first SIGTERM
 
 The stop, with a client C, a follower F and a load balancer L:
 
@@ -21,15 +26,22 @@ If a store does not answer, no step waits for it longer than `stop_timeout_s` an
 STOP-1  A request that the daemon reads gets an answer (offload.daemon.entrance).
 STOP-2  No connection that the kernel accepted before step 3 is reset: the daemon takes it and answers its request.
 STOP-3  A thread whose call of the store hangs outlives the log, and ends with the process.
+NOTIFY-1  A loop that hangs or a log that failed sends no WATCHDOG=1. systemd then restarts the daemon.
+NOTIFY-2  Without NOTIFY_SOCKET, the daemon sends nothing.
+
+Source: sd_notify(3), sd_watchdog_enabled(3).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import uvicorn
@@ -37,16 +49,129 @@ import uvicorn
 from offload.daemon.access import Access
 from offload.daemon.asgi import App
 from offload.daemon.connection import Connection
-from offload.daemon.ending import Server
-from offload.daemon.entrance import Host
+from offload.daemon.entrance import LAST_ANSWER_S, Host
 from offload.daemon.listeners import BACKLOG, Kind, Listener
-from offload.daemon.notify import Notifier
 from offload.daemon.stopping import StopEvent
 from offload.settings import ServeSettings
 
-__all__ = ["RunningHost", "Serving", "serve_unix"]
+__all__ = ["Notifier", "RunningHost", "Server", "Serving", "serve_unix"]
 
 _log = logging.getLogger("seglog.daemon")
+
+
+class Server(uvicorn.Server):
+    """A server of uvicorn whose end loses no connection that the kernel accepted (STOP-2).
+
+    A client has `header_timeout_s` for its TLS handshake, and as much again for its first head.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._has_ended = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        loop, opened = asyncio.get_running_loop(), sockets or []
+        config, limit_s = self.config, self._handshake_timeout_s
+        self.servers = [
+            await loop.create_server(
+                self._connection, sock=each, ssl=config.ssl, backlog=config.backlog, ssl_handshake_timeout=limit_s
+            )
+            for each in opened
+        ]
+        self.started = True
+
+    @property
+    def _handshake_timeout_s(self) -> int | None:
+        return self.config.timeout_keep_alive if self.config.ssl is not None else None
+
+    def _connection(self) -> asyncio.Protocol:
+        return self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+
+    def end(self) -> None:
+        """Let `serve` end, now and not at the next of the base class's looks."""
+        self.should_exit = True
+        self._has_ended.set()
+
+    async def main_loop(self) -> None:
+        await self.on_tick(0)
+        await self._has_ended.wait()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals to `Serving`, where one signal ends all servers and the service."""
+        yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take the connections that wait at the sockets (STOP-2), then end as the base class does.
+
+        A copy keeps each socket open while the loop lets go of it, so that nothing but the close itself follows the
+        last look at it.
+        """
+        copies = [opened.dup() for opened in sockets or ()]
+        for server in self.servers:
+            server.close()
+        for opened in sockets or ():
+            opened.close()
+        waiting = [connection for copy in copies for connection in _accepted_last(copy)]
+        await asyncio.gather(*map(self._attach, waiting))
+        await super().shutdown(sockets)
+        # After its time limit, the base class has cancelled the rest. Each of them gets an answer (STOP-1).
+        if self.server_state.tasks:
+            await asyncio.wait(set(self.server_state.tasks), timeout=LAST_ANSWER_S)
+
+    async def _attach(self, opened: socket.socket) -> None:
+        loop, limit_s = asyncio.get_running_loop(), self._handshake_timeout_s
+        try:
+            await loop.connect_accepted_socket(
+                self._connection, opened, ssl=self.config.ssl, ssl_handshake_timeout=limit_s
+            )
+        except OSError as error:
+            _log.info("a client that came at the end of the daemon was gone: %s", error)
+            opened.close()
+
+
+def _accepted_last(opened: socket.socket) -> list[socket.socket]:
+    """Close a listening socket. Return the connections that waited at it."""
+    found = []
+    opened.setblocking(False)
+    with opened, contextlib.suppress(BlockingIOError):
+        while True:
+            connection, _ = opened.accept()
+            connection.setblocking(False)
+            found.append(connection)
+    return found
+
+
+class Notifier:
+    """The messages to systemd."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        """Take the socket's address and the watchdog's time from the environment."""
+        address = variables.get("NOTIFY_SOCKET", "")
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        time_us = variables.get("WATCHDOG_USEC", "")
+        is_ours = variables.get("WATCHDOG_PID", "") in ("", str(os.getpid()))
+        self.interval_s = int(time_us) / 2_000_000 if is_ours and time_us.isascii() and time_us.isdigit() else 0.0
+
+    def say(self, text: str) -> None:
+        """Send one message. If systemd cannot take it, log that: the daemon serves on."""
+        if not self._address:
+            return
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
+                to.setblocking(False)
+                to.sendto(text.encode(), self._address)
+        except OSError as error:
+            _log.warning("systemd did not take %s: %s", text, error)
+
+    async def watch(self, is_healthy: Callable[[], bool]) -> None:
+        """Send WATCHDOG=1 while `is_healthy` returns True, until the task is cancelled (NOTIFY-1)."""
+        while self._address and self.interval_s:
+            if is_healthy():
+                self.say("WATCHDOG=1")
+            await asyncio.sleep(self.interval_s)
 
 
 class RunningHost(Host, Protocol):

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from offload.tenants.bucket_check import BucketCheck
     from offload.tenants.credentials import Refresher, TenantCredentials
 
-__all__ = ["CHECK_INTERVAL_S", "TenantAws", "open_aws"]
+__all__ = ["TenantAws", "open_aws"]
 
-CHECK_INTERVAL_S = 3600.0
+_CHECK_INTERVAL_S = 3600.0
 _log = logging.getLogger("seglog.daemon")
 
 
@@ -110,7 +110,7 @@ class TenantAws:
                 _log.error("tenant %s: cannot check its bucket: %s", self.tenant, error)
             except Exception:
                 _log.exception("tenant %s: cannot check its bucket", self.tenant)
-            await asyncio.sleep(CHECK_INTERVAL_S)
+            await asyncio.sleep(_CHECK_INTERVAL_S)
 
     def _take(self, found: BucketCheck, events: Events) -> None:
         self.checked = found

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from catalog.objects.patience import one_command
-from offload.daemon.tenant_id import tenant_id
+from offload.daemon.ids import tenant_id
 
 __all__ = ["SHORT_BYTES", "Threads", "in_threads"]
 

@@ -95,8 +95,7 @@ def _ranges(
 
     Reads the index head of each segment that the commits leave in question, when the caller gets there.
     """
-    from offload.spark.conditions import conditions_of
-    from offload.spark.selection import may_show, select
+    from offload.spark.selection import conditions_of, may_show, select
     from offload.spark.task import Filter, Op
 
     bounds = [Filter("seq", Op.GE, (first,)), Filter("seq", Op.LE, (last,))]

@@ -22,16 +22,14 @@ from catalog.volume import Volumes
 from offload.read.cold_reader import ColdReader
 from offload.read.pool import in_order
 from offload.services.expired import expired_before, unexpired
-from offload.spark.aggregates import Aggregate, TopicView, aggregate
+from offload.spark.aggregates import Aggregate, Row, TopicView, aggregate, groups
 from offload.spark.columns import WITHOUT_DATA
-from offload.spark.conditions import conditions_of, meets
-from offload.spark.groups import Row, groups
 from offload.spark.loss import check_loss
 from offload.spark.option_texts import moment_ms
 from offload.spark.options import ReadOptions, Verify
 from offload.spark.packing import TaskSize, packed
 from offload.spark.pin import Pin, PinnedTopic, pin_topics
-from offload.spark.selection import Selection, may_show, select
+from offload.spark.selection import Selection, conditions_of, may_show, meets, select
 from offload.spark.stores import open_remote
 from offload.spark.task import Filter, Needs, Op, Task
 from seglog.files.clock import SystemClock

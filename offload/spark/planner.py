@@ -25,9 +25,8 @@ from typing import Any, BinaryIO, TypeVar
 
 from offload.errors import InvalidMessage
 from offload.format.labels import software_version
-from offload.spark.aggregates import Aggregate
+from offload.spark.aggregates import GROUPING_COLUMNS, Aggregate
 from offload.spark.columns import ALL_COLUMNS, columns_of
-from offload.spark.groups import GROUPING_COLUMNS
 from offload.spark.messages import (
     PROTOCOL,
     decode_filter,

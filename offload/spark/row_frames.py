@@ -28,9 +28,9 @@ from seglog.format.dtypes import HEADERS
 from seglog.format.frame import HAS_NODE, HAS_TAG, LABEL_MAX_BYTES, FrameType
 from seglog.format.frames import Frames, assembled
 
-__all__ = ["COLUMNS", "RowFrames", "check_columns"]
+__all__ = ["RowFrames", "check_columns"]
 
-COLUMNS: Mapping[str, tuple[str, ...]] = {
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "value": ("binary", "string"),
     "tag": ("string",),
     "node": ("string",),
@@ -48,11 +48,11 @@ def check_columns(columns: Mapping[str, str]) -> None:
     if "value" not in columns:
         raise InvalidOption("schema", "there is no column value", hint='df.withColumnRenamed("…", "value")')
     for name, kind in columns.items():
-        if name not in COLUMNS:
-            hint = f'df.drop("{name}"); the columns are {", ".join(COLUMNS)}'
+        if name not in _COLUMNS:
+            hint = f'df.drop("{name}"); the columns are {", ".join(_COLUMNS)}'
             raise InvalidOption("schema", f"no record has a column {name}", hint=hint)
-        if kind not in COLUMNS[name]:
-            raise InvalidOption("schema", f"{name} is {kind}", hint=f"cast it to {' or '.join(COLUMNS[name])}")
+        if kind not in _COLUMNS[name]:
+            raise InvalidOption("schema", f"{name} is {kind}", hint=f"cast it to {' or '.join(_COLUMNS[name])}")
 
 
 @dataclass(slots=True)

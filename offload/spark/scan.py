@@ -13,24 +13,28 @@ SCAN-5  A piece that needs no data makes its rows from the task alone, without a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyroaring import BitMap
 
 from catalog.format.keys import check_key
 from catalog.objects.base import ObjectStore
 from offload.format.block import ChunkRef, adjacent
 from offload.format.codec import decode_chunk
-from offload.format.columns import decode_columns
+from offload.format.columns import Columns, decode_columns
 from offload.format.trailer import decode_directory, decode_lengths, directory_length
 from offload.read.pool import in_order
-from offload.spark.executor_remotes import store_of
 from offload.spark.options import Verify
-from offload.spark.rows import data_batch, hidden_entries, plain_batches, visible
-from offload.spark.task import Needs, Piece, Task
+from offload.spark.stores import store_of
+from offload.spark.task import Filter, Needs, Op, Piece, Task
+from seglog.format.arrow import timestamps
+from seglog.format.frame import DELETED
 
 __all__ = ["scan"]
 
@@ -38,6 +42,9 @@ _READ_BYTES = 8 * 1024 * 1024
 _READS_AT_A_TIME = 2
 _SMALL_READS_AT_A_TIME = 16
 _SMALL_TRAILER_BYTES = 64 * 1024  # up to this, one GET for all of it is cheaper than two for its parts
+_PLAIN_ROWS = 65_536
+
+_Rows = NDArray[np.int64]
 
 
 def scan(task: Task, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -47,14 +54,14 @@ def scan(task: Task, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """
     for piece in task.pieces:
         if piece.needs is Needs.NOTHING:
-            yield from plain_batches(piece, schema)
+            yield from _plain_batches(piece, schema)
         else:
             yield from _read(piece, task, schema)
 
 
 def _read(piece: Piece, task: Task, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     store = store_of(task.url)
-    hidden = hidden_entries(piece)
+    hidden = _hidden_entries(piece)
     lengths = _entry_lengths(store, piece)
     for chunk, raw in _chunks(store, piece, task.verify):
         columns = decode_columns(
@@ -66,9 +73,9 @@ def _read(piece: Piece, task: Task, schema: pa.Schema) -> Iterator[pa.RecordBatc
             piece.data,
             check_records=task.verify is Verify.RECORD,
         )
-        rows = visible(piece, hidden, columns)
+        rows = _visible(piece, hidden, columns)
         if len(rows):
-            yield data_batch(piece, chunk, columns, rows, schema)
+            yield _data_batch(piece, chunk, columns, rows, schema)
 
 
 def _chunks(store: ObjectStore, piece: Piece, verify: Verify) -> Iterator[tuple[ChunkRef, bytes | memoryview]]:
@@ -101,3 +108,99 @@ def _entry_lengths(store: ObjectStore, piece: Piece) -> Iterator[NDArray[np.uint
     for chunk, ref in zip(piece.chunks, refs, strict=True):
         stored = part[ref.offset - start : ref.offset - start + ref.stored_length]
         yield decode_lengths(stored, ref, chunk.ref, piece.index, at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The part of a chunk that a batch shows. `columns` is None if no data was read."""
+
+    piece: Piece
+    chunk: ChunkRef
+    seqs: _Rows
+    rows: _Rows
+    columns: Columns | None
+
+    @property
+    def read(self) -> Columns:
+        assert self.columns is not None  # noqa: S101 - the planner gives data to every query that needs it (MSG-3)
+        return self.columns
+
+
+_COLUMNS: Mapping[str, Callable[[_Source], pa.Array]] = {
+    "topic": lambda source: pa.repeat(source.piece.topic, len(source.seqs)),
+    "seq": lambda source: pa.array(source.seqs),
+    "timestamp": lambda source: timestamps(source.read.ts_ms[source.rows]),
+    "node": lambda source: source.read.node(source.rows),
+    "tag": lambda source: source.read.tag(source.rows),
+    "value": lambda source: source.read.value(source.rows),
+    "lsn": lambda source: _repeated(source.piece.lsn, pa.int64(), source),
+    "segment": lambda source: pa.repeat(source.piece.segment, len(source.seqs)),
+    "block": lambda source: _repeated(source.chunk.offset // source.piece.block_size + 1, pa.int32(), source),
+    "offset": lambda source: _repeated(source.chunk.offset, pa.int64(), source),
+}
+
+
+def _hidden_entries(piece: Piece) -> BitMap:
+    """Return the entry ids that the piece does not show."""
+    return BitMap.deserialize(piece.hidden) if piece.hidden else BitMap()
+
+
+def _visible(piece: Piece, hidden: BitMap, columns: Columns) -> _Rows:
+    """Return the numbers of the chunk's records that the piece shows. `hidden` comes from `_hidden_entries`."""
+    shown = (columns.seq >= piece.first) & (columns.seq <= piece.last) & (columns.flags & DELETED == 0)
+    if hidden:
+        shown[_places(piece, hidden, int(columns.seq[0]), int(columns.seq[-1]))] = False
+    rows = np.flatnonzero(shown)
+    for condition in piece.filters:
+        rows = rows[_meets(condition, columns, rows)]
+    return rows
+
+
+def _data_batch(piece: Piece, chunk: ChunkRef, columns: Columns, rows: _Rows, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the records `rows` of a chunk."""
+    return _batch(_Source(piece, chunk, columns.seq[rows], rows, columns), schema)
+
+
+def _plain_batches(piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a piece that needs no data."""
+    entries = _hidden_entries(piece)
+    for each in piece.chunks:
+        first, last = max(piece.first, each.ref.first_seq), min(piece.last, each.ref.last_seq)
+        seqs = np.arange(first, last + 1, dtype=np.int64)
+        seqs = np.delete(seqs, _places(piece, entries, first, last))
+        for start in range(0, len(seqs), _PLAIN_ROWS):
+            part = seqs[start : start + _PLAIN_ROWS]
+            yield _batch(_Source(piece, each.ref, part, part, None), schema)
+
+
+def _batch(source: _Source, schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([_COLUMNS[name](source) for name in schema.names], schema=schema)
+
+
+def _repeated(value: int, kind: pa.DataType, source: _Source) -> pa.Array:
+    return pa.repeat(pa.scalar(value, kind), len(source.seqs))
+
+
+def _places(piece: Piece, entries: BitMap, first: int, last: int) -> _Rows:
+    """Return the places of the entries between two seqs, counted from the first of these seqs."""
+    base = piece.segment_first_seq
+    found = entries & BitMap(range(first - base, last + 1 - base))
+    return np.array(found.to_array(), dtype=np.int64) - (first - base)
+
+
+def _meets(condition: Filter, columns: Columns, rows: _Rows) -> NDArray[np.bool_]:
+    """Return for each of `rows` whether it meets a filter of a piece."""
+    if condition.column == "timestamp":
+        micros = columns.ts_ms[rows] * 1000
+        if condition.op is Op.IN:
+            return np.isin(micros, np.array(condition.values, dtype=np.int64))
+        wanted = int(condition.values[0])
+        return np.asarray(micros >= wanted if condition.op is Op.GE else micros <= wanted)
+    tags = columns.tag(rows)
+    if condition.op is Op.IN:
+        found = pc.is_in(tags, value_set=pa.array(condition.values, pa.string()))
+    elif condition.op is Op.PREFIX:
+        found = pc.fill_null(pc.starts_with(tags, str(condition.values[0])), fill_value=False)
+    else:
+        found = pc.is_null(tags) if condition.op is Op.IS_NULL else pc.is_valid(tags)
+    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=bool)

@@ -40,16 +40,14 @@ if TYPE_CHECKING:
     from offload.spark.writer import SeglogStreamWriter, SeglogWriter
 
 __all__ = [
-    "PYTHON_NAME",
     "PythonDataSource",
     "SeglogDataSource",
     "SeglogReader",
-    "check_schema",
     "read_partition",
     "schema_of",
 ]
 
-PYTHON_NAME = "seglog_python"  # the jar has it, too: SeglogProvider.PYTHON
+_PYTHON_NAME = "seglog_python"  # the jar has it, too: SeglogProvider.PYTHON
 
 _TYPES: dict[str, type[DataType]] = {
     "string": StringType,
@@ -92,7 +90,7 @@ class SeglogDataSource(DataSource):  # type: ignore[misc]  # pyspark's types are
         from offload.spark.stream_reader import SeglogStreamReader  # imported late: an older Spark lacks its needs
 
         options = parse_stream_options(self.options)
-        check_schema(_served(options.read), schema)
+        _check_schema(_served(options.read), schema)
         return SeglogStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> SeglogWriter:
@@ -118,7 +116,7 @@ class PythonDataSource(SeglogDataSource):
 
     @classmethod
     def name(cls) -> str:
-        return PYTHON_NAME
+        return _PYTHON_NAME
 
 
 class SeglogReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types are not followed
@@ -127,7 +125,7 @@ class SeglogReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types a
         self._options = options
         self._pin = pin
         self._schema = schema
-        check_schema(options, schema)
+        _check_schema(options, schema)
 
     def partitions(self) -> Sequence[InputPartition]:
         from offload.spark.messages import encode_task  # imported late (SPARK-3)
@@ -140,7 +138,7 @@ class SeglogReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types a
         return read_partition(partition, self._schema)
 
 
-def check_schema(options: ReadOptions, schema: StructType) -> None:
+def _check_schema(options: ReadOptions, schema: StructType) -> None:
     """Raise `InvalidOption` if a user's schema has a column that the read lacks, or a wrong NOT NULL (SPARK-4)."""
     offered = [_as_text(field) for field in schema_of(options).fields]
     for field in schema.fields:

@@ -15,27 +15,37 @@ MICRO-5  The ttl counts where a stream begins. After that, the stream gives each
 MICRO-6  The newest versions are asked for at most once in `headCacheMs`. An idle stream asks for nothing else: one
     GET and one LIST for each topic, and one LIST for all globs.
 MICRO-7  With `failOnDataLoss=false`, each loss is one line in the log.
+
+The limits `maxRecordsPerTrigger` and `maxBytesPerTrigger`, which the topics share:
+
+ADMIT-1  Topics with little to read get all that they have. The others share the rest of the limit in equal parts.
+    So no topic waits for another, if the limit is not below the number of topics.
+ADMIT-2  `maxRecordsPerTrigger` counts seqs that a segment shows, deleted ones among them. No micro-batch has more.
+ADMIT-3  `maxBytesPerTrigger` counts decompressed bytes: of whole segments by the commit, of a part by its chunks. A
+    micro-batch ends behind a chunk. Each topic with records gets at least one chunk.
+ADMIT-4  With both limits, each topic ends where the first of them ends it.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from catalog.errors import InvalidObject, NoSuchObject
+from catalog.format.commit import SegmentView
 from catalog.format.control import MAIN
 from catalog.snapshot import Snapshot
+from offload.format.block import ChunkRef
 from offload.services.expired import expired_before
-from offload.spark.admission import Backlog, admitted
-from offload.spark.loss import check_loss
+from offload.spark.loss import EVICTED, Loss, check_loss, continued, raise_losses
 from offload.spark.offsets import BatchRange, Offset, Position, name_of, ranges
 from offload.spark.option_texts import moment_ms
 from offload.spark.options import EARLIEST, Positions
 from offload.spark.pin import Pin, PinnedTopic
 from offload.spark.plan import Plan, Query, Remote
-from offload.spark.stream_loss import EVICTED, Loss, continued, raise_losses
 from offload.spark.stream_options import LATEST, StreamOptions
 from seglog.files.clock import SystemClock
 
@@ -44,6 +54,8 @@ __all__ = ["Stream"]
 _COLLECTED = "cannot be read as the stream planned them, for garbage collection took that version"
 _GONE = "are gone, for their branch was deleted"
 _log = logging.getLogger(__name__)
+_ChunksOf = Callable[[SegmentView], Sequence[ChunkRef]]
+"""Returns the chunk table of a segment, ascending."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +68,10 @@ class _Standing:
     first: int
 
     @property
-    def backlog(self) -> Backlog:
+    def backlog(self) -> _Backlog:
         end = max(self.first, self.snapshot.bounds.head_seq + 1)
         views = tuple(view for view in self.snapshot.segments if view.last >= self.first)
-        return Backlog(self.first, end, views)
+        return _Backlog(self.first, end, views)
 
 
 class Stream:
@@ -86,7 +98,7 @@ class Stream:
         ends = [backlog.end for backlog in backlogs]
         if limited:
             limits = self._options.max_records, self._options.max_bytes
-            ends = admitted(backlogs, *limits, lambda view: remote.reader.index(view).chunks)
+            ends = _admitted(backlogs, *limits, lambda view: remote.reader.index(view).chunks)
         end = dict(start)
         for each, next_seq in zip(standings, ends, strict=True):
             end[each.name] = _moved(start.get(each.name), each, next_seq)
@@ -222,3 +234,79 @@ def _first_at(snapshot: Snapshot, ms: int, remote: Remote) -> int:
         if view.ref.max_ts_ms >= ms:
             return max(view.first, remote.reader.last_seq_at(view.vid, view.ref, ms - 1) + 1)
     return snapshot.bounds.head_seq + 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Backlog:
+    """A topic's records for the stream: from the seq `first` up to and without `end`. `views` are ascending."""
+
+    first: int
+    end: int
+    views: tuple[SegmentView, ...]
+
+    @property
+    def records(self) -> int:
+        return sum(self.records_of(view) for view in self.views)
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(self.bytes_of(view) for view in self.views)
+
+    def records_of(self, view: SegmentView) -> int:
+        return max(0, view.last + 1 - max(view.first, self.first))
+
+    def bytes_of(self, view: SegmentView) -> int:
+        """Return the bytes of a view, as if all records of its segment were of one size."""
+        ref = view.ref
+        return ref.frame_bytes * self.records_of(view) // (ref.last_seq + 1 - ref.first_seq)
+
+
+def _admitted(
+    backlogs: Sequence[_Backlog], max_records: int | None, max_bytes: int | None, chunks_of: _ChunksOf
+) -> list[int]:
+    """Return for each topic the seq that the next micro-batch begins with. Raises what `chunks_of` raises."""
+    ends = [backlog.end for backlog in backlogs]
+    if max_records is not None:
+        shares = _shares(max_records, [backlog.records for backlog in backlogs])
+        ends = [_end_by_records(*each) for each in zip(backlogs, shares, strict=True)]
+    if max_bytes is not None:
+        shares = _shares(max_bytes, [backlog.size_bytes for backlog in backlogs])
+        by_bytes = [_end_by_bytes(*each, chunks_of) for each in zip(backlogs, shares, strict=True)]
+        ends = [min(pair) for pair in zip(ends, by_bytes, strict=True)]
+    return ends
+
+
+def _shares(limit: int, sizes: Sequence[int]) -> list[int]:
+    """Return each one's share of `limit`, the smallest first (ADMIT-1)."""
+    found = [0] * len(sizes)
+    order = sorted(range(len(sizes)), key=sizes.__getitem__)
+    for waiting, number in zip(range(len(order), 0, -1), order, strict=True):
+        found[number] = min(sizes[number], limit // waiting)
+        limit -= found[number]
+    return found
+
+
+def _end_by_records(backlog: _Backlog, share: int) -> int:
+    if not share and backlog.records:
+        return backlog.first
+    for view in backlog.views:
+        if share < backlog.records_of(view):
+            return max(view.first, backlog.first) + share
+        share -= backlog.records_of(view)
+    return backlog.end
+
+
+def _end_by_bytes(backlog: _Backlog, share: int, chunks_of: _ChunksOf) -> int:
+    end = backlog.first
+    for view in backlog.views:
+        size = backlog.bytes_of(view)
+        if size <= share:
+            end, share = view.last + 1, share - size
+            continue
+        for chunk in chunks_of(view):
+            if chunk.last_seq < max(view.first, backlog.first) or chunk.first_seq > view.last:
+                continue
+            if chunk.raw_length > share and end > backlog.first:
+                return end
+            end, share = min(chunk.last_seq, view.last) + 1, share - chunk.raw_length
+    return backlog.end

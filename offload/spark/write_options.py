@@ -22,9 +22,9 @@ from offload.load import LoadRequest
 from offload.settings import CODEC_NAMES
 from offload.spark.option_texts import OptionTexts
 
-__all__ = ["WRITE_OPTIONS", "parse_write_options"]
+__all__ = ["parse_write_options"]
 
-WRITE_OPTIONS = ("path", "topic", "branch", "idempotencyKey", "codec", "takeOver", "kmsKeyId")
+_WRITE_OPTIONS = ("path", "topic", "branch", "idempotencyKey", "codec", "takeOver", "kmsKeyId")
 _INTERNAL = "partitionRows"
 _OF_SPARK = frozenset({"checkpointlocation", "queryname", "reader"})
 _LONGEST_KEY = 256
@@ -32,13 +32,13 @@ _LONGEST_KEY = 256
 
 def parse_write_options(given: Mapping[str, str]) -> tuple[str, LoadRequest]:
     """Return the remote and the request. Raises `UnsupportedOption` and `InvalidOption`."""
-    known = {name.lower(): name for name in (*WRITE_OPTIONS, _INTERNAL)}
+    known = {name.lower(): name for name in (*_WRITE_OPTIONS, _INTERNAL)}
     texts: dict[str, str] = {}
     for name, value in given.items():
         if name.lower() in _OF_SPARK:
             continue
         if name.lower() not in known:
-            raise UnsupportedOption(name, WRITE_OPTIONS)
+            raise UnsupportedOption(name, _WRITE_OPTIONS)
         texts[known[name.lower()]] = value
     found = OptionTexts(texts)
     url = found.required("path", 'save("s3://bucket/prefix")')

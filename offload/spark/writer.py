@@ -109,8 +109,8 @@ def opened(options: dict[str, str], schema: StructType, *, overwrite: bool) -> t
 def written(url: str, load: Load, batches: Iterator[pa.RecordBatch]) -> LoadedPart:
     """Upload the rows of a partition. Runs in a task."""
     from offload.load import LoadedPart, write_part
-    from offload.spark.executor_remotes import store_of
     from offload.spark.row_frames import RowFrames
+    from offload.spark.stores import store_of
     from seglog.files.clock import SystemClock
 
     partition = TaskContext.get().partitionId()

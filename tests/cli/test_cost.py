@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from catalog.objects.wrapped import WrappedStore
-from offload.daemon.last_day import LastDay
+from offload.daemon.metrics import LastDay
 from offload.errors import InvalidParameters
 from offload.operations.cost import S3_STANDARD, parse_prices
 from tests.worlds.command import Run

@@ -22,9 +22,8 @@ from typing import Any, cast
 import seglog
 from catalog.objects.memory import MemoryStore
 from offload.daemon import http
-from offload.daemon.http.direct import direct
-from offload.daemon.opening import open_service
-from offload.daemon.service import Service
+from offload.daemon.http import direct
+from offload.daemon.service import Service, open_service
 from offload.rights import EVERYTHING, RIGHTS_KEY
 from offload.settings_file import read_settings
 from offload.wire import LINES_TYPE, VALUES_TYPE

@@ -31,8 +31,7 @@ import offload
 import seglog
 from catalog.errors import LocalCatalogUnavailable
 from offload.archive import Archive
-from offload.daemon.http import make_app
-from offload.daemon.http.direct import direct
+from offload.daemon.http import direct, make_app
 from offload.daemon.problems import problem
 from seglog import AppendsHeld, DiskFull, Log, LogSettings, TopicConfig
 from tests import work

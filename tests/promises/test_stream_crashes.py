@@ -18,8 +18,7 @@ from typing import TypeAlias
 import pytest
 
 import seglog
-from offload.daemon.opening import open_service
-from offload.daemon.service import Service
+from offload.daemon.service import Service, open_service
 from offload.daemon.streams.appends import append
 from offload.daemon.streams.errors import NoSuchStream, StreamClosed, StreamConflict
 from offload.daemon.streams.live import Live

@@ -21,11 +21,9 @@ from offload.daemon.asgi import App
 from offload.daemon.clients import for_checked_clients
 from offload.daemon.entrance import entrance
 from offload.daemon.guard import Guard
-from offload.daemon.http import make_app
-from offload.daemon.http.direct import direct
+from offload.daemon.http import direct, make_app
 from offload.daemon.laminarmq import make_laminarmq_app
-from offload.daemon.opening import open_service
-from offload.daemon.service import Service
+from offload.daemon.service import Service, open_service
 from offload.rights import Role, token_line
 from offload.settings_file import read_settings
 from tests.races.loop import RacingLoop

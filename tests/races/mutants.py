@@ -20,8 +20,7 @@ from offload.daemon.revocation import OpenAnswers
 from offload.daemon.service import Service
 from offload.daemon.streams import store
 from offload.daemon.streams.entries import State
-from offload.daemon.streams.live import Live
-from offload.daemon.streams.marks import NO_MARK, mark_of
+from offload.daemon.streams.live import NO_MARK, Live, mark_of
 from offload.daemon.streams.registry import Registry
 from offload.daemon.streams.requests import Fork
 from offload.daemon.streams.store import Streams

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import seglog
 from catalog.objects import ObjectStore
-from offload.daemon.opening import open_service
-from offload.daemon.service import Service
+from offload.daemon.service import Service, open_service
 from offload.settings_file import read_settings
 from tests.worlds.clock import HandClock
 

@@ -1,7 +1,7 @@
 """The tasks that run in the background on an open data directory.
 
     task         every            does
-    disk         check_interval   raises an alarm, and lets the log look at the free space (offload.daemon.disk)
+    disk         check_interval   raises an alarm, and lets the log look at the free space (`background.disk`)
     upkeep       check_interval   seals by age, enforces retention
     release      check_interval   releases hot copies whose lag is over, topic by topic
     offload      check_interval   asks the triggers of each topic, and offloads the topics that are due, some at a time
@@ -33,11 +33,9 @@ from functools import partial
 
 from offload.archive import Archive
 from offload.daemon.background.context import TaskContext
-from offload.daemon.background.disk_watch import DiskWatch
-from offload.daemon.background.garbage import Garbage
+from offload.daemon.background.disk import DiskWatch
 from offload.daemon.background.offloads import Offloads
-from offload.daemon.background.replicas import Replicas
-from offload.daemon.background.upkeep import Upkeep
+from offload.daemon.background.upkeep import Garbage, Replicas, Upkeep
 from offload.daemon.figures import ReplicaFigures
 from offload.daemon.quota import Quota
 from offload.errors import Stopping

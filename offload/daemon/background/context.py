@@ -1,4 +1,4 @@
-"""The parts that the background tasks of one service share."""
+"""The parts that the background tasks of one service share, and the settings among them that a reload replaces."""
 
 from __future__ import annotations
 
@@ -7,14 +7,31 @@ from dataclasses import dataclass
 
 from offload.daemon.background.topic_work import TopicWorks
 from offload.daemon.events import Events
-from offload.daemon.live_settings import LiveSettings
 from offload.daemon.metrics import Metrics
 from offload.daemon.runs import Runs
 from offload.daemon.stopping import StopEvent
 from offload.daemon.threads import Threads
+from offload.settings import CatalogSettings, OffloadSettings, ServeSettings, TenantSettings
+from offload.settings_file import Settings
 from seglog import Log
 
-__all__ = ["TaskContext"]
+__all__ = ["LiveSettings", "TaskContext"]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSettings:
+    """One version of the settings that a reload replaces. All others bind at the start."""
+
+    serve: ServeSettings
+    offload: OffloadSettings
+    catalog: CatalogSettings
+    tenant: TenantSettings
+    disk_reject_bytes: int  # of the section [log], whose other settings bind at the start
+
+    @classmethod
+    def of(cls, settings: Settings) -> LiveSettings:
+        """Return them. Raise `InvalidSetting` if a value of one is not allowed."""
+        return cls(settings.serve, settings.offload, settings.catalog, settings.tenant, settings.log.disk_reject_bytes)
 
 
 @dataclass(frozen=True, slots=True)

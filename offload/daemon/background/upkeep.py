@@ -1,21 +1,30 @@
-"""The tasks `upkeep`, which seals segments by age and enforces retention, and `release`, which releases hot copies.
+"""The tasks besides the offload: `upkeep`, `release`, `sync`, `gc` and `erase`.
 
 A release reads the remote copy back, and a store may take long to answer. So each release has the thread of releases.
+
+`gc` and `erase` share one thread, as both delete in the remote. Their first runs begin one interval after the start.
+Otherwise frequent restarts would run GC all the time.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Iterator
+
 from offload.archive import Archive
 from offload.daemon.background.context import TaskContext
-from offload.daemon.background.disk_watch import DiskWatch
+from offload.daemon.background.disk import DiskState, DiskWatch
 from offload.daemon.background.triggers import is_over
-from offload.daemon.disk import DiskState
+from offload.daemon.figures import ReplicaFigures
 from offload.daemon.threads import in_threads
 from offload.errors import Stopping
 
-__all__ = ["Upkeep"]
+__all__ = ["Garbage", "Replicas", "Upkeep"]
 
 _LOCAL_GC_INTERVAL_MS = 600_000
+_SYNCS_AT_ONCE = 4
+_log = logging.getLogger("seglog.daemon")
 
 
 class Upkeep:
@@ -70,3 +79,113 @@ class Upkeep:
 
     def _release(self, archive: Archive, name: str) -> None:
         archive.release(name, at_once=self._disk.state is not DiskState.FINE)
+
+
+class Replicas:
+    """The topics that one data directory follows."""
+
+    def __init__(self, context: TaskContext, archive: Archive) -> None:
+        self._context = context
+        self._archive = archive
+        self._threads = context.threads.pool(_SYNCS_AT_ONCE, "seglog-replica")
+        self._synced_at_ms: dict[str, int] = {}
+        self._fresh_at_ms: dict[str, int] = {}  # of each replica, when its last sync succeeded
+
+    async def look(self) -> None:
+        interval_s = self._context.settings().catalog.sync_interval_s
+        if not isinstance(interval_s, int):
+            return
+        now_ms = self._context.now_ms()
+        names = await in_threads(self._threads, self._archive.replication.replicas)
+        # A replica that never synced here lags since the daemon found it.
+        self._fresh_at_ms = {name: self._fresh_at_ms.get(name, now_ms) for name in names}
+        self._synced_at_ms = {name: self._synced_at_ms.get(name, 0) for name in names}
+        due = [
+            name
+            for name in names
+            if is_over(self._synced_at_ms[name], interval_s * 1000, now_ms)
+            and not self._archive.status.is_diverged(name)
+        ]
+        await asyncio.gather(*map(self._sync, due))
+
+    async def _sync(self, name: str) -> None:
+        context = self._context
+        self._synced_at_ms[name] = context.now_ms()
+        try:
+            await in_threads(self._threads, self._follow, name)
+        except Stopping:
+            return
+        except Exception as error:
+            context.metrics.failures.labels("sync").inc()
+            context.works.warn(name, "the replica stays at the last commit that it knows", error)
+        else:
+            context.works.of(name).last_error = None
+            self._fresh_at_ms[name] = context.now_ms()
+
+    def _follow(self, name: str) -> None:
+        if self._context.stopping.is_set():  # this sync may have waited for its thread since then
+            raise Stopping
+        self._archive.replication.follow(name)
+
+    def figures(self) -> Iterator[ReplicaFigures]:
+        """Yield the lag of each replica, for the metrics."""
+        now_ms = self._context.now_ms()
+        for name, at_ms in list(self._fresh_at_ms.items()):
+            yield ReplicaFigures(name, max(0, now_ms - at_ms) / 1000)
+
+
+class Garbage:
+    """The garbage in the remote of one archive: objects that no name needs, and deleted records within objects."""
+
+    def __init__(self, context: TaskContext, archive: Archive) -> None:
+        self._context = context
+        self._archive = archive
+        self._threads = context.threads.pool(1, "seglog-gc")
+        self._collected_at_ms = self._erased_at_ms = context.now_ms()
+
+    async def collect(self) -> None:
+        """Run GC over the whole remote, if its interval is over."""
+        interval_s, now_ms = self._context.settings().catalog.gc_interval_s, self._context.now_ms()
+        if isinstance(interval_s, int) and is_over(self._collected_at_ms, interval_s * 1000, now_ms):
+            self._collected_at_ms = now_ms
+            await self._collect()
+
+    async def _collect(self) -> None:
+        context, metrics = self._context, self._context.metrics
+        outcome, deleted, deleted_bytes = "failed", 0, 0
+        try:
+            report = await in_threads(self._threads, self._archive.upkeep.collect)
+            outcome = "blocked" if report.blocked else "done"
+            deleted, deleted_bytes = report.deleted.total(), report.deleted_bytes
+            metrics.collected(report.deleted, report.deleted_bytes)
+            metrics.gc_done_at_s.set(context.now_ms() / 1000)
+            for vid, reason in report.blocked.items():
+                _log.error("gc leaves volume %s alone: %s", vid, reason)
+            _log.info("gc deleted %s and planned %s", dict(report.deleted), dict(report.planned))
+        finally:
+            metrics.gc_runs.labels(outcome).inc()
+            context.events.publish("gc", outcome=outcome, deleted=deleted, deleted_bytes=deleted_bytes)
+
+    async def erase(self) -> None:
+        """Rewrite the objects of all topics that hold deleted records, if the interval is over."""
+        interval_s, now_ms = self._context.settings().catalog.erase_interval_s, self._context.now_ms()
+        if isinstance(interval_s, int) and is_over(self._erased_at_ms, interval_s * 1000, now_ms):
+            self._erased_at_ms = now_ms
+            await self._erase_all()
+
+    async def _erase_all(self) -> None:
+        context, status = self._context, self._archive.status
+        for name in context.log.topics():
+            if context.stopping.is_set():
+                return
+            try:
+                if not (status.is_paused(name) or status.is_diverged(name)):
+                    await in_threads(self._threads, self._erase, name)
+            except Stopping:
+                return
+            except Exception as error:
+                context.metrics.failures.labels("erase").inc()
+                context.works.warn(name, "deleted records stay in their objects for now", error)
+
+    def _erase(self, name: str) -> None:
+        self._archive.upkeep.erase(name, on_bytes=self._context.runs.count_bytes)

@@ -5,11 +5,19 @@
     3  Another body: while the log writes one part (offload.daemon.http.bodies), the next one comes and is checked.
     4  If the body breaks off, or an append fails, the answer says which records are in.
 
+The conditions of an append are headers of its request:
+
+    Producer-Id, Producer-Epoch, Producer-Seq    the batch of a producer (seglog.values.producer); all three or none
+    Idempotency-Key                              a key of the append (seglog.values.append_key), without a producer
+    seglog-if-head                               the last seq of the topic, 0 for an empty one
+    seglog-if-incarnation                        the incarnation of the topic (`Topic.incarnation`)
+
 APPEND-1  The records of a body keep their order. If a part fails, no later part of its body is in.
 APPEND-2  An append with a condition, or with `whole=1`, is all or none. So is a body of at most 1 MiB and 65,536
     records whose lines have equal labels. Each is one unit of the WAL (BATCHFRAME-2), so that holds over a crash too.
 APPEND-3  A body that is taken by parts holds three parts at most, whatever its length.
 APPEND-4  No client appends to `_streams`, because its entries say which topics the daemon deletes.
+CONDITION-1  An append with a condition is all or none.
 """
 
 from __future__ import annotations
@@ -17,11 +25,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -38,8 +47,7 @@ from offload.daemon.http.bodies import (
     joined,
     whole_part,
 )
-from offload.daemon.http.conditions import Conditions, conditions_of
-from offload.daemon.http.parameters import query_of, yes
+from offload.daemon.http.parameters import query_of, whole, yes
 from offload.daemon.http.request_body import RequestBody
 from offload.daemon.places import Place
 from offload.daemon.problems import answer_of
@@ -49,10 +57,11 @@ from offload.daemon.streams.reserved import check_open
 from offload.daemon.threads import SHORT_BYTES, in_threads
 from offload.errors import BodyBroken, InvalidOption, OverQuota, OverRate
 from offload.operations.lines import Batch
-from seglog import DURABILITIES, AppendsHeld, HeadMoved, SeglogError
+from seglog import DURABILITIES, AppendsHeld, HeadMoved, ProducerBatch, SeglogError
 from seglog.format.lines import total_bytes
+from seglog.values.producer import ID_MAX_BYTES
 
-__all__ = ["APPEND_QUERY", "append_routes", "prepare_append"]
+__all__ = ["APPEND_QUERY", "CONDITION_HEADERS", "append_routes", "prepare_append"]
 
 # A body of this size has come before the log could refuse it.
 _SMALL_BYTES = 256 * 1024
@@ -60,6 +69,14 @@ _T = TypeVar("_T")
 _NO_HEAD = 2**63 - 1  # no topic has it, so the log appends nothing (APPENDIF-1)
 APPEND_QUERY = frozenset({"tag", "node", "durability", "unterminated", "whole"})
 """The names of the query."""
+_PRODUCER = ("Producer-Id", "Producer-Epoch", "Producer-Seq")
+_IDEMPOTENCY_KEY = "Idempotency-Key"
+_IF_HEAD = "seglog-if-head"
+_IF_INCARNATION = "seglog-if-incarnation"
+CONDITION_HEADERS = (*_PRODUCER, _IDEMPOTENCY_KEY, _IF_HEAD, _IF_INCARNATION)
+"""The headers of an append that name a condition."""
+
+_CONDITION_NAMES = {name.lower().encode(): name for name in CONDITION_HEADERS}
 
 
 def append_routes(service: Service) -> list[Route]:
@@ -72,7 +89,7 @@ class _Append:
 
     topic: str
     form: BodyForm
-    conditions: Conditions
+    conditions: _Conditions
     durability: str | None
     is_whole: bool
     count: int = 0
@@ -101,7 +118,7 @@ class _Appends:
         durability = query.get("durability")
         if durability is not None and durability not in DURABILITIES:
             raise InvalidOption("durability", f"{durability[:40]!r} is none of {', '.join(DURABILITIES)}")
-        conditions = conditions_of(request.headers)
+        conditions = _conditions_of(request.headers)
         is_whole = conditions.is_any or yes(query, "whole") or not form.has_parts
         asked = _Append(request.path_params["topic"], form, conditions, durability, is_whole)
         body = RequestBody(self._service, request, is_whole=is_whole)
@@ -272,3 +289,70 @@ async def prepare_append(service: Service, topic: str) -> None:
         await in_threads(service.cold_reads, archive.open_for_append, topic)
     else:
         archive.open_for_append(topic)
+
+
+@dataclass(frozen=True, slots=True)
+class _Conditions:
+    """The conditions that the request names. None stands for each one that it does not name."""
+
+    producer: ProducerBatch | None = None
+    key: str | None = None
+    if_head: int | None = None
+    if_incarnation: str | None = None
+
+    @property
+    def is_any(self) -> bool:
+        return self.is_repeatable or self.if_head is not None or self.if_incarnation is not None
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Return whether the client may repeat the request, so that its records are there once."""
+        return self.producer is not None or self.key is not None
+
+
+_NO_CONDITIONS = _Conditions()
+
+
+def _conditions_of(headers: Headers) -> _Conditions:
+    """Return the conditions. Raises `InvalidOption` with the name of a header."""
+    given: dict[str, str] = {}
+    for raw, value in headers.raw:
+        name = _CONDITION_NAMES.get(raw)
+        if name in given:
+            raise InvalidOption(name, "the request has it more than once")
+        if name is not None:
+            given[name] = value.decode("latin-1")
+    if not given:
+        return _NO_CONDITIONS
+    producer, key = _producer(given), _key(given)
+    if producer is not None and key is not None:
+        raise InvalidOption(_IDEMPOTENCY_KEY, "a batch of a producer has an identity already; send one of the two")
+    return _Conditions(producer, key, whole(given, _IF_HEAD), given.get(_IF_INCARNATION))
+
+
+def _producer(headers: Mapping[str, str]) -> ProducerBatch | None:
+    absent = [name for name in _PRODUCER if name not in headers]
+    if len(absent) == len(_PRODUCER):
+        return None
+    if absent:
+        raise InvalidOption(absent[0], f"the request lacks it; {', '.join(_PRODUCER)} come together")
+    epoch, number = whole(headers, "Producer-Epoch"), whole(headers, "Producer-Seq")
+    assert epoch is not None  # noqa: S101 - the header is there
+    assert number is not None  # noqa: S101
+    return ProducerBatch(_text(headers, "Producer-Id"), epoch, number)
+
+
+def _key(headers: Mapping[str, str]) -> str | None:
+    return _text(headers, _IDEMPOTENCY_KEY) if _IDEMPOTENCY_KEY in headers else None
+
+
+def _text(headers: Mapping[str, str], name: str) -> str:
+    """Return the text of a header. Raises `InvalidOption` unless it has 1 to 256 bytes of UTF-8."""
+    raw = headers[name].encode("latin-1")
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        text = ""
+    if not text or len(raw) > ID_MAX_BYTES:
+        raise InvalidOption(name, f"it has 1 to {ID_MAX_BYTES} bytes of UTF-8")
+    return text

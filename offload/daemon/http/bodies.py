@@ -33,8 +33,6 @@ from seglog import RecordTooLarge
 from seglog.format.lines import Lines, longest_bytes
 
 __all__ = [
-    "BYTES_TYPE",
-    "JSON_LINES_TYPE",
     "PART_BYTES",
     "BodyForm",
     "Part",
@@ -45,8 +43,8 @@ __all__ = [
     "whole_part",
 ]
 
-JSON_LINES_TYPE = "application/x-ndjson"
-BYTES_TYPE = "application/octet-stream"
+_JSON_LINES_TYPE = "application/x-ndjson"
+_BYTES_TYPE = "application/octet-stream"
 PART_BYTES = 1024 * 1024
 _PART_RECORDS = 65_536
 _LENGTH = struct.Struct("<I")
@@ -66,7 +64,7 @@ class BodyForm:
 
     @property
     def has_parts(self) -> bool:
-        return self.kind != BYTES_TYPE
+        return self.kind != _BYTES_TYPE
 
 
 class Part(NamedTuple):
@@ -84,8 +82,8 @@ class Part(NamedTuple):
 def form_of(content_type: str, query: Mapping[str, str]) -> BodyForm:
     """Return the form of a body. Raises `Refused` with 415, and `InvalidOption`."""
     kind = content_type.partition(";")[0].strip().lower()
-    if kind not in {BYTES_TYPE, JSON_LINES_TYPE, VALUES_TYPE, LINES_TYPE}:
-        hint = f"send Content-Type: {BYTES_TYPE} for one value, {JSON_LINES_TYPE} for JSON lines"
+    if kind not in {_BYTES_TYPE, _JSON_LINES_TYPE, VALUES_TYPE, LINES_TYPE}:
+        hint = f"send Content-Type: {_BYTES_TYPE} for one value, {_JSON_LINES_TYPE} for JSON lines"
         told = f"{kind[:100]} is not a content type of records" if kind else "the request has no Content-Type"
         raise Refused(415, "type", told, hint=hint)
     return BodyForm(kind, query.get("tag"), query.get("node"), yes(query, "unterminated"))
@@ -97,10 +95,10 @@ def batches_of(form: BodyForm, text: bytes, longest: int, skipped: int = 0, *, m
     Raises `InvalidInput`, `RecordTooLarge` for a value of more than `longest` bytes, and `TooManyRecords` for more than
     `most` records or lines.
     """
-    has_lines = form.kind in {JSON_LINES_TYPE, LINES_TYPE}
+    has_lines = form.kind in {_JSON_LINES_TYPE, LINES_TYPE}
     if most is not None and has_lines and text.count(b"\n") > most:
         raise TooManyRecords(most)
-    if form.kind == JSON_LINES_TYPE:
+    if form.kind == _JSON_LINES_TYPE:
         found = list(json_batches(io.BytesIO(text), form.tag, form.node, skipped=skipped))
     else:
         values: Sequence[bytes]
@@ -175,7 +173,7 @@ class PartReader:
             text = bytes(part)
         del self._held[:size_bytes]
         found = batches_of(self._form, text, self._longest, self._done)
-        is_json = self._form.kind == JSON_LINES_TYPE
+        is_json = self._form.kind == _JSON_LINES_TYPE
         self._done += text.count(b"\n") if is_json else sum(len(batch.values) for batch in found)
         if self._most is not None and self._done > self._most:
             raise TooManyRecords(self._most)
@@ -231,7 +229,7 @@ class _Lines:
 
     def __init__(self, kind: str, longest: int) -> None:
         self._longest = longest
-        is_json = kind == JSON_LINES_TYPE
+        is_json = kind == _JSON_LINES_TYPE
         self._longest_line = longest * _JSON_GROWTH + _JSON_KEYS_BYTES if is_json else longest
         self._searched = 0
 

@@ -1,4 +1,4 @@
-"""The route that streams state changes of the daemon to consoles, as server-sent events (offload.daemon.events).
+"""Server-sent events: their lines, and the route that streams state changes of the daemon (offload.daemon.events).
 
     event: offloaded
     data: {"at": "2026-11-23T10:00:00.000Z", "topic": "orders", "offloaded_seq": 812}
@@ -8,13 +8,16 @@
 
 A client gets the events of topics that its token may read, and those of the whole daemon. Events have no id: a client
 that comes back has missed what happened meanwhile, and asks `status`. A comment each 15 s keeps the connection alive.
+
+Source: the HTML standard, section 9.2, https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,16 +26,19 @@ from starlette.routing import Route
 from offload.daemon.events import Event
 from offload.daemon.http.answers import begun
 from offload.daemon.http.parameters import query_of
-from offload.daemon.http.sse import KEEP_ALIVE, encode_event
 from offload.daemon.places import become_follower
 from offload.daemon.service import Service
 from offload.moment import Moment
 from offload.rights import rights_of
 
-__all__ = ["event_routes"]
+__all__ = ["KEEP_ALIVE", "encode_event", "event_routes"]
 
 _TYPE = "text/event-stream"
 _ALIVE_S = 15.0
+KEEP_ALIVE: Final = b":\n\n"
+"""A comment. It keeps proxies from closing an idle connection, and readers pass over it."""
+
+_LINE_END = re.compile("\r\n|\r|\n")
 
 
 def event_routes(service: Service) -> list[Route]:
@@ -70,3 +76,16 @@ def _encoded(event: Event) -> bytes:
 
 def _message(kind: str, data: Mapping[str, Any]) -> bytes:
     return encode_event(kind, json.dumps(data))
+
+
+def encode_event(name: str, data: str, event_id: str | None = None) -> bytes:
+    """Return an event. Each line of `data` becomes a field, so its line ends arrive as line feeds.
+
+    Raises ValueError if the name or the id is empty, or holds a line end or a NUL.
+    """
+    for text in (name, event_id):
+        if text is not None and (not text or "\0" in text or _LINE_END.search(text)):
+            raise ValueError(f"{text!r} is no name or id of an event")
+    head = "" if event_id is None else f"id: {event_id}\n"
+    fields = "".join(f"data: {line}\n" for line in _LINE_END.split(data))
+    return f"{head}event: {name}\n{fields}\n".encode()

@@ -1,5 +1,14 @@
 """The answer to `follow=1`: the records of a topic, and new ones as they come, as JSON lines or as events.
 
+    event      data                                             id
+    record     the JSON line of a record                        epoch-seq
+    gap        the JSON line of a gap                           epoch-seq, with the last seq that is lost
+    truncated  {"from": seq}: all records from there on are     epoch-seq, with the seq before it
+               void, and the stream continues with that seq
+    end        {"reason": "stopping"}, or "limit", or "error"   none
+               with the problem in "error"; "revoked" comes
+               from offload.daemon.revocation
+
 FOLLOWER-1  An id of an event names one record for ever, because a truncation makes the epoch higher. If a client
     resumes in a former epoch and may have a record that was removed, it first gets a `truncated` event.
 FOLLOWER-2  The daemon knows the seq of each truncation since its log was opened. For an earlier one, `from` is 1: the
@@ -15,27 +24,29 @@ FOLLOWER-6  A follower holds one page of up to 256 KiB, or one larger record. It
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator
+import json
+import re
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Any
 
 from offload.daemon.feeds import Page, read_page
-from offload.daemon.http import follower_bodies as bodies
-from offload.daemon.http.follower_bodies import EventId, Truncation
-from offload.daemon.http.forms import Form
-from offload.daemon.http.range_query import RangeQuery
-from offload.daemon.http.sse import KEEP_ALIVE
+from offload.daemon.http.events import KEEP_ALIVE, encode_event
+from offload.daemon.http.read_request import Choice, Form, RangeQuery
 from offload.daemon.problems import line_of
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
-from offload.errors import Stopping
-from seglog import LogClosed, Topic, Truncated
+from offload.errors import InvalidOption, Stopping
+from seglog import LogClosed, Record, Topic, Truncated
+from seglog.base.arguments import WHOLE_MAX
 from seglog.reading.follow import Follower
 
-__all__ = ["follow"]
+__all__ = ["EventId", "follow"]
 
 _KEEP_ALIVE_S = 15.0
 _PIECE_BYTES = 64 * 1024
+_ID = re.compile(r"([0-9]{1,19})-([0-9]{1,19})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +62,7 @@ async def follow(
 ) -> AsyncGenerator[bytes]:
     """Yield the answer. An error before the first bytes is raised, and decides the status of the answer."""
     is_events = form is Form.EVENTS
-    end = bodies.end_event if is_events else bodies.end_line
+    end = _end_event if is_events else _end_line
     has_begun, count_left = False, query.limit
     try:
         async with aclosing(_found(service, topic, query, last, keeps_alive=is_events)) as news:
@@ -77,20 +88,20 @@ async def follow(
         yield end("error", line_of(error))
 
 
-def _truncated(topic: Topic, cut: Truncation, form: Form) -> bytes:
+def _truncated(topic: Topic, cut: _Truncation, form: Form) -> bytes:
     if form is Form.EVENTS:
-        return bodies.truncated_event(cut)
+        return _truncated_event(cut)
     raise Truncated(topic.name, cut.seq, cut.epoch)
 
 
 def _body(news: _News, query: RangeQuery, form: Form, count_left: int | None) -> tuple[bytes, int]:
     """Return the bytes of news, and the number of records in them, or 0 without a limit."""
     page = news.page
-    encode = bodies.events if form is Form.EVENTS else bodies.lines
+    encode = _events if form is Form.EVENTS else _lines
     if news.first_seq <= page.first_seq and count_left is None:  # as most followers want it: made once
         key = form, query.choice
-        return page.cached(key, lambda: encode(page, bodies.chosen(page, query.choice, page.first_seq, None))), 0
-    places = bodies.chosen(page, query.choice, news.first_seq, count_left)
+        return page.cached(key, lambda: encode(page, _chosen(page, query.choice, page.first_seq, None))), 0
+    places = _chosen(page, query.choice, news.first_seq, count_left)
     return encode(page, places), page.count_records(places)
 
 
@@ -102,7 +113,7 @@ def _pieces(body: bytes) -> Iterator[bytes]:
 
 async def _found(
     service: Service, topic: Topic, query: RangeQuery, last: EventId | None, *, keeps_alive: bool
-) -> AsyncGenerator[_News | Truncation | None]:
+) -> AsyncGenerator[_News | _Truncation | None]:
     """Yield news and truncations without end, and None where an event stream needs a comment. Raises `Stopping`."""
     follower, cut = await in_threads(service.hot_reads, _begun, topic, query, last)
     if cut is not None:
@@ -146,7 +157,7 @@ async def _fed(
             yield _News(page, seq)
 
 
-def _begun(topic: Topic, query: RangeQuery, last: EventId | None) -> tuple[Follower, Truncation | None]:
+def _begun(topic: Topic, query: RangeQuery, last: EventId | None) -> tuple[Follower, _Truncation | None]:
     if last is not None:
         return _continued(topic, last.epoch, last.seq + 1, query)
     follower = topic.follower(query.start, gaps=query.gaps)
@@ -155,7 +166,7 @@ def _begun(topic: Topic, query: RangeQuery, last: EventId | None) -> tuple[Follo
     return follower, None
 
 
-def _continued(topic: Topic, epoch: int, seq: int, query: RangeQuery) -> tuple[Follower, Truncation | None]:
+def _continued(topic: Topic, epoch: int, seq: int, query: RangeQuery) -> tuple[Follower, _Truncation | None]:
     """Return a follower for a client that has the records below `seq` of `epoch`, and what it has that is void."""
     cut = None
     while True:
@@ -163,7 +174,7 @@ def _continued(topic: Topic, epoch: int, seq: int, query: RangeQuery) -> tuple[F
             return topic.follower(seq if seq > 1 else None, gaps=query.gaps, epoch=epoch), cut
         except Truncated as error:
             epoch, seq = error.epoch, error.seq
-            cut = Truncation(epoch, seq)
+            cut = _Truncation(epoch, seq)
 
 
 def _own_page(topic: Topic, follower: Follower) -> Page | None:
@@ -171,3 +182,78 @@ def _own_page(topic: Topic, follower: Follower) -> Page | None:
         return read_page(topic, follower)
     except Truncated:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class EventId:
+    """The id of an event. Its client has the records up to `seq`, as they were in `epoch`."""
+
+    epoch: int
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch}-{self.seq}"
+
+    @classmethod
+    def of(cls, text: str | None) -> EventId | None:
+        """Return the id in a `Last-Event-ID` header, or None without one. Raises `InvalidOption`."""
+        if not text:
+            return None
+        found = _ID.fullmatch(text)
+        if found is None or max(int(part) for part in found.groups()) >= WHOLE_MAX:
+            raise InvalidOption("Last-Event-ID", f"{text[:60]!r} is not epoch-seq, as in the ids of this stream")
+        return cls(int(found[1]), int(found[2]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Truncation:
+    """All records that the client has from `seq` on are void. Records of `epoch` follow."""
+
+    epoch: int
+    seq: int
+
+
+def _chosen(page: Page, choice: Choice, first: int, count: int | None) -> list[int]:
+    """Return the places of items in a page: from seq `first` on, and at most `count` records."""
+    places: list[int] = []
+    for place, item in enumerate(page.items):
+        if isinstance(item, Record):
+            if item.seq < first or not choice.takes(item):
+                continue
+            if count is not None:
+                count -= 1
+        elif item.gap_to < first:
+            continue
+        places.append(place)
+        if count == 0:
+            break
+    return places
+
+
+def _lines(page: Page, places: Iterable[int]) -> bytes:
+    return b"".join(page.lines[place] for place in places)
+
+
+def _end_line(reason: str, error: dict[str, Any] | None = None) -> bytes:
+    """Return the last line of a follower. After `limit` records there is none, as in a read that does not follow."""
+    if reason == "limit":
+        return b""
+    return json.dumps({"end": reason} if error is None else {"error": error}).encode() + b"\n"
+
+
+def _events(page: Page, places: Iterable[int]) -> bytes:
+    found: list[bytes] = []
+    for place in places:
+        item, line = page.items[place], page.lines[place]
+        name, seq = (b"record", item.seq) if isinstance(item, Record) else (b"gap", item.gap_to)
+        # As `encode_event` does. The JSON of a record is one line, which ends with a line feed.
+        found.append(b"id: %d-%d\nevent: %s\ndata: %s\n" % (page.epoch, seq, name, line))
+    return b"".join(found)
+
+
+def _truncated_event(cut: _Truncation) -> bytes:
+    return encode_event("truncated", json.dumps({"from": cut.seq}), str(EventId(cut.epoch, cut.seq - 1)))
+
+
+def _end_event(reason: str, error: dict[str, Any] | None = None) -> bytes:
+    return encode_event("end", json.dumps({"reason": reason} if error is None else {"reason": reason, "error": error}))

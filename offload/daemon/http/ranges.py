@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
-from offload.daemon.http.forms import Form
-from offload.daemon.http.range_query import RangeQuery
+from offload.daemon.http.read_request import Form, RangeQuery
 from offload.errors import Refused
 from offload.operations.lines import to_json
 from offload.replica_topic import ReplicaTopic
@@ -28,14 +27,14 @@ if TYPE_CHECKING:
 else:
     pa, pc = Later("pyarrow"), Later("pyarrow.compute")
 
-__all__ = ["STEP_BYTES", "RangeRead", "open_range"]
+__all__ = ["STEP_BYTES", "open_range"]
 
 STEP_BYTES = 1024 * 1024
 _STEP_RECORDS = 512
 _STEP_LOOKS = 8192
 
 
-class RangeRead(Protocol):
+class _RangeRead(Protocol):
     """A read that has begun, when the topic ended at `head`. `next_seq` is as RANGE-2 says."""
 
     head: int
@@ -46,7 +45,7 @@ class RangeRead(Protocol):
         ...
 
 
-def open_range(topic: Topic | ReplicaTopic, query: RangeQuery, form: Form) -> RangeRead:
+def open_range(topic: Topic | ReplicaTopic, query: RangeQuery, form: Form) -> _RangeRead:
     """Begin a read up to the head of now. Raises `NoSuchTopic`, `SeqOutOfRange`, and 406 for a replica in Arrow."""
     head = topic.head_seq
     last = head if query.end is None else min(query.end, head)

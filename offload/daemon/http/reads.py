@@ -6,20 +6,31 @@
     seglog-head            the last seq of the topic when the read began
     seglog-epoch           rises with each truncation; then seqs may mean other records
     seglog-incarnation     the identity of the topic in this directory (`Topic.incarnation`)
-    etag                   of a range whose `to` is sealed (offload.daemon.http.etags)
+    etag                   of a range whose `to` is sealed: a strong validator (RFC 9110, sections 8.8 and 13.1)
+
+    part of an ETag                       changes with
+    incarnation of the topic              a deletion of the topic, another directory
+    version of the sealed records         each truncation, delete, eviction (Topic.sealed_version)
+    the query                             the range, the filters, the limits
+    the media type                        the representation
+    the version of seglog                 the encoding
 
 GET-1  A condition is decided from the topic's state alone, so a 304 reads no record.
 GET-2  If a read fails after its first bytes, JSON lines end with a line that has the key `error`. An answer in another
     form, or with an ETag, breaks off: it has no regular end, so no cache keeps it.
+ETAG-1  Of two answers with the same ETag, both have the same bytes, unless records were deleted while one of them was
+    sent. In that case, the topic has the ETag never again. So no 304 confirms an outdated answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -27,13 +38,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from offload.daemon.http.answers import BrokenOff, answer_error, begun
-from offload.daemon.http.etags import etag_of, is_match
-from offload.daemon.http.follower_bodies import EventId
-from offload.daemon.http.followers import follow
-from offload.daemon.http.forms import Form, form_of
+from offload.daemon.http.followers import EventId, follow
 from offload.daemon.http.parameters import query_of, whole
-from offload.daemon.http.range_query import RangeQuery
 from offload.daemon.http.ranges import STEP_BYTES, open_range
+from offload.daemon.http.read_request import Form, RangeQuery, form_of
 from offload.daemon.http.topics import readable
 from offload.daemon.places import become_follower
 from offload.daemon.problems import line_of
@@ -48,6 +56,7 @@ __all__ = ["read_routes"]
 
 _BYTES_TYPE = "application/octet-stream"
 _log = logging.getLogger("seglog.daemon")
+_ETAG_BYTES = 16
 
 
 def read_routes(service: Service) -> list[Route]:
@@ -94,7 +103,7 @@ class _Reads:
             return await begun(request, follow(self._service, topic, query, form, last), form.value, lambda: headers)
         answer = _Answer(self._service, topic, query, form, headers)
         etag = await in_threads(self._service.local, answer.etag, request)
-        if etag is not None and is_match(request.headers.get("if-none-match"), etag):
+        if etag is not None and _is_match(request.headers.get("if-none-match"), etag):
             return Response(status_code=304, headers=headers)
         return await begun(request, answer.pieces(request), form.value, lambda: headers)
 
@@ -142,7 +151,7 @@ class _Answer:
         if version is None:
             return None
         self.has_etag = True
-        found = etag_of(incarnation, version, request.query_params.multi_items(), self.form.value)
+        found = _etag_of(incarnation, version, request.query_params.multi_items(), self.form.value)
         self.headers |= {"etag": found, "cache-control": "no-cache", "vary": "Accept"}
         return found
 
@@ -231,3 +240,17 @@ class RecordDeleted(LookupError):
 
     def __init__(self, topic: str, seq: int) -> None:
         super().__init__(f"record {seq} of {topic} was deleted")
+
+
+def _etag_of(incarnation: str, sealed_version: Sequence[int], query: Sequence[tuple[str, str]], media_type: str) -> str:
+    """Return a strong ETag, with its quotes. The order of the query is of no meaning."""
+    parts = [version("seglog"), incarnation, list(sealed_version), sorted(query), media_type]
+    return f'"{hashlib.blake2b(json.dumps(parts).encode(), digest_size=_ETAG_BYTES).hexdigest()}"'
+
+
+def _is_match(condition: str | None, etag: str) -> bool:
+    """Return whether the value of `If-None-Match` has the ETag, by the weak comparison."""
+    if condition is None:
+        return False
+    given = [each.strip().removeprefix("W/") for each in condition.split(",")]
+    return etag in given or given == ["*"]

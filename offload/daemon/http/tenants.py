@@ -34,9 +34,9 @@ from offload.daemon.http.answers import app_of
 from offload.daemon.http.parameters import query_of
 from offload.daemon.http.probes import document
 from offload.daemon.http.roles import guarded
+from offload.daemon.ids import tenant_id
 from offload.daemon.problems import refuse
 from offload.daemon.revocation import OpenAnswers
-from offload.daemon.tenant_id import tenant_id
 from offload.daemon.tenants import Tenant, Tenants
 from offload.errors import NoSuchTenant, TenantClosed
 from offload.rights import Role, Tokens, rights_of

@@ -27,8 +27,7 @@ from offload.daemon.streams.errors import (
     StreamClosed,
     StreamConflict,
 )
-from offload.daemon.streams.live import WHOLE_BATCH, Live
-from offload.daemon.streams.marks import Mark
+from offload.daemon.streams.live import WHOLE_BATCH, Live, Mark
 from offload.daemon.streams.messages import base_type, is_json, messages
 from offload.daemon.streams.requests import Append, Numbered
 from offload.daemon.threads import SHORT_BYTES, in_threads

@@ -1,31 +1,50 @@
-"""A stream in use: its entry, its topic, and the state that the last record says.
+"""The streams in use: each with its entry, its topic, the order of its appends, and the mark of its last record.
+
+    the mark, in the tag of a record    the state of the stream after it
+    stream;closed                       the stream is closed
+    stream;seq=TEXT                     the last `Stream-Seq` is TEXT
+    stream;closed;seq=TEXT              both
 
 LIVE-1  The mark is read from the last record before the first request uses it, and again after an append that failed
     and after a truncation.
 LIVE-2  A mark that was read counts only if no append changed the mark meanwhile, and none failed. Otherwise a request
     that reads it beside a closure would open the stream again.
 LIVE-3  A deletion waits until no request makes the topic. So none makes it anew behind the deletion.
+KEPT-1  All requests that use a stream at one time use one object, so they have one order.
+KEPT-2  The objects of the 10,000 streams used last stay. The mark of another one is read again.
+TURN-1  An append that only adds records shares its turn with others of its kind, and they are written together.
+TURN-2  An append that first looks at the state of the stream, and a deletion, has its turn alone. It begins when all
+    earlier appends have ended, and later ones wait for it.
+SMARK-1  Each record of a stream carries the state, so the last record has it. The state and the records come with one
+    write, and agree after any crash.
+SMARK-2  An empty record whose mark says `closed` is the end of its stream, and no data. Any other record has a byte.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Final
+from weakref import WeakValueDictionary
 
 from offload.daemon.service import Service
 from offload.daemon.streams.entries import Entry
 from offload.daemon.streams.errors import InvalidStreamRequest, NoSuchStream, OffsetGone, StreamGone
-from offload.daemon.streams.marks import NO_MARK, Mark, mark_of
-from offload.daemon.streams.offsets import BEGINNING, NOW, offset_text, parsed_offset
-from offload.daemon.streams.turns import Turns
+from offload.daemon.streams.requests import BEGINNING, NOW, offset_text, parsed_offset
 from offload.daemon.threads import in_threads
 from seglog import NoSuchTopic, SeqOutOfRange, Topic, TopicExists, Truncated
 
-__all__ = ["WHOLE_BATCH", "Live"]
+__all__ = ["NO_MARK", "WHOLE_BATCH", "Kept", "Live", "Mark", "mark_of"]
 
 #: The producer of POSTs with several messages. No header has such a character, so no client has this id.
 WHOLE_BATCH: Final = "\x01"
+_KEPT = 10_000
+_MARK = "stream"
+_MARK_CLOSED = ";closed"
+_MARK_SEQ = ";seq="
 
 
 class Live:
@@ -54,7 +73,7 @@ class Live:
         self.topic: Topic = service.sync.topic(entry.topic)
         self.mark = NO_MARK
         self.has_end = False
-        self.turns = Turns()
+        self.turns = _Turns()
         self.waiters: set[asyncio.Event] = set()
         self._is_known = False
         self._changes = 0  # of the mark, and doubts about it
@@ -185,3 +204,103 @@ class Live:
         if not self.topic.exists:
             with suppress(TopicExists):
                 await in_threads(service.local, service.sync.create_topic, name)
+
+
+class Kept:
+    """The streams in use of one service. For one event loop."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._all: WeakValueDictionary[str, Live] = WeakValueDictionary()
+        self._newest: OrderedDict[str, Live] = OrderedDict()
+        self._listens = False
+
+    def get(self, entry: Entry) -> Live:
+        """Return the object of a stream, for this entry."""
+        live = self._all.get(entry.path)
+        if live is None or live.entry != entry:
+            live = self._all[entry.path] = Live(self._service, entry)
+        self._newest[entry.path] = live
+        self._newest.move_to_end(entry.path)
+        if len(self._newest) > _KEPT:
+            self._newest.popitem(last=False)
+        return live
+
+    def drop(self, path: str) -> None:
+        self._all.pop(path, None)
+        self._newest.pop(path, None)
+
+    def listen(self) -> None:
+        """Wake the readers that wait when the daemon stops."""
+        if self._listens:
+            return
+        self._listens = True
+        loop = asyncio.get_running_loop()
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(self._wake_all)
+
+        self._service.stopping.listen(wake)
+
+    def _wake_all(self) -> None:
+        for live in list(self._all.values()):
+            live.wake()
+
+
+class _Turns:
+    """The turns of one stream. For one event loop."""
+
+    __slots__ = ("_idle", "_lock", "_running")
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._running = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @asynccontextmanager
+    async def shared(self) -> AsyncIterator[None]:
+        async with self._lock:
+            self._running += 1
+            self._idle.clear()
+        try:
+            yield
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        async with self._lock:
+            await self._idle.wait()
+            yield
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The state of a stream: open or closed, and its last `Stream-Seq`."""
+
+    is_closed: bool = False
+    seq: str | None = None
+
+    @property
+    def tag(self) -> str | None:
+        """Return the tag of a record; None for a stream that is open and never had a `Stream-Seq`."""
+        if not self.is_closed and self.seq is None:
+            return None
+        return _MARK + (_MARK_CLOSED if self.is_closed else "") + ("" if self.seq is None else _MARK_SEQ + self.seq)
+
+
+NO_MARK = Mark()
+
+
+def mark_of(tag: str | None) -> Mark:
+    """Return the mark of a record. A tag that an append outside of the stream gave is no mark."""
+    if tag is None or not tag.startswith(_MARK + ";"):
+        return NO_MARK
+    rest = tag.removeprefix(_MARK)
+    is_closed = rest == _MARK_CLOSED or rest.startswith(_MARK_CLOSED + ";")
+    rest = rest.removeprefix(_MARK_CLOSED) if is_closed else rest
+    return Mark(is_closed, rest.removeprefix(_MARK_SEQ) if rest.startswith(_MARK_SEQ) else None)

@@ -13,8 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from offload.daemon.service import Service
-from offload.daemon.streams.live import Live
-from offload.daemon.streams.marks import NO_MARK, mark_of
+from offload.daemon.streams.live import NO_MARK, Live, mark_of
 from offload.daemon.threads import in_threads
 from seglog import LogClosed, NoSuchTopic, SeqOutOfRange, Topic, Truncated
 

@@ -1,4 +1,4 @@
-"""The entries of all streams, in memory and in the topic `_streams`.
+"""The entries of all streams, in memory and in the topic `_streams`, and the times at which streams expire.
 
 REGISTRY-1  `put` returns when the entry is durable, and only then does a request see it. An entry of a deletion goes in
     while appends are held, because a deletion frees space.
@@ -9,6 +9,10 @@ REGISTRY-3  A record that is no entry is an error in the log of the daemon, with
     a record holds no state of a stream, or is of a later version. A stream that it names is refused, and is not swept.
     `_streams` is then not compacted, so that version finds its entry. A fork that only that version can read does not
     keep the records of its source.
+STREAMEND-1  A time to live counts from the last use, and after a restart from the start of the daemon: it never ends
+    too early. So a use is kept as long as its stream, however many streams there are.
+STREAMEND-2  The work of a look is in proportion to the streams whose time may be over, and not to all. A use moves no
+    time: the look finds the stream used meanwhile, and looks again at its new time.
 """
 
 from __future__ import annotations
@@ -17,20 +21,21 @@ import asyncio
 import logging
 from collections import defaultdict
 from contextlib import suppress
+from heapq import heapify, heappop, heappush
 
 from offload.daemon.service import Service
 from offload.daemon.streams.entries import Entry, State, UnreadableEntry, decode_entry, encode_entry
 from offload.daemon.streams.errors import StreamUnknown
-from offload.daemon.streams.expiry import Expiry
 from offload.daemon.streams.reserved import TOPIC
 from offload.daemon.threads import in_threads
 from seglog import AppendsHeld, DiskFull
 
-__all__ = ["Registry"]
+__all__ = ["Expiry", "Registry"]
 
 _log = logging.getLogger("seglog.daemon")
 _OUTDATED_MAX = 10_000
 _AT_ONCE = 1000
+_STALE_LOOKS_MAX = 1_000
 
 
 class Registry:
@@ -179,3 +184,52 @@ class Registry:
             await in_threads(self._service.local, lambda: topic.sync.delete(before=first))
         else:
             await in_threads(self._service.cold_reads, lambda: archive.delete(TOPIC, before=first))
+
+
+class Expiry:
+    """The streams of one service that expire, by path. `begin_ms` is the start of the daemon."""
+
+    def __init__(self, begin_ms: int) -> None:
+        self._begin_ms = begin_ms
+        self._used_ms: dict[str, int] = {}
+        self._looks: dict[str, int] = {}  # the time of the next look at each path
+        self._queue: list[tuple[int, str]] = []  # the same in order, with times that do not count any more
+
+    def add(self, entry: Entry) -> None:
+        """Look at a stream once its time may be over. A stream without an expiry needs no look."""
+        end_ms = self._end_ms(entry)
+        if end_ms is None:
+            self.drop(entry.path)
+            return
+        self._looks[entry.path] = end_ms
+        heappush(self._queue, (end_ms, entry.path))
+        if len(self._queue) > 2 * len(self._looks) + _STALE_LOOKS_MAX:
+            self._queue = [(at_ms, path) for path, at_ms in self._looks.items()]
+            heapify(self._queue)
+
+    def use(self, entry: Entry, now_ms: int) -> None:
+        """Take note of a read or an append."""
+        if entry.ttl_s is not None:
+            self._used_ms[entry.path] = now_ms
+
+    def drop(self, path: str) -> None:
+        """Forget a stream that is gone, with its last use."""
+        self._used_ms.pop(path, None)
+        self._looks.pop(path, None)
+
+    def is_over(self, entry: Entry, now_ms: int) -> bool:
+        """Return whether the stream has expired."""
+        end_ms = self._end_ms(entry)
+        return end_ms is not None and now_ms >= end_ms
+
+    def due(self, now_ms: int) -> str | None:
+        """Return a stream to look at now, and forget the look; None if no time has come."""
+        while self._queue and self._queue[0][0] <= now_ms:
+            at_ms, path = heappop(self._queue)
+            if self._looks.get(path) == at_ms:
+                del self._looks[path]
+                return path
+        return None
+
+    def _end_ms(self, entry: Entry) -> int | None:
+        return entry.end_ms(self._used_ms.get(entry.path, self._begin_ms))

@@ -1,7 +1,24 @@
-"""Requests about a stream, as values: what a PUT, a POST and a GET ask for.
+"""Requests about a stream, as values: its path and the name of its topic, its offsets, and what a PUT, a POST and a GET
+ask for. No I/O.
 
-Each function raises `InvalidStreamRequest` for a header or a query that the protocol forbids. It raises `Refused` for
-an encoded body. No I/O.
+A function for a header or a query raises `InvalidStreamRequest` for what the protocol forbids, and `Refused` for an
+encoded body.
+
+    in the path                 in the name
+    A-Z a-z 0-9 -               itself, but `-` as `_2d` at the beginning
+    /                           `.`, but `_2f` at the beginning
+    _                           `__`
+    any other byte of UTF-8     `_` and two hexadecimal digits
+
+An offset is the epoch of the topic and the seq of the last record before the position, each with 16 digits. So offsets
+of one stream sort as texts. The beginning is `0000000000000000_0000000000000000`, and a reader may say `-1` for it.
+
+PATHNAME-1  Two paths never have one name. A name that begins with `_s` is no stream's: the daemon uses such names.
+PATHNAME-2  A name has at most 128 characters. A path whose name is longer is refused, never cut.
+POSITION-1  An offset of an earlier epoch stays valid: the epoch also rises at a takeover, which changes no record. An
+    offset of a later epoch, above the head, or of a record that a truncation took since the start, is refused.
+CURSOR-1  A cursor is the number of the current interval of 20 s. A client that has this one already, or a later one,
+    gets a higher one. So a cache never answers with the same empty answer forever.
 """
 
 from __future__ import annotations
@@ -11,13 +28,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from typing import Final
+from urllib.parse import quote, unquote_to_bytes
 
-from offload.daemon.streams.errors import InvalidStreamRequest
-from offload.daemon.streams.names import source_path
-from offload.daemon.streams.offsets import BEGINNING, NOW, parsed_offset
+from offload.daemon.streams.errors import InvalidStreamPath, InvalidStreamRequest
 from offload.errors import Refused
 
-__all__ = ["Append", "Create", "Fork", "Numbered", "Read", "Wait", "append_of", "create_of", "expires_ms", "read_of"]
+__all__ = [
+    "BEGINNING",
+    "NOW",
+    "ROOT",
+    "Append",
+    "Create",
+    "Fork",
+    "Numbered",
+    "Read",
+    "Wait",
+    "append_of",
+    "create_of",
+    "cursor",
+    "expires_ms",
+    "location",
+    "offset_text",
+    "parsed_offset",
+    "path_of",
+    "read_of",
+    "source_path",
+    "topic_name",
+]
 
 _CONTENT_TYPE = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+[ \t]*(?:;[ -~]*)?", re.ASCII)
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,15}", re.ASCII)
@@ -25,6 +63,17 @@ _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9:]{8}(?:\.[0-9]{1,9})?(?:
 _NUMBER_MAX = 2**53 - 1
 _SEQ_MAX_BYTES = 1024
 _DEFAULT_TYPE = "application/octet-stream"
+ROOT = "/streams/"
+_NAME_MAX = 128
+_RESERVED = "__ds"
+_ITSELF = re.compile(rb"[A-Za-z0-9-]")
+BEGINNING: Final = "-1"
+NOW: Final = "now"
+
+_OFFSET = re.compile(r"([0-9]{16})_([0-9]{16})", re.ASCII)
+_CURSOR_INTERVAL_MS = 20_000
+_CURSOR_SINCE_MS = 1_728_432_000_000  # 2024-10-09T00:00:00Z, as the protocol says
+_CURSOR_JITTER_MAX = 180  # intervals: an hour
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,3 +235,70 @@ def _whole(name: str, text: str) -> int:
     if not _WHOLE.fullmatch(text) or int(text) > _NUMBER_MAX:
         raise InvalidStreamRequest(name, f"{text[:64]!r} is no whole number from 0 to {_NUMBER_MAX}")
     return int(text)
+
+
+def path_of(raw: bytes) -> str:
+    """Return the path of a stream from the raw path of a URL behind `/streams/`. `%2f` is a slash.
+
+    Raise `InvalidStreamPath` for an empty path, bytes that are not UTF-8, and a path that the protocol reserves.
+    """
+    try:
+        path = unquote_to_bytes(raw).decode()
+    except UnicodeDecodeError:
+        raise InvalidStreamPath("it is not UTF-8") from None
+    if not path:
+        raise InvalidStreamPath("it is empty")
+    if path.partition("/")[0] == _RESERVED:
+        raise InvalidStreamPath(f"the protocol reserves {_RESERVED} for subscriptions, which this server does not have")
+    return path
+
+
+def source_path(header: str) -> str:
+    """Return the path of the stream that `Stream-Forked-From` names: a path of a URL, with `/streams/` or without."""
+    raw = header.encode("latin-1", "replace").partition(b"?")[0]
+    return path_of(raw.removeprefix(ROOT.encode()) if raw.startswith(ROOT.encode()) else raw.removeprefix(b"/"))
+
+
+def topic_name(path: str) -> str:
+    """Return the name of the stream's topic. Raise `InvalidStreamPath` if it is too long (PATHNAME-2)."""
+    data = path.encode()
+    parts = [_escaped(data[at : at + 1], is_first=at == 0) for at in range(len(data))]
+    name = "".join(parts)
+    if len(name) > _NAME_MAX:
+        told = f"the name of its topic would have {len(name)} characters, and {_NAME_MAX} is the maximum"
+        raise InvalidStreamPath(told)
+    return name
+
+
+def location(path: str) -> str:
+    """Return the path of the URL of a stream."""
+    return ROOT + quote(path)
+
+
+def _escaped(byte: bytes, *, is_first: bool) -> str:
+    if byte == b"_":
+        return "__"
+    if byte == b"/" and not is_first:
+        return "."
+    if _ITSELF.match(byte) and not (is_first and byte == b"-"):
+        return byte.decode()
+    return f"_{byte[0]:02x}"
+
+
+def offset_text(epoch: int, seq: int) -> str:
+    return f"{epoch:016d}_{seq:016d}"
+
+
+def parsed_offset(text: str) -> tuple[int, int] | None:
+    """Return the epoch and the seq of an offset, or None for any other text."""
+    match = _OFFSET.fullmatch(text)
+    return None if match is None else (int(match[1]), int(match[2]))
+
+
+def cursor(now_ms: int, given: str | None, chance: float) -> str:
+    """Return the cursor of an answer. `given` is the client's, and `chance` a number from 0 to below 1 (CURSOR-1)."""
+    current = max(0, now_ms - _CURSOR_SINCE_MS) // _CURSOR_INTERVAL_MS
+    is_number = given is not None and given.isascii() and given.isdigit() and len(given) <= 15
+    if given is None or not is_number or int(given) < current:
+        return str(current)
+    return str(int(given) + 1 + int(chance * _CURSOR_JITTER_MAX))

@@ -1,4 +1,4 @@
-"""The routes of streams.
+"""The routes of streams, with the headers of their answers.
 
 PUT     /streams/{path}   make a stream, or a fork of one
 POST    /streams/{path}   append to it, close it
@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -19,16 +22,26 @@ from starlette.routing import Route
 
 from offload.daemon.asgi import PREFIX_KEY
 from offload.daemon.places import become_follower
+from offload.daemon.problems import answer_of
 from offload.daemon.service import Service
-from offload.daemon.streams.answers import ALWAYS, described, error_response, piece_headers, piece_response
 from offload.daemon.streams.appends import append
-from offload.daemon.streams.errors import OffsetGone
+from offload.daemon.streams.errors import OffsetGone, StreamRefused
 from offload.daemon.streams.live import Live
-from offload.daemon.streams.messages import control_event, data_event, is_binary
-from offload.daemon.streams.names import ROOT, location, path_of, topic_name
-from offload.daemon.streams.offsets import NOW, cursor
+from offload.daemon.streams.messages import control_event, data_event, is_binary, joined
 from offload.daemon.streams.reads import Piece, is_news, next_piece, read_piece
-from offload.daemon.streams.requests import Read, Wait, append_of, create_of, read_of
+from offload.daemon.streams.requests import (
+    NOW,
+    ROOT,
+    Read,
+    Wait,
+    append_of,
+    create_of,
+    cursor,
+    location,
+    path_of,
+    read_of,
+    topic_name,
+)
 from offload.daemon.streams.store import Streams
 from offload.daemon.waits import CLIENT_GONE, unless_gone
 from offload.rights import Role, rights_of
@@ -40,6 +53,11 @@ _LONG_POLL_S = 20.0
 _EVENTS_S = 60.0
 _COMMENT_S = 15.0
 _COMMENT = b": \n\n"
+#: The headers of each answer: browsers neither guess the type nor let other sites embed it without asking.
+_ALWAYS: Final[Mapping[str, str]] = MappingProxyType(
+    {"x-content-type-options": "nosniff", "cross-origin-resource-policy": "same-site"}
+)
+_SEALED = "private, max-age=60, stale-while-revalidate=300"
 
 
 def stream_routes(service: Service) -> list[Route]:
@@ -67,14 +85,14 @@ class _Routes:
             rights_of(request.scope).check(role, topic_name(path))
             return await take(request, path)
         except SeglogError as error:
-            return error_response(error)
+            return _error_response(error)
 
     async def _put(self, request: Request, path: str) -> Response:
         wanted, body = create_of(request.headers), await request.body()
         if wanted.fork is not None:
             rights_of(request.scope).check(Role.READ, topic_name(wanted.fork.source))
         is_new, live = await self._streams.create(path, wanted, body)
-        headers = {**described(live), **ALWAYS}
+        headers = {**_described(live), **_ALWAYS}
         if is_new:
             headers["location"] = _url(request, path)
         return Response(status_code=201 if is_new else 200, headers=headers)
@@ -83,17 +101,17 @@ class _Routes:
         wanted, body = append_of(request.headers), await request.body()
         live = await self._streams.find(path)
         status, headers = await append(self._service, live, wanted, body)
-        return Response(status_code=status, headers={**headers, **ALWAYS})
+        return Response(status_code=status, headers={**headers, **_ALWAYS})
 
     async def _head(self, _request: Request, path: str) -> Response:
         live = await self._streams.find(path, uses=False)
         async with live.turns.shared():  # beside a closure, its end would count as a record of data
-            headers = described(live)
-        return Response(headers={**headers, **ALWAYS, "cache-control": "no-store"})
+            headers = _described(live)
+        return Response(headers={**headers, **_ALWAYS, "cache-control": "no-store"})
 
     async def _delete(self, _request: Request, path: str) -> Response:
         await self._streams.delete(path)
-        return Response(status_code=204, headers=dict(ALWAYS))
+        return Response(status_code=204, headers=dict(_ALWAYS))
 
     async def _get(self, request: Request, path: str) -> Response:
         wanted = read_of(request.query_params.multi_items(), request.headers)
@@ -109,7 +127,9 @@ class _Routes:
         is_now = wanted.offset == NOW
         piece = Piece((), after, is_tail=True, is_closed=live.mark.is_closed) if is_now else None
         piece = piece or await read_piece(self._service, live, after)
-        return piece_response(live, piece, piece_headers(live, after, piece, cursor=None, is_now=is_now), wanted.etags)
+        return _piece_response(
+            live, piece, _piece_headers(live, after, piece, cursor=None, is_now=is_now), wanted.etags
+        )
 
     async def _long_poll(self, live: Live, wanted: Read, after: int) -> Response:
         epoch = live.topic.epoch
@@ -121,14 +141,14 @@ class _Routes:
             live = await self._streams.find(live.entry.path)
         if piece is None or live.is_cut(epoch, after):
             raise OffsetGone(wanted.offset)
-        headers = piece_headers(live, after, piece, cursor=self._cursor(wanted), is_now=not piece.values)
+        headers = _piece_headers(live, after, piece, cursor=self._cursor(wanted), is_now=not piece.values)
         if piece.values:
-            return piece_response(live, piece, headers, wanted.etags)
+            return _piece_response(live, piece, headers, wanted.etags)
         del headers["content-type"]
-        return Response(status_code=204, headers={**headers, **ALWAYS})
+        return Response(status_code=204, headers={**headers, **_ALWAYS})
 
     def _events(self, live: Live, wanted: Read, after: int) -> Response:
-        headers = {"cache-control": "no-cache", **ALWAYS}
+        headers = {"cache-control": "no-cache", **_ALWAYS}
         if is_binary(live.entry.content_type):
             headers["stream-sse-data-encoding"] = "base64"
         headers["content-type"] = "text/event-stream"
@@ -179,3 +199,62 @@ def _path(request: Request) -> str:
 def _url(request: Request, path: str) -> str:
     """Return the URL of a stream, as the client names the daemon."""
     return f"{request.url.scheme}://{request.url.netloc}{request.scope.get(PREFIX_KEY, '')}{location(path)}"
+
+
+def _described(live: Live) -> dict[str, str]:
+    """Return the headers of a stream, for HEAD and PUT."""
+    entry = live.entry
+    headers = {"content-type": entry.content_type, "stream-next-offset": live.tail_offset}
+    if entry.ttl_s is not None:
+        headers["stream-ttl"] = str(entry.ttl_s)
+    if entry.expires_at is not None:
+        headers["stream-expires-at"] = entry.expires_at
+    if live.mark.is_closed:
+        headers["stream-closed"] = "true"
+    return headers
+
+
+def _etag(live: Live, after: int, piece: Piece) -> str:
+    """Return the strong tag of a piece: its place, a hash of its values, and whether a closed stream ends there.
+
+    A delete of records changes the values of a place, so the place alone is no tag.
+    """
+    end = ":c" if piece.is_closed else ""
+    found = blake2b(digest_size=8)
+    for value in piece.values:
+        found.update(len(value).to_bytes(8, "little"))
+        found.update(value)
+    return f'"{live.topic.topic_id:x}:{after}:{piece.last}:{found.hexdigest()}{end}"'
+
+
+def _piece_headers(live: Live, after: int, piece: Piece, *, cursor: str | None, is_now: bool) -> dict[str, str]:
+    headers = {"content-type": live.entry.content_type, "stream-next-offset": live.offset(piece.last)}
+    if piece.is_tail:
+        headers["stream-up-to-date"] = "true"
+    if piece.is_closed:
+        headers["stream-closed"] = "true"
+    if cursor is not None and not piece.is_closed:
+        headers["stream-cursor"] = cursor
+    if is_now:
+        return headers | {"cache-control": "no-store"}
+    is_sealed = bool(piece.values) and piece.last <= live.topic.sealed_seq and not piece.is_tail
+    return headers | {"etag": _etag(live, after, piece), "cache-control": _SEALED if is_sealed else "private, no-cache"}
+
+
+def _piece_response(live: Live, piece: Piece, headers: Mapping[str, str], etags: frozenset[str]) -> Response:
+    """Return the answer of a read, or 304 if the client has it already."""
+    if "etag" in headers and (headers["etag"] in etags or "*" in etags):
+        return Response(status_code=304, headers={**_without_type(headers), **_ALWAYS})
+    return Response(joined(live.entry.content_type, piece.values), headers={**headers, **_ALWAYS})
+
+
+def _error_response(error: Exception) -> Response:
+    response = answer_of(error)
+    given = error.headers if isinstance(error, StreamRefused) else {}
+    for name, text in {**given, **_ALWAYS, "cache-control": "no-store"}.items():
+        response.headers[name] = text
+    return response
+
+
+def _without_type(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in headers.items() if name != "content-type"}

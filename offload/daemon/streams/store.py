@@ -21,43 +21,47 @@ DSTREAM-2  A fork in the making already needs its source. So no deletion takes t
 DSTREAM-3  A path that was deleted gets a later part of the same topic, or a branch of another name. So an offset never
     means a record of an earlier stream.
 DSTREAM-4  The locks of paths are taken from a fork to its source, never the other way.
+DSFORK-1  The branch of a fork ends with `_g` and 64 random bits. So two forks beside each other never get one branch,
+    and the daemon never deletes another branch.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from weakref import WeakValueDictionary
 
+from catalog import errors as catalog_errors
+from offload.archive import Archive
 from offload.daemon.quota import frame_bytes
 from offload.daemon.service import Service
 from offload.daemon.streams.appends import records_of, write
-from offload.daemon.streams.branches import branch_name, divergence, drop_branch, drop_topic, make_branch
 from offload.daemon.streams.entries import Entry, State, check_same, encode_entry
 from offload.daemon.streams.errors import (
+    InvalidStreamRequest,
     NoForks,
     NoSuchStream,
     StreamExists,
     StreamGone,
 )
-from offload.daemon.streams.expiry import Expiry
-from offload.daemon.streams.kept import Kept
-from offload.daemon.streams.live import Live
-from offload.daemon.streams.marks import Mark
-from offload.daemon.streams.messages import base_type
-from offload.daemon.streams.names import topic_name
-from offload.daemon.streams.registry import Registry
-from offload.daemon.streams.requests import Create, Fork
+from offload.daemon.streams.live import Kept, Live, Mark
+from offload.daemon.streams.messages import base_type, is_json
+from offload.daemon.streams.registry import Expiry, Registry
+from offload.daemon.streams.requests import Create, Fork, topic_name
 from offload.daemon.threads import in_threads
-from seglog import SeglogError
+from offload.errors import TopicAttached
+from seglog import NoSuchTopic, SeglogError
 
-__all__ = ["Streams"]
+__all__ = ["Streams", "branch_name", "divergence"]
 
 _log = logging.getLogger("seglog.daemon")
 _SWEEP_MS = 10_000
+_PATH_PART = 100  # characters of the path's name; `_g` and 16 hexadecimal digits follow
 
 
 class Streams:
@@ -197,7 +201,7 @@ class Streams:
             if source.is_gone:
                 raise _source_gone(path, fork.source)
             branch = await self._registry.put(replace(entry, topic=branch_name(source, name)))
-        await make_branch(self.service, self.service.archive, branch, source)
+        await _make_branch(self.service, self.service.archive, branch, source)
         return await self._make(branch, values, wanted, prefix)
 
     async def _source(self, path: str, fork: str) -> Live:
@@ -211,9 +215,9 @@ class Streams:
     async def _end(self, entry: Entry) -> None:
         """End a deletion, or what a crash left of a stream in the making. The caller has the lock of the path."""
         if entry.is_fork and "@" in entry.topic:
-            await in_threads(self.service.cold_reads, drop_branch, self.service, entry.topic)
+            await in_threads(self.service.cold_reads, _drop_branch, self.service, entry.topic)
         else:
-            await in_threads(self.service.cold_reads, drop_topic, self.service, entry.topic)
+            await in_threads(self.service.cold_reads, _drop_topic, self.service, entry.topic)
         await self._registry.put(replace(entry, state=State.GONE))
         if entry.fork is not None:
             await self._settle(entry.fork.source)
@@ -272,3 +276,70 @@ class Streams:
 
 def _source_gone(fork: str, source: str) -> StreamExists:
     return StreamExists(fork, f"its source {source} was deleted")
+
+
+def branch_name(source: Live, name: str) -> str:
+    """Return a name for the branch of a fork whose path has this name (DSFORK-1)."""
+    return f"{source.entry.topic.partition('@')[0]}@{name[:_PATH_PART]}_g{secrets.token_hex(8)}"
+
+
+async def _make_branch(service: Service, archive: Archive, entry: Entry, source: Live) -> None:
+    """Make the branch of a fork. The archive first offloads the tail of the source, if the branch needs it."""
+    branch = entry.topic.partition("@")[2]
+    restore = partial(archive.restore, source.entry.topic, to=f"seq:{entry.own}", name=branch)
+    await in_threads(service.cold_reads, restore)
+
+
+async def divergence(service: Service, source: Live, fork: Fork) -> tuple[int, bytes]:
+    """Return the last seq that the fork inherits, and the bytes that it inherits of the record behind it."""
+    async with source.turns.shared():  # beside a closure, its end would count as a record of data
+        tail = source.tail
+        after = source.place(fork.offset, "Stream-Fork-Offset") if fork.offset else tail
+    if not fork.skip:
+        return after, b""
+    is_message = is_json(source.entry.content_type)
+    found: tuple[int, bytes] = await in_threads(
+        service.cold_reads, _skipped, source, range(after + 1, tail + 1), fork.skip, is_message
+    )
+    return found
+
+
+def _drop_topic(service: Service, name: str) -> None:
+    """Delete the topic of a stream. If the remote has records of it, delete its records, and keep the topic."""
+    archive, log = service.archive, service.sync
+    with suppress(NoSuchTopic):
+        if archive is None:
+            log.delete_topic(name)
+            return
+        try:
+            archive.delete_topic(name)
+        except TopicAttached:
+            archive.delete(name, before=log.get_topic(name).head_seq + 1)
+
+
+def _drop_branch(service: Service, name: str) -> None:
+    """Delete the branch of a fork, here and in the remote."""
+    archive = service.archive
+    if archive is None:
+        return
+    with suppress(NoSuchTopic):
+        archive.delete_topic(name, detach=True, discard=True)
+    root, _, branch = name.partition("@")
+    with suppress(
+        catalog_errors.NoSuchBranch, catalog_errors.NoSuchTopic
+    ):  # the source may never have reached the remote
+        archive.branches.delete_branch(root, branch)
+
+
+def _skipped(source: Live, seqs: range, skip: int, is_message: bool) -> tuple[int, bytes]:
+    """Return the last whole record and the prefix of the next one, `skip` messages or bytes on from the first seq."""
+    last, left = seqs.start - 1, skip
+    if seqs:
+        for record in source.topic.read(seqs[0], seqs[-1]):
+            size = 1 if is_message else len(record.value)
+            if left < size:
+                return last, record.value[:left]
+            last, left = record.seq, left - size
+            if not left:
+                return last, b""
+    raise InvalidStreamRequest("Stream-Fork-Sub-Offset", f"{skip} goes beyond the end of the source")

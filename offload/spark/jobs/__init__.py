@@ -5,7 +5,7 @@
     print(statistics(spark, "s3://bucket/acme", "ord*").rows)
 
 Each function takes a session of Spark, a remote and plain arguments. `python -m offload.spark.jobs JOB REMOTE` does the
-same from a shell. `offload.spark.jobs.state` says how a job resumes.
+same from a shell. `offload.spark.jobs.progress` says how a job resumes.
 """
 
 from __future__ import annotations

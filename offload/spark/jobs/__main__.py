@@ -1,25 +1,27 @@
 """`python -m offload.spark.jobs JOB REMOTE [options]`: the jobs from a shell, or from spark-submit.
 
-Results go to standard output. An error is one line on standard error. Exit codes are those of the command line: 0 done,
-1 failed, 2 usage, 3 not found, 4 diverged or conflict, 5 corruption found.
+Results go to standard output: a table for people, or with `--json` each row as an object on its own line, and then a
+line with the job's other numbers. An error is one line on standard error. Exit codes are those of the command line: 0
+done, 1 failed, 2 usage, 3 not found, 4 diverged or conflict, 5 corruption found.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 from offload.errors import DamageFound, InvalidOption, VolumesBlocked
+from offload.moment import Moment
 from offload.spark.jobs.compaction import compact
 from offload.spark.jobs.gc_plan import GcPlanResult, plan_gc
 from offload.spark.jobs.object_check import VerifyResult, verify
 from offload.spark.jobs.parquet_export import export
-from offload.spark.jobs.table import result_lines
 from offload.spark.jobs.tag_statistics import statistics
 from offload.spark.option_texts import OptionTexts
 from offload.spark.session import new_session
@@ -47,7 +49,7 @@ def main(words: Sequence[str] | None = None, spark: Any = None) -> int:
         _refuse_role(os.environ)
         result = _JOBS[job](spark or _session(job, given["dry_run"]), **given)
         shown = result if every or given["dry_run"] else replace(result, rows=result.findings)
-        sys.stdout.writelines(f"{line}\n" for line in result_lines(shown, as_json=as_json))
+        sys.stdout.writelines(f"{line}\n" for line in _result_lines(shown, as_json=as_json))
         _check(result, given["remote"])
     except KeyboardInterrupt:
         return _EXIT_INTERRUPTED
@@ -161,6 +163,52 @@ def _size(text: str) -> int:
         return OptionTexts({"size": text}).size_bytes("size", 0)
     except InvalidOption as error:
         raise argparse.ArgumentTypeError(error.reason) from error
+
+
+def _result_lines(result: Any, *, as_json: bool) -> Iterator[str]:
+    """Yield the lines of a result: a dataclass with `rows`, and maybe other fields."""
+    rows = [_values(row) for row in result.rows]
+    rest = _values(result)
+    del rest["rows"]
+    if as_json:
+        yield from (json.dumps(row) for row in [*rows, *([rest] if rest else [])])
+        return
+    yield from _table(rows)
+    if rest:
+        yield ", ".join(f"{name.replace('_', ' ')}: {_text(value)}" for name, value in rest.items())
+    elif not rows:
+        yield "nothing"
+
+
+def _values(record: Any) -> dict[str, Any]:
+    found = {field.name: getattr(record, field.name) for field in fields(record)}
+    return {name: str(value) if isinstance(value, Moment) else value for name, value in found.items()}
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    if not rows:
+        return
+    names = list(rows[0])
+    cells = [[name.replace("_", " ") for name in names], *([_text(row[name]) for name in names] for row in rows)]
+    widths = [max(len(line[number]) for line in cells) for number in range(len(names))]
+    is_number = [any(_counts(row[name]) for row in rows) for name in names]
+    for line in cells:
+        yield _line(line, widths, is_number)
+
+
+def _line(cells: Iterable[str], widths: Iterable[int], is_number: Iterable[bool]) -> str:
+    parts = zip(cells, widths, is_number, strict=True)
+    return "  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in parts).rstrip()
+
+
+def _counts(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if _counts(value) else str(value)
 
 
 if __name__ == "__main__":

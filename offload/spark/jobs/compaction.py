@@ -33,11 +33,10 @@ from catalog.format.commit import Codec
 from offload.errors import LiveWriter
 from offload.load.opening import is_free
 from offload.settings import CatalogSettings, OffloadSettings
-from offload.spark.executor_remotes import reader_of, store_of
-from offload.spark.jobs.rounds import in_rounds
-from offload.spark.jobs.state import Directory, job_state
+from offload.spark.jobs.progress import Directory, in_rounds, job_state
 from offload.spark.jobs.topics import AtLeastOne, PinnedRemote, job_options, pinned
 from offload.spark.pin import PinnedTopic
+from offload.spark.stores import reader_of, store_of
 from offload.write.merging import of_one_log, ranges_to_merge
 from offload.write.publisher import make_due_checkpoint
 from offload.write.readback import check_segment

@@ -35,11 +35,9 @@ from catalog.gc.report import GcPolicy, GcReport
 from catalog.retention import Holder
 from offload.errors import InvalidOption
 from offload.settings import CatalogSettings
-from offload.spark.executor_remotes import store_of
-from offload.spark.jobs.rounds import in_rounds
-from offload.spark.jobs.state import Directory, JobState, job_state
+from offload.spark.jobs.progress import Directory, JobState, in_rounds, job_state
 from offload.spark.jobs.topics import AtLeastOne
-from offload.spark.stores import open_remote
+from offload.spark.stores import open_remote, store_of
 from offload.worker.carried import CarriedError
 from seglog.base.arguments import checked
 from seglog.files.clock import SystemClock

@@ -27,10 +27,9 @@ from catalog.format.commit import SegmentView
 from catalog.format.keys import Key
 from offload import errors as offload_errors
 from offload.read.cold_reader import ColdReader
-from offload.spark.executor_remotes import reader_of, store_of
-from offload.spark.jobs.rounds import TASK_BYTES, in_rounds
-from offload.spark.jobs.state import Directory, job_state
+from offload.spark.jobs.progress import TASK_BYTES, Directory, in_rounds, job_state
 from offload.spark.jobs.topics import AtLeastOne, DryRun, PinnedRemote, dry_run_of, job_options, pinned
+from offload.spark.stores import reader_of, store_of
 from offload.write.readback import check_data, check_index
 from seglog.base.arguments import checked
 from seglog.base.errors import Corrupt

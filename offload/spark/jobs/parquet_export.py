@@ -1,7 +1,7 @@
 """Export to Parquet by day: files of a topic and a UTC day, and a manifest of the seqs that they hold.
 
     <target>/day=2026-11-22/topic=orders/seqs-<first>-<last>.parquet    records of a range of seqs, of that day
-    <target>/_seglog/<number>.json                                      the manifest (offload.spark.jobs.manifest)
+    <target>/_seglog/<number>.json                                      the manifest (offload.spark.jobs.export_target)
 
 The columns of a file are seq, timestamp, node, tag, value and lsn. Spark adds day and topic from the path, and reads
 nothing below `_seglog`. The topic of a branch is `orders@fix`.
@@ -13,6 +13,8 @@ EXPORT-2  A file with such a name that the manifest does not list is left from a
 EXPORT-3  An export is a copy. Later deletes and merges do not reach it.
 EXPORT-4  If exported records were truncated since, or the topic has another volume by now: `ExportOutdated`.
 EXPORT-5  If records were evicted after the last export and before this one: `DataLoss`, unless the caller skips them.
+DAY-1  An executor writes one file for each day of its task. Two attempts at one task write the same records to the same
+    name.
 """
 
 from __future__ import annotations
@@ -20,24 +22,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from datetime import date, timedelta
 from functools import partial
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Self
 
 from catalog.format.commit import CommitKind
 from offload.errors import DataLoss, ExportOutdated, InvalidOption
-from offload.spark.columns import EXPORT_COLUMNS
-from offload.spark.jobs.manifest import Exported, ExportedFile, ExportTarget
-from offload.spark.jobs.parquet_files import TopicPart, write_part
-from offload.spark.jobs.rounds import in_rounds
+from offload.spark.columns import EXPORT_COLUMNS, export_schema
+from offload.spark.jobs.export_target import Exported, ExportedFile, ExportTarget, target_of
+from offload.spark.jobs.progress import in_rounds
 from offload.spark.jobs.topics import AtLeastOne, PinnedRemote, job_options, pinned
 from offload.spark.options import Positions, ReadOptions, TopicPattern
 from offload.spark.pin import PinnedTopic
 from offload.spark.plan import Plan, Query
+from offload.spark.task import Task
 from seglog.base.arguments import checked
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["ExportResult", "ExportedDay", "MissingPart", "PlannedExport", "export"]
 
 _TASK_BYTES = 128 * 1024 * 1024  # a task holds its records in memory
+_EPOCH = date(1970, 1, 1)
+_DAY_US = 24 * 3600 * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +176,8 @@ def _check_same(found: PinnedRemote, topic: PinnedTopic, name: str, known: dict[
 def _written(spark: Any, place: ExportTarget, missing: list[_Missing]) -> Iterator[ExportedFile]:
     """Write the missing parts, with an object of the manifest for each round. Yield the files."""
     topics = {part.name: part.topic for part in missing}
-    units = [TopicPart.of(part.name, task) for part in missing for task in part.plan.tasks]
-    work = partial(write_part, place.url, place.kms_key_id)
+    units = [_TopicPart.of(part.name, task) for part in missing for task in part.plan.tasks]
+    work = partial(_write_part, place.url, place.kms_key_id)
     for pairs in in_rounds(spark, units, work, lambda unit: unit.task.raw_bytes, 1):
         files = [file for _, written in pairs for file in written]
         place.record({unit.name: (topics[unit.name], unit.last) for unit, _ in pairs}, files)
@@ -200,3 +209,55 @@ def _result(files: list[ExportedFile], topics: int) -> ExportResult:
     return ExportResult(
         tuple(rows), topics, len(files), sum(row.records for row in rows), sum(row.bytes for row in rows)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _TopicPart:
+    """A task of one topic. `name` is the topic, with its branch if that is not main."""
+
+    name: str
+    first: int
+    last: int
+    task: Task
+
+    @classmethod
+    def of(cls, name: str, task: Task) -> Self:
+        return cls(name, task.pieces[0].first, task.pieces[-1].last, task)
+
+
+def _write_part(target: str, kms_key_id: str, part: _TopicPart) -> list[ExportedFile]:
+    """Write the files of a part, and return them. Raises the errors of the scan and of the target."""
+    from offload.spark.scan import scan
+
+    days: dict[int, list[pa.RecordBatch]] = {}
+    for batch in scan(part.task, export_schema()):
+        for day, records in _by_day(batch):
+            days.setdefault(day, []).append(records)
+    place = target_of(target, kms_key_id)
+    return [_write(place, part, day, batches) for day, batches in sorted(days.items())]
+
+
+def _by_day(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the parts of a batch, each of one day. The day counts from 1970."""
+    import numpy as np
+    import pyarrow as pa
+
+    days = batch.column("timestamp").view(pa.int64()).to_numpy() // _DAY_US
+    starts = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), len(days)]
+    for start, end in pairwise(starts):
+        yield int(days[start]), batch.slice(start, end - start)
+
+
+def _write(place: ExportTarget, part: _TopicPart, day: int, batches: list[pa.RecordBatch]) -> ExportedFile:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table = pa.Table.from_batches(batches)
+    text = (_EPOCH + timedelta(days=day)).isoformat()
+    name = f"day={text}/topic={part.name}/seqs-{part.first:016d}-{part.last:016d}.parquet"
+    written = pa.BufferOutputStream()
+    parquet.write_table(table, written)
+    body = written.getvalue().to_pybytes()
+    place.files.put(name, body)
+    seqs = table.column("seq")
+    return ExportedFile(name, part.name, text, seqs[0].as_py(), seqs[-1].as_py(), len(table), len(body))

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from offload.moment import Moment
-from offload.spark.jobs.state import Directory, job_state
+from offload.spark.jobs.progress import Directory, job_state
 from offload.spark.jobs.topics import AtLeastOne, DryRun, dry_run_of, job_options, pinned
 from offload.spark.options import ReadOptions
 from offload.spark.pin import PinnedTopic

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from catalog.errors import InvalidRemote
-from offload.daemon.apart import are_apart, check_credentials, check_variables, identity_of
+from offload.daemon.tenants import are_apart, check_credentials, check_variables, identity_of
 from offload.settings_file import Settings
 from offload.wiring import open_store
 from seglog.errors import InvalidSetting

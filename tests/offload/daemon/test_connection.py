@@ -16,7 +16,7 @@ import pytest
 from uvicorn.protocols.http import httptools_impl
 
 import seglog
-from offload.daemon.lingering import Lingering
+from offload.daemon.connection import Lingering
 from tests.daemons import ServedDirectory, served
 from tests.waiting import wait_until
 

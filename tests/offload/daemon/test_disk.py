@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from offload.daemon.disk import DiskState, disk_state
+from offload.daemon.background.disk import DiskState, disk_state
 
 FINE, ALARM, FULL = DiskState
 

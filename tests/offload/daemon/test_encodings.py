@@ -8,7 +8,7 @@ import random
 import pytest
 import zstandard
 
-from offload.daemon.http.encodings import decoder_of
+from offload.daemon.http.request_body import decoder_of
 from offload.errors import InvalidEncoding, Refused
 from tests.work import seed_of
 

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from offload.daemon.event_loop import event_loop
-from offload.daemon.server import announce
+from offload.daemon.server import announce, event_loop
 
 
 def test_without_uvloop_the_daemon_runs_on_the_loop_of_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:

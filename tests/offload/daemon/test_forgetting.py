@@ -13,7 +13,7 @@ import pytest
 
 import seglog
 from offload.daemon import http
-from offload.daemon.http.direct import direct
+from offload.daemon.http import direct
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from tests.seams.limits import Limit, set_limit

@@ -10,8 +10,7 @@ import pytest
 
 from catalog.objects.memory import MemoryStore
 from offload.daemon import http
-from offload.daemon.http import appends
-from offload.daemon.http.direct import direct
+from offload.daemon.http import appends, direct
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from tests.worlds.asgi import BYTES, asked

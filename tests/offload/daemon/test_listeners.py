@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from offload.daemon.notify import Notifier
+from offload.daemon.serving import Notifier
 from tests.daemons import ServedDirectory, served
 from tests.waiting import wait_until
 

@@ -11,11 +11,10 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 import seglog
-from offload.daemon.http.appends import APPEND_QUERY
-from offload.daemon.http.conditions import CONDITION_HEADERS
+from offload.daemon.http.appends import APPEND_QUERY, CONDITION_HEADERS
 from offload.daemon.http.openapi import openapi
 from offload.daemon.http.operations import ERRORS
-from offload.daemon.http.range_query import READ_QUERY
+from offload.daemon.http.read_request import READ_QUERY
 from offload.daemon.http.roles import ROUTE_ROLES
 from offload.operations.registry import COMMANDS
 from tests.daemons import ServedDirectory, served

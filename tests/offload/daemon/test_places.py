@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from offload.daemon.places import Place, Places
-from offload.daemon.recent_rate import RecentRate
+from offload.daemon.places import Place, Places, RecentRate
 from offload.errors import Busy
 from offload.settings import ServeSettings
 

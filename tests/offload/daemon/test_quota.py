@@ -15,7 +15,7 @@ import pytest
 import seglog
 from catalog.objects.memory import MemoryStore
 from offload.daemon import http
-from offload.daemon.http.direct import direct
+from offload.daemon.http import direct
 from offload.daemon.quota import Account, Quota, frame_bytes
 from offload.errors import OverQuota, OverRate
 from offload.settings import TenantSettings

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import seglog
-from offload.daemon.background.rests import Rest, Rests
-from offload.daemon.background.seals import Seals
+from offload.daemon.background.offloads import Rest, Rests, Seals
 
 
 def test_a_rest_lasts_until_a_change_its_time_or_a_clock_that_goes_back() -> None:

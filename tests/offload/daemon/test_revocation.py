@@ -20,8 +20,7 @@ from offload.daemon.asgi import App, Receive, Scope, Send
 from offload.daemon.clients import for_checked_clients
 from offload.daemon.entrance import entrance
 from offload.daemon.guard import Guard
-from offload.daemon.http import make_app
-from offload.daemon.http.direct import direct
+from offload.daemon.http import direct, make_app
 from offload.daemon.revocation import keep_open, last_words
 from offload.daemon.service import Service
 from offload.rights import Role, token_line

@@ -14,7 +14,7 @@ import offload
 import seglog
 from catalog.objects import ObjectStore
 from catalog.objects.memory import MemoryStore
-from offload.daemon.disk import DiskState
+from offload.daemon.background.disk import DiskState
 from offload.daemon.metrics import Metrics
 from seglog import AppendsHeld, TopicConfig
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload.daemon.http.sse import KEEP_ALIVE, encode_event
+from offload.daemon.http.events import KEEP_ALIVE, encode_event
 from tests.offload.daemon.events_of import Event, EventDecoder
 
 NAMES = st.text(st.characters(exclude_characters="\r\n\0", exclude_categories=["Cs"]), min_size=1).filter(

@@ -21,11 +21,10 @@ import seglog
 from catalog.errors import StoreUnreachable
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
-from offload.daemon.ending import Server
 from offload.daemon.entrance import entrance
 from offload.daemon.listeners import Kind, Listener
 from offload.daemon.service import Service
-from offload.daemon.serving import serve_unix
+from offload.daemon.serving import Server, serve_unix
 from offload.daemon.stopping import StopEvent
 from offload.settings import ServeSettings
 from tests.daemons import ServedDirectory, served

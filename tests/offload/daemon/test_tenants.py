@@ -20,8 +20,7 @@ import pytest
 
 import seglog
 from offload.daemon import tenants as tenants_module
-from offload.daemon.opening import open_service
-from offload.daemon.service import Service
+from offload.daemon.service import Service, open_service
 from offload.daemon.tenants import Tenants
 from offload.rights import Role, token_line
 from offload.settings import ServeSettings

@@ -13,11 +13,10 @@ from catalog.format.commit import Codec, SegmentView
 from catalog.format.gid import Sid, Vid
 from offload.format.index import decode_head
 from offload.format.metadata import SegmentIndex
-from offload.spark.conditions import Conditions
 from offload.spark.messages import encode_task
 from offload.spark.options import Verify
 from offload.spark.packing import TaskSize, packed
-from offload.spark.selection import select
+from offload.spark.selection import Conditions, select
 from offload.spark.task import Needs, Piece, Task
 from offload.write.segment_upload import segment_ref
 from tests.offload.samples import EncodedObject, Sample, encode_object, frames_of_samples

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from catalog.format.commit import Codec
 from offload.spark.aggregates import Aggregate
-from offload.spark.conditions import conditions_of, meets
 from offload.spark.options import Verify, parse_options
 from offload.spark.pin import Pin
 from offload.spark.plan import Plan, Remote, pin
+from offload.spark.selection import conditions_of, meets
 from offload.spark.task import Filter, Needs, Op
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import NOW_MS, TopicArchive

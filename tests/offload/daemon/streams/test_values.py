@@ -12,11 +12,20 @@ from hypothesis import strategies as st
 
 from offload.daemon.streams.entries import Entry, State, decode_entry, encode_entry
 from offload.daemon.streams.errors import InvalidStreamPath, InvalidStreamRequest
-from offload.daemon.streams.marks import Mark, mark_of
+from offload.daemon.streams.live import Mark, mark_of
 from offload.daemon.streams.messages import control_event, data_event, joined, messages
-from offload.daemon.streams.names import path_of, source_path, topic_name
-from offload.daemon.streams.offsets import cursor, offset_text, parsed_offset
-from offload.daemon.streams.requests import Fork, append_of, create_of, read_of
+from offload.daemon.streams.requests import (
+    Fork,
+    append_of,
+    create_of,
+    cursor,
+    offset_text,
+    parsed_offset,
+    path_of,
+    read_of,
+    source_path,
+    topic_name,
+)
 from offload.daemon.streams.reserved import TOPIC
 from offload.errors import Refused, TooManyRecords
 from seglog.values.names import check_topic_name

@@ -11,7 +11,7 @@ from catalog.format.commit import CommitKind
 from offload.errors import LiveWriter
 from offload.spark.jobs import CompactResult, compact
 from offload.spark.jobs.__main__ import main
-from offload.spark.jobs.state import JobState
+from offload.spark.jobs.progress import JobState
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
 from tests.offload.spark.jobs.remotes import kill_after, records_of

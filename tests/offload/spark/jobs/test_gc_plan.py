@@ -14,7 +14,7 @@ from catalog.objects.local import LocalStore
 from offload.errors import InvalidOption
 from offload.spark.jobs import GcPlanResult, plan_gc
 from offload.spark.jobs.__main__ import main
-from offload.spark.jobs.state import JobState
+from offload.spark.jobs.progress import JobState
 from tests.catalog.gc_world import HOUR_MS, World, fork, grown
 from tests.offload.spark.jobs.remotes import kill_after
 

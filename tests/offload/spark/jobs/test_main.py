@@ -9,7 +9,7 @@ import pytest
 
 from offload.errors import InvalidOption
 from offload.spark.jobs.__main__ import main
-from offload.spark.jobs.state import job_state
+from offload.spark.jobs.progress import job_state
 from tests.offload.spark.jobs.remotes import records_of
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from offload.spark.jobs import StatisticsResult, TagStatistics, statistics
 from offload.spark.jobs.__main__ import main
-from offload.spark.jobs.state import JobState
+from offload.spark.jobs.progress import JobState
 from seglog import Record
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from catalog.errors import InvalidObject
 from offload.spark.jobs import Condition, VerifyResult, verify
 from offload.spark.jobs.__main__ import main
-from offload.spark.jobs.state import JobState
+from offload.spark.jobs.progress import JobState
 from tests.offload.spark.jobs.remotes import kill_after, records_of
 
 
