@@ -23,7 +23,7 @@ from blake3 import blake3
 
 from catalog.errors import AccessDenied, Corrupt, NoSuchObject, NotOffered
 from catalog.format.commit import SegmentRef
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import Sid, Vid
 from catalog.format.keys import Key, data_key, index_key
 from catalog.gc.mark import Kept, Marker
 from catalog.gc.report import Watch, unwatched

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.retention import Holder
 from seglog.base.progress import Watch, unwatched
 

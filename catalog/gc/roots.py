@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from catalog.errors import Corrupt, NoSuchObject
 from catalog.format.control import full_name
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.format.keys import (
     Key,
     after_volume,

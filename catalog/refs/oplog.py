@@ -21,9 +21,8 @@ from catalog.errors import KeyChanged, NoSuchObject, NoSuchOperation
 from catalog.format.control import NameChange, OplogEntry
 from catalog.format.keys import Key, number_of, oplog_key, oplog_prefix
 from catalog.format.small_objects import decode_oplog_entry, encode_oplog_entry
-from catalog.objects.base import ObjectStore
-from catalog.objects.first_valid_key import first_valid_key
-from catalog.objects.put_once import put_once
+from catalog.objects.base import ObjectStore, first_valid_key
+from catalog.objects.settled_writes import put_once
 
 __all__ = ["NumberedEntry", "Oplog"]
 

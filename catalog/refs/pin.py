@@ -16,10 +16,9 @@ from catalog.format.commit import ForkPoint
 from catalog.format.control import Pin
 from catalog.format.keys import Key, pin_key, pins_prefix, volume_in_pin
 from catalog.format.small_objects import decode_pin, encode_pin
-from catalog.objects.change import change
-from catalog.objects.put_once import put_once
+from catalog.objects.settled_writes import change, put_once
 from catalog.objects.store_time import latest_ms
-from catalog.refs.retention_check import check_kept
+from catalog.refs.beside_gc import check_kept
 from catalog.volume import Volumes
 
 __all__ = ["HeldPin", "Pins"]

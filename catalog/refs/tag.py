@@ -16,9 +16,9 @@ from catalog.format.commit import ForkPoint
 from catalog.format.control import Tag
 from catalog.format.keys import Key, branch_of, named_by, tag_key, tags_prefix, topic_of
 from catalog.format.small_objects import decode_tag, encode_tag
+from catalog.refs.beside_gc import check_kept
 from catalog.refs.oplog import Oplog
 from catalog.refs.ref_store import Found, RefStore, is_same
-from catalog.refs.retention_check import check_kept
 from catalog.volume import Volumes
 from seglog.base.arguments import checked
 

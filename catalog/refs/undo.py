@@ -10,7 +10,7 @@ import re
 
 from catalog.errors import KeyChanged, NoSuchObject, NotUndone, OutOfWindow, VolumeHasName
 from catalog.format.control import MAIN, OplogEntry
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.format.keys import Key, named_by
 from catalog.format.small_objects import decode_ref, decode_tag
 from catalog.refs.branch import Branches

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-from catalog.tenants.policies import Partition
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import Partition, TenantRole
 from offload.cli.session import Session
 from offload.commands.parameters import About
 

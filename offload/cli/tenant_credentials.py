@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from typing import Annotated
 
 from catalog.tenants.names import prefix_of
-from catalog.tenants.policies import check_bucket
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import TenantRole, check_bucket
 from offload.cli.session import Session
 from offload.commands.parameters import About
 from offload.errors import InvalidParameters

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from catalog.errors import CatalogError
-from catalog.format.gid import Sid
+from catalog.format.ids import Sid
 from catalog.format.keys import doctor_prefix
 from catalog.objects import ObjectStore
 from catalog.objects.examination import Examination

@@ -126,7 +126,7 @@ def explain(
 
 
 def _keys(page: Iterable[Garbage]) -> Iterator[PlannedKey]:
-    from catalog.gc.planned_keys import planned_keys
+    from catalog.gc.plan import planned_keys
 
     for garbage in page:
         for each in planned_keys(garbage):

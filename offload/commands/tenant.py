@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from catalog.tenants.policies import Condition, Partition, bucket_policy, session_tag_policy, tenant_policy
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import Condition, Partition, TenantRole, bucket_policy, session_tag_policy, tenant_policy
 from offload.commands.results import OPTIONAL
 from offload.errors import InvalidParameters, NoSuchFile
 from offload.tenants.directories import data_directories

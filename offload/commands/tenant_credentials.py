@@ -11,8 +11,7 @@ from typing import Any
 
 from catalog.format.remotes import split_remote
 from catalog.tenants.names import check_tenant
-from catalog.tenants.policies import Partition, check_bucket
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import Partition, TenantRole, check_bucket
 from offload.errors import InvalidParameters
 from offload.settings import ROLE_ARN, ROLE_ARN_FORM
 from offload.settings_file import Settings

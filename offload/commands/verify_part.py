@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from catalog.format.gid import Sid
+from catalog.format.ids import Sid
 from catalog.gc.object_check import Looked, ObjectCheck
 from catalog.objects import ObjectStore
 from offload.commands.directory import Tell, watch_of

@@ -21,7 +21,7 @@ from typing import Any
 from catalog.errors import AccessDenied, Missing, NoSuchTopic
 from catalog.format.commit import ForkPoint
 from catalog.format.control import full_name
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.history import History, retry_if_collected
 from catalog.refs.branch import Branches
 from catalog.refs.pin import Pins

@@ -13,13 +13,13 @@ import pytest
 from catalog.errors import CatalogError, NoSuchObject, OutOfWindow
 from catalog.format.commit import ForkPoint
 from catalog.format.control import DEAD, Control
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.format.keys import boundary_key, commit_key, ref_key
 from catalog.format.small_objects import decode_ref
 from catalog.objects import ObjectStore
+from catalog.refs.beside_gc import check_kept
 from catalog.refs.branch import Branches
 from catalog.refs.pin import Pins
-from catalog.refs.retention_check import check_kept
 from catalog.refs.tag import Tags
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, Branch, World, fork, grown, live_seqs, settle

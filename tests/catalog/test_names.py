@@ -29,7 +29,7 @@ from catalog.errors import (
 from catalog.format.commit import ForkPoint
 from catalog.format.control import Boundary
 from catalog.format.encoding import encode_commit
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.format.keys import (
     Key,
     boundary_key,

@@ -15,17 +15,17 @@ from catalog.errors import Diverged, KeyTaken, OutcomeUnknown, Outdated
 from catalog.format.commit import Checkpoint, Commit, CommitKind
 from catalog.format.control import DEAD
 from catalog.format.encoding import decode_commit_at
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import Sid, Vid
 from catalog.format.keys import Key, commit_key
 from catalog.gc.execution import Execution
 from catalog.gc.mark import Kept, Marker
 from catalog.local import Attempt, Handle
 from catalog.objects.base import ObjectStore
-from catalog.objects.change import change_from, read_current
+from catalog.objects.settled_writes import change_from, read_current
 from catalog.objects.wrapped import WrappedStore
+from catalog.refs.beside_gc import close
 from catalog.refs.promotion import plan_promotion
 from catalog.refs.ref_store import Planned, RefStore
-from catalog.refs.volume_deletion import close
 from catalog.retention import first_kept
 from catalog.snapshot import Snapshot, checkpoint_of
 from catalog.sync import Updates

@@ -28,7 +28,7 @@ from functools import partial
 from typing import Any
 
 from catalog.errors import CatalogError
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.gc.collector import Collector
 from catalog.gc.mark import Marker, Marks
 from catalog.gc.report import GcPolicy, GcReport

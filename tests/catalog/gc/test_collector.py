@@ -15,7 +15,7 @@ from catalog.errors import HistoryCollected, InvalidObject, Outdated
 from catalog.format.commit import CommitKind, Deletions, ForkPoint
 from catalog.format.control import DEAD
 from catalog.format.encoding import decode_commit_at, encode_commit
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.format.keys import (
     boundary_key,
     commit_key,

@@ -25,7 +25,7 @@ from catalog import (
 from catalog.errors import CatalogError, Diverged, Fenced, InvalidObject
 from catalog.format.control import Boundary
 from catalog.format.encoding import decode_commit_at
-from catalog.format.gid import Sid
+from catalog.format.ids import Sid
 from catalog.format.keys import boundary_key, commit_key, data_key
 from catalog.format.small_objects import encode_boundary
 from catalog.gc.collector import Collector

@@ -1,4 +1,6 @@
-"""GIDs: the ids of volumes (`vid`) and segments (`sid`).
+"""The ids of volumes and segments (GIDs), and the numbers of commits (LSNs).
+
+A GID is the id of a volume (`vid`) or of a segment (`sid`).
 
     offset  size  meaning
     0       1     type: 0x80 volume, 0xC0 segment
@@ -8,24 +10,35 @@
 Text: base58 of the first 7 bytes (always 10 characters), `-`, base58 of the last 9 (always 13 characters).
 Volumes start with `5`, segments with `8`, and text sorts by time.
 
-Source: Graft (GID). The only input besides arguments is `os.urandom`.
+An LSN counts the commits of one volume: u64, from 1, dense. Zero means "none yet".
+CBE64(lsn) is the one's complement of the LSN as 16 upper-case hex digits. So a plain ascending LIST gives the newest
+commit first.
+
+Source: Graft (GID), Graft RFC 0001, "Log Sequence Numbers" and "CBE64 Encoding". The only input besides arguments is
+`os.urandom`.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self, TypeAlias
 
 from catalog.errors import InvalidKey
+from seglog.base.arguments import Within
 
-__all__ = ["Gid", "Sid", "Vid"]
+__all__ = ["MAX_LSN", "Gid", "LsnNumber", "Sid", "Vid", "from_cbe64", "to_cbe64"]
 
 _ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _VALUE_OF = {char: value for value, char in enumerate(_ALPHABET)}
 _HEAD_BYTES, _HEAD_CHARS = 7, 10
 _TAIL_BYTES, _TAIL_CHARS = 9, 13
+MAX_LSN = 2**64 - 1
+#: The type of an LSN argument. 0 means "none yet".
+LsnNumber: TypeAlias = Annotated[int, Within(0, MAX_LSN)]
+_CBE64 = re.compile(r"[0-9A-F]{16}")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -97,3 +110,17 @@ def _decode(text: str, size: int) -> bytes:
     for char in text:
         value = value * 58 + _VALUE_OF[char]
     return value.to_bytes(size, "big")
+
+
+def to_cbe64(lsn: int) -> str:
+    """Return the CBE64 text: `1` becomes `FFFFFFFFFFFFFFFE`. Raise `ValueError` outside [1, 2^64)."""
+    if not 1 <= lsn <= MAX_LSN:
+        raise ValueError(f"LSN {lsn} is outside [1, 2^64)")
+    return f"{MAX_LSN - lsn:016X}"
+
+
+def from_cbe64(text: str) -> int:
+    """Return the LSN of a CBE64 text. Raise `InvalidKey` for any text that `to_cbe64` does not produce."""
+    if not _CBE64.fullmatch(text) or text == "F" * 16:
+        raise InvalidKey(text)
+    return MAX_LSN - int(text, 16)
