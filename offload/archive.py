@@ -30,7 +30,7 @@ from offload.settings import OffloadSettings
 from seglog import Record, Topic
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned, is_foreign
-from seglog.process.closing import closing_after
+from seglog.process import closing_after
 
 if TYPE_CHECKING:
     import pyarrow as pa

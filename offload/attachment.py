@@ -17,7 +17,7 @@ from seglog.base.arguments import checked
 from seglog.errors import InvalidSetting
 from seglog.files.clock import Clock, SystemClock
 from seglog.format.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES
-from seglog.process.closing import closing_after
+from seglog.process import closing_after
 from seglog.values.config import SETTINGS_FILE
 
 __all__ = ["attach"]

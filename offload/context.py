@@ -16,7 +16,7 @@ from offload.read.cold_reader import ColdReader
 from offload.settings import CatalogSettings, ColdSettings
 from seglog import Log
 from seglog.files.clock import Clock
-from seglog.process.closing import closing_after
+from seglog.process import closing_after
 
 __all__ = ["ArchiveContext", "TopicLocks", "open_context"]
 

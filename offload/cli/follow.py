@@ -18,7 +18,7 @@ from offload.cli.stopped import told
 from offload.cli.tenant_role import RoleArn, tenant_of
 from offload.cli.times import ago_text
 from offload.commands.parameters import About
-from seglog.process.closing import closed_after
+from seglog.process import closed_after
 
 if TYPE_CHECKING:
     from offload.commands.directory import Tell

@@ -24,7 +24,7 @@ from offload.cli.top import COMPLETION
 from offload.commands.parameters import Parameter, parameters_of, without_main
 from offload.commands.registry import COMMANDS, Command
 from offload.errors import InvalidParameters, NoSuchFile
-from seglog.process.closing import closed_after
+from seglog.process import closed_after
 
 __all__ = ["described", "listed_commands", "run_command"]
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 from offload.commands.certificate import valid_until_ms
 from offload.errors import ChecksFailed
 from offload.moment import format_time
-from seglog.client.unix_socket import connected
+from seglog.client.address import connected
 
 if TYPE_CHECKING:
     from offload.settings import ServeSettings

@@ -22,7 +22,7 @@ from offload.commands.results import problem
 from offload.errors import DamageFound, ExportOutdated, ExportRunning, InvalidParameters, OtherExport, PartlyExported
 from seglog import Record
 from seglog.files.port import Files
-from seglog.process.closing import closing_after
+from seglog.process import closing_after
 
 __all__ = ["ExportVerified", "Progress", "Wanted", "WrongPart", "export", "export_to", "verify"]
 

@@ -31,7 +31,7 @@ from offload.daemon.tenants import Tenants
 from offload.settings_file import Settings
 from offload.tenants.directories import check_root
 from seglog import InvalidSetting
-from seglog.process.closing import closing_after
+from seglog.process import closing_after
 
 __all__ = ["announce", "run", "run_tenants"]
 

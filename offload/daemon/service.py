@@ -34,7 +34,7 @@ from offload.settings_file import read_settings
 from offload.worker.pool import WorkerPool
 from seglog import SETTINGS_FILE, InvalidTopicName, Log, NoSuchTopic, SeglogError, Topic, aio
 from seglog.files.clock import Clock
-from seglog.process.closing import closing_after
+from seglog.process import closing_after
 
 __all__ = ["Service"]
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from seglog.engine.ephemeral_buffer import Memory
-from seglog.engine.keys import Keys
-from seglog.engine.producers import Producers
-from seglog.engine.state import TopicState
+from seglog.engine.known_appends import Keys, Producers
+from seglog.engine.state import TopicState, apply_truncate
 from seglog.engine.tail import Tail
-from seglog.engine.truncated_state import apply_truncate
 from seglog.format.appends import EncodedFrames
 from seglog.format.batch_frame import encode_batch, encode_key, encode_unit
 from seglog.format.control import (

@@ -46,8 +46,7 @@ from seglog.errors import DiskFull, FileCorrupt, JournalClosed, NoSuchItem, Sect
 from seglog.files.lock import DirectoryLock
 from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
 from seglog.journal.section import Item, Section
-from seglog.process.closing import closing_after
-from seglog.process.own_lock import OwnLock
+from seglog.process import OwnLock, closing_after
 from seglog.wal.wal import NO_SPACE
 
 __all__ = ["SECTION_MAX", "Item", "Journal"]

@@ -50,11 +50,9 @@ from pathlib import Path
 
 from seglog.base.arguments import WHOLE_MAX
 from seglog.engine.entries import apply_delete, apply_evict, new_state
-from seglog.engine.keys import Keys
-from seglog.engine.producers import Producers
-from seglog.engine.state import TopicState
+from seglog.engine.known_appends import Keys, Producers
+from seglog.engine.state import TopicState, apply_truncate
 from seglog.engine.tail import Tail
-from seglog.engine.truncated_state import apply_truncate
 from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files
@@ -62,20 +60,17 @@ from seglog.files.read_only import ReadOnlyFiles
 from seglog.format.batch_frame import UNIT_TYPES, read_unit
 from seglog.format.control import read_config, read_create, read_delete, read_epoch, read_evict
 from seglog.format.frame import Buffer, FrameType, Header, data_of
-from seglog.maintenance.removal import remove_leftovers, remove_topics
-from seglog.maintenance.truncation import kept_part, lowest_truncation, segment_names
+from seglog.maintenance.removal import kept_part, lowest_truncation, remove_leftovers, remove_topics, segment_names
 from seglog.segments.cache import open_first
 from seglog.segments.rewrite import NEW, settle_rewrite
 from seglog.segments.segment import SegmentFiles, SegmentInfo, cut
 from seglog.segments.tags import drop_tags
 from seglog.startup.replayed_batch import ReplayedBatch
-from seglog.values.delete_list import DeleteList
+from seglog.values.deletes import DeleteList
 from seglog.values.elsewhere import Elsewhere
 from seglog.values.layout import SEGMENT_PARTS, Layout, WalFolder, number_in
-from seglog.wal.file_end import check_begin, check_known, check_not_cut
 from seglog.wal.manifest import ActiveMeta, LogManifest, TopicMeta, WalPosition, load
-from seglog.wal.open_batch import OpenBatch
-from seglog.wal.scan import Appends, Stretch, scan
+from seglog.wal.scan import Appends, OpenBatch, Stretch, check_begin, check_known, check_not_cut, scan
 from seglog.wal.shards import shard_of
 from seglog.wal.wal import durable_after, foreign_mark, is_blank, read_current
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from seglog.engine.state import TopicState
 from seglog.wal.manifest import WalPosition
-from seglog.wal.open_batch import OpenBatch
+from seglog.wal.scan import OpenBatch
 
 __all__ = ["ReplayedBatch"]
 

@@ -1,6 +1,11 @@
-"""The expiry floor of a topic: the records below it are past the ttl, whatever segment they are in.
+"""The seqs of times: the first record at or after a time, and the expiry floor, below which records are past the ttl.
 
-Times never decrease within a topic, so the floor is one seq. A search of the index finds it (seglog.reading.search).
+Times never decrease within a topic, so each of them is one seq, and a binary search finds it.
+
+In this log, the search looks at segments, then at .idx entries, then at the index of the tail. Deleted and lost records
+count. The time of a lost one lies between those of its neighbours. Ephemeral records are searched in memory besides. If
+the segment of that time is relocated, its .idx comes from the warm store. Below the hot floor, each step asks the cold
+tier for one record. That makes about twenty cold reads for a million records.
 
 EXPIRY-1  A record whose time is before now - ttl_ms is not shown. A reader gets a `Gap` or `Evicted` in its place, as
     after an eviction. `now` is the log's clock when the read is called. A follower reads the clock again each time it
@@ -25,13 +30,75 @@ from bisect import bisect_left
 
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
-from seglog.errors import SeglogError
-from seglog.reading.search import cold_seq_at, hot_seq_at
+from seglog.errors import ColdTierRequired, FileCorrupt, SeglogError
+from seglog.segments.segment import SegmentInfo
 from seglog.tiers.cold_tier import BranchesTier
 from seglog.values.floors import Floors
 from seglog.values.names import BRANCH_MARK
 
-__all__ = ["expired_seq", "known_floors"]
+__all__ = ["expired_seq", "first_seq_at", "known_floors"]
+
+
+def first_seq_at(engine: Engine, state: TopicState, ts_ms: int) -> int:
+    """Return the first seq at or after `ts_ms`, not below `earliest_seq`. If all is earlier, return `head_seq + 1`."""
+    while True:
+        engine.check_open()
+        generation = state.generation
+        try:
+            found = _hot_seq_at(engine, state, ts_ms)
+        except (FileNotFoundError, FileCorrupt):
+            if state.generation == generation:
+                raise
+            continue
+        earliest, hot_floor = state.floors.earliest_seq, state.hot_floor
+        if found > hot_floor or earliest >= hot_floor:
+            return max(found, earliest)
+        return _cold_seq_at(engine, state, earliest, hot_floor, ts_ms)
+
+
+def _hot_seq_at(engine: Engine, state: TopicState, ts_ms: int, first: int | None = None) -> int:
+    """Return the first seq at or after `ts_ms` among the records in this log.
+
+    With `first`, the result is exact only for a reader from `first` on. Below `first`, the start of a segment may stand
+    for it. The search reads no file if the times of the segments decide.
+
+    Raises `FileNotFoundError` and `FileCorrupt`, also for a segment that changed meanwhile.
+    """
+    with engine.committer.lock:
+        segments = state.segments
+        buffered = state.ephemeral_buffer.first_seq_at(ts_ms)
+        position = bisect_left(segments, ts_ms, key=lambda segment: segment.max_ts_ms)
+        if position == len(segments):
+            found = state.tail.first_seq_at(ts_ms)
+            return found if buffered is None else min(found, buffered)
+    info = segments[position]
+    is_plain = first is not None and (info.min_ts_ms >= ts_ms or first > info.last_seq)
+    found = info.first_seq if is_plain else _in_segment(engine, state, info, ts_ms)
+    return found if buffered is None else min(found, buffered)
+
+
+def _in_segment(engine: Engine, state: TopicState, info: SegmentInfo, ts_ms: int) -> int:
+    segment = engine.segment(state.topic_id, info)
+    seqs = range(info.first_seq, info.last_seq + 1)
+    return seqs[bisect_left(seqs, ts_ms, key=lambda seq: int(segment.entries(seq, seq)["ts_ms"][0]))]
+
+
+def _cold_seq_at(engine: Engine, state: TopicState, first: int, end: int, ts_ms: int) -> int:
+    """Search the live records from `first` on and below `end`. Return `end` if all are earlier than `ts_ms`.
+
+    Otherwise, no live record from the returned seq on is earlier, and all live records below it are.
+    """
+    cold = engine.cold
+    if cold is None:
+        raise ColdTierRequired(state.name, first, end - 1)
+    while first < end:
+        middle = (first + end) // 2
+        record = next(iter(cold.read(state.name, middle, end - 1)), None)
+        if record is None or record.ts_ms >= ts_ms:
+            end = middle
+        else:
+            first = record.seq + 1
+    return first
 
 
 def expired_seq(engine: Engine, state: TopicState, first: int) -> int:
@@ -79,11 +146,11 @@ def _whole_segments(state: TopicState, oldest_ms: int) -> int:
 def _search(engine: Engine, state: TopicState, first: int, oldest_ms: int) -> tuple[int, int]:
     """Return the expiry floor, and the time of the record there. The time is 0 if the search did not read it."""
     hot_floor, earliest = state.hot_floor, state.floors.earliest_seq
-    found = hot_seq_at(engine, state, oldest_ms, first)
+    found = _hot_seq_at(engine, state, oldest_ms, first)
     if found > hot_floor or first >= hot_floor or earliest >= hot_floor or engine.cold is None:
         return (found, 0) if found > hot_floor else (1, 0)
     if BRANCH_MARK in state.name and isinstance(engine.cold, BranchesTier):
         return engine.cold.expired_own(state.name, hot_floor, oldest_ms)
-    found = cold_seq_at(engine, state, earliest, hot_floor, oldest_ms)
+    found = _cold_seq_at(engine, state, earliest, hot_floor, oldest_ms)
     record = next(iter(engine.cold.read(state.name, found, hot_floor - 1)), None)
     return found, 0 if record is None else record.ts_ms
