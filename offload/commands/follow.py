@@ -27,7 +27,7 @@ from catalog.errors import StoreUnreachable
 from catalog.objects.base import ObjectStore
 from catalog.objects.patience import one_command
 from offload import recovery
-from offload.attachment import attach
+from offload.archive import attach
 from offload.backoff import Backoff
 from offload.commands.follower import Follower, Looked, LookFailed, Retry, TopicFollowed, TopicUnfollowed
 from offload.errors import DirectoryNotEmpty

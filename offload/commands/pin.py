@@ -12,7 +12,7 @@ from offload.moment import Moment
 
 if TYPE_CHECKING:
     from offload.archive import Archive
-    from offload.services.pins import TopicPin
+    from offload.services.names import TopicPin
 
 __all__ = ["PinListed", "list_pins", "refresh", "release"]
 

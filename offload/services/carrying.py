@@ -28,7 +28,7 @@ from offload.context import ArchiveContext
 from offload.errors import CarriedOtherwise
 from offload.format.topic_config import CARRIED_FROM
 from offload.handles import split_name
-from offload.services.writers import Writers
+from offload.replication.takeover import Writers
 from offload.write.offloader import Offloader
 from seglog import Gap, Record, Topic
 from seglog.base.arguments import WHOLE_MAX

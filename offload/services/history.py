@@ -18,10 +18,10 @@ from offload.errors import NotOffloaded
 from offload.format.metadata import SegmentIndex
 from offload.read.deletes import count_live, last_live_seq
 from offload.services.diff import Difference, State, diff_of, differing_records
+from offload.services.erasures import window_ms_here
 from offload.services.expired import expired_before
 from offload.services.remote_states import RemoteStates
 from offload.services.targets import Targets
-from offload.services.windows import window_ms_here
 from seglog import Record
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned

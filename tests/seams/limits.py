@@ -30,7 +30,7 @@ class Limit(Enum):
     RECENT_SIDS = "catalog.gc.sid_set._RECENT"
     PART_OF_A_CHECK = "catalog.objects.conformance._PART"
     READ_OF_LINES_BYTES = "offload.commands.lines._READ_BYTES"
-    RECORD_OVERHEAD_BYTES = "offload.attachment._FRAME_OVERHEAD_BYTES"
+    RECORD_OVERHEAD_BYTES = "offload.archive._FRAME_OVERHEAD_BYTES"
     STREAM_ENTRIES_OUTDATED = "offload.daemon.streams.registry._OUTDATED_MAX"
     STREAMS_KEPT = "offload.daemon.streams.kept._KEPT"
     TEXT_IN_A_LIST_BYTES = "offload.commands.lines._FEW_BYTES"

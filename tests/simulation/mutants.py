@@ -37,7 +37,7 @@ from offload.replication.takeover import Takeover
 from offload.services.own_topics import OwnTopics
 from offload.services.promotion import Promotion
 from offload.services.undoing import Undoing
-from offload.write import uploader as sending
+from offload.write import segment_upload as sending
 from offload.write.offloader import Offloader
 from offload.write.publisher import Published, Publisher
 from seglog import Log

@@ -31,7 +31,7 @@ from catalog import Commit, CommitKind, SegmentRef, SegmentView, Sid, Snapshot, 
 from catalog.errors import Diverged, Fenced, Outdated
 from catalog.format.commit import Codec
 from offload.errors import LiveWriter
-from offload.load.opening import is_free
+from offload.load import is_free
 from offload.settings import CatalogSettings, OffloadSettings
 from offload.spark.executor_remotes import reader_of, store_of
 from offload.spark.jobs.rounds import in_rounds
@@ -41,8 +41,7 @@ from offload.spark.pin import PinnedTopic
 from offload.write.merging import of_one_log, ranges_to_merge
 from offload.write.publisher import make_due_checkpoint
 from offload.write.readback import check_segment
-from offload.write.segment_upload import UploadJob, delete_segment, upload_segment
-from offload.write.uploader import remote_frames
+from offload.write.segment_upload import UploadJob, delete_segment, remote_frames, upload_segment
 from seglog.base.arguments import WHOLE_MAX, Within, checked
 from seglog.files.clock import SystemClock
 

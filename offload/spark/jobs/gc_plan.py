@@ -40,7 +40,7 @@ from offload.spark.jobs.rounds import in_rounds
 from offload.spark.jobs.state import Directory, JobState, job_state
 from offload.spark.jobs.topics import AtLeastOne
 from offload.spark.stores import open_remote
-from offload.worker.carried import CarriedError
+from offload.worker.channel import CarriedError
 from seglog.base.arguments import checked
 from seglog.files.clock import SystemClock
 

@@ -12,7 +12,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from offload.worker.carried import CarriedError
+from offload.worker.channel import CarriedError
 from seglog.errors import SeglogError
 
 __all__ = ["TASK_BYTES", "in_rounds"]

@@ -35,7 +35,7 @@ from catalog.objects.wrapped import WrappedStore
 from catalog.snapshot import empty
 from offload import OffloadSettings
 from offload.archive import Archive
-from offload.write.rebase import rebased
+from offload.write.publisher import rebased
 from seglog.files.clock import SystemClock
 from tests.catalog.samples import START_MS, HistoryMaker, segment, vid
 from tests.faults.steps import Place, crashes
