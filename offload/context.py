@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 
 from catalog import Branches, LocalCatalog, Volumes
 from catalog.objects.base import ObjectStore
-from catalog.refs.tag import Tags
+from catalog.refs.state_names import Tags
 from offload.handles import Handles
 from offload.read.cache import open_cache
 from offload.read.cold_reader import ColdReader

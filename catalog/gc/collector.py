@@ -98,7 +98,7 @@ from catalog.gc.explanation import Explanation, explain
 from catalog.gc.garbage_search import GarbageSearch
 from catalog.gc.mark import Kept, Marker
 from catalog.gc.plan import Garbage, Plan, PlanWriter, decode_plan, keys_needed, pages_of, plans, remove_plan
-from catalog.gc.report import GcPolicy, GcReport, KeptVolume, PendingPlan, Watch, unwatched
+from catalog.gc.policy import GcPolicy, GcReport, KeptVolume, PendingPlan, Watch, unwatched
 from catalog.gc.survey import Survey, survey
 from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore

@@ -30,7 +30,7 @@ from catalog.format.keys import (
 from catalog.format.small_objects import decode_boundary, encode_boundary
 from catalog.gc.mark import Kept, Marker
 from catalog.gc.plan import Garbage, Plan, pages_of, remove_plan
-from catalog.gc.report import GcReport, Watch, unwatched
+from catalog.gc.policy import GcReport, Watch, unwatched
 from catalog.objects.base import ObjectStore
 from catalog.objects.settled_writes import change
 from catalog.refs.beside_gc import begin_closing, close, keep_open

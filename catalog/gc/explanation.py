@@ -34,9 +34,8 @@ from catalog.format.keys import (
 from catalog.gc.garbage_search import GarbageSearch
 from catalog.gc.mark import Kept, Marker
 from catalog.gc.plan import Garbage, PlannedKey, PlanWriter, pages_of, planned_keys, plans
-from catalog.gc.report import GcReport
+from catalog.gc.policy import GcReport, Holder
 from catalog.objects.base import ObjectStore
-from catalog.retention import Holder
 
 __all__ = ["Explanation", "explain"]
 

@@ -37,12 +37,11 @@ from catalog.format.keys import (
     ref_key,
 )
 from catalog.format.small_objects import decode_fork
-from catalog.gc.report import Watch, unwatched
+from catalog.gc.policy import HeldBy, Holder, Watch, first_kept, scan_from, unwatched, window_ms_of
 from catalog.gc.roots import Roots, read_roots, volumes_of
 from catalog.gc.sid_set import SidSet
 from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore, first_valid_key
-from catalog.retention import HeldBy, Holder, first_kept, scan_from, window_ms_of
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
 

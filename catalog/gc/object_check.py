@@ -26,7 +26,7 @@ from catalog.format.commit import SegmentRef
 from catalog.format.ids import Sid, Vid
 from catalog.format.keys import Key, data_key, index_key
 from catalog.gc.mark import Kept, Marker
-from catalog.gc.report import Watch, unwatched
+from catalog.gc.policy import Watch, unwatched
 from catalog.gc.roots import volumes_of
 from catalog.gc.scrub import Scrub, ScrubReport
 from catalog.gc.sid_set import SidSet

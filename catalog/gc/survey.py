@@ -18,7 +18,7 @@ from catalog.format.keys import sid_of, volume_of
 from catalog.gc.garbage_search import GarbageSearch
 from catalog.gc.mark import Marker
 from catalog.gc.plan import Garbage, PlanWriter, small_keys_of
-from catalog.gc.report import GcReport
+from catalog.gc.policy import GcReport
 from catalog.gc.sid_set import SidSet
 from catalog.objects.base import ObjectStore, sizes_of
 

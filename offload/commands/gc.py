@@ -14,7 +14,7 @@ from offload.errors import VolumesBlocked
 from offload.moment import Moment
 
 if TYPE_CHECKING:
-    from catalog.gc.report import GcReport, KeptVolume
+    from catalog.gc.policy import GcReport, KeptVolume
 
 __all__ = [
     "DeletedObjects",

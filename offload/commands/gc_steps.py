@@ -14,7 +14,7 @@ from offload.moment import Moment
 
 if TYPE_CHECKING:
     from catalog.gc.plan import Garbage
-    from catalog.gc.report import GcReport
+    from catalog.gc.policy import GcReport
 
 __all__ = ["KeyExplained", "PlanListed", "PlannedKey", "apply", "explain", "plan"]
 

@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from catalog import CommitKind, ForkPoint, PastCommit, SegmentView, Sid, Snapshot, Vid
-from catalog.retention import window_ms_of
+from catalog.gc.policy import window_ms_of
 from offload.context import ArchiveContext
 from offload.write.merging import holds_more
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from offload.replication.takeover import Takeover, Writers
     from offload.services.offloading import Offloading
     from offload.services.own_topics import OwnTopics
+    from offload.services.previews import SoleNames
     from offload.services.promotion import Promotion
     from offload.services.removal import Removal
-    from offload.services.sole_names import SoleNames
     from offload.services.undoing import Undoing
     from offload.write.offloader import Offloader
     from offload.write.port import Uploader
@@ -128,8 +128,7 @@ class Machinery:
 
     @part
     def promotion(self) -> Promotion:
-        from offload.services.carrying import Carrying
-        from offload.services.promotion import Promotion
+        from offload.services.promotion import Carrying, Promotion
 
         carrying = Carrying(self._context, self.writers, self.offloader)
         return Promotion(self._context, self.own_topics, carrying, self.replicas)
@@ -142,7 +141,6 @@ class Machinery:
 
     @part
     def sole_names(self) -> SoleNames:
-        from offload.services.previews import PreviewService
-        from offload.services.sole_names import SoleNames
+        from offload.services.previews import PreviewService, SoleNames
 
         return SoleNames(self._context, PreviewService(self._context, self.states, self.replicas))

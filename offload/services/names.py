@@ -16,8 +16,7 @@ from catalog.errors import NoSuchBranch, NoSuchObject, NoSuchTag, TagExists
 from catalog.format import keys
 from catalog.format.control import Tag, full_name
 from catalog.refs.branch import Distance
-from catalog.refs.pin import HeldPin, Pins
-from catalog.refs.tag import NamedTag
+from catalog.refs.state_names import HeldPin, NamedTag, Pins
 from offload.context import ArchiveContext
 from offload.errors import OpenBranch
 from offload.handles import split_name

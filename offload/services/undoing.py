@@ -36,7 +36,7 @@ from catalog.format.encoding import StoredCommit
 from catalog.history import History, retry_if_collected
 from catalog.objects.patience import carried
 from catalog.refs.beside_gc import check_kept
-from catalog.refs.pin import HeldPin, Pins
+from catalog.refs.state_names import HeldPin, Pins
 from catalog.undo_plan import TAKES_AWAY, Taken, UndoPlan, count, first_ranges, plan_undo
 from offload.context import ArchiveContext
 from offload.errors import OffloadError

@@ -28,7 +28,7 @@ from catalog.format.checkpoint_list import decode_down_to
 from catalog.format.encoding import decode_commit_at
 from catalog.format.keys import checkpoints_key
 from catalog.format.small_objects import decode_control_of
-from catalog.gc.report import GcReport, unwatched
+from catalog.gc.policy import GcReport, unwatched
 from catalog.objects.store_time import check_clock, earliest_ms
 from offload.context import ArchiveContext
 from offload.format.topic_config import PAUSED

@@ -24,8 +24,7 @@ from catalog.format.control import full_name
 from catalog.format.ids import Vid
 from catalog.history import History, retry_if_collected
 from catalog.refs.branch import Branches
-from catalog.refs.pin import Pins
-from catalog.refs.tag import Tags
+from catalog.refs.state_names import Pins, Tags
 from catalog.timeline import Head, Lsn, Target, Time, resolve, span
 from catalog.volume import Volumes
 from offload.errors import InvalidMessage, InvalidOption

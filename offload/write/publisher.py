@@ -56,10 +56,10 @@ from catalog import (
     encode_commit,
     make_checkpoint,
 )
-from catalog.acting import author
 from catalog.errors import BranchCollected, CatalogError, Diverged, Fenced, KeyTaken, Outdated
 from catalog.format import keys
 from catalog.format.encoding import decode_commit_at
+from catalog.refs.oplog import author
 from offload.context import ArchiveContext
 from offload.handles import Tip
 from offload.write.attempt import AttemptState

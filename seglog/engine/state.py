@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from seglog.engine.ephemeral_buffer import EphemeralBuffer, Memory
 from seglog.engine.known_appends import Keys, Producers
@@ -19,14 +19,13 @@ from seglog.format.arrays import NDArray, np
 from seglog.segments.segment import SegmentInfo, Sizes
 from seglog.values.append_key import KeyedAppend, Repeatable, Unit
 from seglog.values.config import TopicConfig
-from seglog.values.deletes import DeleteList, TruncateOp, listed_with
+from seglog.values.deletes import DeleteList, TruncateOp
 from seglog.values.floors import Floors
-from seglog.values.names import BRANCH_MARK
 from seglog.values.producer import AppendedBatch
 from seglog.values.record import Gap
 from seglog.wal.manifest import ActiveMeta, TopicMeta
 
-__all__ = ["TopicState", "active_meta", "apply_truncate", "check_all_hot", "reclaimable", "relocated"]
+__all__ = ["TopicState", "active_meta", "check_all_hot", "reclaimable", "relocated"]
 
 
 @dataclass(slots=True, eq=False)
@@ -389,49 +388,3 @@ def reclaimable(state: TopicState, dead_percent: int) -> list[SegmentInfo]:
         and info.dead_bytes * 100 >= dead_percent * info.data_bytes
         and info.last_seq >= state.floors.earliest_seq
     ]
-
-
-def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, kept: SegmentInfo | None) -> None:
-    """Change the state as the TRUNCATE frame says. `kept` comes from `kept_part` of seglog.maintenance.removal."""
-    state.touch()
-    if state.config.keep_history:
-        state.truncate_ops = listed_with(state.truncate_ops, TruncateOp(seq, ts_ms, state.next_op))
-    state.ops = state.ops.ended_below(seq)
-    state.pending = state.pending.ended_below(seq)
-    state.warm_ops = state.warm_ops.ended_below(seq)
-    state.flagged_below = min(state.flagged_below, seq)
-    state.floors = state.floors.cut(seq)
-    state.tagged_below = min(state.tagged_below, seq)
-    # A branch may have lost all records of its own. Then none is past the ttl, and it shows its parent's again.
-    state.expired_seq = 1 if BRANCH_MARK in state.name else min(state.expired_seq, seq)
-    state.oldest_live_ms = 0
-    state.ephemeral_buffer.cut(seq)
-    state.head_seq = state.logged_seq = seq - 1
-    state.last_ts_ms = max(state.last_ts_ms, ts_ms)
-    state.hot_floor = min(state.hot_floor, seq)
-    if state.truncated_epoch < epoch:  # else an interrupted call has added it
-        state.truncations, state.truncated_epoch = (*state.truncations, seq), epoch
-    state.generation += 1
-    state.wake()
-    if seq >= state.tail.first_seq:
-        state.tail.cut(seq)
-    elif seq > state.segments_end:
-        state.tail = Tail(seq)
-    else:
-        _cut_segments(state, seq, epoch, kept)
-    # The last step: until the epoch has changed, an interrupt makes the caller call this again.
-    state.epoch = epoch
-
-
-def _cut_segments(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | None) -> None:
-    sealed = tuple(info for info in state.sealed if info.last_seq < seq)
-    warm = tuple(info for info in state.warm if info.last_seq < seq)
-    meta = replace(
-        state.to_meta(),
-        epoch=epoch,
-        sealed=sealed,
-        active=active_meta(kept),
-    )
-    tail = Tail(seq)
-    # One statement, because an interrupt hits only between calls. With the new tail, `_cut_segments` never runs again.
-    state.sealed, state.warm, state.active, state.tail, state.truncated_meta = sealed, warm, kept, tail, meta

@@ -50,7 +50,7 @@ from catalog.format.small_objects import (
     encode_tag,
 )
 from catalog.gc.collector import Collector
-from catalog.gc.report import GcPolicy, GcReport
+from catalog.gc.policy import GcPolicy, GcReport
 from catalog.objects import MemoryStore, ObjectStore
 from catalog.objects.settled_writes import change
 from catalog.objects.store_time import MOST_OFF_MS, latest_ms

@@ -26,7 +26,7 @@ from tests.seams.log import commit_for_tasks
 
 DIRECTORY = Path("/log")
 SETTINGS = LogSettings(segment_max_events=5000, wal_file_bytes=64 * 1024)
-AIO = ("seglog.aio.append_queue", "seglog.aio.append_queue", "seglog.aio.merged", "seglog.aio.topic")
+AIO = ("seglog.aio.append_queue", "seglog.aio.merged", "seglog.aio.topic")
 MODULES = (
     "seglog.aio.append_queue",
     "seglog.aio.merged",

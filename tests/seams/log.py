@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import seglog.process
-import seglog.startup.recovery
+import seglog.startup.replay
 import seglog.wal.manifest
 from seglog import Log, Producer, TopicConfig
 from seglog.aio import AsyncLog
@@ -183,13 +183,13 @@ def has_spare_file(wal: Wal) -> bool:
 def note_replayed(patch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that gets the type of each frame that recovery replays one by one."""
     types: list[int] = []
-    apply_one = seglog.startup.recovery._Replay._apply_one
+    apply_one = seglog.startup.replay.Replay._apply_one
 
     def noting(replay: Any, offset: int, header: Header, buffer: bytes, position: int) -> None:
         types.append(header.type)
         apply_one(replay, offset, header, buffer, position)
 
-    patch.setattr(seglog.startup.recovery._Replay, "_apply_one", noting)
+    patch.setattr(seglog.startup.replay.Replay, "_apply_one", noting)
     return types
 
 

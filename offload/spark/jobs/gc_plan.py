@@ -31,8 +31,7 @@ from catalog.errors import CatalogError
 from catalog.format.ids import Vid
 from catalog.gc.collector import Collector
 from catalog.gc.mark import Marker, Marks
-from catalog.gc.report import GcPolicy, GcReport
-from catalog.retention import Holder
+from catalog.gc.policy import GcPolicy, GcReport, Holder
 from offload.errors import InvalidOption
 from offload.settings import CatalogSettings
 from offload.spark.executor_remotes import store_of

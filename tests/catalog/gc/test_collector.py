@@ -28,7 +28,7 @@ from catalog.format.keys import (
 )
 from catalog.format.small_objects import decode_pin, encode_pin
 from catalog.gc.collector import Collector
-from catalog.gc.report import GcPolicy
+from catalog.gc.policy import GcPolicy
 from catalog.history import KeptCommits, retry_if_collected
 from catalog.timeline import Seq, Time
 from catalog.volume import Volumes

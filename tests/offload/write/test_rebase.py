@@ -29,7 +29,7 @@ from catalog.format.ids import Sid
 from catalog.format.keys import boundary_key, commit_key, data_key
 from catalog.format.small_objects import encode_boundary
 from catalog.gc.collector import Collector
-from catalog.gc.report import GcPolicy
+from catalog.gc.policy import GcPolicy
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from catalog.snapshot import empty

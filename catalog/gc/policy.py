@@ -1,4 +1,4 @@
-"""The rules for what GC keeps of a volume. Pure: names, points and commits in, decisions out.
+"""What GC keeps of a volume, and the policy and the report of a run. Pure: names, points and commits in, decisions out.
 
     holder                                 holds
     a branch, or one that was deleted      its volume: every state from the start of the window on, and the newest
@@ -20,16 +20,32 @@ from __future__ import annotations
 
 import enum
 import json
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from catalog.format.commit import Commit
 from catalog.format.control import CheckpointSet
+from catalog.format.ids import Vid
+from seglog.base.progress import Watch, unwatched
 
-__all__ = ["WINDOW", "HeldBy", "Holder", "first_kept", "scan_from", "window_ms_of"]
+__all__ = [
+    "GcPolicy",
+    "GcReport",
+    "HeldBy",
+    "Holder",
+    "KeptVolume",
+    "PendingPlan",
+    "Watch",
+    "first_kept",
+    "scan_from",
+    "unwatched",
+    "window_ms_of",
+]
 
-WINDOW = "pitr_window_s"
+_WINDOW = "pitr_window_s"
 """The attribute in a topic's configuration that overrides the setting of the same name."""
+_UNKNOWN_KEYS = 100
 
 
 class HeldBy(enum.Enum):
@@ -61,7 +77,7 @@ def window_ms_of(config: str, default_ms: int) -> int:
     """
     try:
         attributes = json.loads(config)["attributes"] if config else {}
-        seconds = int(attributes[WINDOW]) if WINDOW in attributes else None
+        seconds = int(attributes[_WINDOW]) if _WINDOW in attributes else None
     except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return default_ms
     return default_ms if seconds is None or seconds < 0 else seconds * 1000
@@ -87,3 +103,71 @@ def first_kept(commits: Iterable[Commit], since_ms: int) -> int | None:
             break
         found = commit.lsn
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class GcPolicy:
+    """The periods that GC keeps to.
+
+    `window_s` is the setting. A topic's own window replaces it, and `retain_s`, if given, replaces both. `skew_s` is
+    how far the clock of a pin's holder may be behind.
+    """
+
+    window_s: int
+    grace_s: int
+    retain_s: int | None = None
+    skew_s: int = 60
+
+
+@dataclass(frozen=True, slots=True)
+class KeptVolume:
+    """The kept states of one volume.
+
+    `first_lsn` is the first LSN of the kept range, or None. `points` are single states.
+    """
+
+    vid: Vid
+    topic: str
+    branch: str
+    holders: tuple[Holder, ...]
+    first_lsn: int | None
+    newest_lsn: int | None
+    points: tuple[tuple[int, tuple[Holder, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPlan:
+    """A plan that waits, and the time from which GC may carry it out."""
+
+    number: int
+    objects: int
+    due_ms: int
+
+
+@dataclass(slots=True)
+class GcReport:
+    """The counts of one run, by kind: kept, deleted and planned.
+
+    A segment counts once. Bytes are those of segments, where the size is known. `refused` are holders that came too
+    late. `unknown_keys` has at most 100 keys. `is_clock_checked` is False if the store tells no time. `new_plan` is the
+    number of the plan that the run wrote, or None.
+    """
+
+    kept: list[KeptVolume] = field(default_factory=list[KeptVolume])
+    deleted: Counter[str] = field(default_factory=Counter[str])
+    deleted_bytes: int = 0
+    planned: Counter[str] = field(default_factory=Counter[str])
+    planned_bytes: int = 0
+    waiting: list[PendingPlan] = field(default_factory=list[PendingPlan])
+    blocked: dict[Vid, str] = field(default_factory=dict[Vid, str])
+    new_plan: int | None = None
+    young_segments: int = 0
+    unknown_keys: list[str] = field(default_factory=list[str])
+    is_clock_checked: bool = True
+    refused: list[str] = field(default_factory=list[str])
+    damaged_plans: list[str] = field(default_factory=list[str])
+
+    def add_unknown_key(self, key: str) -> None:
+        """Add an unknown key (GC-5), up to the first 100."""
+        if len(self.unknown_keys) < _UNKNOWN_KEYS:
+            self.unknown_keys.append(key)
