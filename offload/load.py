@@ -76,18 +76,8 @@ from offload.write.publisher import make_due_checkpoint
 from offload.write.segment_upload import UploadJob, delete_segment, upload_segment
 from seglog.format.frames import Frames
 
-__all__ = [
-    "BEFORE_THE_LAST",
-    "SORT_BY_TIME",
-    "Load",
-    "LoadRequest",
-    "Loaded",
-    "LoadedPart",
-    "is_free",
-    "open_load",
-    "publish_load",
-    "write_part",
-]
+# What a program that loads holds (tests/golden/surface.txt). Other rooms take two texts and `is_free` besides.
+__all__ = ["Load", "LoadRequest", "Loaded", "LoadedPart", "open_load", "publish_load", "write_part"]
 
 _SETTINGS = OffloadSettings(concurrency=1)
 BEFORE_THE_LAST = "is before the time of the record before it"

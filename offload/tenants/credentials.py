@@ -1,7 +1,7 @@
 """Credentials of tenants from STS: a source for one command, and one refresher for all tenants of a daemon.
 
-Both send AssumeRole, and keep its answer as `Kept` decides. The refresher asks by aiobotocore in one
-event loop. A command has no loop: its thread asks by boto3 when it needs credentials.
+Both send AssumeRole, and keep its answer as `Kept` decides. The refresher asks by aiobotocore in one event
+loop. A command has no loop: its thread asks by boto3 when it needs credentials.
 
 REFRESH-1  At most eight requests to STS are on their way.
 REFRESH-2  A caller in a thread waits ten seconds at most: for the first credentials, and for newer ones after a
@@ -62,7 +62,6 @@ _TIMEOUTS = {"connect_timeout": 5, "read_timeout": 10}
 _log = logging.getLogger(__name__)
 
 Assume = Callable[[TenantAccess], Awaitable[GrantedCredentials]]
-AssumeHere = Callable[[TenantAccess], GrantedCredentials]
 Watch = Callable[[CatalogError | None], None]
 
 

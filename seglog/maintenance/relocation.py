@@ -1,14 +1,16 @@
 """Relocation: sealed segments leave the hot tier for the warm store, and no crash loses one.
 
-**One segment.**     state    facts                                                next step
+**One segment** is in one of four states.
+
+    state    facts                                                next step
     HOT      the hot copy is whole; warm may have a part of one   copy: put, and read back every byte
     COPIED   both copies are whole and equal                      flip: the pointer says warm, durably
     FLIPPED  the pointer says warm                                delete the hot copy
     WARM     the hot copy is gone, or half of it is               -
 
-A crash leaves the segment in one of these states. `relocate` finds out which, and continues from there. It puts the
-segment again even if the warm store shows it already. A visible segment may not be durable yet: only a `put` that
-returned makes it durable.
+A crash leaves it in one of them. `relocate` finds out which, and continues from there. It puts the segment again even
+if the warm store shows it already. A visible segment may not be durable yet: only a `put` that returned makes it
+durable.
 
 RELOC-1  The hot copy is deleted only after the pointer is durable. The pointer is flipped only after a read-back.
 RELOC-2  The pointer belongs to the module that keeps the topic's metadata, and that module supplies `flip`. When `flip`

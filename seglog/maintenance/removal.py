@@ -3,8 +3,7 @@
 **A truncation.** Later appends use the seqs of the removed records again.
 
     1 frame      The writer makes a TRUNCATE frame durable. From here on the records are gone after any crash. In
-                 memory, the segment of the cut ends before the cut and becomes the active one
-                 (seglog.engine.entries).
+                 memory, the segment of the cut ends before the cut and becomes the active one (`apply_truncate`).
     2 manifest   `finish_truncations` stores the newest manifest again, at the same place in the WAL. In the copy, the
                  topic is as it is right after the frame (`is_ahead`). Replay skips the topic's frames up to the
                  TRUNCATE frame.
