@@ -76,7 +76,7 @@ from offload.write.publisher import make_due_checkpoint
 from offload.write.segment_upload import UploadJob, delete_segment, upload_segment
 from seglog.format.frames import Frames
 
-# What a program that loads holds (tests/golden/surface.txt). Other rooms take two texts and `is_free` besides.
+# What a program that loads holds. Other rooms take two texts and `is_free` besides.
 __all__ = ["Load", "LoadRequest", "Loaded", "LoadedPart", "open_load", "publish_load", "write_part"]
 
 _SETTINGS = OffloadSettings(concurrency=1)

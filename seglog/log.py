@@ -31,10 +31,9 @@ from seglog.errors import (
     WarmStoreFailed,
 )
 from seglog.files.clock import Clock, SystemClock
-from seglog.files.lock import DirectoryLock
+from seglog.files.directory import DirectoryLock, in_memory_kind
 from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
 from seglog.files.settings_file import load_settings
-from seglog.files.volatile import in_memory_kind
 from seglog.format.arrays import import_now
 from seglog.maintenance import eviction
 from seglog.maintenance.checkpoint import checkpoint, checkpoint_locked, relieve, wake_reclaim

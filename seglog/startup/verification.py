@@ -23,7 +23,7 @@ from pathlib import Path
 
 from seglog.base.arguments import checked
 from seglog.errors import FormatUnsupported, NotADataDirectory
-from seglog.files.lock import SharedLock
+from seglog.files.directory import SharedLock
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files, OsFiles
 from seglog.files.read_only import ReadOnlyFiles

@@ -39,7 +39,7 @@ from typing import Any, TypeAlias
 from xxhash import xxh3_64_hexdigest
 
 from seglog.errors import DirectoryInUse, FileCorrupt, FormatUnsupported, WarmDirectoryNotApart, WarmDirectoryTaken
-from seglog.files.lock import DirectoryLock
+from seglog.files.directory import DirectoryLock
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files, replace_atomically
 from seglog.process import OwnLock

@@ -1,16 +1,22 @@
-"""The lock of a data directory: one process at a time uses it. The process locks the directory and the file LOCK.
+"""A directory of a log: one process at a time uses it, and a warning is due if it is in memory.
 
-The text of LOCK names the holder. The lock on the directory holds even if somebody removes LOCK or moves the directory.
-Some file systems cannot lock a directory: NFS requires a file that is open for writing. There, the lock on LOCK is the
-only one.
+**The lock.** The process locks the directory and the file LOCK. The text of LOCK names the holder. The lock on the
+directory holds even if somebody removes LOCK or moves the directory. Some file systems cannot lock a directory: NFS
+requires a file that is open for writing. There, the lock on LOCK is the only one.
 
 The kernel drops the locks when their holder ends. So a killed process leaves no lock behind.
+
+**A directory in memory.** There an fsync returns, and nothing is durable. A log on tmpfs works as any other, but a
+reboot or an unmount removes all of it. So the log warns when it is opened there for writing.
+
+Linux lists the kind of each mount in /proc/self/mountinfo. On other systems, no directory is known to be in memory.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from pathlib import Path
 from types import TracebackType
@@ -19,12 +25,15 @@ from seglog.base.ownership import Owned
 from seglog.errors import DirectoryInUse, DirectoryNotWritable
 from seglog.files.port import Files
 
-__all__ = ["DirectoryLock", "SharedLock"]
+__all__ = ["DirectoryLock", "SharedLock", "in_memory_kind", "kind_of_mount"]
 
 _TEXT_MAX_BYTES = 512
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 _NOT_LOCKABLE = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP)
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+_MOUNTS = Path("/proc/self/mountinfo")
+_IN_MEMORY = frozenset({"tmpfs", "ramfs"})
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
 class DirectoryLock(Owned):
@@ -122,3 +131,27 @@ def _holder(files: Files, fd: int) -> str:
 
 def _who() -> str:
     return f"pid {os.getpid()} ({Path(sys.argv[0]).name or 'python'})\n"
+
+
+def in_memory_kind(directory: Path) -> str | None:
+    """Return the kind of the directory's file system if it is in memory; None for any other or an unknown kind."""
+    try:
+        kind = kind_of_mount(_MOUNTS.read_bytes(), os.path.realpath(os.fsencode(directory)))
+    except OSError:
+        return None
+    return kind if kind in _IN_MEMORY else None
+
+
+def kind_of_mount(mounts: bytes, path: bytes) -> str | None:
+    """Return the kind of the file system with that path. If several mounts are on one place, the last one counts."""
+    best, kind = -1, None
+    for line in mounts.splitlines():
+        fields, separator, rest = line.partition(b" - ")
+        words = fields.split(b" ")
+        if not separator or len(words) < 5:
+            continue
+        place = _ESCAPED.sub(lambda found: bytes([int(found[1], 8) & 0xFF]), words[4])
+        holds = path == place or path.startswith(place.rstrip(b"/") + b"/")
+        if holds and len(place) >= best:
+            best, kind = len(place), rest.split(b" ", 1)[0].decode(errors="replace")
+    return kind
