@@ -34,8 +34,7 @@ from offload import ColdSettings, OffloadSettings
 from offload.read.cold_reader import ColdReader
 from offload.worker import child
 from offload.worker.pool import WorkerPool
-from offload.write.segment_upload import UploadJob
-from offload.write.uploader import LocalUploader, Uploader
+from offload.write.segment_upload import LocalUploader, Uploader, UploadJob
 
 __all__ = ["SUMMARY", "run"]
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from catalog.format import keys
 from catalog.format.commit import NO_PARENT, Bounds, Codec, Commit, CommitKind, Deletions, SegmentRef
 from catalog.format.encoding import encode_commit
-from catalog.format.gid import Sid
+from catalog.format.ids import Sid
 from catalog.objects.base import ObjectStore
 from catalog.refs.branch import Branches
 from catalog.volume import Volumes

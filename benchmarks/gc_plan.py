@@ -22,11 +22,11 @@ from catalog.checkpointer import make_checkpoint
 from catalog.format.commit import NO_PARENT, Bounds, Commit, CommitKind
 from catalog.format.control import Control, Ref
 from catalog.format.encoding import encode_commit
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import Sid, Vid
 from catalog.format.keys import Key, commit_key, control_key, data_key, index_key, ref_key
 from catalog.format.small_objects import encode_control, encode_ref
 from catalog.gc.collector import Collector
-from catalog.gc.report import GcPolicy, GcReport
+from catalog.gc.policy import GcPolicy, GcReport
 from catalog.objects import MemoryStore, ObjectStore
 from catalog.objects.wrapped import WrappedStore
 from catalog.volume import Volumes

@@ -22,7 +22,7 @@ from benchmarks.report import Report, Row, alone, compare
 from benchmarks.runner import Figures
 from benchmarks.slices import Open, Slice, in_slices, rate_and_percentiles
 from catalog.errors import CatalogError
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import TenantRole
 from offload.tenants.access import TenantAccess, policy_text
 from offload.tenants.credentials import Refresher
 from seglog import aio

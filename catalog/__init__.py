@@ -33,7 +33,7 @@ from catalog.format.commit import (
 )
 from catalog.format.control import MAIN, Control, Fork, Ref
 from catalog.format.encoding import StoredCommit, encode_commit
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import Sid, Vid
 from catalog.format.keys import Key
 from catalog.history import History, PastCommit
 from catalog.local import Attempt, Handle, LocalCatalog

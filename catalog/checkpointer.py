@@ -9,7 +9,7 @@ VCKPT-1  A commit that became a checkpoint keeps its hash and all its fields. A 
     at any step.
 VCKPT-2  The commits and the marks alone decide which commit becomes the next checkpoint. After a crash, or at the same
     time, another process makes the same checkpoint. It finds the steps that are done already.
-VCKPT-3  A mark below the boundary says that the state is kept (catalog.refs.retention_check). So a mark must not appear
+VCKPT-3  A mark below the boundary says that the state is kept (catalog.refs.beside_gc). So a mark must not appear
     after GC has passed the commit:
 
         1  Process P makes steps 1 and 2 for a commit, and stalls before step 3.
@@ -34,11 +34,9 @@ from catalog.format.commit import Checkpoint
 from catalog.format.control import CheckpointSet, Mark
 from catalog.format.encoding import decode_commit_at, with_checkpoint
 from catalog.format.envelope import MessageType, wrap
-from catalog.format.gid import Vid
+from catalog.format.ids import LsnNumber, Vid
 from catalog.format.keys import checkpoints_key, commit_key, list_key
-from catalog.format.lsn import LsnNumber
-from catalog.objects.change import change
-from catalog.objects.put_once import put_once
+from catalog.objects.settled_writes import change, put_once
 from catalog.snapshot import checkpoint_of
 from catalog.volume import Volumes
 from seglog.base.arguments import checked

@@ -27,9 +27,8 @@ from catalog.errors import HistoryCollected, InvalidObject, NoSuchObject
 from catalog.format.commit import Commit, CommitKind, ForkPoint, SegmentRef
 from catalog.format.control import Mark
 from catalog.format.encoding import StoredCommit
-from catalog.format.gid import Vid
+from catalog.format.ids import LsnNumber, Vid
 from catalog.format.keys import commit_key
-from catalog.format.lsn import LsnNumber
 from seglog.base.arguments import checked
 
 __all__ = ["NO_HISTORY", "BranchSpan", "History", "KeptCommits", "PastCommit", "retry_if_collected"]

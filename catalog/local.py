@@ -31,11 +31,9 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 from catalog.errors import FormatUnsupported, InvalidObject, LocalCatalogUnavailable
-from catalog.forked import Connected
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import LsnNumber, Sid, Vid
 from catalog.format.keys import Key
-from catalog.format.lsn import LsnNumber
-from catalog.local_copy import copy_aside
+from catalog.sqlite import Connected, copy_aside
 from seglog.base.arguments import checked
 from seglog.base.ownership import is_foreign
 
@@ -175,7 +173,7 @@ class LocalCatalog(Connected):
             error.add_note(f"the close after it failed too: {failure}")
 
     def close(self) -> None:
-        """Close the connection. In a forked child, do nothing (catalog.forked)."""
+        """Close the connection. In a forked child, do nothing (catalog.sqlite)."""
         if is_foreign(self):
             return
         with self._lock, self._errors():

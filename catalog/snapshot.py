@@ -39,7 +39,7 @@ from catalog.format.commit import (
     SegmentView,
 )
 from catalog.format.encoding import StoredCommit, encode_views
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import Sid, Vid
 
 __all__ = [
     "SegmentView",

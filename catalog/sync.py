@@ -20,7 +20,7 @@ from catalog.errors import BranchCollected, InvalidObject
 from catalog.format.commit import Bounds, CommitKind
 from catalog.format.control import DEAD
 from catalog.format.encoding import StoredCommit
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.format.keys import commit_key
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes

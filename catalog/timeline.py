@@ -41,7 +41,7 @@ from typing import assert_never
 
 from catalog.errors import InvalidKey, InvalidTarget, OutOfWindow
 from catalog.format.commit import CommitKind, ForkPoint, SegmentRef
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.format.keys import check_name
 from catalog.history import History, PastCommit
 from seglog.base.arguments import checked

@@ -30,7 +30,7 @@ from pyroaring import BitMap
 from catalog.errors import NotTakenBack
 from catalog.format.commit import Bounds, Commit, CommitKind, ForkPoint, Restored, SegmentView
 from catalog.format.encoding import StoredCommit
-from catalog.format.gid import Sid
+from catalog.format.ids import Sid
 from catalog.snapshot import Snapshot, deleted_below, fold
 
 __all__ = ["TAKES_AWAY", "Live", "Taken", "UndoPlan", "count", "first_ranges", "plan_undo"]

@@ -64,7 +64,7 @@ from catalog.format.checkpoint_list import (
 from catalog.format.control import DEAD, Boundary, CheckpointSet, Control, Fork, full_name
 from catalog.format.encoding import StoredCommit, decode_commit_at, decode_views
 from catalog.format.envelope import MessageType, unwrap
-from catalog.format.gid import Vid
+from catalog.format.ids import LsnNumber, Vid
 from catalog.format.keys import (
     Key,
     boundary_key,
@@ -76,7 +76,6 @@ from catalog.format.keys import (
     list_key,
     lsn_of,
 )
-from catalog.format.lsn import LsnNumber
 from catalog.format.small_objects import (
     decode_boundary,
     decode_control_of,
@@ -86,10 +85,9 @@ from catalog.format.small_objects import (
 )
 from catalog.history import BranchSpan, History, KeptCommits
 from catalog.local import LocalCatalog
-from catalog.objects.base import ObjectStore
-from catalog.objects.first_valid_key import first_valid_key
+from catalog.objects.base import ObjectStore, first_valid_key
 from catalog.objects.patience import carried
-from catalog.objects.put_once import put_once
+from catalog.objects.settled_writes import put_once
 from catalog.objects.wrapped import OfflineStore
 from catalog.snapshot import Snapshot, cut, empty, fold, fork, from_checkpoint
 from seglog.base.arguments import checked

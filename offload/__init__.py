@@ -7,8 +7,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from offload.archive import Archive, OffloadResult, Removed, Restored
-    from offload.attachment import attach
+    from offload.archive import Archive, OffloadResult, Removed, Restored, attach
     from offload.errors import OffloadError
     from offload.recovery import recover
     from offload.reports import TopicStatus
@@ -37,7 +36,6 @@ _HOME = {
     "OffloadSettings": "offload.settings",
     "Settings": "offload.settings_file",
     "TopicStatus": "offload.reports",
-    "attach": "offload.attachment",
     "recover": "offload.recovery",
 }
 

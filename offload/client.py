@@ -17,7 +17,7 @@ from offload.operations.codec import decode
 from offload.operations.command import Command
 from offload.wire import LINES_HEADER, LINES_TYPE, MESSAGE_HEAD, STREAM_TYPE, VALUES_TYPE, encode_values
 from seglog.base.arguments import checked
-from seglog.client.unix_socket import SOCKET_FILE, connected
+from seglog.client.address import SOCKET_FILE, connected
 from seglog.errors import DaemonError, DaemonGone
 from seglog.format.lines import Lines
 

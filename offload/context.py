@@ -9,14 +9,14 @@ from weakref import WeakValueDictionary
 
 from catalog import Branches, LocalCatalog, Volumes
 from catalog.objects.base import ObjectStore
-from catalog.refs.tag import Tags
+from catalog.refs.state_names import Tags
 from offload.handles import Handles
 from offload.read.cache import open_cache
 from offload.read.cold_reader import ColdReader
 from offload.settings import CatalogSettings, ColdSettings
 from seglog import Log
 from seglog.files.clock import Clock
-from seglog.process.closing import closing_after
+from seglog.process import closing_after
 
 __all__ = ["ArchiveContext", "TopicLocks", "open_context"]
 

@@ -31,8 +31,7 @@ from catalog import Branches, Volumes
 from catalog.errors import NoSuchBranch, NoSuchTopic
 from catalog.format.control import full_name
 from catalog.objects.base import ObjectStore
-from offload.archive import Archive
-from offload.attachment import attach
+from offload.archive import Archive, attach
 from offload.errors import DirectoryNotEmpty, RemoteEmpty
 from offload.moment import Moment
 from offload.settings import TenantSettings

@@ -17,8 +17,7 @@ from catalog.errors import InvalidTenant
 from catalog.format.checksum import ChecksumKind
 from catalog.format.commit import Codec
 from catalog.tenants.names import check_tenant
-from catalog.tenants.policies import Partition
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import Partition, TenantRole
 from seglog.errors import InvalidSetting, InvalidTopicName
 from seglog.values.names import check_topic_name
 from seglog.values.setting import check_settings, choice, number, path, settings_of, switch, text

@@ -65,7 +65,7 @@ def open_prefix(url: str, profile: str | None = None, credentials: CredentialSou
     store.close()
     parts = split_remote(url)
     if parts.scheme == "file":
-        from catalog.objects.local_prefix import LocalPrefix
+        from catalog.objects.prefix import LocalPrefix
 
         return LocalPrefix(path_of(parts.path))
     from catalog.objects.s3_prefix import S3Prefix, session_of_profile
@@ -90,7 +90,7 @@ def environment_source(url: str) -> CredentialSource | None:
     """
     if not url.startswith("s3:"):
         return None
-    from catalog.objects.environment_credentials import EnvironmentCredentials
+    from catalog.objects.s3_credentials import EnvironmentCredentials
 
     return EnvironmentCredentials()
 

@@ -144,7 +144,7 @@ def commands(section: str) -> str:
 def policies() -> str:
     """Return the Markdown for `policies:roles`, from the table of this checkout."""
     sys.path.insert(0, str(ROOT))
-    from catalog.tenants.roles import RIGHTS, TenantRole
+    from catalog.tenants.policies import RIGHTS, TenantRole
 
     rows = [
         [
@@ -161,8 +161,7 @@ def policies() -> str:
 def policy_templates() -> dict[Path, str]:
     """Return the text of each template in localstack/. `@TENANT@` and `@BUCKET@` stand for the names."""
     sys.path.insert(0, str(ROOT))
-    from catalog.tenants.policies import bucket_policy, tenant_policy
-    from catalog.tenants.roles import TenantRole
+    from catalog.tenants.policies import TenantRole, bucket_policy, tenant_policy
 
     made = {
         POLICIES / "policies" / f"{role}.json": tenant_policy("the-tenant", role, "the-bucket") for role in TenantRole

@@ -102,11 +102,10 @@ if TYPE_CHECKING:
     from seglog.values.arrow import arrow_schema
     from seglog.values.config import DISCARDS, DURABILITIES, SETTINGS_FILE, LogSettings, TopicConfig
     from seglog.values.damage import Checked, Damage, Report
-    from seglog.values.deletes import DeleteOp
+    from seglog.values.deletes import DeleteOp, TruncateOp
     from seglog.values.elsewhere import Elsewhere
     from seglog.values.producer import Appended, Producer, ProducerBatch
     from seglog.values.record import Gap, Record
-    from seglog.values.truncate_op import TruncateOp
 
 __all__ = [
     "DISCARDS",
@@ -248,7 +247,7 @@ _HOMES = {
     "ProducerBatch": "seglog.values.producer",
     "Gap": "seglog.values.record",
     "Record": "seglog.values.record",
-    "TruncateOp": "seglog.values.truncate_op",
+    "TruncateOp": "seglog.values.deletes",
 }
 """The module of each name that is no error."""
 

@@ -31,27 +31,20 @@ from seglog.errors import (
     WarmStoreFailed,
 )
 from seglog.files.clock import Clock, SystemClock
-from seglog.files.lock import DirectoryLock
+from seglog.files.directory import DirectoryLock, in_memory_kind
 from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
 from seglog.files.settings_file import load_settings
-from seglog.files.volatile import in_memory_kind
 from seglog.format.arrays import import_now
 from seglog.maintenance import eviction
 from seglog.maintenance.checkpoint import checkpoint, checkpoint_locked, relieve, wake_reclaim
-from seglog.maintenance.draft import CheckpointRequest
+from seglog.maintenance.plan import CheckpointRequest
 from seglog.maintenance.reclaim import Reclaimer
-from seglog.maintenance.relocator import relocate_due
+from seglog.maintenance.relocation import relocate_due
 from seglog.maintenance.retention import Retention
-from seglog.process.closing import closing_after
-from seglog.process.interrupts import uninterrupted
-from seglog.process.own_lock import OwnLock
-from seglog.startup.creation import check_never_used, is_data_directory, make_new
-from seglog.startup.erasure import erase
-from seglog.startup.full_disk import open_full
-from seglog.startup.opening import engine_of
+from seglog.process import OwnLock, closing_after, uninterrupted
+from seglog.startup.creation import check_never_used, erase, is_data_directory, make_new
+from seglog.startup.opening import adopt_warm, engine_of, open_full, remove_other_shards, reshard
 from seglog.startup.recovery import Recovered, recover
-from seglog.startup.resharding import remove_other_shards, reshard
-from seglog.startup.warm_adoption import adopt_warm
 from seglog.tiers.cold_tier import ColdTier
 from seglog.tiers.segment_store import SegmentStores
 from seglog.tiers.warm_stores import WarmStores

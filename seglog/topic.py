@@ -14,20 +14,18 @@ from seglog.errors import ReadOnly, SeqOutOfRange, Truncated
 from seglog.format.frames import Frames
 from seglog.maintenance import eviction
 from seglog.maintenance.checkpoint import checkpoint
-from seglog.maintenance.draft import CheckpointRequest
+from seglog.maintenance.plan import CheckpointRequest
 from seglog.maintenance.retention import Retention
 from seglog.reading.batches import read_batches
-from seglog.reading.expiry import expired_seq, known_floors
 from seglog.reading.follow import Follower, follow_records
 from seglog.reading.read import continue_records, read_frame_batches
 from seglog.reading.sealed import SealedFiles
-from seglog.reading.search import first_seq_at
+from seglog.reading.times import expired_seq, first_seq_at, known_floors
 from seglog.segments.segment import SegmentInfo
 from seglog.values.config import TopicConfig
-from seglog.values.deletes import DeleteOp
+from seglog.values.deletes import DeleteOp, TruncateOp
 from seglog.values.producer import Appended, Producer, ProducerBatch
 from seglog.values.record import Gap, Record
-from seglog.values.truncate_op import TruncateOp
 from seglog.view import explained, guarded
 from seglog.writing import write
 from seglog.writing.append import PLAIN, AppendOptions, append
@@ -296,7 +294,7 @@ class Topic:
         however long it takes. If the store fails, raise `WarmStoreFailed`.
         The reader passes over deleted records, and reports records that retention takes, even during the read. With
         `gaps` it gets a `Gap` in their place. Without `gaps`, raise `Evicted`. The same holds for records that are past
-        the ttl when `read` is called (seglog.reading.expiry).
+        the ttl when `read` is called (seglog.reading.times).
         Raise `NoSuchTopic` and `SeqOutOfRange` at once. Raise `ColdTierRequired`, `FileCorrupt`, `Evicted`, `Truncated`
         and the errors of the cold tier when the reader gets there.
         """
@@ -644,7 +642,7 @@ class Topic:
         until_ms: int | None = None,
         gaps: bool = False,
     ) -> Iterator[RecordArrays | Gap]:
-        from seglog.reading.arrays import read_arrays  # imported late, because most commands need none
+        from seglog.reading.batches import read_arrays  # imported late, because most commands need none
 
         state = self._engine.state(self.name)
         first, last, truncations, expired = self._range(state, start, end, since_ms, until_ms)

@@ -365,5 +365,4 @@ def remote(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Remove the pauses between the attempts of a request."""
-    monkeypatch.setattr("catalog.objects.put_once.backoff_s", lambda _: 0.0)
-    monkeypatch.setattr("catalog.objects.change.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr("catalog.objects.settled_writes.backoff_s", lambda _: 0.0)

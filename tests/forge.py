@@ -39,7 +39,7 @@ _ROOT = Path(__file__).parent.parent
 _MODULES = (
     "catalog.objects.local",
     "catalog.objects.s3",
-    "offload.attachment",
+    "offload.archive",
     "offload.cli.door",
     "offload.cli.execution",
     "offload.cli.start",

@@ -21,8 +21,7 @@ import pytest
 
 from catalog.errors import InvalidTenant
 from catalog.tenants.names import RESERVED, check_tenant
-from catalog.tenants.policies import bucket_policy, tenant_policy
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import TenantRole, bucket_policy, tenant_policy
 from offload.settings_file import SETTINGS
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -10,8 +10,7 @@ import pytest
 
 from catalog.format.keys import Key
 from catalog.objects.s3 import S3Store
-from catalog.tenants.policies import tenant_policy
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import TenantRole, tenant_policy
 from offload.tenants.access import TenantAccess
 from offload.tenants.credentials import assume_role
 from tests import work

@@ -29,7 +29,7 @@ from itertools import islice, starmap
 from catalog.errors import InvalidObject
 from catalog.format.control import CheckpointSet, Mark
 from catalog.format.envelope import MessageType, unwrap, wrap
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.format.keys import checkpoints_key
 
 __all__ = [

@@ -18,7 +18,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import Sid, Vid
 
 __all__ = [
     "NO_PARENT",

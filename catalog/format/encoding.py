@@ -84,10 +84,18 @@ from catalog.format.commit import (
     SegmentRef,
     SegmentView,
 )
-from catalog.format.envelope import MessageType, wrap
-from catalog.format.gid import Sid, Vid
+from catalog.format.envelope import (
+    MessageType,
+    fields_of,
+    fork_point,
+    fork_point_message,
+    parse,
+    serialized,
+    timestamp,
+    wrap,
+)
+from catalog.format.ids import Sid, Vid
 from catalog.format.keys import commit_key
-from catalog.format.wire import fields_of, fork_point, fork_point_message, parse, serialized, timestamp
 from seglog.base.arguments import checked
 
 __all__ = [

@@ -30,8 +30,7 @@ import re
 from typing import NewType
 
 from catalog.errors import InvalidKey, InvalidName
-from catalog.format.gid import Sid, Vid
-from catalog.format.lsn import from_cbe64, to_cbe64
+from catalog.format.ids import Sid, Vid, from_cbe64, to_cbe64
 
 __all__ = [
     "Key",

@@ -9,10 +9,18 @@ from __future__ import annotations
 from catalog import schema_pb2 as pb
 from catalog.errors import InvalidObject
 from catalog.format.control import Boundary, Control, Fork, NameChange, OplogEntry, Pin, Ref, Tag
-from catalog.format.envelope import MessageType, wrap
-from catalog.format.gid import Vid
+from catalog.format.envelope import (
+    MessageType,
+    fields_of,
+    fork_point,
+    fork_point_message,
+    parse,
+    serialized,
+    timestamp,
+    wrap,
+)
+from catalog.format.ids import Vid
 from catalog.format.keys import boundary_key, check_key, check_name, control_key
-from catalog.format.wire import fields_of, fork_point, fork_point_message, parse, serialized, timestamp
 
 __all__ = [
     "decode_boundary",

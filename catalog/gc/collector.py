@@ -11,7 +11,7 @@
       range began when the plan was written, and where it
       begins now.
       If no range of a volume was kept then, and none is kept     the volume is closing or dead
-      now, GC reads the names and closes the volume.              (catalog.refs.volume_deletion)
+      now, GC reads the names and closes the volume.              (catalog.refs.beside_gc)
       GC removes the marks of states below the boundary that      these states have no mark
       nothing holds.
     4 Before each page of the plan, GC reads the names again,     the same
@@ -91,15 +91,14 @@ import contextlib
 from collections.abc import Callable, Collection
 
 from catalog.errors import KeyChanged, NoSuchObject, NoSuchPlan, PlanNotDue, PlanOutgrown
-from catalog.format.gid import Sid
+from catalog.format.ids import Sid
 from catalog.format.keys import Key, plan_key
 from catalog.gc.execution import Execution, Note
 from catalog.gc.explanation import Explanation, explain
 from catalog.gc.garbage_search import GarbageSearch
 from catalog.gc.mark import Kept, Marker
-from catalog.gc.plan import Garbage, Plan, PlanWriter, decode_plan, pages_of, plans, remove_plan
-from catalog.gc.planned_keys import keys_needed
-from catalog.gc.report import GcPolicy, GcReport, KeptVolume, PendingPlan, Watch, unwatched
+from catalog.gc.plan import Garbage, Plan, PlanWriter, decode_plan, keys_needed, pages_of, plans, remove_plan
+from catalog.gc.policy import GcPolicy, GcReport, KeptVolume, PendingPlan, Watch, unwatched
 from catalog.gc.survey import Survey, survey
 from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore

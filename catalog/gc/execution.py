@@ -13,7 +13,7 @@ from catalog.format.checkpoint_list import decode_checkpoint_set, encode_checkpo
 from catalog.format.commit import Commit, CommitKind
 from catalog.format.control import Boundary, CheckpointSet
 from catalog.format.encoding import StoredCommit, decode_commit_at, encode_commit
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import Sid, Vid
 from catalog.format.keys import (
     Key,
     boundary_key,
@@ -30,10 +30,10 @@ from catalog.format.keys import (
 from catalog.format.small_objects import decode_boundary, encode_boundary
 from catalog.gc.mark import Kept, Marker
 from catalog.gc.plan import Garbage, Plan, pages_of, remove_plan
-from catalog.gc.report import GcReport, Watch, unwatched
+from catalog.gc.policy import GcReport, Watch, unwatched
 from catalog.objects.base import ObjectStore
-from catalog.objects.change import change
-from catalog.refs.volume_deletion import begin_closing, close, keep_open
+from catalog.objects.settled_writes import change
+from catalog.refs.beside_gc import begin_closing, close, keep_open
 from catalog.snapshot import fold
 
 __all__ = ["Execution", "Note"]
@@ -121,7 +121,7 @@ class Execution:
     def _close(self, vids: Iterable[Vid]) -> None:
         """Close each volume of `vids` if no range of it is kept now. None was kept when the plan was written.
 
-        `catalog.refs.volume_deletion` has the protocol.
+        `catalog.refs.beside_gc` has the protocol.
         """
         begun = dict(self._begun(vids))
         if not begun:
@@ -306,7 +306,7 @@ class Execution:
     def _prune(self, kept: Kept) -> None:
         """Remove the marks of states below the boundary that nothing holds.
 
-        After that, no reader starts from such a state, and a new holder is refused (`catalog.refs.retention_check`).
+        After that, no reader starts from such a state, and a new holder is refused (`catalog.refs.beside_gc`).
         """
         vid = kept.vid
         is_pruned = vid in self._pruned and kept.boundary <= kept.marks.floor

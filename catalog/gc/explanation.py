@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from catalog.errors import Corrupt, NoSuchObject
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import Sid, Vid
 from catalog.format.keys import (
     Key,
     checkpoints_key,
@@ -33,11 +33,9 @@ from catalog.format.keys import (
 )
 from catalog.gc.garbage_search import GarbageSearch
 from catalog.gc.mark import Kept, Marker
-from catalog.gc.plan import Garbage, PlanWriter, pages_of, plans
-from catalog.gc.planned_keys import PlannedKey, planned_keys
-from catalog.gc.report import GcReport
+from catalog.gc.plan import Garbage, PlannedKey, PlanWriter, pages_of, planned_keys, plans
+from catalog.gc.policy import GcReport, Holder
 from catalog.objects.base import ObjectStore
-from catalog.retention import Holder
 
 __all__ = ["Explanation", "explain"]
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from catalog.errors import Corrupt, InvalidKey, NoSuchObject
 from catalog.format.commit import SegmentRef
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import Sid, Vid
 from catalog.format.keys import fork_of, list_of, lsn_of
 from catalog.gc.mark import Kept, Marker
 from catalog.gc.plan import Garbage, Plan, PlanWriter, pages_of
-from catalog.gc.report import GcReport, Watch, unwatched
+from catalog.gc.policy import GcReport, Watch, unwatched
 from catalog.gc.roots import volumes_of
 from catalog.gc.sid_set import SidSet
 from catalog.objects.base import ObjectStore

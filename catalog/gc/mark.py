@@ -24,7 +24,7 @@ from functools import partial
 from catalog.errors import Corrupt, NoSuchObject, SeglogError
 from catalog.format.commit import Commit, ForkPoint, SegmentRef
 from catalog.format.control import DEAD, CheckpointSet, Control
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.format.keys import (
     Key,
     commit_key,
@@ -37,13 +37,11 @@ from catalog.format.keys import (
     ref_key,
 )
 from catalog.format.small_objects import decode_fork
-from catalog.gc.report import Watch, unwatched
+from catalog.gc.policy import HeldBy, Holder, Watch, first_kept, scan_from, unwatched, window_ms_of
 from catalog.gc.roots import Roots, read_roots, volumes_of
 from catalog.gc.sid_set import SidSet
 from catalog.local import LocalCatalog
-from catalog.objects.base import ObjectStore
-from catalog.objects.first_valid_key import first_valid_key
-from catalog.retention import HeldBy, Holder, first_kept, scan_from, window_ms_of
+from catalog.objects.base import ObjectStore, first_valid_key
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
 
@@ -255,7 +253,7 @@ class Marker:
     def _mark_volume(self, vid: Vid, roots: Roots) -> None:
         kept = self.look(vid)
         if vid in self.blocked or kept.is_dead:
-            return  # a name of a dead volume is void: its writer, or GC, takes it back (catalog.refs.volume_deletion)
+            return  # a name of a dead volume is void: its writer, or GC, takes it back (catalog.refs.beside_gc)
         named = vid in roots.refs or vid in roots.deleted_refs or self._is_named(kept, roots)
         is_young = vid.created_ms > self._now_ms - self._grace_ms
         try:

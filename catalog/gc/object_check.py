@@ -23,10 +23,10 @@ from blake3 import blake3
 
 from catalog.errors import AccessDenied, Corrupt, NoSuchObject, NotOffered
 from catalog.format.commit import SegmentRef
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import Sid, Vid
 from catalog.format.keys import Key, data_key, index_key
 from catalog.gc.mark import Kept, Marker
-from catalog.gc.report import Watch, unwatched
+from catalog.gc.policy import Watch, unwatched
 from catalog.gc.roots import volumes_of
 from catalog.gc.scrub import Scrub, ScrubReport
 from catalog.gc.sid_set import SidSet

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from catalog.errors import Corrupt, NoSuchObject
 from catalog.format.control import full_name
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.format.keys import (
     Key,
     after_volume,
@@ -28,9 +28,9 @@ from catalog.format.keys import (
     volumes_prefix,
 )
 from catalog.format.small_objects import decode_pin, decode_ref, decode_tag
+from catalog.gc.policy import HeldBy, Holder
 from catalog.objects.base import ObjectStore
 from catalog.objects.patience import carried
-from catalog.retention import HeldBy, Holder
 
 __all__ = ["Point", "Roots", "read_roots", "volumes_of"]
 

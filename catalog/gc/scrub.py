@@ -26,10 +26,10 @@ from blake3 import blake3
 
 from catalog.errors import Corrupt, InvalidObject, NoSuchObject, SeglogError
 from catalog.format.commit import SegmentRef
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import Sid, Vid
 from catalog.format.keys import Key, commit_key, data_key, fork_key, index_key, segments_prefix, sid_of
 from catalog.gc.mark import Kept, Marker, lengths_of
-from catalog.gc.report import Watch, unwatched
+from catalog.gc.policy import Watch, unwatched
 from catalog.gc.sid_set import SidSet
 from catalog.objects.base import ObjectStore, sizes_of
 from catalog.snapshot import fold

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from catalog.format.gid import Sid
+from catalog.format.ids import Sid
 
 __all__ = ["SidSet"]
 

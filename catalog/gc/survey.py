@@ -13,13 +13,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from catalog.errors import Corrupt, NoSuchObject
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import Sid, Vid
 from catalog.format.keys import sid_of, volume_of
 from catalog.gc.garbage_search import GarbageSearch
 from catalog.gc.mark import Marker
-from catalog.gc.plan import Garbage, PlanWriter
-from catalog.gc.planned_keys import small_keys_of
-from catalog.gc.report import GcReport
+from catalog.gc.plan import Garbage, PlanWriter, small_keys_of
+from catalog.gc.policy import GcReport
 from catalog.gc.sid_set import SidSet
 from catalog.objects.base import ObjectStore, sizes_of
 

@@ -21,9 +21,9 @@ threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 from catalog.errors import NoSuchObject
 from catalog.format.checksum import Checksum, SizedChecksum, joined
@@ -33,12 +33,14 @@ __all__ = [
     "ObjectInfo",
     "ObjectStore",
     "PartTag",
-    "TellsSizes",
     "TellsTime",
     "WithETag",
     "checksum_of_parts",
+    "first_valid_key",
     "sizes_of",
 ]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,3 +225,17 @@ def sizes_of(store: ObjectStore, prefix: str) -> Iterator[tuple[str, int]]:
             yield key, store.head(Key(key)).size
         except NoSuchObject:  # the object was deleted since the listing
             continue
+
+
+def first_valid_key(store: ObjectStore, prefix: str, parse: Callable[[str], T | None]) -> T | None:
+    """Return the result of `parse` for the first key under `prefix` that it accepts; None if it accepts none.
+
+    This takes one LIST of one key. If that key is a foreign one, it takes a second LIST, of all keys that follow.
+    """
+    first = next(store.list(prefix, limit=1), None)
+    if first is None:
+        return None
+    found = parse(first)
+    if found is not None:
+        return found
+    return next((known for key in store.list(prefix, start_after=first) if (known := parse(key)) is not None), None)

@@ -2,25 +2,138 @@
 
 The tests run them over our own stores. `seglog doctor` runs them over a user's remote. docs/stores.md has them as a
 table.
+
+CHECK-1  A check works under a prefix of its own, which is empty at first. The caller removes the objects that the check
+    makes.
+CHECK-2  A check returns if it saw the promise kept. It raises `PromiseBroken`, with what it saw instead, if the store
+    broke the promise. It raises `NotPermitted` if the role may not make the requests that the check needs. It raises
+    `NotKept` if the store has nothing to check. Otherwise it raises the store's error.
+CHECK-3  A race without a wrong winner is evidence, and no proof. The store's manual says what the store promises.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from catalog.errors import InvalidObject, KeyChanged, KeyTaken, NoSuchObject
+from catalog.errors import AccessDenied, CatalogError, InvalidObject, KeyChanged, KeyTaken, NoSuchObject, OutcomeUnknown
 from catalog.format.checksum import Checksum
-from catalog.objects.base import checksum_of_parts
-from catalog.objects.promise import METADATA, Check, NotKept, Place, absent, expect, permitted, proves, race, refused
+from catalog.format.keys import Key
+from catalog.objects.base import ObjectStore, PartTag, checksum_of_parts
 
-__all__ = ["CHECKS"]
+__all__ = ["CHECKS", "Check", "NotKept", "NotPermitted", "Place", "PromiseBroken"]
 
+_METADATA = {"role": "check", "software": "seglog (doctor)"}
 _PART = bytes(range(256)) * 20_480  # 5 MiB, the least S3 takes for a part that is not the last
 _RACERS = 8
 _RACES = 3
+
+
+class PromiseBroken(Exception):
+    """The store broke the promise. The message tells what the check saw."""
+
+
+class NotPermitted(Exception):
+    """The role may not make the requests that the check needs."""
+
+
+class NotKept(Exception):
+    """The store lacks the feature that the check is about, and need not have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A store, and the prefix in it that one check has for itself. The prefix ends in a slash."""
+
+    store: ObjectStore
+    prefix: str
+
+    def key(self, name: str) -> Key:
+        return Key(self.prefix + name)
+
+    def upload(self, key: Key, *bodies: bytes) -> tuple[str, list[PartTag]]:
+        upload_id = self.store.create_upload(key, _METADATA)
+        return upload_id, [self.store.put_part(key, upload_id, number, body) for number, body in enumerate(bodies, 1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A check of one promise. `proves` states the promise, as a sentence about the store."""
+
+    name: str
+    proves: str
+    run: Callable[[Place], None]
+
+
+def proves(sentence: str) -> Callable[[Callable[[Place], None]], Check]:
+    """Return a decorator that makes a `Check` of a function. The check gets the function's name."""
+    return lambda run: Check(run.__name__.strip("_").replace("_", "-"), sentence, run)
+
+
+def _expect(what: str, found: object, expected: object) -> None:
+    if found != expected:
+        raise PromiseBroken(f"{what}: {_short(found)}, and not {_short(expected)}")
+
+
+def _short(value: object) -> str:
+    if isinstance(value, bytes) and len(value) > 32:
+        return f"{len(value)} bytes from {value[:16]!r}"
+    return repr(value)
+
+
+def _refused(what: str, error: type[CatalogError], call: Callable[..., object], *arguments: object) -> None:
+    try:
+        answer = call(*arguments)
+    except error:
+        return
+    except (AccessDenied, OutcomeUnknown) as answered:
+        raise PromiseBroken(f"{what} got no definite refusal: {answered}") from answered
+    raise PromiseBroken(f"{what} was not refused" + ("" if answer is None else f", and gave {_short(answer)}"))
+
+
+def _absent(place: Place, key: Key, when: str) -> None:
+    _refused(f"reading a key {when}", NoSuchObject, place.store.get, key)
+
+
+@contextlib.contextmanager
+def _permitted(what: str) -> Iterator[None]:
+    try:
+        yield
+    except AccessDenied as refusal:
+        raise NotPermitted(f"this role may not {what}") from refusal
+
+
+def _race(place: Place, key: Key, bodies: Sequence[bytes], write: Callable[[bytes], None]) -> None:
+    """Write all `bodies` at once. Expect that one write succeeds, and that the object has its body.
+
+    If some writes got no definite answer, expect that at most one succeeds.
+    """
+    start = threading.Barrier(len(bodies))
+
+    def run(body: bytes) -> bool | None:
+        start.wait()
+        try:
+            write(body)
+        except (KeyTaken, KeyChanged):
+            return False
+        except OutcomeUnknown:
+            return None
+        return True
+
+    with ThreadPoolExecutor(len(bodies)) as pool:
+        outcomes = dict(zip(bodies, pool.map(run, bodies), strict=True))
+    winners = [body for body, won in outcomes.items() if won]
+    unknown = [body for body, won in outcomes.items() if won is None]
+    if len(winners) > 1 or not (winners or unknown):
+        raise PromiseBroken(f"of {len(bodies)} that wrote at once {len(winners)} succeeded, and not 1")
+    found = place.store.get(key)
+    if found not in (winners or unknown):
+        raise PromiseBroken(f"after the race there is {_short(found)}, and not what {_short(winners)} wrote")
+
 
 # ---------------------------------------------------------------- STORE-1, STORE-2: create
 
@@ -31,19 +144,19 @@ def _read_after_write(place: Place) -> None:
     for name, body in (("one", b"one"), ("empty", b""), ("large", bytes(range(256)) * 999)):
         key = place.key(name)
         if name != "one":  # a write comes first: its outcome tells whether other checks make sense
-            absent(place, key, "before it was written")
+            _absent(place, key, "before it was written")
         store.put_new(key, body)
-        expect("a new object", store.get(key), body)
-        expect("its size", store.head(key).size, len(body))
-        expect("the listing of it", list(store.list(key)), [key])
+        _expect("a new object", store.get(key), body)
+        _expect("its size", store.head(key).size, len(body))
+        _expect("the listing of it", list(store.list(key)), [key])
 
 
 @proves("The store refuses to create a key that exists, and the object stays unchanged.")
 def _create_once(place: Place) -> None:
     key = place.key("a")
     place.store.put_new(key, b"first")
-    refused("a second creation", KeyTaken, place.store.put_new, key, b"second")
-    expect("the object after it", place.store.get(key), b"first")
+    _refused("a second creation", KeyTaken, place.store.put_new, key, b"second")
+    _expect("the object after it", place.store.get(key), b"first")
 
 
 @proves("If several clients create one key at once, exactly one succeeds, and all see its object.")
@@ -51,7 +164,7 @@ def _create_race(place: Place) -> None:
     for number in range(_RACES):
         key = place.key(f"race-{number}")
         bodies = [b"racer %d" % racer for racer in range(_RACERS)]
-        race(place, key, bodies, functools.partial(place.store.put_new, key))
+        _race(place, key, bodies, functools.partial(place.store.put_new, key))
 
 
 # ---------------------------------------------------------------- STORE-6: compare-and-swap
@@ -62,15 +175,15 @@ def _swap(place: Place) -> None:
     store, key = place.store, place.key("a")
     store.put_new(key, b"first")
     first = store.get_with_etag(key)
-    expect("the object with its tag", first.body, b"first")
+    _expect("the object with its tag", first.body, b"first")
     store.swap(key, b"second", first.etag)
-    expect("the object after a swap", store.get(key), b"second")
-    refused("a swap of a state that is over", KeyChanged, store.swap, key, b"third", first.etag)
-    expect("the object after a refused swap", store.get(key), b"second")
+    _expect("the object after a swap", store.get(key), b"second")
+    _refused("a swap of a state that is over", KeyChanged, store.swap, key, b"third", first.etag)
+    _expect("the object after a refused swap", store.get(key), b"second")
     second = store.get_with_etag(key)
-    expect("whether two states have one tag", second.etag == first.etag, False)
+    _expect("whether two states have one tag", second.etag == first.etag, False)
     store.swap(key, b"third", second.etag)
-    expect("the object after another swap", store.get(key), b"third")
+    _expect("the object after another swap", store.get(key), b"third")
 
 
 @proves("A swap never creates an object: the store refuses it for an absent or deleted key.")
@@ -78,12 +191,12 @@ def _swap_of_an_absent_key(place: Place) -> None:
     store, key, never = place.store, place.key("a"), place.key("never")
     store.put_new(key, b"first")
     tag = store.get_with_etag(key).etag
-    refused("a swap of a key that never was", KeyChanged, store.swap, never, b"late", tag)
-    absent(place, never, "after a refused swap")
-    with permitted("delete"):
+    _refused("a swap of a key that never was", KeyChanged, store.swap, never, b"late", tag)
+    _absent(place, never, "after a refused swap")
+    with _permitted("delete"):
         store.delete(key)
-    refused("a swap of a key that is gone", KeyChanged, store.swap, key, b"late", tag)
-    absent(place, key, "after a refused swap")
+    _refused("a swap of a key that is gone", KeyChanged, store.swap, key, b"late", tag)
+    _absent(place, key, "after a refused swap")
 
 
 @proves("If several clients swap one state at once, exactly one succeeds, and all see its object.")
@@ -93,18 +206,18 @@ def _swap_race(place: Place) -> None:
     for number in range(_RACES):
         tag = place.store.get_with_etag(key).etag
         bodies = [b"race %d, racer %d" % (number, racer) for racer in range(_RACERS)]
-        race(place, key, bodies, functools.partial(place.store.swap, key, etag=tag))
+        _race(place, key, bodies, functools.partial(place.store.swap, key, etag=tag))
 
 
 @proves("After a swap the store shows no metadata and no checksum of the former object.")
 def _swap_leaves_nothing_behind(place: Place) -> None:
     store, key = place.store, place.key("a")
-    store.put(key, b"before", METADATA)
+    store.put(key, b"before", _METADATA)
     store.swap(key, b"after", store.get_with_etag(key).etag)
     found = store.head(key)
-    expect("metadata", dict(found.metadata), {})
+    _expect("metadata", dict(found.metadata), {})
     if found.checksum is not None:
-        expect("the checksum", found.checksum, Checksum.of(found.checksum.kind, b"after"))
+        _expect("the checksum", found.checksum, Checksum.of(found.checksum.kind, b"after"))
 
 
 # ---------------------------------------------------------------- STORE-3: absence; ranges
@@ -115,10 +228,10 @@ def _absence(place: Place) -> None:
     place.store.put_new(place.key("a/b"), b"one")
     for name in ("absent", "a", "a/b/c", "a/absent"):
         key = place.key(name)
-        refused("GET of an absent key", NoSuchObject, place.store.get, key)
-        refused("GET with a tag", NoSuchObject, place.store.get_with_etag, key)
-        refused("HEAD", NoSuchObject, place.store.head, key)
-        refused("a ranged GET", NoSuchObject, place.store.get_range, key, 0, 1)
+        _refused("GET of an absent key", NoSuchObject, place.store.get, key)
+        _refused("GET with a tag", NoSuchObject, place.store.get_with_etag, key)
+        _refused("HEAD", NoSuchObject, place.store.head, key)
+        _refused("a ranged GET", NoSuchObject, place.store.get_range, key, 0, 1)
 
 
 @proves("A ranged read returns exactly these bytes. The store refuses a range beyond the object's end.")
@@ -126,14 +239,14 @@ def _range(place: Place) -> None:
     key, body = place.key("a"), b"0123456789"
     place.store.put_new(key, body)
     for start, length in ((0, 1), (0, 10), (3, 4), (9, 1), (5, 0), (99, 0)):
-        expect(
+        _expect(
             f"bytes {start} to {start + length}",
             place.store.get_range(key, start, length),
             body[start : start + length],
         )
     for start, length in ((0, 11), (9, 2), (10, 1), (500, 3)):
         what = f"bytes {start} to {start + length} of 10"
-        refused(what, InvalidObject, place.store.get_range, key, start, length)
+        _refused(what, InvalidObject, place.store.get_range, key, start, length)
 
 
 # ---------------------------------------------------------------- list
@@ -147,7 +260,7 @@ def _list(place: Place) -> None:
         place.store.put_new(place.key(name), b"")
     for prefix in ("", "t", "t/", "t/a", "t/b/", "t/b/c/d", "nothing/", "nothing"):
         expected = sorted(place.key(name) for name in _NAMES if name.startswith(prefix))
-        expect(f"the listing of {prefix!r}", list(place.store.list(place.prefix + prefix)), expected)
+        _expect(f"the listing of {prefix!r}", list(place.store.list(place.prefix + prefix)), expected)
 
 
 @proves("A listing continues after the named key, also if that key is absent.")
@@ -160,7 +273,7 @@ def _list_start_after(place: Place) -> None:
         for prefix in (place.prefix, place.key("t/")):
             expected = [key for key in keys if key.startswith(prefix) and key > after]
             found = list(place.store.list(prefix, start_after=after))
-            expect(f"the listing after {name!r}", found, expected)
+            _expect(f"the listing after {name!r}", found, expected)
 
 
 @proves("A listing with a limit is the beginning of the whole listing.")
@@ -170,9 +283,9 @@ def _list_limit(place: Place) -> None:
         place.store.put_new(place.key(f"t/{name}"), b"")
     keys = [place.key(f"t/{name}") for name in names]
     for limit in (1, 3, 5, 9):
-        expect(f"a listing of {limit}", list(place.store.list(place.key("t/"), limit=limit)), keys[:limit])
+        _expect(f"a listing of {limit}", list(place.store.list(place.key("t/"), limit=limit)), keys[:limit])
         found = list(place.store.list(place.key("t/"), limit=limit, start_after=keys[1]))
-        expect(f"a listing of {limit} after the second", found, keys[2 : 2 + limit])
+        _expect(f"a listing of {limit} after the second", found, keys[2 : 2 + limit])
 
 
 # ---------------------------------------------------------------- put
@@ -181,11 +294,11 @@ def _list_limit(place: Place) -> None:
 @proves("A second PUT replaces the object and its metadata.")
 def _replace(place: Place) -> None:
     store, key = place.store, place.key("a")
-    store.put(key, b"first", METADATA)
-    expect("metadata", dict(store.head(key).metadata), METADATA)
+    store.put(key, b"first", _METADATA)
+    _expect("metadata", dict(store.head(key).metadata), _METADATA)
     store.put(key, b"second", {"other": "text"})
-    expect("the object", store.get(key), b"second")
-    expect("metadata of what replaced it", dict(store.head(key).metadata), {"other": "text"})
+    _expect("the object", store.get(key), b"second")
+    _expect("metadata of what replaced it", dict(store.head(key).metadata), {"other": "text"})
 
 
 @proves("The store keeps a checksum of whole objects and returns it.")
@@ -198,7 +311,7 @@ def _checksum(place: Place) -> None:
         found = store.head(key).checksum
         if found is None:
             raise NotKept("it keeps no checksum of whole objects; each part's is compared on its way")
-        expect("the checksum", found, Checksum.of(found.kind, body))
+        _expect("the checksum", found, Checksum.of(found.kind, body))
 
 
 # ---------------------------------------------------------------- STORE-4, STORE-5: multipart
@@ -208,17 +321,17 @@ def _checksum(place: Place) -> None:
 def _multipart(place: Place) -> None:
     store, key = place.store, place.key("a")
     upload_id, parts = place.upload(key, _PART, b"tail")
-    absent(place, key, "before its upload is completed")
-    expect("the listing before that", list(store.list(place.prefix)), [])
+    _absent(place, key, "before its upload is completed")
+    _expect("the listing before that", list(store.list(place.prefix)), [])
     store.complete_upload(key, upload_id, parts)
-    expect("the object", store.get(key), _PART + b"tail")
-    expect("bytes over the border of two parts", store.get_range(key, len(_PART) - 2, 4), _PART[-2:] + b"ta")
-    expect("its metadata", dict(store.head(key).metadata), METADATA)
-    expect("the listing after that", list(store.list(place.prefix)), [key])
+    _expect("the object", store.get(key), _PART + b"tail")
+    _expect("bytes over the border of two parts", store.get_range(key, len(_PART) - 2, 4), _PART[-2:] + b"ta")
+    _expect("its metadata", dict(store.head(key).metadata), _METADATA)
+    _expect("the listing after that", list(store.list(place.prefix)), [key])
     with contextlib.suppress(NoSuchObject):  # or the store confirms the completion again
         store.complete_upload(key, upload_id, parts)
     store.abort_upload(key, upload_id)
-    expect("the object after completing and aborting what is completed", store.get(key), _PART + b"tail")
+    _expect("the object after completing and aborting what is completed", store.get(key), _PART + b"tail")
 
 
 @proves("Parts may arrive in any order, at once, and again: the last one of a number counts.")
@@ -231,7 +344,7 @@ def _parts_in_any_order(place: Place) -> None:
     with ThreadPoolExecutor(2) as pool:
         first = list(pool.map(lambda number: store.put_part(key, upload_id, number, bodies[number - 1]), (1, 2)))
     store.complete_upload(key, upload_id, [*first, last])
-    expect("the object", store.get(key), b"".join(bodies) + b"tail")
+    _expect("the object", store.get(key), b"".join(bodies) + b"tail")
 
 
 @proves("The store refuses to complete an upload with a part that differs from the stored one.")
@@ -239,10 +352,10 @@ def _wrong_part(place: Place) -> None:
     store, key = place.store, place.key("a")
     upload_id, parts = place.upload(key, _PART, b"tail")
     wrong = replace(parts[1], etag="0" * 32)
-    refused("a wrong part", InvalidObject, store.complete_upload, key, upload_id, [parts[0], wrong])
-    absent(place, key, "after a wrong part was refused")
+    _refused("a wrong part", InvalidObject, store.complete_upload, key, upload_id, [parts[0], wrong])
+    _absent(place, key, "after a wrong part was refused")
     store.complete_upload(key, upload_id, parts)
-    expect("the object of the right parts", store.get(key), _PART + b"tail")
+    _expect("the object of the right parts", store.get(key), _PART + b"tail")
 
 
 @proves("The store refuses to complete an upload if the checksum of the whole does not match.")
@@ -252,38 +365,38 @@ def _wrong_whole(place: Place) -> None:
     if checksum_of_parts(parts) is None or (sent := parts[1].checksum) is None:
         raise NotKept("it keeps no checksums")
     wrong = replace(parts[1], checksum=replace(sent, value=sent.value ^ 1))
-    refused("a wrong whole", InvalidObject, store.complete_upload, key, upload_id, [parts[0], wrong])
-    absent(place, key, "after a wrong whole was refused")
+    _refused("a wrong whole", InvalidObject, store.complete_upload, key, upload_id, [parts[0], wrong])
+    _absent(place, key, "after a wrong whole was refused")
     store.complete_upload(key, upload_id, parts)
-    expect("the object of the right parts", store.get(key), _PART + b"tail")
+    _expect("the object of the right parts", store.get(key), _PART + b"tail")
 
 
 @proves("An aborted upload is gone: it takes no part, and cannot be completed.")
 def _abort(place: Place) -> None:
     store, key = place.store, place.key("a")
     upload_id, parts = place.upload(key, b"one")
-    with permitted("abort uploads"):
+    with _permitted("abort uploads"):
         store.abort_upload(key, upload_id)
         store.abort_upload(key, upload_id)
-    refused("a part after the abort", NoSuchObject, store.put_part, key, upload_id, 2, b"late")
-    refused("a completion after it", NoSuchObject, store.complete_upload, key, upload_id, parts)
-    absent(place, key, "whose upload was aborted")
+    _refused("a part after the abort", NoSuchObject, store.put_part, key, upload_id, 2, b"late")
+    _refused("a completion after it", NoSuchObject, store.complete_upload, key, upload_id, parts)
+    _absent(place, key, "whose upload was aborted")
 
 
 @proves("The store lists open uploads by prefix.")
 def _list_uploads(place: Place) -> None:
     store = place.store
     found = {key: store.create_upload(key, {}) for key in map(place.key, ("t/a", "t/b", "u/a"))}
-    with permitted("list uploads"):
+    with _permitted("list uploads"):
         expected = [(key, found[key]) for key in (place.key("t/a"), place.key("t/b"))]
         listed = list(store.list_uploads(place.key("t/")))
         if not listed and list(store.list_uploads(expected[0][0])) == expected[:1]:
             raise NotKept("it lists uploads by whole keys only: `seglog uploads` shows none, the store has to end them")
-        expect("uploads of a prefix", listed, expected)
-        expect("all of them", sorted(store.list_uploads(place.prefix)), sorted(found.items()))
+        _expect("uploads of a prefix", listed, expected)
+        _expect("all of them", sorted(store.list_uploads(place.prefix)), sorted(found.items()))
     for key, upload_id in found.items():
         store.abort_upload(key, upload_id)
-    expect("uploads after all were aborted", list(store.list_uploads(place.prefix)), [])
+    _expect("uploads after all were aborted", list(store.list_uploads(place.prefix)), [])
 
 
 # ---------------------------------------------------------------- delete
@@ -292,15 +405,15 @@ def _list_uploads(place: Place) -> None:
 @proves("A delete removes the object and its metadata. A second delete is no error.")
 def _delete(place: Place) -> None:
     store, key = place.store, place.key("a")
-    store.put(key, b"one", METADATA)
-    with permitted("delete"):
+    store.put(key, b"one", _METADATA)
+    with _permitted("delete"):
         for _ in range(2):
             store.delete(key)
-            absent(place, key, "that was deleted")
-            expect("the listing", list(store.list(place.prefix)), [])
+            _absent(place, key, "that was deleted")
+            _expect("the listing", list(store.list(place.prefix)), [])
     store.put_new(key, b"two")
-    expect("the object that came after it", store.get(key), b"two")
-    expect("its metadata", dict(store.head(key).metadata), {})
+    _expect("the object that came after it", store.get(key), b"two")
+    _expect("its metadata", dict(store.head(key).metadata), {})
 
 
 @proves("One request deletes many keys, also absent ones, and nothing else.")
@@ -309,12 +422,12 @@ def _delete_many(place: Place) -> None:
     keys = [place.key(f"t/{number}") for number in range(5)]
     for key in keys:
         store.put_new(key, b"one")
-    with permitted("delete"):
+    with _permitted("delete"):
         store.delete_many([])
         store.delete_many([*keys[:3], place.key("absent"), place.key("t/0/below")])
-        expect("what is left", list(store.list(place.prefix)), keys[3:])
+        _expect("what is left", list(store.list(place.prefix)), keys[3:])
         store.delete_many(keys)
-    expect("what is left in the end", list(store.list(place.prefix)), [])
+    _expect("what is left in the end", list(store.list(place.prefix)), [])
 
 
 CHECKS = tuple(each for each in list(vars().values()) if isinstance(each, Check))

@@ -19,8 +19,7 @@ from typing import Literal, TypeVar
 from catalog.errors import AccessDenied, CatalogError, NoSuchBucket, StoreUnreachable
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
-from catalog.objects.conformance import CHECKS
-from catalog.objects.promise import Check, NotKept, NotPermitted, Place, PromiseBroken
+from catalog.objects.conformance import CHECKS, Check, NotKept, NotPermitted, Place, PromiseBroken
 from catalog.objects.wrapped import WrappedStore
 
 __all__ = ["Examination", "Outcome"]

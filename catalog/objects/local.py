@@ -3,7 +3,7 @@
     <root>/<key>                        an object
     <root>/.metadata/<key>              JSON, written before the object: `metadata`, and `crc32c` of the object
     <root>/.temporary/<random>          a file on its way to its key
-    <root>/.multipart/<upload id>/      `upload` (JSON: key, metadata), and the parts (catalog.objects.local_parts)
+    <root>/.multipart/<upload id>/      `upload` (JSON: key, metadata), and the parts (catalog.objects.local_files)
     <root>/.locks/<2 hex digits>        empty; the hash of a key gives its lock. No lock file is ever removed
 
 DIR-1  An object appears by link(2) (`put_new`) or rename(2), after its bytes are on disk. The call returns after the
@@ -54,8 +54,21 @@ from catalog.errors import (
 from catalog.format.checksum import Checksum
 from catalog.format.keys import Key, check_key, check_prefix
 from catalog.objects.base import ObjectInfo, PartTag, WithETag, checksum_of_parts
-from catalog.objects.local_files import ABSENT, KIND, remove, sync_dir, walk, write_all
-from catalog.objects.local_parts import StoredPart, found_part, join, own_tag, part_path, put_in_slot, whole_file
+from catalog.objects.local_files import (
+    ABSENT,
+    KIND,
+    StoredPart,
+    found_part,
+    join,
+    own_tag,
+    part_path,
+    put_in_slot,
+    remove,
+    sync_dir,
+    walk,
+    whole_file,
+    write_all,
+)
 
 __all__ = ["OWN_FOLDERS", "LocalStore"]
 

@@ -21,8 +21,8 @@ BRANCH-2  If the store does not answer the PUT of a fork's ref, `create` raises 
 BRANCH-3  No branch has a collected parent or a collected volume. GC raises a boundary, then reads forks and refs again,
     then deletes. A caller writes first, and reads the boundary then. So GC sees the caller's object, or the caller sees
     GC's boundary. A caller reads two boundaries:
-      after step 2 the boundary of the parent (catalog.refs.retention_check)
-      after step 5 the boundary of the new volume (catalog.refs.volume_deletion)
+      after step 2 the boundary of the parent (catalog.refs.beside_gc)
+      after step 5 the boundary of the new volume (catalog.refs.beside_gc)
     Undelete, rename, promote and undo also read the boundary of the volume, after they put a ref. If `create` finds
     that the name exists, it reads the boundary, too.
 
@@ -37,7 +37,7 @@ BRANCH-6  A rename gives the new name, then takes the old one away, as one opera
     second rename ends that, and so does undo. Undo gives the old name back first.
 
 BRANCH-7  A volume has one live name. Undelete, rename, promote and undo refuse to give it another one
-    (catalog.refs.one_name).
+    (catalog.refs.ref_store).
 
 Source: Graft RFC 0001.
 """
@@ -66,18 +66,16 @@ from catalog.errors import (
 )
 from catalog.format.commit import ForkPoint
 from catalog.format.control import DEAD, MAIN, Control, NameChange, Ref
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.format.keys import Key, branch_of, named_by, ref_key, refs_prefix, topic_of
 from catalog.format.small_objects import decode_ref, encode_ref
-from catalog.objects.first_valid_key import first_valid_key
+from catalog.objects.base import first_valid_key
 from catalog.objects.patience import carried
 from catalog.objects.store_time import latest_ms
-from catalog.refs.one_name import check_only_name
+from catalog.refs.beside_gc import check_kept, keep_open
 from catalog.refs.oplog import Oplog
 from catalog.refs.promotion import PROMOTE, before_given, earlier_promotion, plan_promotion
-from catalog.refs.ref_store import Found, Planned, RefStore, is_same
-from catalog.refs.retention_check import check_kept
-from catalog.refs.volume_deletion import keep_open
+from catalog.refs.ref_store import Found, Planned, RefStore, check_only_name, is_same
 from catalog.volume import Volumes
 from seglog.base.arguments import checked
 

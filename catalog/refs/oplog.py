@@ -8,26 +8,46 @@ OPLOG-1  A writer puts the entry before it makes the change, so no change is mis
     The values show for each name whether its change was made.
 OPLOG-2  Entries never change. A writer puts the next entry under the first free number.
 OPLOG-3  A reader passes over a key among the entries that is no entry's. The key stays.
+
+An author is the client for whom a thread makes a change (`acting_for`), and the machine. Commits name it too. The
+threads of a pool have no client, so `acting_for` covers the changes that its own thread makes.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 
-from catalog.acting import author
 from catalog.errors import KeyChanged, NoSuchObject, NoSuchOperation
 from catalog.format.control import NameChange, OplogEntry
 from catalog.format.keys import Key, number_of, oplog_key, oplog_prefix
 from catalog.format.small_objects import decode_oplog_entry, encode_oplog_entry
-from catalog.objects.base import ObjectStore
-from catalog.objects.first_valid_key import first_valid_key
-from catalog.objects.put_once import put_once
+from catalog.objects.base import ObjectStore, first_valid_key
+from catalog.objects.settled_writes import put_once
 
-__all__ = ["NumberedEntry", "Oplog"]
+__all__ = ["NumberedEntry", "Oplog", "acting_for", "author"]
 
+_CLIENT: ContextVar[str] = ContextVar("client", default="")
 _RACES = 1000
+
+
+@contextmanager
+def acting_for(client: str) -> Iterator[None]:
+    """Let the changes within have `client` in their author's name. An empty name changes nothing."""
+    token = _CLIENT.set(client)
+    try:
+        yield
+    finally:
+        _CLIENT.reset(token)
+
+
+def author(machine: str) -> str:
+    """Return the author of a change: `client@machine`, or the machine alone."""
+    client = _CLIENT.get()
+    return f"{client}@{machine}" if client else machine
 
 
 @dataclass(frozen=True, slots=True)

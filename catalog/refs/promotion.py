@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 
 from catalog.errors import VolumeHasName
 from catalog.format.control import OplogEntry, Ref
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.format.keys import Key, branch_of, topic_of
 from catalog.format.small_objects import decode_ref, encode_ref
 from catalog.refs.oplog import NumberedEntry

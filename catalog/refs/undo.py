@@ -10,12 +10,12 @@ import re
 
 from catalog.errors import KeyChanged, NoSuchObject, NotUndone, OutOfWindow, VolumeHasName
 from catalog.format.control import MAIN, OplogEntry
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.format.keys import Key, named_by
 from catalog.format.small_objects import decode_ref, decode_tag
 from catalog.refs.branch import Branches
 from catalog.refs.oplog import NumberedEntry, Oplog
-from catalog.refs.tag import Tags
+from catalog.refs.state_names import Tags
 from catalog.volume import Volumes
 
 __all__ = ["find_operation", "names_taken_away", "undo", "undo_found"]

@@ -1,4 +1,12 @@
-"""IAM policies as values: of a tenant, of all tenants by a session tag, and of the bucket.
+"""The IAM roles of a tenant, and IAM policies as values: of a tenant, of all tenants by a session tag, of the bucket.
+
+`RIGHTS` is the one table of roles and actions. The policies, the templates in localstack/ and the tables in the
+documents come from it. A role may do all that the roles before it may. These are IAM roles, and not the roles of the
+daemon's tokens.
+
+ROLE-1  Each action is named, without a wildcard.
+ROLE-2  No role has `s3:DeleteObjectVersion`. On a versioned bucket, a delete leaves a marker and the old version.
+ROLE-3  No role has `s3:ListBucketMultipartUploads`. S3 has no prefix condition for it, so it shows all tenants' keys.
 
 IAM-1  The resource of an action on objects ends in `prefix/*`. An action on the bucket has a condition on
     `s3:prefix`. The pattern `prefix/*` also matches `prefix/`, but nothing shorter, and no request without a prefix.
@@ -30,17 +38,18 @@ from typing import Any, TypeAlias
 
 from catalog.errors import InvalidArgument, PolicyTooLong
 from catalog.tenants.names import RESERVED, check_base, prefix_of
-from catalog.tenants.roles import Target, TenantRole, actions_of
 
 __all__ = [
     "OPERATORS",
+    "RIGHTS",
     "SESSION_POLICY_MAX",
     "Condition",
     "Partition",
-    "Policy",
+    "Target",
+    "TenantRole",
+    "actions_of",
     "bucket_policy",
     "check_bucket",
-    "check_kms_key",
     "compact",
     "session_tag_policy",
     "tenant_policy",
@@ -69,6 +78,57 @@ _NO_NAMES = (
 _OWN_KEYS = frozenset({"s3:prefix", TAG.lower()})
 # Hex digits of an LSN. So the pattern does not hit a topic or a warm store with the name `log`.
 _COMMITS = "*5*/log/" + "?" * 16
+
+
+class TenantRole(StrEnum):
+    """The roles, the least one first."""
+
+    READER = "reader"
+    WRITER = "writer"
+    MAINTAINER = "maintainer"
+    ADMIN = "admin"
+
+    def includes(self, other: TenantRole) -> bool:
+        """Return whether this role may do all that `other` may."""
+        order = list(TenantRole)
+        return order.index(self) >= order.index(other)
+
+
+class Target(StrEnum):
+    """The resource of an action."""
+
+    BUCKET = "bucket"  # only for requests whose prefix lies in the tenant's prefix
+    OBJECTS = "objects"  # only those under the tenant's prefix
+    KEY = "key"  # the tenant's KMS key, if it has one
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """One action, and the least role that has it. `use` says which requests need the action."""
+
+    action: str
+    target: Target
+    least: TenantRole
+    use: str
+
+
+RIGHTS = (
+    Right("s3:ListBucket", Target.BUCKET, TenantRole.READER, "LIST, and 404 for an absent key"),
+    Right("s3:ListBucketVersions", Target.BUCKET, TenantRole.ADMIN, "LIST of versions"),
+    Right("s3:GetObject", Target.OBJECTS, TenantRole.READER, "GET, HEAD"),
+    Right("s3:PutObject", Target.OBJECTS, TenantRole.WRITER, "PUT; creation, parts and completion of an upload"),
+    Right("s3:AbortMultipartUpload", Target.OBJECTS, TenantRole.WRITER, "the abort of an upload"),
+    Right("s3:ListMultipartUploadParts", Target.OBJECTS, TenantRole.WRITER, "LIST of an upload's parts"),
+    Right("s3:DeleteObject", Target.OBJECTS, TenantRole.MAINTAINER, "DELETE, of one key or many"),
+    Right("s3:GetObjectVersion", Target.OBJECTS, TenantRole.ADMIN, "GET of an old version"),
+    Right("kms:Decrypt", Target.KEY, TenantRole.READER, "GET, HEAD; parts and completion of an upload"),
+    Right("kms:GenerateDataKey", Target.KEY, TenantRole.WRITER, "PUT, and the creation of an upload"),
+)
+
+
+def actions_of(role: TenantRole, target: Target) -> tuple[str, ...]:
+    """Return the actions of the role on the resource, sorted."""
+    return tuple(sorted(each.action for each in RIGHTS if each.target is target and role.includes(each.least)))
 
 
 class Partition(StrEnum):
@@ -136,7 +196,7 @@ def tenant_policy(
     `base` is the prefix that all tenants have in common. `kms_key` is the ARN of the tenant's own key.
     Raises `InvalidTenant` and `InvalidArgument`.
     """
-    key = None if kms_key is None else check_kms_key(kms_key, partition)
+    key = None if kms_key is None else _check_kms_key(kms_key, partition)
     return _policy(_arn(bucket, partition), prefix_of(tenant, base), role, key, _block(conditions))
 
 
@@ -201,7 +261,7 @@ def check_bucket(bucket: str) -> str:
     return bucket
 
 
-def check_kms_key(arn: str, partition: Partition = Partition.AWS) -> str:
+def _check_kms_key(arn: str, partition: Partition = Partition.AWS) -> str:
     if not (_KMS_KEY.fullmatch(arn) and arn.startswith(f"arn:{partition}:")):
         wanted = f"the ARN of a key, arn:{partition}:kms:REGION:ACCOUNT:key/ID: IAM takes no alias for a key"
         raise InvalidArgument("kms_key", arn, wanted)

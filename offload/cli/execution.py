@@ -27,7 +27,7 @@ from offload.operations.command import Command
 from offload.operations.directory import Directory, RequestsSeen, Tell, Work
 from offload.operations.preview import WouldTake, would_take_text
 from offload.operations.registry import COMMANDS, command_of
-from seglog.process.closing import closed_after
+from seglog.process import closed_after
 
 if TYPE_CHECKING:
     from offload.archive import Archive

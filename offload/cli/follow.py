@@ -18,7 +18,7 @@ from offload.cli.tenant_role import RoleArn, tenant_of
 from offload.operations.command import Command
 from offload.operations.parameters import About
 from offload.operations.units import ago_text, counted
-from seglog.process.closing import closed_after
+from seglog.process import closed_after
 
 if TYPE_CHECKING:
     from offload.operations.directory import Tell

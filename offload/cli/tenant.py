@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from catalog.tenants.names import prefix_of
-from catalog.tenants.policies import Partition, check_bucket
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import Partition, TenantRole, check_bucket
 from offload.cli.progress import ToldBars
 from offload.cli.session import Session
 from offload.cli.streams import write_error

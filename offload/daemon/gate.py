@@ -12,9 +12,9 @@ import threading
 import time
 
 from catalog.objects.base import ObjectStore
+from catalog.objects.wrapped import OK, MeasuredStore
 from offload.daemon.metrics import Metrics
 from offload.errors import Stopping
-from offload.measured import OK, MeasuredStore
 from offload.settings import OffloadSettings, bound_of
 
 __all__ = ["Gate", "GatedStore", "Rate"]

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
 
-from catalog.acting import acting_for
 from catalog.objects.patience import one_command
+from catalog.refs.oplog import acting_for
 from offload.archive import Archive
 from offload.daemon.problems import RETRY_AFTER_S
 from offload.daemon.service import Service

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from offload.errors import InvalidAddress
 from offload.settings import ServeSettings
-from seglog.client.unix_socket import SOCKET_FILE, address_in
+from seglog.client.address import SOCKET_FILE, address_in
 
 __all__ = ["BACKLOG", "Kind", "Listener", "listening", "listening_over_tcp", "listening_over_unix"]
 

@@ -26,7 +26,7 @@ from offload.daemon.tenants import Tenants, check_variables
 from offload.settings_file import Settings
 from offload.tenants.directories import check_root
 from seglog import InvalidSetting
-from seglog.process.closing import closing_after
+from seglog.process import closing_after
 
 __all__ = ["announce", "event_loop", "run", "run_tenants"]
 

@@ -39,7 +39,7 @@ from offload.worker.pool import WorkerPool
 from seglog import SETTINGS_FILE, InvalidTopicName, Log, NoSuchTopic, SeglogError, Topic, aio
 from seglog.files.clock import Clock, SystemClock
 from seglog.files.port import Files
-from seglog.process.closing import closing_after
+from seglog.process import closing_after
 
 if TYPE_CHECKING:
     from catalog.objects.s3_credentials import CredentialSource

@@ -5,7 +5,7 @@ The text is canonical JSON of `TopicConfig.to_json`, with the attributes (codec,
     keep_history     every topic with a volume has it
     offload_paused   it is about one directory only
     rescued_from     likewise: the topic whose records a branch was made for, and how their seqs changed
-                     (offload.replication.rescue)
+                     (offload.replication.reset)
 
 A volume without such a commit has the default configuration. No I/O.
 """
@@ -29,7 +29,7 @@ RESCUED_FROM = "rescued_from"
 
 CARRIED_FROM = "carried_from"
 """An attribute of a branch that was promoted with --carry: the volume of the former main, the shared seq, and which
-records it carried (offload.services.carrying).
+records it carried (offload.services.promotion).
 """
 
 

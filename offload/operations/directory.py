@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from offload.errors import NoRemote
 
 if TYPE_CHECKING:
-    from catalog.gc.report import Watch
+    from catalog.gc.policy import Watch
     from offload.archive import Archive
     from seglog import Log
 

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from catalog.errors import CatalogError
-from catalog.format.gid import Sid
+from catalog.format.ids import Sid
 from catalog.format.keys import doctor_prefix
 from catalog.objects import ObjectStore
 from catalog.objects.examination import Examination
@@ -43,7 +43,7 @@ from catalog.objects.store_time import measured_ahead_ms
 from offload.errors import ChecksFailed
 from offload.moment import format_time
 from seglog import Clock
-from seglog.client.unix_socket import connected
+from seglog.client.address import connected
 
 if TYPE_CHECKING:
     from offload.settings import ServeSettings

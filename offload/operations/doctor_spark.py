@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import offload
 import seglog
 from catalog.errors import CatalogError
-from catalog.format.gid import Sid
+from catalog.format.ids import Sid
 from catalog.format.keys import Key, doctor_prefix
 from catalog.objects.base import ObjectStore
 from offload.errors import ChecksFailed, JavaNotStarted

@@ -30,7 +30,7 @@ from offload.operations.export_state import ExportBegun, Source
 from offload.operations.results import problem
 from seglog import Record
 from seglog.files.port import Files
-from seglog.process.closing import closing_after
+from seglog.process import closing_after
 
 __all__ = ["ExportVerified", "Wanted", "WrongPart", "export", "export_to", "verify"]
 

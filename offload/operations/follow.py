@@ -29,8 +29,7 @@ from catalog.errors import BranchCollected, CatalogError, NoSuchBranch, NoSuchBu
 from catalog.objects.base import ObjectStore
 from catalog.objects.patience import one_command
 from offload import recovery
-from offload.archive import Archive
-from offload.attachment import attach
+from offload.archive import Archive, attach
 from offload.backoff import Backoff
 from offload.errors import DirectoryNotEmpty, OtherRemote
 from offload.moment import Moment

@@ -17,7 +17,7 @@ from offload.operations.units import counted, format_bytes, parse_span_ms
 
 if TYPE_CHECKING:
     from catalog.gc.plan import Garbage
-    from catalog.gc.report import GcReport, KeptVolume
+    from catalog.gc.policy import GcReport, KeptVolume
 
 __all__ = [
     "GC",
@@ -283,7 +283,7 @@ def explain(
 
 
 def _keys(page: Iterable[Garbage]) -> Iterator[PlannedKey]:
-    from catalog.gc.planned_keys import planned_keys
+    from catalog.gc.plan import planned_keys
 
     for garbage in page:
         for each in planned_keys(garbage):

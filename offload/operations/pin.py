@@ -14,7 +14,7 @@ from offload.operations.units import parse_span_s
 
 if TYPE_CHECKING:
     from offload.archive import Archive
-    from offload.services.pins import TopicPin
+    from offload.services.names import TopicPin
 
 __all__ = [
     "PIN_LIST",

@@ -20,12 +20,12 @@ from catalog.tenants.names import check_tenant
 from catalog.tenants.policies import (
     Condition,
     Partition,
+    TenantRole,
     bucket_policy,
     check_bucket,
     session_tag_policy,
     tenant_policy,
 )
-from catalog.tenants.roles import TenantRole
 from offload.errors import InvalidParameters, NoSuchFile, NotTheTenant
 from offload.operations.results import OPTIONAL
 from offload.settings import ROLE_ARN, ROLE_ARN_FORM

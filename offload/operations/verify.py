@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import seglog
-from catalog.format.gid import Sid
+from catalog.format.ids import Sid
 from catalog.gc.object_check import Looked, ObjectCheck
 from catalog.gc.scrub import Scrub
 from catalog.objects import ObjectStore

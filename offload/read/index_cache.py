@@ -3,6 +3,12 @@
 ICACHE-1  The cache keeps an index only after checking it against the hash in the commit. If the index does not match,
     the cache fetches it once more, because the store's copy may be whole and only the answer damaged.
 ICACHE-2  Readers that want the same index at the same time share one GET.
+
+`SingleFlight` makes one call of work for all callers that want the same result at the same time.
+
+FLIGHT-1  While one caller works for a key, the others wait, and all get its result.
+FLIGHT-2  If the work fails, only the working caller gets the error at once. The waiting callers try once more, one for
+    all of them, before they fail too.
 """
 
 from __future__ import annotations
@@ -10,6 +16,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from typing import Generic, TypeVar
 
 from catalog import SegmentView
 from catalog.format import keys
@@ -17,14 +26,54 @@ from catalog.objects.base import ObjectStore
 from offload.errors import InvalidIndex
 from offload.format.index import decode_head
 from offload.format.metadata import SegmentIndex
-from offload.read.single_flight import SingleFlight
 
-__all__ = ["IndexCache", "size_of"]
+__all__ = ["IndexCache", "SingleFlight"]
 
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 _log = logging.getLogger("offload.read.cold_reader")
 
 _CHUNK_BYTES = 400  # the memory of a ChunkRef and its numbers
 _INDEX_BYTES = 2000
+
+
+class SingleFlight(Generic[K, V]):
+    def __init__(self) -> None:
+        self._flights: dict[K, Future[V]] = {}
+        self._lock = threading.Lock()
+
+    def do(self, key: K, work: Callable[[], V]) -> V:
+        """Return `work()`, or the result of another caller's `work()`. Raises what the work raises."""
+        failures = 0
+        while True:
+            with self._lock:
+                flight = self._flights.get(key)
+                is_mine = flight is None
+                if flight is None:
+                    flight = self._flights[key] = Future()
+            if is_mine:
+                return self._work(key, flight, work)
+            error = flight.exception()
+            if error is None:
+                return flight.result()
+            failures += 1
+            if failures == 2:
+                raise error
+
+    def _work(self, key: K, flight: Future[V], work: Callable[[], V]) -> V:
+        try:
+            result = work()
+        except BaseException as error:
+            self._land(key)
+            flight.set_exception(error)
+            raise
+        self._land(key)
+        flight.set_result(result)
+        return result
+
+    def _land(self, key: K) -> None:
+        with self._lock:
+            del self._flights[key]
 
 
 class IndexCache:
@@ -71,13 +120,13 @@ class IndexCache:
     def _keep(self, sid: bytes, index: SegmentIndex) -> None:
         with self._lock:
             former = self._indexes.pop(sid, None)
-            self._held_bytes += size_of(index) - (size_of(former) if former else 0)
+            self._held_bytes += _size_of(index) - (_size_of(former) if former else 0)
             self._indexes[sid] = index
             while self._held_bytes > self._max_bytes:
-                self._held_bytes -= size_of(self._indexes.popitem(last=False)[1])
+                self._held_bytes -= _size_of(self._indexes.popitem(last=False)[1])
 
 
-def size_of(index: SegmentIndex) -> int:
+def _size_of(index: SegmentIndex) -> int:
     """Return the approximate memory of an index, in bytes."""
     tags = sum(len(tag) + len(bitmap) for tag, bitmap in (index.tags or {}).items())
     return _INDEX_BYTES + _CHUNK_BYTES * len(index.chunks) + len(index.live) + tags

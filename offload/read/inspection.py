@@ -20,7 +20,7 @@ from catalog.format.encoding import decode_commit
 from catalog.format.envelope import HEADER as ENVELOPE
 from catalog.format.envelope import MAGIC as ENVELOPE_MAGIC
 from catalog.format.envelope import MessageType
-from catalog.format.gid import Gid
+from catalog.format.ids import Gid
 from catalog.format.small_objects import decode_control, decode_fork, decode_ref
 from offload.errors import UnknownObject
 from offload.format.block import BLOCK_MAGIC, BlockHeader, decode_block_header

@@ -8,7 +8,7 @@ from catalog.format import keys
 from catalog.gc.collector import Collector
 from catalog.gc.explanation import Explanation
 from catalog.gc.plan import Garbage, pages_of
-from catalog.gc.report import GcPolicy, GcReport, unwatched
+from catalog.gc.policy import GcPolicy, GcReport, unwatched
 from catalog.gc.survey import Survey
 from catalog.refs.oplog import Oplog
 from offload.context import ArchiveContext

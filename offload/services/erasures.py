@@ -16,19 +16,32 @@ ERASE-1  While the topic still shows a segment that held the record, there is no
     the segment.
 ERASE-2  A tag, a lease or a fork that holds an older state keeps its bytes beyond that date. `seglog gc` lists these
     holders.
+
+The window of a topic, for which GC keeps its past states, comes from its configuration.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from catalog import CommitKind, ForkPoint, PastCommit, SegmentView, Sid, Snapshot, Vid
+from catalog.gc.policy import window_ms_of
 from offload.context import ArchiveContext
-from offload.services.windows import window_ms_here
 from offload.write.merging import holds_more
 
-__all__ = ["ErasureState", "Erasures", "collected_after_ms", "erasure_state"]
+__all__ = ["ErasureState", "Erasures", "collected_after_ms", "erasure_state", "window_ms_here"]
+
+
+def window_ms_here(context: ArchiveContext, name: str, remote_config: Callable[[], str]) -> int:
+    """Return the window of a topic or branch in ms, as this directory knows it.
+
+    The log knows a change of the configuration before the remote does. A replica uses `remote_config`.
+    """
+    log = context.log
+    config = json.dumps(log.topic(name).config.to_json()) if log.has_topic(name) else remote_config()
+    return window_ms_of(config, context.settings.pitr_window_s * 1000)
 
 
 @dataclass(frozen=True, slots=True)

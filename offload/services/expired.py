@@ -1,4 +1,4 @@
-"""The expiry floor of a topic's newest remote state. `seglog.reading.expiry` computes it for the log.
+"""The expiry floor of a topic's newest remote state. `seglog.reading.times` computes it for the log.
 
 A past state has no expiry floor. It shows its records as long as the PITR window keeps them.
 """

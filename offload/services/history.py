@@ -9,8 +9,8 @@ from catalog import Bounds, CommitKind, ForkPoint, History, PastCommit, SegmentV
 from catalog.errors import OutOfWindow
 from catalog.history import retry_if_collected
 from catalog.refs.oplog import NumberedEntry, Oplog
-from catalog.refs.pin import HeldPin, Pins
 from catalog.refs.promotion import moved_main
+from catalog.refs.state_names import HeldPin, Pins
 from catalog.refs.undo import find_operation, undo_found
 from catalog.undo_plan import TAKES_AWAY
 from offload.context import ArchiveContext
@@ -18,10 +18,10 @@ from offload.errors import NotOffloaded
 from offload.format.metadata import SegmentIndex
 from offload.read.deletes import count_live, last_live_seq
 from offload.services.diff import Difference, State, diff_of, differing_records
+from offload.services.erasures import window_ms_here
 from offload.services.expired import expired_before
 from offload.services.remote_states import RemoteStates
 from offload.services.targets import Targets
-from offload.services.windows import window_ms_here
 from seglog import Record
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
@@ -29,8 +29,8 @@ from seglog.errors import Evicted, SeqOutOfRange
 from seglog.values.names import BRANCH_MARK
 
 if TYPE_CHECKING:
+    from offload.services.previews import SoleNames
     from offload.services.promotion import Promotion
-    from offload.services.sole_names import SoleNames
     from offload.services.undoing import Undoing, Undone
 
 __all__ = ["HistoryService", "range_to_read"]
@@ -248,7 +248,7 @@ class HistoryService(Owned):
         got since stay on it, under its former name.
 
         Raises `NotUndone`, also if records would have no name any more, and `OpenBranch` if a branch that is open here
-        would get another name (offload.services.sole_names). Raises `NoSuchOperation`.
+        would get another name (offload.services.previews). Raises `NoSuchOperation`.
         """
         self._log.check_writable()
         found = find_operation(self._volumes, number)

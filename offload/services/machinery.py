@@ -18,14 +18,13 @@ from offload.write.publisher import Publisher
 if TYPE_CHECKING:
     from offload.replication.reset import Reset
     from offload.replication.sync import Sync
-    from offload.replication.takeover import Takeover
+    from offload.replication.takeover import Takeover, Writers
     from offload.services.offloading import Offloading
     from offload.services.own_topics import OwnTopics
+    from offload.services.previews import SoleNames
     from offload.services.promotion import Promotion
     from offload.services.removal import Removal
-    from offload.services.sole_names import SoleNames
     from offload.services.undoing import Undoing
-    from offload.services.writers import Writers
     from offload.write.offloader import Offloader
     from offload.write.port import Uploader
 
@@ -80,7 +79,7 @@ class Machinery:
     @part
     def offloader(self) -> Offloader:
         from offload.write.offloader import Offloader
-        from offload.write.uploader import LocalUploader
+        from offload.write.segment_upload import LocalUploader
 
         uploader = self._given_uploader or LocalUploader(self._context.store, self._context.reader)
         return Offloader(self._context, self._settings, self.publisher, uploader)
@@ -105,7 +104,7 @@ class Machinery:
 
     @part
     def writers(self) -> Writers:
-        from offload.services.writers import Writers
+        from offload.replication.takeover import Writers
 
         return Writers(self._context, self.replicas, self.takeover)
 
@@ -129,8 +128,7 @@ class Machinery:
 
     @part
     def promotion(self) -> Promotion:
-        from offload.services.carrying import Carrying
-        from offload.services.promotion import Promotion
+        from offload.services.promotion import Carrying, Promotion
 
         carrying = Carrying(self._context, self.writers, self.offloader)
         return Promotion(self._context, self.own_topics, carrying, self.replicas)
@@ -143,7 +141,6 @@ class Machinery:
 
     @part
     def sole_names(self) -> SoleNames:
-        from offload.services.previews import PreviewService
-        from offload.services.sole_names import SoleNames
+        from offload.services.previews import PreviewService, SoleNames
 
         return SoleNames(self._context, PreviewService(self._context, self.states, self.replicas))

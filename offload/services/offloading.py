@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from catalog import ForkPoint, timeline
 from offload.context import ArchiveContext
+from offload.replication.takeover import Writers
 from offload.services.remote_states import RemoteStates
 from offload.services.results import OffloadResult
 from offload.services.targets import Targets
-from offload.services.writers import Writers
 from offload.write.offloader import Offloader
 
 __all__ = ["Offloading"]

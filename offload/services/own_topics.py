@@ -24,9 +24,9 @@ from catalog.format.encoding import load_nonce
 from offload.context import ArchiveContext
 from offload.errors import LocalChangesLost
 from offload.handles import Tip
-from offload.load.opening import is_free
+from offload.load import is_free
 from offload.replication.reset import Reset
-from offload.services.writers import Writers
+from offload.replication.takeover import Writers
 from offload.write.offloader import Offloader
 from offload.write.publisher import Publisher
 from seglog import ConcurrentModification

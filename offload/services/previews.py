@@ -2,6 +2,19 @@
 
 A preview reads the records that are still on this disk. The commits and the heads of the index objects tell the numbers
 of the others. The preview reads the first and the last of them for their times.
+
+**Before `undo` takes a name away**, `SoleNames` checks that records which only its branch shows keep a name.
+
+Records of a rescue (`reset --as`), of a takeover or of an append to a branch may be in no other branch. If an undo took
+the branch away, GC would delete them at the end of the window. `seglog branch delete` takes such a branch away: it
+shows the records first, and asks.
+
+SOLE-1  An undo takes no name away under which this directory has a branch open for appends, as a rename does not. The
+    newest records of the branch are only here. The undo of a promotion offloads them first, so it may.
+SOLE-2  An undo takes no branch away if no other branch and no tag shows all its records. A lease does not count,
+    because it ends by itself.
+SOLE-3  A branch without a commit of its own shows a past state of its parent. If GC keeps that state and the parent has
+    a name, the branch may go.
 """
 
 from __future__ import annotations
@@ -12,9 +25,12 @@ from dataclasses import dataclass, field, replace
 
 from pyroaring import BitMap64
 
-from catalog import MAIN, SegmentView, Sid, Snapshot
-from catalog.errors import NoSuchTopic, UnnamableBranch
+from catalog import MAIN, Branch, SegmentView, Sid, Snapshot
+from catalog.errors import NoSuchTopic, NotUndone, UnnamableBranch
 from catalog.format.control import full_name
+from catalog.refs.oplog import NumberedEntry
+from catalog.refs.promotion import moved_main
+from catalog.refs.undo import names_taken_away
 from offload.context import ArchiveContext
 from offload.errors import OpenBranch, TopicAttached
 from offload.handles import split_name
@@ -28,7 +44,7 @@ from seglog import DeleteOp, Record, Topic
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
 
-__all__ = ["NOTHING", "Going", "Preview", "PreviewService", "preview_here"]
+__all__ = ["Preview", "PreviewService", "SoleNames", "preview_here"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +62,7 @@ class Going:
     seqs: BitMap64 = field(default_factory=BitMap64, repr=False)
 
 
-NOTHING = Going()
+_NOTHING = Going()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +149,7 @@ class PreviewService(Owned):
     def local(self, name: str) -> Preview:
         """Return the records and deletes that only this directory has."""
         if not self._log.has_topic(name):
-            return Preview(NOTHING, 0)
+            return Preview(_NOTHING, 0)
         topic, handle = self._log.topic(name), self._handles.find(name)
         if handle is None:
             return replace(preview_here(topic, 1, None, None), deletes=len(topic.delete_ops()))
@@ -147,13 +163,13 @@ class PreviewService(Owned):
     def topic(self, name: str, *, detach: bool = False, discard: bool = False) -> Preview:
         """Return the records that `Archive.delete_topic` would drop. Raises `NoSuchTopic`, `TopicAttached`."""
         if self._replicas.is_replica(name):
-            return Preview(NOTHING, 0)
+            return Preview(_NOTHING, 0)
         topic = self._log.get_topic(name)
         if self._handles.find(name) is None:
             return preview_here(topic, 1, None, None)
         if not detach:
             raise TopicAttached(name)
-        return self.local(name) if discard else Preview(NOTHING, topic.head_seq + 1 - topic.earliest_seq)
+        return self.local(name) if discard else Preview(_NOTHING, topic.head_seq + 1 - topic.earliest_seq)
 
     @checked
     def branch(self, topic: str, branch: str) -> Preview:
@@ -178,7 +194,7 @@ class PreviewService(Owned):
         """
         self._log.get_topic(name)
         if self._handles.find(name) is None:
-            return Preview(NOTHING, 0)
+            return Preview(_NOTHING, 0)
         snapshot = self._states.newest(name)
         own = [view for view in snapshot.segments if view.vid == snapshot.vid]
         holding = {view.ref.sid: view.ref for view in own if holds_more(view)}
@@ -186,7 +202,7 @@ class PreviewService(Owned):
         shown = sum(self._live(view) for view in own if view.ref.sid in holding)
         refs = sorted(holding.values(), key=lambda ref: ref.first_seq)
         if not refs:
-            return Preview(NOTHING, live)
+            return Preview(_NOTHING, live)
         hidden = sum(ref.live_records for ref in refs) - shown
         size_bytes = sum(ref.frame_bytes for ref in refs)
         first, last = (refs[0].first_seq, refs[0].min_ts_ms), (refs[-1].last_seq, refs[-1].max_ts_ms)
@@ -246,7 +262,7 @@ class PreviewService(Owned):
             seqs |= BitMap64(view.ref.first_seq + entry for entry in taken)
             size_bytes += view.ref.frame_bytes * len(taken) // view.ref.live_records
         if not seqs:
-            return NOTHING
+            return _NOTHING
         first, last = self._place(snapshot, seqs.min()), self._place(snapshot, seqs.max())
         return Going(len(seqs), size_bytes, first, last, seqs)
 
@@ -257,7 +273,7 @@ class PreviewService(Owned):
         """Return the live records of a segment that no other view of it shows. The times are those of the segment."""
         ref = view.ref
         if any(_is_alike(view, each) for each in others):
-            return NOTHING
+            return _NOTHING
         if others:
             entries = live_entries(view, self._reader)
             for each in others:
@@ -267,7 +283,7 @@ class PreviewService(Owned):
         else:
             count, first, last = self._live(view), view.first, view.last
         if not count:
-            return NOTHING
+            return _NOTHING
         return Going(count, ref.frame_bytes * count // ref.live_records, (first, ref.min_ts_ms), (last, ref.max_ts_ms))
 
     def _live(self, view: SegmentView) -> int:
@@ -289,7 +305,7 @@ def _by_segment(views: Iterable[SegmentView]) -> dict[Sid, list[SegmentView]]:
 def _hot(topic: Topic, op: DeleteOp, start: int) -> Going:
     begin = max(start, topic.hot_floor, topic.evict_floor)
     if begin >= op.below:
-        return NOTHING
+        return _NOTHING
     size_bytes, seqs = 0, BitMap64()
     first = last = None
     for item in topic.read(begin, op.below - 1, gaps=True):
@@ -311,7 +327,62 @@ def _count_hot(topic: Topic) -> int:
 def _joined(parts: Iterable[Going]) -> Going:
     found = [each for each in parts if each.records]
     if not found:
-        return NOTHING
+        return _NOTHING
     records, size_bytes = sum(each.records for each in found), sum(each.size_bytes for each in found)
     seqs = BitMap64.union(*(each.seqs for each in found))
     return Going(records, size_bytes, found[0].first, found[-1].last, seqs)
+
+
+class SoleNames:
+    def __init__(self, context: ArchiveContext, previews: PreviewService) -> None:
+        self._log = context.log
+        self._volumes = context.volumes
+        self._branches = context.branches
+        self._previews = previews
+
+    def check(self, found: NumberedEntry) -> None:
+        """Raise `NotUndone` if an undo of the operation would take away the only name of records.
+
+        If it gives an open branch another name, raise `OpenBranch`. A name that has changed since is passed over: the
+        undo itself refuses it.
+        """
+        is_promotion = moved_main(found.entry) is not None
+        for topic, branch, vid, is_renamed in names_taken_away(found.entry):
+            name = full_name(topic, branch)
+            if is_renamed and (is_promotion or not self._log.has_topic(name)):
+                continue
+            live = self._branches.branches(topic)
+            for each in live:
+                if (each.branch, each.vid) == (branch, vid):
+                    if is_renamed:
+                        raise OpenBranch(name)
+                    self._check_branch(found.number, each, live)
+
+    def _check_branch(self, number: int, branch: Branch, live: Sequence[Branch]) -> None:
+        name = full_name(branch.topic, branch.branch)
+        if self._log.has_topic(name):
+            raise _refused(number, branch, f"{name} is open for appends in this directory, and may have records")
+        if self._is_a_past_state(branch, live):
+            return
+        records = self._previews.branch(branch.topic, branch.branch).going.records
+        if records:
+            many = "1 record" if records == 1 else f"{records:,} records"
+            raise _refused(number, branch, f"no other branch and no tag shows {many} of {name}")
+
+    def _is_a_past_state(self, branch: Branch, live: Sequence[Branch]) -> bool:
+        """Return whether the branch shows only a state that its parent still has (SOLE-3)."""
+        parent = branch.parent
+        if self._volumes.newest_lsn(branch.vid):
+            return False
+        if parent is None:
+            return True
+        return any(each.vid == parent.vid for each in live) and parent.lsn >= self._volumes.boundary(parent.vid)
+
+
+def _refused(number: int, branch: Branch, reason: str) -> NotUndone:
+    return NotUndone(
+        number,
+        f"{reason}, and it would have no name any more",
+        f"`seglog branch delete {branch.topic} {branch.branch} --dry-run` shows what would go, and without --dry-run it"
+        " deletes the branch; `seglog oplog` lists earlier operations, and `seglog undo N` takes one of them back",
+    )

@@ -16,9 +16,9 @@ from offload.errors import OffloadError, TopicAttached
 from offload.read.deletes import count_cold, count_hot
 from offload.replication.replica import Replicas
 from offload.replication.reset import Reset
+from offload.replication.takeover import Writers
 from offload.services.remote_states import RemoteStates
 from offload.services.results import Removed, TopicRemoved
-from offload.services.writers import Writers
 from offload.write.offloader import Offloader
 from seglog import ConcurrentModification, DeleteOp, Topic, TruncateOp
 

@@ -21,8 +21,7 @@ from seglog.errors import NoSuchTopic
 if TYPE_CHECKING:
     from offload.replication.reset import Reset, ResetResult
     from offload.replication.sync import Sync, Synced
-    from offload.replication.takeover import Takeover
-    from offload.services.writers import Writers
+    from offload.replication.takeover import Takeover, Writers
 
 __all__ = ["ReplicationService"]
 

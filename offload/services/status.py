@@ -1,28 +1,145 @@
-"""`archive.status`: where the records of a topic are, as far as this directory knows. Reads the local disk only."""
+"""`archive.status`: where the records of a topic are, as far as this directory knows. Reads the local disk only.
+
+Each range of segments that is or becomes one data object has a status in the terms of PIP-17.
+
+    PIP-17           here
+    uid              sid
+    complete         a commit of the volume names it, and its objects are whole
+    deleted          the hot copy is gone
+    timestamp        when the attempt began
+
+If a later commit merged a run into another, or truncated all of it, the run is no longer listed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
-from catalog import Handle
+from catalog import Attempt, Commit, Handle, SegmentRef
 from catalog.errors import CatalogError
 from catalog.format.encoding import decode_commit_at
 from offload.context import ArchiveContext
 from offload.format.topic_config import PAUSED
-from offload.replication.replica import Replicas
+from offload.handles import Tip
+from offload.replication.replica import Replicas, SyncState
 from offload.reports import Lag, RunStatus, TopicStatus
-from offload.services.erasures import ErasureState, collected_after_ms, erasure_state
-from offload.services.topic_status import status_of, status_of_replica
-from offload.services.windows import window_ms_here
+from offload.services.erasures import ErasureState, collected_after_ms, erasure_state, window_ms_here
 from offload.write.attempt import AttemptState
-from offload.write.runs import run_statuses
-from seglog import TruncateOp
+from seglog import Topic, TruncateOp
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
 from seglog.values.names import BRANCH_MARK
 
 __all__ = ["StatusService"]
+
+
+def _run_statuses(
+    known: Iterable[SegmentRef], commits: Iterable[Commit], attempts: Iterable[Attempt], hot_floor: int
+) -> tuple[RunStatus, ...]:
+    """Return the runs of a volume: its own segments, its commits after that, and the attempts for it; ascending.
+
+    Records below `hot_floor` are not hot.
+    """
+    found = {str(segment.sid): _complete(segment, hot_floor) for segment in known}
+    for commit in commits:
+        for sid in commit.removed_sids:
+            found.pop(str(sid), None)
+        if commit.truncate_from is not None:
+            found = dict(_cut(found, commit.truncate_from))
+        again = [view.ref for view in commit.restored_views if view.vid == commit.vid]
+        found.update((str(segment.sid), _complete(segment, hot_floor)) for segment in (*commit.segments, *again))
+    for attempt in attempts:
+        run = RunStatus(
+            str(attempt.sid),
+            attempt.first_seq,
+            attempt.last_seq,
+            complete=False,
+            hot_deleted=False,
+            timestamp_ms=attempt.created_at_ms,
+        )
+        found.setdefault(run.sid, run)
+    return tuple(sorted(found.values(), key=lambda run: (run.first_seq, run.timestamp_ms)))
+
+
+def _cut(runs: Mapping[str, RunStatus], seq: int) -> Iterator[tuple[str, RunStatus]]:
+    """Yield the runs without the records from `seq` on."""
+    for sid, run in runs.items():
+        if run.first_seq < seq:
+            yield sid, replace(run, last_seq=min(run.last_seq, seq - 1))
+
+
+def _complete(segment: SegmentRef, hot_floor: int) -> RunStatus:
+    return RunStatus(
+        str(segment.sid),
+        segment.first_seq,
+        segment.last_seq,
+        complete=True,
+        hot_deleted=segment.last_seq < hot_floor,
+        timestamp_ms=segment.sid.created_ms,
+    )
+
+
+def _status_of(
+    topic: Topic,
+    handle: Handle | None,
+    state: SyncState,
+    attempts: Sequence[Attempt],
+    erasure: ErasureState | None,
+    *,
+    offloaded_seq: int,
+    is_paused: bool,
+) -> TopicStatus:
+    here = TopicStatus(
+        name=topic.name,
+        head_seq=topic.head_seq,
+        hot_first_seq=topic.hot_floor,
+        hot_bytes=topic.bytes_hot,
+        sealed_seq=topic.sealed_seq,
+        offloaded_seq=offloaded_seq,
+        unfinished_attempts=sum(attempt.state == AttemptState.PLANNED for attempt in attempts),
+        waiting_deletes=len(topic.delete_ops()),
+        earliest_seq=topic.earliest_seq,
+        evict_floor=topic.evict_floor,
+        epoch=topic.epoch,
+        relocated_bytes=topic.bytes_relocated,
+        is_paused=is_paused,
+        state=str(state),
+        writer_epoch=handle.epoch if handle else 0,
+    )
+    return here if handle is None else _with_remote(here, handle, erasure)
+
+
+def _status_of_replica(handle: Handle, tip: Tip, state: SyncState, erasure: ErasureState | None) -> TopicStatus:
+    """Return the status of a replica, which has no hot records."""
+    bounds = tip.bounds
+    here = TopicStatus(
+        name=handle.name,
+        head_seq=bounds.head_seq,
+        hot_first_seq=bounds.head_seq + 1,
+        sealed_seq=bounds.head_seq,
+        offloaded_seq=bounds.head_seq,
+        earliest_seq=bounds.first_seq,
+        evict_floor=bounds.evict_floor,
+        state=str(state),
+        is_replica=True,
+    )
+    return _with_remote(here, handle, erasure)
+
+
+def _with_remote(here: TopicStatus, handle: Handle, erasure: ErasureState | None) -> TopicStatus:
+    """Add the facts of the topic's volume."""
+    return replace(
+        here,
+        volume=str(handle.vid),
+        lsn=handle.lsn,
+        pending_lsn=handle.pending_lsn,
+        diverged_lsn=handle.diverged_lsn,
+        fenced_epoch=handle.fenced_epoch,
+        unerased_objects=erasure.objects if erasure else None,
+        erased_by_ms=erasure.by_ms if erasure else None,
+    )
 
 
 class StatusService(Owned):
@@ -48,9 +165,9 @@ class StatusService(Owned):
             self._handles.check_chosen(handle)
         if handle is not None and not self._log.has_topic(name):
             tip, state = self._handles.tip(handle), self._replicas.state(handle)
-            return status_of_replica(handle, tip, state, self._erasure(handle))
+            return _status_of_replica(handle, tip, state, self._erasure(handle))
         topic = self._log.get_topic(name)
-        return status_of(
+        return _status_of(
             topic,
             handle,
             self._replicas.sync_state(name),
@@ -90,7 +207,7 @@ class StatusService(Owned):
         before = (
             self._volumes.snapshot(handle.vid, commits[0].commit.lsn) if commits and commits[0].checkpoint else None
         )
-        return run_statuses(
+        return _run_statuses(
             [view.ref for view in before.segments if view.vid == handle.vid] if before else [],
             [stored.commit for stored in commits[1 if before else 0 :]],
             self._local.attempts(name),

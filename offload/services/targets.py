@@ -14,7 +14,7 @@ from math import inf
 from catalog import ForkPoint, Handle, History, timeline
 from catalog.errors import NoSuchPin, OutOfWindow, PinLost
 from catalog.history import NO_HISTORY, retry_if_collected
-from catalog.refs.pin import Pins
+from catalog.refs.state_names import Pins
 from offload.context import ArchiveContext
 from offload.errors import HistoryBehind, NotOffloaded
 from offload.handles import split_name

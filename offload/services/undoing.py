@@ -35,8 +35,8 @@ from catalog.format import keys
 from catalog.format.encoding import StoredCommit
 from catalog.history import History, retry_if_collected
 from catalog.objects.patience import carried
-from catalog.refs.pin import HeldPin, Pins
-from catalog.refs.retention_check import check_kept
+from catalog.refs.beside_gc import check_kept
+from catalog.refs.state_names import HeldPin, Pins
 from catalog.undo_plan import TAKES_AWAY, Taken, UndoPlan, count, first_ranges, plan_undo
 from offload.context import ArchiveContext
 from offload.errors import OffloadError

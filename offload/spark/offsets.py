@@ -25,7 +25,7 @@ from typing import Any
 
 from catalog.errors import CatalogError
 from catalog.format.commit import ForkPoint
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from offload.errors import InvalidOffset
 from offload.spark.pin import PinnedTopic
 

@@ -21,11 +21,10 @@ from typing import Any
 from catalog.errors import AccessDenied, Missing, NoSuchTopic
 from catalog.format.commit import ForkPoint
 from catalog.format.control import full_name
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.history import History, retry_if_collected
 from catalog.refs.branch import Branches
-from catalog.refs.pin import Pins
-from catalog.refs.tag import Tags
+from catalog.refs.state_names import Pins, Tags
 from catalog.timeline import Head, Lsn, Target, Time, resolve, span
 from catalog.volume import Volumes
 from offload.errors import InvalidMessage, InvalidOption

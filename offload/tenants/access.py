@@ -18,8 +18,7 @@ from typing import Any
 from catalog.format.remotes import split_remote
 from catalog.objects.s3_credentials import FoundCredentials
 from catalog.tenants.names import check_tenant
-from catalog.tenants.policies import Partition, compact, tenant_policy
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import Partition, TenantRole, compact, tenant_policy
 from offload.settings_file import Settings
 from seglog.errors import InvalidSetting
 

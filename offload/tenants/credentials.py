@@ -1,12 +1,26 @@
 """Credentials of tenants from STS: a source for one command, and one refresher for all tenants of a daemon.
 
-Both send AssumeRole, and keep its answer as `offload.tenants.keeping` decides. The refresher asks by aiobotocore in one
-event loop. A command has no loop: its thread asks by boto3 when it needs credentials.
+Both send AssumeRole, and keep its answer as `Kept` decides. The refresher asks by aiobotocore in one event
+loop. A command has no loop: its thread asks by boto3 when it needs credentials.
 
 REFRESH-1  At most eight requests to STS are on their way.
 REFRESH-2  A caller in a thread waits ten seconds at most: for the first credentials, and for newer ones after a
     refusal. A caller in the refresher's own loop never waits.
 REFRESH-3  The tenants share the client of STS, because it has the identity of the daemon.
+
+**The newest credentials** of one tenant, and the decisions about them, which do no I/O:
+
+    state      what is true                                   a caller gets
+    none       nothing came yet                               it waits, or the last error
+    fresh      less than two thirds of the life have passed   the credentials
+    due        a renewal runs, or waits after a failure       the credentials
+    expired    their life is over                             the last error
+
+NEWEST-1  A renewal is due at two thirds of the life. A chance brings it forward by up to a tenth of the life. So the
+    tenants of a daemon do not all ask at once.
+NEWEST-2  A failed renewal takes nothing away: the old credentials stay until they expire.
+NEWEST-3  A store that refuses the newest access key brings the renewal forward, but not within five seconds of the last
+    one. So a store that refuses every key makes no storm at STS.
 """
 
 from __future__ import annotations
@@ -18,6 +32,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -28,13 +43,18 @@ from catalog.errors import AccessDenied, CatalogError, StoreUnreachable
 from catalog.objects.patience import LIMIT_S
 from catalog.objects.s3_credentials import FoundCredentials
 from catalog.objects.s3_patience import SilentStore, be_patient
+from offload.backoff import Backoff
 from offload.tenants.access import GrantedCredentials, TenantAccess, granted_in, request_of
 from offload.tenants.aio_clients import open_aio_client, warm
-from offload.tenants.keeping import Kept
 from seglog.errors import NotInstalled
 
-__all__ = ["Refresher", "SingleTenant", "TenantCredentials", "assume_role"]
+__all__ = ["RENEW_AGAIN_S", "Kept", "Refresher", "SingleTenant", "TenantCredentials", "assume_role"]
 
+RENEW_AGAIN_S = 5.0
+
+_DUE_AT = 2 / 3
+_JITTER = 1 / 10
+_BACKOFF = Backoff(min_ms=1000, max_ms=60_000)
 _AT_ONCE = 8
 WAIT_S = 10.0
 _ANSWER_S = 60
@@ -42,8 +62,50 @@ _TIMEOUTS = {"connect_timeout": 5, "read_timeout": 10}
 _log = logging.getLogger(__name__)
 
 Assume = Callable[[TenantAccess], Awaitable[GrantedCredentials]]
-AssumeHere = Callable[[TenantAccess], GrantedCredentials]
 Watch = Callable[[CatalogError | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The state of one tenant. Times are seconds of a monotonic clock. `attempts` counts renewals that ended."""
+
+    tenant: str
+    credentials: FoundCredentials | None = None
+    obtained_s: float = 0.0
+    expires_s: float = 0.0
+    due_s: float = 0.0
+    failures: int = 0
+    attempts: int = 0
+    error: CatalogError | None = None
+
+    def renewed(self, granted: GrantedCredentials, now_s: float, chance: float) -> Kept:
+        due_s = now_s + granted.life_s * (_DUE_AT - _JITTER * chance)
+        return Kept(self.tenant, granted.credentials, now_s, now_s + granted.life_s, due_s, attempts=self.attempts + 1)
+
+    def failed(self, error: CatalogError, now_s: float, chance: float) -> Kept:
+        """Return the state after a failed renewal (NEWEST-2). The next try follows a growing pause."""
+        failures = self.failures + 1
+        due_s = now_s + _BACKOFF.delay_ms(failures, chance) / 1000
+        return replace(self, failures=failures, attempts=self.attempts + 1, due_s=due_s, error=error)
+
+    def is_refused(self, refused: str, now_s: float) -> bool:
+        """Return whether a renewal has to come before a caller whose access key `refused` failed gets an answer."""
+        newest = self.credentials
+        return bool(refused) and newest is not None and newest.access_key == refused and self._may_renew(now_s)
+
+    def _may_renew(self, now_s: float) -> bool:
+        """Return whether a renewal that is brought forward makes no storm at STS (NEWEST-3)."""
+        return now_s >= self.obtained_s + RENEW_AGAIN_S and (self.failures == 0 or now_s >= self.due_s)
+
+    def for_caller(self, now_s: float) -> FoundCredentials:
+        """Return the credentials. Raises the last error if there are none, and `AccessDenied` after their end."""
+        if self.credentials is not None and now_s < self.expires_s:
+            return self.credentials
+        if self.error is not None:
+            # Each raise adds a frame to the error's traceback, and a frame holds the caller's data.
+            raise self.error.with_traceback(None)
+        gone = "have expired" if self.credentials else "have not come yet"
+        raise AccessDenied("STS", f"the credentials of the tenant {self.tenant} {gone}", "look at the daemon's log")
 
 
 class SingleTenant:

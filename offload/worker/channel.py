@@ -6,6 +6,8 @@
     5       ...   body: the value, pickled
 
 A channel connects two processes of one program on one machine. Its bytes are never stored.
+
+A `CarriedError` is an error on its way to another process, which raises it with its class and all its fields.
 """
 
 from __future__ import annotations
@@ -15,10 +17,14 @@ import select
 import socket
 import struct
 import threading
+import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Channel"]
+from offload.errors import WorkerFailed
+
+__all__ = ["CarriedError", "Channel"]
 
 _HEADER = struct.Struct(">IB")
 _MAX_DESCRIPTORS = 2
@@ -71,3 +77,35 @@ class Channel:
                 raise EOFError
             done += count
         return bytes(body)
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedError:
+    """An error as plain values.
+
+    `body` is the pickled class, arguments and fields, or None if they cannot be pickled. `text` is the traceback.
+    """
+
+    text: str
+    body: bytes | None
+
+    @classmethod
+    def of(cls, error: BaseException) -> CarriedError:
+        text = "".join(traceback.format_exception(error))
+        try:
+            # Do not pickle the error itself: pickle would call the class with a message, and ours take other arguments.
+            body = pickle.dumps((type(error), error.__reduce__()[1], error.args, error.__dict__))
+            pickle.loads(body)  # noqa: S301 - what was pickled a line above
+        except Exception:
+            return cls(text, None)
+        return cls(text, body)
+
+    def error(self) -> BaseException:
+        if self.body is None:
+            return WorkerFailed(self.text)
+        kind, given, arguments, fields = pickle.loads(self.body)  # noqa: S301 - from our own process
+        error: BaseException = kind.__new__(kind, *given)
+        error.args = arguments
+        error.__dict__.update(fields)
+        error.add_note(f"in the process that uploads:\n{self.text}")
+        return error

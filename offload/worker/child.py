@@ -37,14 +37,12 @@ from typing import TYPE_CHECKING, Any
 
 from catalog import SegmentRef
 from catalog.objects.base import ObjectStore
-from offload.measured import MeasuredStore
+from catalog.objects.wrapped import MeasuredStore
 from offload.read.cold_reader import ColdReader
 from offload.settings import ColdSettings, OffloadSettings
 from offload.wiring import open_store
-from offload.worker.carried import CarriedError
-from offload.worker.channel import Channel
-from offload.write.segment_upload import UploadJob, upload_segment
-from offload.write.uploader import remote_frames
+from offload.worker.channel import CarriedError, Channel
+from offload.write.segment_upload import UploadJob, remote_frames, upload_segment
 from seglog.errors import FileCorrupt
 from seglog.files.port import OsFiles
 from seglog.format.frames import Frames, take_apart

@@ -3,7 +3,7 @@
     publishing finds                                    then
     our commit under its key                            it is part of the handle's volume
     no definite answer                                  an error: the next call sends the same bytes again
-    a foreign commit, and only maintenance since        a new commit after it is published (offload.write.rebase)
+    a foreign commit, and only maintenance since        a new commit after it is published (REBASE-1)
     a foreign commit of a higher epoch                  `Fenced`, on record: another directory took the volume over
     any other foreign commit                            `Diverged`, on record
     the volume collected as a whole                     `BranchCollected`, on record
@@ -15,6 +15,20 @@ PUBLISH-3  A truncation cuts the ranges of published attempts. Hot copies of lat
 PUBLISH-4  GC may have passed the LSN of a pending commit.
     Then the writer cannot tell if the commit landed, and later states may show its segment. So the writer drops the
     attempt from its record, and leaves the objects to GC.
+
+**The rebase** of a pending commit that lost its LSN to maintenance only (SYNC-2):
+
+    the pending commit is        the writer
+    an offload                   makes a new commit with the same content after the maintenance: only LSN, parent, nonce
+                                 and time differ
+    an offload whose segment     gives it up, because GC may have planned to delete its objects; the offloader sends
+      was collected              the records again, under a new id
+    a delete                     gives it up; the newest snapshot says which segments have its records now
+    a merge, a configuration     gives it up, and plans it again
+
+REBASE-1  Only a lost commit is replaced: another commit has its LSN, or the LSN lies below the boundary.
+    Bytes that may still land are sent again unchanged (ATTEMPT-2).
+REBASE-2  The replacement is on record before it is sent.
 
 Source: Graft RFC 0001 (Push Volume, PendingCommit).
 """
@@ -35,23 +49,23 @@ from catalog import (
     Handle,
     SegmentRef,
     Sid,
+    Snapshot,
     Vid,
     Volumes,
     checkpoint_due,
     encode_commit,
     make_checkpoint,
 )
-from catalog.acting import author
 from catalog.errors import BranchCollected, CatalogError, Diverged, Fenced, KeyTaken, Outdated
 from catalog.format import keys
 from catalog.format.encoding import decode_commit_at
+from catalog.refs.oplog import author
 from offload.context import ArchiveContext
 from offload.handles import Tip
 from offload.write.attempt import AttemptState
-from offload.write.rebase import rebased
 from seglog import Elsewhere
 
-__all__ = ["Published", "Publisher", "divergence", "make_due_checkpoint"]
+__all__ = ["Published", "Publisher", "divergence", "make_due_checkpoint", "rebased"]
 
 _ROUNDS = 20
 _log = logging.getLogger(__name__)
@@ -294,3 +308,12 @@ def _pending(handle: Handle) -> tuple[int, bytes]:
     assert handle.pending_lsn is not None  # noqa: S101 - only called with a pending commit on record
     assert handle.pending_body is not None  # noqa: S101
     return handle.pending_lsn, handle.pending_body
+
+
+def rebased(lost: Commit, newest: Snapshot, *, nonce: bytes, now_ms: int) -> Commit | None:
+    """Return the replacement of `lost` that follows `newest`, or None if `lost` is given up."""
+    if lost.kind is not CommitKind.OFFLOAD:
+        return None
+    if any(segment.sid.created_ms < newest.collected_before_ms for segment in lost.segments):
+        return None
+    return replace(lost, lsn=newest.lsn + 1, parent_hash=newest.head_hash, nonce=nonce, created_at_ms=now_ms)

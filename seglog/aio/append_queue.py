@@ -2,7 +2,7 @@
 
     1  A task puts its append into a part, and waits (seglog.aio.merged). At the end of the tick, `_send` hands all
        parts to the committing thread, and wakes the thread if it is idle.
-    2  The thread takes all parts that were handed over, as one group, and commits it (seglog.aio.group).
+    2  The thread takes all parts that were handed over, as one group, and commits it (`commit`).
     3  The thread hands the outcomes to the loop, in one callback. Then it takes the next group. If there is none, the
        thread is idle.
     4  `_settle` runs in the loop. It gives each append its result, and makes the next step of each task of the group.
@@ -16,6 +16,8 @@ log is opened with `loop_wait_ms`, `_send` may commit a small group in the loop 
     a task for room             a group that is settled, a task that leaves the line, or `close`
     the thread that is idle     `_send` after an append, or `close`
     `close`                     the thread, which ends when nothing is handed over any more
+
+`LoopTime` says how long the writes of a log may keep the loop waiting.
 """
 
 from __future__ import annotations
@@ -27,19 +29,154 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeAlias
 
-from seglog.aio.group import Outcomes, commit
-from seglog.aio.loop_time import LoopTime
-from seglog.aio.merged import Part, Waiting, merged, steps_of
+from seglog.aio.merged import Outcome, Part, Waiting, merged, steps_of
 from seglog.base.ownership import Owned
 from seglog.engine.engine import Engine
-from seglog.errors import LogClosed, OtherLoop
+from seglog.errors import LogClosed, OtherLoop, TopicFull
+from seglog.maintenance.checkpoint import wait_for_room
+from seglog.writing.append import PendingAppend, begin_append, finish_append
 
-__all__ = ["AppendQueue"]
+__all__ = ["AppendQueue", "LoopTime", "commit"]
 
+_FIRST_PAUSE = 64
+_LONGEST_PAUSE = 65_536
+_Outcomes: TypeAlias = dict[Part, Outcome]
+
+# The parts whose appends are in the queue of the committer, or were refused there.
+_Begun: TypeAlias = dict[Part, "PendingAppend | Outcome"]
 # The loop leaves larger groups to the thread. To encode so much takes a millisecond.
 _HERE_MAX_BYTES = 256 * 1024
+
+
+class LoopTime:
+    """Decides for each group whether the loop writes it. Otherwise the committing thread does (AIO-5).
+
+    If a write in the loop took longer than `most_s`, the thread writes the next 64 groups. Then the loop tries again.
+    After each further write that took longer, twice as many groups go to the thread, up to 65,536. So a slow disk keeps
+    the loop waiting for few groups.
+    """
+
+    __slots__ = ("_groups_for_thread", "_most_s", "_pause")
+
+    def __init__(self, most_s: float) -> None:
+        self._most_s = most_s
+        self._groups_for_thread = 0
+        self._pause = _FIRST_PAUSE
+
+    @property
+    def is_set(self) -> bool:
+        """Return whether the loop may write groups at all."""
+        return self._most_s > 0
+
+    def allows_next(self) -> bool:
+        """Return whether the loop writes the next group. Call this once for each group."""
+        if self._groups_for_thread:
+            self._groups_for_thread -= 1
+            return False
+        return self.is_set
+
+    def note(self, took_s: float) -> None:
+        """Take note of the time of a write in the loop."""
+        if took_s <= self._most_s:
+            self._pause = _FIRST_PAUSE
+        else:
+            self._groups_for_thread = self._pause
+            self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+
+
+def commit(engine: Engine, group: list[Part], outcomes: _Outcomes) -> BaseException | None:
+    """Commit all parts as one group of the committer, and put the outcome of each into `outcomes`. Raise nothing.
+
+    If the topic of a part is being deleted, that part and all behind it are another group, after the deletion.
+    A part that has no room as a whole is split. If an interrupt ends the call early, the committer completes what was
+    begun. Only the parts that it does not reach get the interrupt, and the call returns it.
+    """
+    begun: _Begun = {}
+    waiting = group[::-1]
+    try:
+        for part in group:
+            part.drop_cancelled()
+        wait_for_room(engine)
+        while waiting:
+            _begin(engine, waiting, begun)
+            for part, one in begun.items():
+                outcomes[part] = _finish(engine, one) if isinstance(one, tuple) else one
+            begun = {}
+            if waiting:
+                _flush(engine, waiting, outcomes)
+    except BaseException as error:
+        failure = _abandoned(engine, error)
+        for part, one in begun.items():
+            outcomes.setdefault(part, _reached(one, failure))
+        for part in waiting:
+            outcomes.setdefault(part, failure)
+        return failure
+    return None
+
+
+def _abandoned(engine: Engine, error: BaseException) -> BaseException:
+    """Abandon what was begun before an error that no append raises. Return the error for the tasks."""
+    try:
+        engine.committer.abandon()
+    except BaseException as worse:
+        return worse
+    return error
+
+
+def _reached(begun: PendingAppend | Outcome, failure: BaseException) -> Outcome:
+    """Return the outcome of an append that was abandoned. If it is not done yet, that is `failure`."""
+    if not isinstance(begun, tuple):
+        return begun
+    _, _, entries, seqs, _ = begun
+    if not all(entry.is_done for entry in entries):
+        return failure
+    return next((entry.error for entry in entries if entry.error is not None), seqs.start)
+
+
+def _begin(engine: Engine, waiting: list[Part], begun: _Begun) -> None:
+    """Begin the appends of the parts, the last one first, up to the first part whose topic is being deleted."""
+    while waiting:
+        part = waiting[-1]
+        outcome = _begin_one(engine, part, is_alone=not begun and len(waiting) == 1)
+        if outcome is None:
+            return
+        if isinstance(outcome, TopicFull) and len(part.acks) > 1:
+            waiting[-1:] = part.split()[::-1]  # there may be room for some of the appends
+        else:
+            begun[part] = outcome
+            part.is_repeated = isinstance(outcome, tuple) and outcome[4]
+            del waiting[-1]
+
+
+def _begin_one(engine: Engine, part: Part, *, is_alone: bool) -> PendingAppend | Outcome | None:
+    if not part.acks:
+        return 0
+    topic, options = part.kind
+    try:
+        return begin_append(engine, topic, part.values, part.records, part.size_bytes, options, is_alone=is_alone)
+    except Exception as error:
+        return error
+
+
+def _flush(engine: Engine, waiting: list[Part], outcomes: _Outcomes) -> None:
+    """Make the deletion durable that the parts wait for. If that fails, the failure is their outcome."""
+    try:
+        engine.committer.flush()
+    except Exception as error:
+        outcomes |= dict.fromkeys(waiting, error)
+        waiting.clear()
+
+
+def _finish(engine: Engine, begun: PendingAppend) -> Outcome:
+    """Commit the append. If an interrupt comes before that, raise it: `commit` then abandons the entries."""
+    try:
+        return finish_append(engine, begun).start
+    except Exception as error:
+        if not all(entry.is_done for entry in begun[2]):
+            raise
+        return error
 
 
 class AppendQueue(Owned):
@@ -143,7 +280,7 @@ class AppendQueue(Owned):
         return is_free and size_bytes <= _HERE_MAX_BYTES and self._loop_time.allows_next()
 
     def _commit_here(self) -> None:
-        outcomes: Outcomes = {}
+        outcomes: _Outcomes = {}
         interrupt: BaseException | None = None
         try:
             with self._committing:
@@ -160,7 +297,7 @@ class AppendQueue(Owned):
         if interrupt is not None:
             raise interrupt
 
-    def _settle(self, outcomes: Outcomes, steps: Iterator[object] | None = None) -> None:
+    def _settle(self, outcomes: _Outcomes, steps: Iterator[object] | None = None) -> None:
         """Give each append its result, and make the next step of each task. Then send the appends that wait."""
         self.waiting.is_sending = True
         try:
@@ -206,7 +343,7 @@ class AppendQueue(Owned):
     def _commit_next(self) -> bool:
         """Commit what was handed over. Return False if the loop is closed."""
         with self._committing:
-            outcomes: Outcomes = {}
+            outcomes: _Outcomes = {}
             commit(self.engine, self._take_group(), outcomes)  # an interrupt of this thread has no other taker
         return self._tell(self._settle, outcomes)
 

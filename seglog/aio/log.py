@@ -10,15 +10,14 @@ from types import TracebackType
 from typing import Any
 
 import seglog.log
-from seglog.aio.append_queue import AppendQueue
-from seglog.aio.loop_time import LoopTime
+from seglog.aio.append_queue import AppendQueue, LoopTime
 from seglog.aio.topic import AsyncTopic
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned, is_foreign
 from seglog.errors import LogClosed, OtherLoop
 from seglog.log import Log
 from seglog.maintenance.retention import Retention
-from seglog.process.closing import closing_after
+from seglog.process import closing_after
 from seglog.values.config import TopicConfig
 
 __all__ = ["AsyncLog", "open"]

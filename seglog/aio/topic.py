@@ -1,18 +1,22 @@
-"""A topic for the tasks of one event loop."""
+"""A topic for the tasks of one event loop.
+
+Reads come in batches from another thread. A wait for news takes no thread.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from seglog.aio.append_queue import AppendQueue
 from seglog.aio.merged import Ack, Kind, own_error
-from seglog.aio.reads import in_batches, wait_for_news
 from seglog.base.arguments import checked
 from seglog.base.ownership import check_process
 from seglog.errors import LogClosed
 from seglog.maintenance.retention import Retention
+from seglog.reading.follow import Follower
 from seglog.topic import Topic
 from seglog.values.deletes import DeleteOp
 from seglog.values.producer import Appended, ProducerBatch
@@ -21,8 +25,62 @@ from seglog.writing.append import PLAIN, AppendOptions, check_append
 
 __all__ = ["AsyncTopic"]
 
+_READ_RECORDS = 1024
+_READ_BYTES = 1024 * 1024
 _Given = ParamSpec("_Given")
 _Result = TypeVar("_Result")
+
+
+async def _in_batches(queue: AppendQueue, start: Callable[[], Iterator[Any]]) -> AsyncIterator[Any]:
+    records: Iterator[Any] | None = None
+    error: Exception | None = None
+    is_at_end = False
+    while not is_at_end:
+        check_process(queue)
+        if records is None:
+            records = await asyncio.to_thread(start)
+        batch, is_at_end, error = await asyncio.to_thread(_take, records)
+        for record in batch:
+            yield record
+    if error is not None:
+        raise error
+
+
+async def _wait_for_news(follower: Follower, timeout_s: float | None) -> bool:
+    """Wait until there is news. Return False at the time-out. Raise `LogClosed`."""
+    loop = asyncio.get_running_loop()
+    news = asyncio.Event()
+
+    def waiter() -> None:
+        with suppress(RuntimeError):  # the loop has ended: no task waits any more
+            loop.call_soon_threadsafe(news.set)
+
+    try:
+        while not follower.poll(waiter):
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await news.wait()
+            except TimeoutError:
+                return False
+            news.clear()
+        return True
+    finally:
+        follower.forget(waiter)
+
+
+def _take(records: Iterator[Record | Gap]) -> tuple[list[Record | Gap], bool, Exception | None]:
+    """Return the next records, whether they are the last, and the error that came after them, if any."""
+    batch: list[Record | Gap] = []
+    size_bytes = 0
+    try:
+        for record in records:
+            batch.append(record)
+            size_bytes += 0 if isinstance(record, Gap) else len(record.value)
+            if len(batch) >= _READ_RECORDS or size_bytes >= _READ_BYTES:
+                return batch, False, None
+    except Exception as error:
+        return batch, True, error
+    return batch, True, None
 
 
 class AsyncTopic:
@@ -154,7 +212,7 @@ class AsyncTopic:
         """
         if since_ms is None and until_ms is None and not gaps:
             return self._read_batches(start, end)
-        return in_batches(
+        return _in_batches(
             self._queue, lambda: self.sync.read(start, end, since_ms=since_ms, until_ms=until_ms, gaps=gaps)
         )
 
@@ -195,9 +253,9 @@ class AsyncTopic:
         follower = self.sync.follower(start, gaps=gaps, epoch=epoch)
         try:
             while True:
-                async for item in in_batches(self._queue, follower.new_items):
+                async for item in _in_batches(self._queue, follower.new_items):
                     yield item
-                if not await wait_for_news(follower, timeout_s):
+                if not await _wait_for_news(follower, timeout_s):
                     return
         except LogClosed:
             return

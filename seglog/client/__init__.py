@@ -52,7 +52,7 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from seglog.client.answers import Bounds, Receipt
-    from seglog.client.batching import Batching
+    from seglog.client.batches import Batching
     from seglog.client.client import Client, RemoteTopic, connect
     from seglog.client.producer import RemoteProducer
     from seglog.client.retries import Retries
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 __all__ = ["Batching", "Bounds", "Client", "Receipt", "RemoteProducer", "RemoteTopic", "Retries", "connect"]
 
 _HOMES = {
-    "Batching": "batching",
+    "Batching": "batches",
     "Bounds": "answers",
     "Receipt": "answers",
     "RemoteProducer": "producer",

@@ -1,24 +1,31 @@
-"""The address of a daemon, as a user writes it.
+"""The address of a daemon, as a user writes it, and the Unix socket of the daemon that serves a data directory.
 
     https://host:7373         TCP with TLS
     http://host:7373/prefix   TCP; a proxy in front of the daemon may need a prefix
     unix:DIR                  the Unix socket in a data directory of this machine
 
-No I/O.
+Only `connected` does I/O.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
 from seglog.errors import InvalidArgument
 
-__all__ = ["Address", "address_of", "check_token"]
+__all__ = ["SOCKET_FILE", "Address", "address_in", "address_of", "check_token", "connected"]
 
 _WANTED = "an address as https://host:7373, http://host:7373 or unix:DIR"
 _PORTS = {"http": 80, "https": 443}
+SOCKET_FILE: Final = "seglog.sock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +77,32 @@ def check_token(token: str | None) -> str | None:
 
 def _is_printable(text: str) -> bool:
     return re.fullmatch(r"[!-~]+", text) is not None
+
+
+@contextmanager
+def address_in(directory: Path) -> Iterator[str]:
+    """Yield the address of the socket, for a bind or a connect.
+
+    An address has 108 bytes, and a path may be longer. So the address goes through the directory's descriptor.
+    """
+    inside = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{inside}/{SOCKET_FILE}"
+    finally:
+        os.close(inside)
+
+
+def connected(directory: Path, *, timeout_s: float | None = None) -> socket.socket:
+    """Return a connection, which keeps the time limit.
+
+    Without a daemon, raises `FileNotFoundError` or `ConnectionRefusedError`.
+    """
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(timeout_s)
+    try:
+        with address_in(directory) as address:
+            connection.connect(address)
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING, Literal, cast, overload
 from seglog.base.arguments import checked
 from seglog.client.address import address_of, check_token
 from seglog.client.answers import Bounds, Receipt, bounds_of, problem_of, receipt_of
-from seglog.client.batching import Batching, Outbox
-from seglog.client.connections import Connections, tls_context
-from seglog.client.driver import Driver
+from seglog.client.batches import Batching, Outbox, Window
+from seglog.client.driver import Connections, Driver, tls_context
 from seglog.client.producer import RemoteProducer
-from seglog.client.reading import Following, Reading, place_of
+from seglog.client.reading import ArrowReading, Following, Reading, place_of
 from seglog.client.requests import (
     AppendLabels,
     Wanted,
@@ -35,9 +34,8 @@ from seglog.client.requests import (
     truncate_request,
 )
 from seglog.client.retries import Retries
-from seglog.client.window import Window
 from seglog.errors import InvalidArgument
-from seglog.process.closing import closing_after
+from seglog.process import closing_after
 from seglog.values.names import check_topic_name
 from seglog.values.producer import ProducerBatch
 from seglog.values.record import Gap, Record
@@ -233,7 +231,6 @@ class RemoteTopic:
         The daemon needs pyarrow too. The reader asks for half a MiB of values at a time, and raises the errors of
         `read` when it gets there. If pyarrow is not installed here, raise `NotInstalled` at once.
         """
-        from seglog.client.arrow import ArrowReading
         from seglog.values.arrow import arrow_reader, check_arrow
 
         check_arrow("RemoteTopic.read_arrow")

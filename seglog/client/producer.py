@@ -1,4 +1,4 @@
-"""The producer of the plain client: threads send its batches, and the outbox decides (seglog.client.batching)."""
+"""The producer of the plain client: threads send its batches, and the outbox decides (seglog.client.batches)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ import time
 from types import TracebackType
 
 from seglog.base.arguments import checked
-from seglog.client.batching import Outbox
+from seglog.client.batches import IN_FLIGHT, NumberedBatch, Outbox, answered, sent, written
 from seglog.client.driver import Driver
 from seglog.client.requests import AppendLabels
-from seglog.client.window import IN_FLIGHT, NumberedBatch, answered, sent, written
 from seglog.errors import Misuse
 
 __all__ = ["RemoteProducer"]

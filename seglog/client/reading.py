@@ -12,28 +12,39 @@
        not compare. A reader raises `ConcurrentModification`, and a follower `OtherIncarnation`.
 
 The rule that this keeps (CLIENT-4) is in `seglog.client`.
+
+A read as batches of Apache Arrow is one of pages. Each page is a request of its own.
+
+    1  The reader asks for the first page: up to 8,192 records, or half a MiB of values. The daemon makes all of such an
+       answer before it sends it, so an error has its status, and `seglog-next-seq` says where the next page begins.
+    2  The answer names the head. The reader asks no further than there, as any read (CLIENT-4).
+    3  If the answer is lost, the request is repeated, as any other (CLIENT-1). The caller has seen nothing of it.
+    4  If a later page has another epoch or incarnation, the reader raises `ConcurrentModification`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from seglog.client.answers import Answer, error_of_line
+from seglog.client.answers import Answer, error_of_line, unfit
 from seglog.client.bodies import item_of, lines_of, object_of
-from seglog.client.requests import INCARNATION, Request, Wanted, follow_request, read_request
+from seglog.client.requests import ARROW_TYPE, INCARNATION, Request, Wanted, follow_request, page_request, read_request
 from seglog.errors import ConcurrentModification, DaemonError, OtherIncarnation, SeglogError, Truncated
 from seglog.values.record import Gap, Record
 
-__all__ = ["Fed", "Following", "Reading", "Version", "place_of", "version_of", "within_head"]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["ArrowReading", "Following", "Reading", "place_of"]
 
 _EPOCH, _HEAD = "seglog-epoch", "seglog-head"
 _Item: TypeAlias = "Record | Gap"
-Version: TypeAlias = "tuple[str | None, str | None]"
+_Version: TypeAlias = "tuple[str | None, str | None]"
 """The epoch and the incarnation that an answer names."""
 
 
-def version_of(topic: str, before: Version | None, answer: Answer) -> Version:
+def _version_of(topic: str, before: _Version | None, answer: Answer) -> _Version:
     """Return the version of an answer. If it is not the one of `before`, raise `ConcurrentModification`."""
     version = (answer.headers.get(_EPOCH), answer.headers.get(INCARNATION))
     if before is not None and before != version:
@@ -41,7 +52,7 @@ def version_of(topic: str, before: Version | None, answer: Answer) -> Version:
     return version
 
 
-def within_head(wanted: Wanted, answer: Answer) -> Wanted:
+def _within_head(wanted: Wanted, answer: Answer) -> Wanted:
     """Return what is wanted up to the head of the first answer, so that a later one shows no record that came after."""
     head = answer.headers.get(_HEAD)
     if head is None:
@@ -49,7 +60,7 @@ def within_head(wanted: Wanted, answer: Answer) -> Wanted:
     return replace(wanted, end=int(head) if wanted.end is None else min(int(head), wanted.end))
 
 
-class Fed(NamedTuple):
+class _Fed(NamedTuple):
     """The items that a piece of an answer brought, the state after them, and the error that follows them.
 
     `is_progress`: the try got further than the one before, so its failures no longer count.
@@ -67,7 +78,7 @@ class Reading:
 
     topic: str
     wanted: Wanted
-    version: Version | None = None
+    version: _Version | None = None
     rest: tuple[bytes, ...] = ()
     ends_with_answer = True
 
@@ -83,11 +94,11 @@ class Reading:
 
     def begun(self, answer: Answer) -> Reading:
         """Return the read after the head of an answer. Raise `ConcurrentModification` for another version."""
-        version = version_of(self.topic, self.version, answer)
-        wanted = within_head(self.wanted, answer) if self.version is None else self.wanted
+        version = _version_of(self.topic, self.version, answer)
+        wanted = _within_head(self.wanted, answer) if self.version is None else self.wanted
         return replace(self, version=version, wanted=wanted, rest=())
 
-    def fed(self, piece: bytes) -> Fed:
+    def fed(self, piece: bytes) -> _Fed:
         """Take a piece of the answer."""
         rest, lines = lines_of(self.rest, piece)
         items: list[_Item] = []
@@ -98,7 +109,7 @@ class Reading:
                 error = found
                 break
             items.append(found)
-        return Fed(replace(self, rest=rest, wanted=_behind(self.wanted, items)), items, error, bool(items))
+        return _Fed(replace(self, rest=rest, wanted=_behind(self.wanted, items)), items, error, bool(items))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +144,7 @@ class Following:
         last_event = self.last_event or place_of(self.wanted.start, answer.headers.get(_EPOCH))
         return replace(self, last_event=last_event, incarnation=incarnation, rest=(), event=())
 
-    def fed(self, piece: bytes) -> Fed:
+    def fed(self, piece: bytes) -> _Fed:
         """Take a piece of the answer. A comment has a colon first, and changes nothing."""
         rest, lines = lines_of(self.rest, piece)
         after = replace(self, rest=rest)
@@ -145,10 +156,10 @@ class Following:
             elif not line.rstrip(b"\r"):
                 after, found = after.dispatched()
                 if isinstance(found, SeglogError):
-                    return Fed(after, items, found, is_progress=True)
+                    return _Fed(after, items, found, is_progress=True)
                 if found is not None:
                     items.append(found)
-        return Fed(replace(after, wanted=_behind(after.wanted, items)), items, None, bool(lines))
+        return _Fed(replace(after, wanted=_behind(after.wanted, items)), items, None, bool(lines))
 
     def dispatched(self) -> tuple[Following, _Item | SeglogError | None]:
         """Return the follower after a whole event, and the item or the error that the event means."""
@@ -187,3 +198,35 @@ def _item_of_line(source: Reading | Following, line: bytes) -> _Item | SeglogErr
         return error_of_line(source.request, said["error"]) if "error" in said else item_of(said)
     except (ValueError, KeyError, TypeError) as error:
         return DaemonError(f"a line of the answer is no record: {error}", 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowReading:
+    """A read of a topic by pages. `wanted` is the rest of it."""
+
+    topic: str
+    wanted: Wanted
+    version: _Version | None = None
+
+    @property
+    def request(self) -> Request:
+        return page_request(self.topic, self.wanted)
+
+    @property
+    def is_done(self) -> bool:
+        wanted = self.wanted
+        return self.version is not None and (wanted.start or 1) > (wanted.end or 0)
+
+    def fed(self, answer: Answer) -> tuple[ArrowReading, list[pa.RecordBatch]]:
+        """Return the rest of the read after a page, and the batches of the page. None is empty."""
+        import pyarrow as pa
+
+        if answer.headers.get("content-type") != ARROW_TYPE or "seglog-head" not in answer.headers:
+            raise unfit(self.request, answer)
+        version = _version_of(self.topic, self.version, answer)
+        wanted = _within_head(self.wanted, answer) if self.version is None else self.wanted
+        batches = [batch for batch in pa.ipc.open_stream(answer.body) if len(batch)]
+        next_seq = answer.headers.get("seglog-next-seq")
+        if next_seq is None:  # a page with long labels: it continues behind its last record
+            next_seq = batches[-1].column("seq")[-1].as_py() + 1
+        return replace(self, wanted=replace(wanted, start=int(next_seq)), version=version), batches

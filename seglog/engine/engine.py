@@ -13,10 +13,9 @@ from seglog.engine.room import HINT, Room
 from seglog.engine.state import TopicState
 from seglog.engine.upkeep import Background, Upkeep
 from seglog.errors import AppendsHeld, DiskFull, LogClosed, NoSuchTopic, ReadOnly
-from seglog.files.clock import Clock
-from seglog.files.clock_watch import ClockWatch
+from seglog.files.clock import Clock, ClockWatch
 from seglog.files.port import Files
-from seglog.process.own_lock import Reentrant, exclusive, new_lock, owned, try_lock
+from seglog.process import Reentrant, exclusive, new_lock, owned, try_lock
 from seglog.segments.cache import SegmentCache
 from seglog.segments.segment import SegmentInfo, SegmentReader
 from seglog.tiers.cold_tier import ColdTier

@@ -30,7 +30,7 @@ from contextlib import contextmanager, suppress
 from seglog.errors import DiskFull
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files, OsFiles
-from seglog.process.own_lock import new_lock, try_lock
+from seglog.process import new_lock, try_lock
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout
 from seglog.wal.shards import Wals, first_ordinal

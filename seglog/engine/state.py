@@ -12,20 +12,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from seglog.engine.ephemeral_buffer import EphemeralBuffer, Memory
-from seglog.engine.keys import Keys
-from seglog.engine.producers import Producers
+from seglog.engine.known_appends import Keys, Producers
 from seglog.engine.tail import Tail
 from seglog.errors import WarmStoreRequired
 from seglog.format.arrays import NDArray, np
-from seglog.segments.segment import SegmentInfo
-from seglog.segments.sizes import Sizes
+from seglog.segments.segment import SegmentInfo, Sizes
 from seglog.values.append_key import KeyedAppend, Repeatable, Unit
 from seglog.values.config import TopicConfig
-from seglog.values.delete_list import DeleteList
+from seglog.values.deletes import DeleteList, TruncateOp
 from seglog.values.floors import Floors
 from seglog.values.producer import AppendedBatch
 from seglog.values.record import Gap
-from seglog.values.truncate_op import TruncateOp
 from seglog.wal.manifest import ActiveMeta, TopicMeta
 
 __all__ = ["TopicState", "active_meta", "check_all_hot", "reclaimable", "relocated"]
@@ -45,12 +42,12 @@ class TopicState:
     `generation` increases whenever records change place or flags. A reader that sees it increase looks again.
     `floors` is one value, so that a reader needs no lock for it.
     `expired_seq` is the expiry floor as far as a reader has found it. `oldest_live_ms` is the time of the record there,
-    or an earlier time (seglog.reading.expiry). Only a truncation lowers them.
+    or an earlier time (seglog.reading.times). Only a truncation lowers them.
     `tagged_below` is the exclusive end of what deletes by tag have reached, or a seq above it. From there on, no record
     is dead. So a first live record that is known at or above it needs no search (seglog.maintenance.front).
     `truncations` are the seqs of all truncations since the log was opened, and `truncated_epoch` is the epoch after the
     last of them. `is_gone` says that the topic was deleted. Active readers check `truncations` and `is_gone`.
-    `truncated_meta` is set until seglog.maintenance.truncation has cut the files.
+    `truncated_meta` is set until seglog.maintenance.removal has cut the files.
     While `relocation_holds` is above 0, no segment is relocated. `front_op` is the value of `next_op` at the
     relocator's last search for the first live record in the warm store.
     `ephemeral_buffer` are the ephemeral records. If other records follow them, the WAL first gets a frame with the last

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from seglog.base.ownership import Owned
 from seglog.errors import CalledWithin
-from seglog.process.own_lock import OwnLock
+from seglog.process import OwnLock
 
 __all__ = ["Background", "InCaller", "Upkeep", "UpkeepFactory"]
 

@@ -1,11 +1,29 @@
-"""The port to time."""
+"""The port to time, and a watch that warns when the clock goes wrong.
+
+A topic's records never go back in time, so a wrong time has lasting effects.
+
+    observed                                        warning
+    the clock went ahead by more than a day, and    once for each jump: at an append to a topic whose newest record is
+    the machine's steady clock did not              a day old or more
+    a topic's newest record is more than a day      once for each topic, until its records are in the past again
+    ahead of the clock
+
+The steady clock counts from the start of the machine, in sleep too. So a topic that was idle for a month is no jump. A
+clock that was wrong before the log was opened is not detected: the comparison begins with the opening.
+"""
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Protocol
 
-__all__ = ["Clock", "SystemClock"]
+__all__ = ["JUMP_MS", "Clock", "ClockWatch", "SystemClock"]
+
+JUMP_MS = 24 * 3600 * 1000
+_logger = logging.getLogger("seglog.files.clock")
 
 
 class Clock(Protocol):
@@ -17,3 +35,48 @@ class Clock(Protocol):
 class SystemClock:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+
+def _steady_ms() -> int:
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return int(time.clock_gettime(clock) * 1000)
+
+
+class ClockWatch:
+    """The clock watch of one log. Its caller holds the lock under which records get their times."""
+
+    def __init__(self, clock: Clock, steady_ms: Callable[[], int] = _steady_ms) -> None:
+        self._steady_ms = steady_ms
+        self._offset_ms = clock.now_ms() - steady_ms()
+        self._ahead: set[str] = set()
+
+    def look(self, topic: str, now_ms: int, last_ms: int) -> None:
+        """Warn if the clock is wrong, at an append to `topic` at `now_ms`.
+
+        The caller calls this only if the topic's newest record, of `last_ms`, is a day or more away.
+        """
+        offset_ms = now_ms - self._steady_ms()
+        jumped_ms, self._offset_ms = offset_ms - self._offset_ms, offset_ms
+        if jumped_ms > JUMP_MS:
+            _logger.warning(
+                "the clock went ahead by %d days at once, to %s, at an append to %s: if it is wrong, set it now. "
+                "Records keep their times, and until then a topic's later records all get the time of its newest one. "
+                "Targets by time cannot tell these apart; seq:N can",
+                jumped_ms // JUMP_MS, _moment(now_ms), topic,
+            )  # fmt: skip
+        if last_ms <= now_ms:
+            self._ahead.discard(topic)
+        elif topic not in self._ahead:
+            self._ahead.add(topic)
+            _logger.warning(
+                "the newest record of %s has the time %s, which is %d days ahead of the clock: until then its records "
+                "all get that time, and none is sealed, offloaded or evicted by age",
+                topic, _moment(last_ms), (last_ms - now_ms) // JUMP_MS,
+            )  # fmt: skip
+
+
+def _moment(ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return f"{ms} ms since 1970"

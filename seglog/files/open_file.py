@@ -1,6 +1,8 @@
 """An open file that is shared by threads, and by readers that may stop in the middle.
 
 The file is closed when its last holder drops it. So no holder reads from a descriptor that by now means another file.
+
+A `ReadAheadBuffer` is for sequential parsing. One read serves many small items, or one large item.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from typing import Protocol
 from seglog.errors import FileCorrupt
 from seglog.files.port import Files
 
-__all__ = ["OpenFile", "Readable"]
+__all__ = ["READ_AHEAD_BYTES", "OpenFile", "ReadAheadBuffer", "Readable"]
+
+READ_AHEAD_BYTES = 1024 * 1024
 
 
 class Readable(Protocol):
@@ -61,3 +65,27 @@ class OpenFile:
 
     def datasync(self) -> None:
         self._files.datasync(self.fd)
+
+
+class ReadAheadBuffer:
+    """A buffer over a file. It never reads past `end`, whatever a length field says. Not thread-safe."""
+
+    __slots__ = ("_base", "_end", "_file", "_read_bytes", "buffer")
+
+    def __init__(self, file: Readable, end: int, read_bytes: int = READ_AHEAD_BYTES) -> None:
+        self._file = file
+        self._end = end
+        self._read_bytes = read_bytes
+        self._base = 0
+        self.buffer = b""
+
+    def index(self, position: int, length: int) -> int:
+        """Return the index of `position` in `buffer`.
+
+        From there on, `buffer` has `length` bytes, or as many as the file has up to `end`.
+        """
+        if position < self._base or position + length > self._base + len(self.buffer):
+            wanted = min(max(length, self._read_bytes), self._end - position)
+            self.buffer = self._file.read(max(wanted, 0), position)
+            self._base = position
+        return position - self._base

@@ -28,7 +28,6 @@ from xxhash import xxh3_64_digest, xxh3_64_intdigest
 from seglog.errors import InvalidEntry
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import DELETED
-from seglog.format.xxh3 import hashes_of_25_bytes
 
 __all__ = [
     "ENTRY",
@@ -53,6 +52,11 @@ _FLAGS_AT = 16
 _FEW = 8
 # From this many entries on, arrays compute the checks faster than one call an entry.
 _MANY = 512
+# The first 32 bytes of the default secret, as words.
+_SECRET = (0xBE4BA423396CFEB8, 0x1CAD21F72C81017C, 0xDB979083E96DD4DE, 0x1F67B3B7A4A44072)
+_START = 25 * 0x9E3779B185EBCA87 % 2**64
+_PRIME = 0x165667919E3779F9
+_LOW = 0xFFFFFFFF
 
 
 class Entry(NamedTuple):
@@ -114,7 +118,7 @@ def _checks(raw: bytes, first_seq: int) -> NDArray[np.uint8]:
     if count >= _MANY:
         seqs = np.arange(count, dtype=np.uint64) + np.uint64(first_seq)
         words = (np.ndarray(count, "<u8", raw, at, (ENTRY.size,)) for at in (0, 1, 9))
-        return hashes_of_25_bytes(seqs, *words).astype("<u8", copy=False).view(np.uint8).reshape(count, 8)[:, :3]
+        return _hashes_of_25_bytes(seqs, *words).astype("<u8", copy=False).view(np.uint8).reshape(count, 8)[:, :3]
     hashed = np.empty(count, dtypes.HASHED_ENTRIES)
     hashed["seq"] = np.arange(count, dtype=np.uint64) + np.uint64(first_seq)
     hashed["plain"] = np.ndarray(count, dtypes.HASHED_ENTRIES["plain"], raw, strides=(ENTRY.size,))
@@ -124,3 +128,40 @@ def _checks(raw: bytes, first_seq: int) -> NDArray[np.uint8]:
 
 def _check(plain: bytes) -> bytes:
     return xxh3_64_intdigest(plain).to_bytes(8, "little")[:3]
+
+
+def _hashes_of_25_bytes(
+    first: NDArray[np.uint64], second: NDArray[np.uint64], third: NDArray[np.uint64], fourth: NDArray[np.uint64]
+) -> NDArray[np.uint64]:
+    """Return the XXH3-64 of each input of 25 bytes.
+
+    A call of the xxhash library takes 25 bytes, and costs more than the hash itself. Here the inputs are four arrays of
+    words, as the algorithm reads an input of 17 to 32 bytes: bytes 0 to 8, 8 to 16, 9 to 17, and 17 to 25.
+    Source: the specification of XXH3, "medium-size inputs", with seed 0.
+    """
+    secret = [np.uint64(word) for word in _SECRET]
+    hashes = _folded_product(first ^ secret[0], second ^ secret[1])
+    hashes += _folded_product(third ^ secret[2], fourth ^ secret[3])
+    hashes += np.uint64(_START)
+    hashes ^= hashes >> 37
+    hashes *= np.uint64(_PRIME)
+    hashes ^= hashes >> 32
+    return hashes
+
+
+def _folded_product(left: NDArray[np.uint64], right: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the lower half of each product of 128 bits, XORed with its upper half."""
+    left_low, right_low = left & _LOW, right & _LOW
+    left_high, right_high = left >> 32, right >> 32
+    middle = left_low * right_low
+    middle >>= 32
+    crossed = left_high * right_low
+    middle += crossed & _LOW
+    middle += left_low * right_high
+    middle >>= 32
+    crossed >>= 32
+    middle += crossed
+    left_high *= right_high
+    middle += left_high
+    middle ^= left * right
+    return middle

@@ -17,7 +17,7 @@ from typing import Any
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import HAS_NODE, HAS_TAG, HEADER, UNTERMINATED, Buffer, FrameType
 from seglog.format.frames import assembled, picked_headers
-from seglog.values.merged_deletes import MergedDeletes
+from seglog.values.deletes import MergedDeletes
 from seglog.values.record import Record, in_groups
 
 __all__ = ["RecordArrays", "arrays_of_records", "in_arrays"]

@@ -43,11 +43,10 @@ from typing import Annotated, TypeAlias
 from seglog.base.arguments import Within, checked
 from seglog.base.ownership import Owned, check_process, is_foreign
 from seglog.errors import DiskFull, FileCorrupt, JournalClosed, NoSuchItem, SectionPruned, TooManyOpenFiles
-from seglog.files.lock import DirectoryLock
+from seglog.files.directory import DirectoryLock
 from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
 from seglog.journal.section import Item, Section
-from seglog.process.closing import closing_after
-from seglog.process.own_lock import OwnLock
+from seglog.process import OwnLock, closing_after
 from seglog.wal.wal import NO_SPACE
 
 __all__ = ["SECTION_MAX", "Item", "Journal"]

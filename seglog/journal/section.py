@@ -39,7 +39,7 @@ from seglog.errors import (
     WriterPoisoned,
     WrongSize,
 )
-from seglog.files.open_file import OpenFile
+from seglog.files.open_file import READ_AHEAD_BYTES, OpenFile, ReadAheadBuffer
 from seglog.files.port import NO_DESCRIPTOR, Files
 from seglog.journal.item import (
     ITEM_MAX_BYTES,
@@ -53,8 +53,7 @@ from seglog.journal.item import (
     read_item,
     slot_bytes,
 )
-from seglog.process.own_lock import OwnLock
-from seglog.reading.read_ahead import READ_AHEAD_BYTES, ReadAheadBuffer
+from seglog.process import OwnLock
 from seglog.wal.wal import NO_SPACE
 
 __all__ = ["Item", "Section"]

@@ -1,6 +1,6 @@
 """A checkpoint: copy records from the WAL to segments, apply deletes to flags, and free WAL files.
 
-    0 cut       Cut files for the truncations that wait for it (see seglog.maintenance.truncation).
+    0 cut       Cut files for the truncations that wait for it (see seglog.maintenance.removal).
     1 plan      Under the committer's lock, note the end of the published WAL in each shard. Note which records each
                 changed topic has above its segments (seglog.maintenance.plan).
     2 absorb    Copy verified frames to .data and entries to .idx. If a segment is full, continue in a new one. Sync
@@ -23,7 +23,7 @@ CKPT-5  Any failure except a full disk or a lack of file descriptors poisons the
 CKPT-6  A checkpoint sets flags, and syncs a segment that it seals, even if the files look right already. The process
     that wrote them may have been killed, or got an error, before they were durable. After its manifest is durable, a
     process does not set the same flags again.
-CKPT-7  A checkpoint calls no warm store and waits for none (seglog.maintenance.relocator). Relocated segments that are
+CKPT-7  A checkpoint calls no warm store and waits for none (seglog.maintenance.relocation). Relocated segments that are
     released or dropped become pending deletes: the manifest lists them, and the relocator deletes them. The flags of
     relocated segments stay unchanged. A delete by tag that may reach them is one of the topic's `warm_ops` instead.
     Other deletes need no place there, because no reader reads below `earliest_seq`.
@@ -47,11 +47,9 @@ from seglog.engine.state import reclaimable
 from seglog.errors import DiskFull, SeglogError, TooManyOpenFiles, WriterPoisoned
 from seglog.files.port import NO_DESCRIPTOR
 from seglog.maintenance.absorb import give_back, write_segments
-from seglog.maintenance.draft import CheckpointRequest, Draft, Plan
-from seglog.maintenance.plan import plan_checkpoint, schedule
-from seglog.maintenance.removal import remove_topics
-from seglog.maintenance.truncation import finish_truncations
-from seglog.values.delete_list import DeleteList
+from seglog.maintenance.plan import CheckpointRequest, Draft, Plan, plan_checkpoint, schedule
+from seglog.maintenance.removal import finish_truncations, remove_topics
+from seglog.values.deletes import DeleteList
 from seglog.wal.manifest import LogManifest, numbers, store_encoded
 from seglog.wal.wal import NO_SPACE
 

@@ -27,7 +27,7 @@ from seglog.base.ownership import Owned
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState, reclaimable
 from seglog.errors import CalledWithin, LogClosed
-from seglog.process.own_lock import OwnLock
+from seglog.process import OwnLock
 from seglog.segments.rewrite import discard_rewrite, rewrite_segment
 from seglog.segments.segment import SegmentFiles, SegmentInfo
 

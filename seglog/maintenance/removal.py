@@ -1,4 +1,31 @@
-"""Remove the directory of a deleted topic, after its TOPIC_DELETE frame.
+"""Remove what a topic no longer has: the records from a seq on, or the whole directory of a deleted topic.
+
+**A truncation.** Later appends use the seqs of the removed records again.
+
+    1 frame      The writer makes a TRUNCATE frame durable. From here on the records are gone after any crash. In
+                 memory, the segment of the cut ends before the cut and becomes the active one (`apply_truncate`).
+    2 manifest   `finish_truncations` stores the newest manifest again, at the same place in the WAL. In the copy, the
+                 topic is as it is right after the frame (`is_ahead`). Replay skips the topic's frames up to the
+                 TRUNCATE frame.
+    3 cut        `finish_truncations` cuts and unlinks segment files, durably.
+    4 continue   A checkpoint absorbs later records, at the freed offsets.
+
+TRUNC-1  A file is cut only after a durable manifest says that it ends there. An offset is used again only after the cut
+    is durable. Before 2 only the WAL has changed. So the old manifest is whole, and replay reaches the same cut.
+TRUNC-2  A cut in the tail, whose records are in the WAL only, needs step 1 alone. It frees no offset of a segment file.
+TRUNC-3  A delete that covers seqs from the cut on now ends below the cut. So it reaches no record that takes an old
+    seq.
+TRUNC-4  The epoch goes up. Readers that are above the cut end with `Truncated`.
+TRUNC-5  A truncation never goes below evicted records. Without `keep_history`, it never goes below the hot floor or the
+    expiry floor either.
+TRUNC-6  If the segment of the cut was relocated, `make_hot` of seglog.maintenance.relocation makes it hot before 1.
+    Step 2 dooms relocated segments above the cut (CKPT-7).
+TRUNC-7  With `keep_history`, the truncation is listed (seglog.values.deletes) until it is settled. The archive may
+    have the removed records.
+TRUNC-8  No checkpoint runs while a TRUNCATE frame is in flight, because its caller holds the checkpoint lock. If an
+    interrupt hits that caller, it waits for the frame before it releases the lock.
+
+**A deleted topic.** Its directory goes after its TOPIC_DELETE frame.
 
     1 frame      The writer makes a TOPIC_DELETE frame durable. The name is free. A later topic of this name gets a new
                  id and a higher epoch.
@@ -13,12 +40,97 @@ assigned, recovery leaves it and reports it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+from seglog.engine.engine import Engine
+from seglog.engine.state import TopicState
 from seglog.files.port import Files
-from seglog.values.layout import Layout
+from seglog.segments.segment import SegmentFiles, SegmentInfo, cut
+from seglog.segments.tags import drop_tags
+from seglog.values.layout import SEGMENT_PARTS, Layout, number_in
+from seglog.wal.manifest import TopicMeta, load, store
 
-__all__ = ["remove_leftovers", "remove_topics"]
+__all__ = ["finish_truncations", "kept_part", "lowest_truncation", "remove_leftovers", "remove_topics", "segment_names"]
+
+
+def lowest_truncation(state: TopicState) -> int:
+    """Return the lowest seq that a truncation may name (TRUNC-5)."""
+    evict_floor = state.floors.evict_floor
+    return evict_floor if state.config.keep_history else max(state.hot_floor, evict_floor, state.expired_seq)
+
+
+def kept_part(state: TopicState, seq: int, open_segment: Callable[[SegmentInfo], SegmentFiles]) -> SegmentInfo | None:
+    """Return the records before `seq` in the segment that holds `seq`, as a segment of their own.
+
+    Return None if there are none, or if no segment holds `seq`.
+    """
+    info = state.segment_of(seq) if seq >= state.hot_floor else None
+    if info is None or info.first_seq == seq:
+        return None
+    segment = open_segment(info)
+    return segment.counted(segment.info(seq - info.first_seq, sealed=False))
+
+
+def finish_truncations(engine: Engine) -> None:
+    """Run steps 2 and 3 for every topic that waits for them. The caller holds the checkpoint lock.
+
+    Raises `OSError` or `FileCorrupt`. After either, the caller may call it again.
+    """
+    with engine.committer.lock:
+        waiting = [
+            (state, state.truncated_meta, state.active) for state in engine.states() if state.truncated_meta is not None
+        ]
+    if not waiting:
+        return
+    number, manifest = load(engine.files, engine.layout)
+    ahead = {meta.topic_id: replace(meta, is_ahead=True) for _, meta, _ in waiting if meta is not None}
+    topics = tuple(ahead.get(topic.topic_id, topic) for topic in manifest.topics)
+    warm = {(topic.topic_id, info.first_seq) for topic in topics for info in topic.warm}
+    pending_warm_deletes = tuple(
+        (topic.topic_id, info.first_seq)
+        for topic in manifest.topics
+        for info in topic.warm
+        if (topic.topic_id, info.first_seq) not in warm
+    )
+    manifest = replace(
+        manifest, topics=topics, pending_warm_deletes=(*manifest.pending_warm_deletes, *pending_warm_deletes)
+    )
+    store(engine.files, engine.layout, number + 1, manifest)
+    engine.manifest_number = number + 1
+    with engine.committer.lock:
+        engine.pending_warm_deletes += pending_warm_deletes
+    for state, meta, active in waiting:
+        if meta is not None:
+            _truncate_files(engine, meta, active)
+            state.truncated_meta = None
+            state.kept_head = meta.head_seq
+
+
+def segment_names(files: Files, layout: Layout, topic_id: int) -> list[tuple[str, int]]:
+    """Return the kind (of SEGMENT_PARTS) and the first seq of each segment file in the topic's directory."""
+    try:
+        names = files.list_dir(layout.topic(topic_id))
+    except FileNotFoundError:
+        return []
+    kinds = ((name, name.partition(".")[2]) for name in names)
+    found = ((kind, number_in(kind, name)) for name, kind in kinds if kind in SEGMENT_PARTS)
+    return [(kind, number) for kind, number in found if number is not None]
+
+
+def _truncate_files(engine: Engine, meta: TopicMeta, active: SegmentInfo | None) -> None:
+    """Run step 3 for one topic. A reader that is using these files looks its records up again."""
+    topic_id = meta.topic_id
+    last = meta.sealed_seq if active is None else active.first_seq
+    for kind, first_seq in segment_names(engine.files, engine.layout, topic_id):
+        if first_seq > last:
+            engine.segments.forget(topic_id, first_seq)
+            engine.files.unlink(engine.layout.part(kind, topic_id, first_seq))
+    if active is not None:
+        drop_tags(engine.files, engine.layout, topic_id, active.first_seq)
+        cut(engine.segments.get(topic_id, active), active.records, active.data_bytes)
+    engine.files.sync_dir(engine.layout.topic(topic_id))
 
 
 def remove_topics(files: Files, layout: Layout, topic_ids: tuple[int, ...]) -> None:

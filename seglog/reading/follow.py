@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import LogClosed
-from seglog.reading.expiry import expired_seq
 from seglog.reading.read import check_place, continue_records
+from seglog.reading.times import expired_seq
 from seglog.values.record import Gap, Record
 
 __all__ = ["Follower", "follow_records"]

@@ -26,7 +26,7 @@ from seglog.format.frame import DELETED, tombstone
 from seglog.format.frames import Frames, take_apart
 from seglog.segments.batch import FRAME_BATCH_MAX_BYTES, FRAME_BATCH_MAX_RECORDS, FrameBatch, lost_batch
 from seglog.segments.few import FEW, FewFrames
-from seglog.values.merged_deletes import NO_DELETES, MergedDeletes
+from seglog.values.deletes import NO_DELETES, MergedDeletes
 from seglog.values.record import Gap, Record
 
 __all__ = [
@@ -71,7 +71,7 @@ def continue_records(
 ) -> Iterator[Record | Gap]:
     """Yield as `read_records` does, for a reader that began when the topic had been truncated `truncations` times.
 
-    Records below `expired` are lost (seglog.reading.expiry).
+    Records below `expired` are lost (seglog.reading.times).
     """
     items = _items(engine, state, first, last, truncations, gaps=gaps, expired=expired)
     return joined_gaps(items) if gaps else items

@@ -28,8 +28,8 @@ from seglog.errors import FileCorrupt
 from seglog.files.port import Files
 from seglog.format.index import ENTRY
 from seglog.segments.segment import SegmentFiles, SegmentInfo
+from seglog.values.deletes import NO_DELETES, MergedDeletes
 from seglog.values.layout import Layout
-from seglog.values.merged_deletes import NO_DELETES, MergedDeletes
 
 __all__ = ["SegmentCache", "open_first"]
 

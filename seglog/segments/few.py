@@ -13,7 +13,7 @@ from pathlib import Path
 from seglog.errors import FileCorrupt, InvalidFrame
 from seglog.format.frame import DELETED, LOST, FrameType, Header, read_header, record_of
 from seglog.format.index import Entry
-from seglog.values.merged_deletes import MergedDeletes
+from seglog.values.deletes import MergedDeletes
 from seglog.values.record import Gap, Record
 
 __all__ = ["FEW", "FewFrames", "header_of", "record_in"]

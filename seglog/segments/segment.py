@@ -19,6 +19,10 @@ from __future__ import annotations
 
 import os
 import threading
+from array import array
+from bisect import bisect_left
+from itertools import accumulate
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from seglog.errors import FileCorrupt, InvalidEntry, OffsetOverflow
@@ -32,11 +36,13 @@ from seglog.segments.few import FewFrames
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout
 
-__all__ = ["SegmentFiles", "SegmentInfo", "SegmentReader", "SegmentWriter", "cut"]
+__all__ = ["SegmentFiles", "SegmentInfo", "SegmentReader", "SegmentWriter", "Sizes", "cut"]
 
 _ASTRAY = "it does not follow the entry before"
 _FLUSH_BYTES = 1024 * 1024
 _LOOK_RECORDS = 8192
+_data_bytes = attrgetter("data_bytes")
+_last_seq = attrgetter("last_seq")
 
 
 class SegmentInfo(NamedTuple):
@@ -306,3 +312,27 @@ def cut(segment: SegmentFiles, records: int, data_bytes: int) -> None:
         if size > length:
             file.truncate(length)
             file.datasync()
+
+
+class Sizes:
+    """The totals of `segments`, which are sealed and ascend. `warm` are the relocated segments among them."""
+
+    __slots__ = ("_ends", "segments", "warm", "warm_bytes")
+
+    def __init__(self, segments: tuple[SegmentInfo, ...] = (), warm: tuple[SegmentInfo, ...] = ()) -> None:
+        self.segments = segments
+        self.warm = warm
+        self.warm_bytes: int = sum(map(_data_bytes, warm))
+        self._ends: array[int] = array("Q", accumulate(map(_data_bytes, segments), initial=0))
+
+    @property
+    def hot_bytes(self) -> int:
+        return self._ends[-1] - self.warm_bytes
+
+    def bytes_from(self, seq: int) -> int:
+        """Return the bytes of the segments that end at `seq` or later."""
+        return self._ends[-1] - self._ends[self.index_of(seq)]
+
+    def index_of(self, seq: int) -> int:
+        """Return the index of the first segment that ends at `seq` or later. Without one, return their number."""
+        return bisect_left(self.segments, seq, key=_last_seq)

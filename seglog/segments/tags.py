@@ -29,8 +29,8 @@ from seglog.format.frame import HAS_TAG
 from seglog.format.tag_index import encode_tag_index, read_directory, read_head, read_positions
 from seglog.segments.batch import FRAME_BATCH_MAX_RECORDS
 from seglog.segments.segment import SegmentFiles, SegmentInfo
+from seglog.values.deletes import MergedDeletes
 from seglog.values.layout import Layout
-from seglog.values.merged_deletes import MergedDeletes
 
 __all__ = ["drop_tags", "listed_tags", "reached_seqs", "write_tags"]
 

@@ -1,4 +1,6 @@
-"""Creation of a data directory, and the traces that tell whether a log was there before.
+"""Creation and erasure of a data directory, and the traces that tell whether a log was there before.
+
+**Creation.**
 
     1 folders    meta/, wal/ and topics/, durable
     2 file       the first WAL file, empty, durable
@@ -9,6 +11,15 @@ CREATE-1  Nothing is appended before step 4. After a crash before step 4, the ne
 CREATE-2  The result of a later step never exists without those of the earlier steps. If a folder, the WAL file or
     CURRENT is missing behind such a trace, somebody removed it. Then the directory is not new, and `FileCorrupt` names
     the missing part.
+
+**Erasure** of a whole log from the disk.
+
+    1 topics    The caller deletes each topic, as for a single topic. The warm stores drop the topic's segments.
+    2 rename    meta/ becomes meta.removed/, durably. From here on there is no log. If a process opens the directory, it
+                first finishes step 3.
+    3 unlink    The write-ahead log and the topics folder are removed, and meta.removed/ last.
+
+A crash before step 2 leaves a log with fewer topics. seglog.toml, LOCK and files that are not the log's stay.
 """
 
 from __future__ import annotations
@@ -19,12 +30,11 @@ from pathlib import Path
 from seglog.errors import FileCorrupt, NotADataDirectory
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files
-from seglog.startup.erasure import finish_erasure, is_being_erased
 from seglog.values.layout import Layout, WalFolder, number_in
 from seglog.wal.manifest import LogManifest, new_mark_secret, numbers, store
 from seglog.wal.wal import create_first_file, point_to
 
-__all__ = ["check_never_used", "is_data_directory", "make_new", "missing_folder", "missing_part"]
+__all__ = ["check_never_used", "erase", "is_data_directory", "make_new", "missing_folder", "missing_part"]
 
 
 def is_data_directory(files: Files, layout: Layout) -> bool:
@@ -32,7 +42,7 @@ def is_data_directory(files: Files, layout: Layout) -> bool:
 
     With several shards, each shard's folder has one. A directory whose log is being erased is no data directory.
     """
-    if is_being_erased(files, layout):
+    if _is_being_erased(files, layout):
         return False
     try:
         names = files.list_dir(layout.wal)
@@ -51,8 +61,8 @@ def make_new(files: Files, layout: Layout) -> None:
     for path in layout.root.parents:
         with suppress(PermissionError):
             files.sync_dir(path)
-    if is_being_erased(files, layout):
-        finish_erasure(files, layout)
+    if _is_being_erased(files, layout):
+        _finish_erasure(files, layout)
     check_never_used(files, layout)
     for path in _folders(layout):
         try:
@@ -80,7 +90,7 @@ def missing_part(files: Files, layout: Layout) -> Path | None:
     None: there was no log, or it is being erased.
     """
     (folder,) = layout.wal_folders(1)
-    if is_being_erased(files, layout) or not _was_used(files, layout, folder):
+    if _is_being_erased(files, layout) or not _was_used(files, layout, folder):
         return None
     missing = missing_folder(files, layout) or folder.current
     return None if is_data_directory(files, layout) else missing  # another process may have made it by now
@@ -106,3 +116,40 @@ def _was_used(files: Files, layout: Layout, folder: WalFolder) -> bool:
     if manifests and (not wal_files or missing_folder(files, layout) is not None):
         return True
     return any(OpenFile(files, folder.wal_file(number)).size() for number in wal_files)
+
+
+def erase(files: Files, layout: Layout) -> None:
+    """Erase a log that has no topics, is closed, and is still locked (steps 2 and 3).
+
+    After an `OSError`, open the directory again.
+    """
+    files.rename(layout.meta, layout.removed_meta)
+    files.sync_dir(layout.root)
+    _finish_erasure(files, layout)
+
+
+def _is_being_erased(files: Files, layout: Layout) -> bool:
+    """Tell whether an erasure did step 2 and has not finished step 3."""
+    return files.is_dir(layout.removed_meta)
+
+
+def _finish_erasure(files: Files, layout: Layout) -> None:
+    """Remove the remaining files of the log (step 3)."""
+    for folder in (layout.wal, layout.topics):
+        if files.is_dir(folder):
+            _empty(files, folder)
+            files.remove_dir(folder)
+    files.sync_dir(layout.root)
+    _empty(files, layout.removed_meta)
+    files.remove_dir(layout.removed_meta)
+    files.sync_dir(layout.root)
+
+
+def _empty(files: Files, folder: Path) -> None:
+    for name in files.list_dir(folder):
+        path = folder / name
+        if files.is_dir(path):
+            _empty(files, path)
+            files.remove_dir(path)
+        else:
+            files.unlink(path)

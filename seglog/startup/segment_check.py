@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from seglog.errors import FileCorrupt, InvalidEntry, InvalidFrame
-from seglog.files.open_file import OpenFile, Readable
+from seglog.files.open_file import OpenFile, Readable, ReadAheadBuffer
 from seglog.files.port import Files
 from seglog.format.frame import (
     DELETED,
@@ -23,7 +23,6 @@ from seglog.format.frame import (
     record_of,
 )
 from seglog.format.index import ENTRY, Entry, read_entries
-from seglog.reading.read_ahead import ReadAheadBuffer
 from seglog.segments.segment import SegmentInfo
 from seglog.segments.tags import listed_tags
 from seglog.values.damage import Findings

@@ -23,12 +23,12 @@ from pathlib import Path
 
 from seglog.base.arguments import checked
 from seglog.errors import FormatUnsupported, NotADataDirectory
-from seglog.files.lock import SharedLock
+from seglog.files.directory import SharedLock
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files, OsFiles
 from seglog.files.read_only import ReadOnlyFiles
 from seglog.files.settings_file import load_settings
-from seglog.maintenance.truncation import segment_names
+from seglog.maintenance.removal import segment_names
 from seglog.segments.rewrite import NEW, settle_rewrite
 from seglog.segments.segment import SegmentInfo
 from seglog.startup.creation import is_data_directory, missing_folder, missing_part

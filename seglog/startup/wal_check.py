@@ -14,10 +14,8 @@ from seglog.files.read_only import ReadOnlyFiles
 from seglog.format.batch_frame import UNIT_TYPES
 from seglog.values.damage import Checked, Findings
 from seglog.values.layout import Layout, WalFolder, number_in
-from seglog.wal.file_end import check_begin, check_known, check_not_cut
 from seglog.wal.manifest import LogManifest, WalPosition
-from seglog.wal.open_batch import OpenBatch, open_batch_after
-from seglog.wal.scan import scan
+from seglog.wal.scan import OpenBatch, check_begin, check_known, check_not_cut, open_batch_after, scan
 from seglog.wal.wal import durable_after, foreign_mark, is_blank, read_current
 
 __all__ = ["check_wal"]

@@ -5,7 +5,7 @@ The directory lies apart from the log's data directory, and no other log uses it
     LOCK    locked while a log that writes there is open; its text names the process
     OWNER   a line of canonical JSON {"format": 1, "inode": of the warm directory, "log": 32 hex, "path": data
             directory}, then its XXH3-64 as 16 hex digits and a line end
-    topics/ the segments (seglog.tiers.local_store)
+    topics/ the segments (seglog.tiers.segment_store)
 
 The log's own id is in `meta/log-id` of the data directory: the same two lines, of {"format": 1, "log": 32 hex}. The log
 makes its id when it first takes a warm directory, or when a caller first asks for the incarnation of a topic.
@@ -39,12 +39,11 @@ from typing import Any, TypeAlias
 from xxhash import xxh3_64_hexdigest
 
 from seglog.errors import DirectoryInUse, FileCorrupt, FormatUnsupported, WarmDirectoryNotApart, WarmDirectoryTaken
-from seglog.files.lock import DirectoryLock
+from seglog.files.directory import DirectoryLock
 from seglog.files.open_file import OpenFile
 from seglog.files.port import Files, replace_atomically
-from seglog.process.own_lock import OwnLock
-from seglog.tiers.local_store import LocalSegmentStore
-from seglog.tiers.segment_store import SegmentId
+from seglog.process import OwnLock
+from seglog.tiers.segment_store import LocalSegmentStore, SegmentId
 from seglog.values import canonical
 from seglog.values.layout import Layout, number_in
 

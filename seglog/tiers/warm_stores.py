@@ -37,10 +37,9 @@ from seglog.errors import (
 )
 from seglog.files.port import Files
 from seglog.format.index import ENTRY, read_entries
-from seglog.process.own_lock import OwnLock
+from seglog.process import OwnLock
 from seglog.segments.segment import SegmentInfo, SegmentReader
-from seglog.tiers.local_store import LocalSegmentStore
-from seglog.tiers.segment_store import OwnedStores, Part, SegmentId, SegmentStore, SegmentStores
+from seglog.tiers.segment_store import LocalSegmentStore, OwnedStores, Part, SegmentId, SegmentStore, SegmentStores
 from seglog.tiers.warm_directory import IsOurs, WarmDirectory, log_id
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout, number_in

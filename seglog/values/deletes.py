@@ -1,17 +1,34 @@
-"""A delete as a value. It decides from a record alone whether it reaches that record.
+"""Deletes and truncations as values, and what many deletes reach together.
 
-seglog.values.merged_deletes tells what many deletes reach together.
+A delete decides from a record alone whether it reaches that record. A merge of many deletes takes one lookup a record,
+however many there are:
+
+    below        the highest end of a delete without a tag: every record below it is reached
+    tag          the highest end of a delete by that tag; ends are exclusive
+    prefix*      the same for a prefix; a record's tag is looked up at each length that a prefix has
+
+REACH-1  A delete reaches only records that existed when it was made, so its reach has an upper end. Of two deletes by
+    one tag, the one with the higher end covers the other.
+
+A list of deletes takes another one in the same time, however many are listed. It merges them when a reader asks, each
+delete once. No I/O.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
+from seglog.process import OwnLock
 from seglog.values.canonical import record, text_or_none, whole, whole_or_none, wholes
 from seglog.values.record import Record
 
-__all__ = ["DeleteOp"]
+__all__ = ["NO_DELETES", "DeleteList", "DeleteOp", "MergedDeletes", "TruncateOp", "listed_with"]
+
+_number = attrgetter("op")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +86,168 @@ class DeleteOp:
         op, at_seq, ts_ms = wholes((fields["op"], fields["at_seq"], fields["ts_ms"]))
         evict_from = whole(fields["evict_from"], 1) if "evict_from" in fields else None
         return cls(op, at_seq, ts_ms, whole_or_none(fields["before"]), text_or_none(fields["tag"]), evict_from)
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateOp:
+    """A truncation at `ts_ms` that removed all records from seq `seq` on.
+
+    It came after every delete with a number below `next_op`.
+    """
+
+    seq: int
+    ts_ms: int
+    next_op: int
+
+
+def listed_with(ops: tuple[TruncateOp, ...], op: TruncateOp) -> tuple[TruncateOp, ...]:
+    """Return the listed truncations and `op`. Leave `op` out if a listed one is as deep or deeper.
+
+    The archive has no record that was appended after a listed truncation. So a later truncation that is not deeper
+    removes nothing that the archive has. The seqs in the list descend. Listing a truncation twice lists it once.
+    """
+    return ops if ops and ops[-1].seq <= op.seq else (*ops, op)
+
+
+class MergedDeletes:
+    """A merge of deletes. One thread at a time adds a delete. Other threads may ask meanwhile.
+
+    They see each delete as a whole, or not yet.
+    """
+
+    __slots__ = ("_exact", "_lengths", "_prefixes", "_widest", "below", "top")
+
+    def __init__(self, ops: Iterable[DeleteOp] = ()) -> None:
+        self.below = 0
+        self.top = 0
+        self._exact: dict[str, int] = {}
+        self._prefixes: dict[str, int] = {}
+        self._lengths: tuple[int, ...] = ()
+        self._widest: dict[str, DeleteOp] = {}
+        for op in ops:
+            self.add(op)
+
+    def add(self, op: DeleteOp) -> None:
+        """Add a delete. Adding it a second time changes nothing."""
+        end = op.below
+        if op.tag is None:
+            self.below = max(self.below, end)
+        else:
+            self._add_tag(op, op.tag, end)
+        # Set `top` last, because a reader compares with it first.
+        self.top = max(self.top, end)
+
+    @property
+    def has_tags(self) -> bool:
+        return bool(self._widest)
+
+    @property
+    def tagged(self) -> tuple[DeleteOp, ...]:
+        """Return, for each tag, the delete that covers the others. Their numbers ascend."""
+        return tuple(sorted(self._widest.values(), key=_number))
+
+    def end(self, tag: str | None) -> int:
+        """Return the first seq that is not reached, for records with this tag."""
+        end = self.below
+        if tag is None:
+            return end
+        exact = self._exact.get(tag, 0)
+        if exact > end:
+            end = exact
+        for length in self._lengths:
+            by_prefix = self._prefixes.get(tag[:length], 0)
+            if by_prefix > end:
+                end = by_prefix
+        return end
+
+    def reaches(self, seq: int, tag: str | None) -> bool:
+        return seq < self.top and seq < self.end(tag)
+
+    def may_reach(self, seq: int) -> bool:
+        """Return whether a record with that seq is deleted for some tag."""
+        return seq < self.top
+
+    def kept(self, seqs: Sequence[int], tags: Sequence[str | None] | None) -> list[bool] | None:
+        """Return for each of these records whether it is not reached; None if no record is reached.
+
+        `seqs` ascend. Without `tags`, no record has a tag.
+        """
+        if tags is None:
+            return None if seqs[0] >= self.below else [seq >= self.below for seq in seqs]
+        ends = {tag: self.end(tag) for tag in set(tags)}
+        if seqs[0] >= max(ends.values()):
+            return None
+        return [seq >= ends[tag] for seq, tag in zip(seqs, tags, strict=True)]
+
+    def _add_tag(self, op: DeleteOp, tag: str, end: int) -> None:
+        widest = self._widest.get(tag)
+        if widest is not None and widest.below > end:
+            return
+        self._widest[tag] = op
+        if not tag.endswith("*"):
+            self._exact[tag] = end
+            return
+        self._prefixes[tag[:-1]] = end
+        if len(tag) - 1 not in self._lengths:
+            self._lengths = tuple(sorted((*self._lengths, len(tag) - 1)))
+
+
+#: The merge of no deletes.
+NO_DELETES = MergedDeletes()
+
+
+class DeleteList:
+    """A list of deletes with ascending numbers. One thread at a time adds. Any thread may ask.
+
+    The list never drops a delete: for fewer deletes, make another list. `tagged` counts the deletes with a tag,
+    approximately.
+    """
+
+    __slots__ = ("_lock", "_merged", "_ops", "_reach", "tagged")
+
+    def __init__(self, ops: Iterable[DeleteOp] = ()) -> None:
+        self._ops = list(ops)
+        self._merged = 0
+        self._reach = NO_DELETES
+        self._lock = OwnLock()
+        self.tagged = sum(op.tag is not None for op in self._ops)
+
+    def __len__(self) -> int:
+        return len(self._ops)
+
+    def __iter__(self) -> Iterator[DeleteOp]:
+        """Iterate over the deletes that are listed now."""
+        return iter(self.first(len(self._ops)))
+
+    def add(self, op: DeleteOp) -> None:
+        """Add a delete. Adding it again after an interrupt changes nothing."""
+        if not self._ops or self._ops[-1].op < op.op:
+            self.tagged += op.tag is not None
+            self._ops.append(op)
+
+    def first(self, count: int) -> tuple[DeleteOp, ...]:
+        """Return that many of the oldest deletes."""
+        return tuple(self._ops[:count])
+
+    def since(self, number: int) -> tuple[DeleteOp, ...]:
+        """Return the deletes with that number, or a higher one."""
+        return tuple(self._ops[bisect_left(self._ops, number, key=_number) :])
+
+    def ended_below(self, seq: int) -> DeleteList:
+        """Return a list of the same deletes that reach nothing from `seq` on. Other records may take these seqs."""
+        return DeleteList(op if op.at_seq < seq else replace(op, at_seq=seq - 1) for op in self._ops)
+
+    @property
+    def reach(self) -> MergedDeletes:
+        """Return what the deletes listed now reach together. A later call may add deletes to the same value."""
+        if self._merged != len(self._ops):
+            self._merge()
+        return self._reach
+
+    def _merge(self) -> None:
+        with self._lock.exclusive:
+            if self._reach is NO_DELETES:
+                self._reach = MergedDeletes()
+            while self._merged < len(self._ops):
+                self._reach.add(self._ops[self._merged])
+                self._merged += 1

@@ -12,7 +12,7 @@ FLOOR-3  All seqs from `evict_from` up to `evict_floor` count as lost, even seqs
 FLOOR-4  While the cold tier has live records, `earliest_seq` may be lower than the first live one. The log does not
     look up deletes by tag in the cold tier.
 FLOOR-5  The expiry floor of a ttl is not part of these floors. A reader adds it with `expired` until retention evicts
-    the records (seglog.reading.expiry).
+    the records (seglog.reading.times).
 
 Source: topics engine architecture, sections 1.2 and 3.4; `evict_from` is ours. No I/O.
 """

@@ -36,7 +36,7 @@ MANIFEST-7  The bytes of a sealed segment with deleted records are the size of .
     its deleted records.
 MANIFEST-8  A checkpoint encodes only the parts of topics that changed since the last manifest (`Encoder`).
     It joins them with the kept bytes of the other parts, for which it builds no JSON.
-MANIFEST-9  `cuts` lists the listed truncations of a topic (seglog.values.truncate_op).
+MANIFEST-9  `cuts` lists the listed truncations of a topic (seglog.values.deletes).
     Each one is [seq, time, number of the next delete].
 MANIFEST-10  `producers` lists the producers of a topic (seglog.values.producer), the one that appended longest ago
     first. `keys` lists the keys of its appends (seglog.values.append_key), the oldest first. A topic without any has no
@@ -80,13 +80,12 @@ from seglog.values import canonical
 from seglog.values.append_key import Key, check_key
 from seglog.values.canonical import flag, record, text, whole, wholes
 from seglog.values.config import TopicConfig
-from seglog.values.deletes import DeleteOp
+from seglog.values.deletes import DeleteOp, TruncateOp
 from seglog.values.elsewhere import Elsewhere
 from seglog.values.floors import Floors
 from seglog.values.layout import Layout, number_in
 from seglog.values.names import check_topic_name
 from seglog.values.producer import Batch, Producer, check_id, check_producer
-from seglog.values.truncate_op import TruncateOp
 
 __all__ = [
     "ActiveMeta",

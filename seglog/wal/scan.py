@@ -1,4 +1,6 @@
-"""Read and verify consecutive frames of a WAL file, in stretches of up to a MiB.
+"""Read a WAL file: its consecutive frames, the units that they make, and the bytes after the last valid frame.
+
+**Frames** are read and verified in stretches of up to a MiB.
 
     walk     from length to length, to the last whole frame in the buffer
     verify   the headers in one array, and one checksum for each frame (`read_any_headers`)
@@ -6,6 +8,21 @@
 If a stretch has an invalid frame, iteration verifies its frames one by one. It yields the valid frames in front, then
 `read_header` raises with the reason and the offset. Iteration also verifies a stretch of a few frames one by one, which
 is faster.
+
+**A unit** begins with a BATCH or a KEY frame. `OpenBatch` stands for it as long as a reader has not all of its records.
+Recovery and the check of WAL files (`seglog verify`) both count the Append frames behind such a frame (BATCHFRAME-1).
+If the frames end before the unit does, `begin` is the place where a torn write begins.
+
+**The bytes after the last valid frame** are one of these. `seglog.wal.wal` looks for sync marks after them.
+
+    whole     length and checksum fit, and the type or a flag is unknown: another version wrote the frame. No crash
+              leaves such a frame. The type 0 is of no version: the sector with the header was lost, and a value may
+              have the checksum
+    cut       a frame begins there, by the rest of its header, and it extends past the end of the file. The size was
+              durable before the frame was written (WAL-8). So no crash did that: somebody cut the file
+    torn      anything else, if no sync mark follows
+
+These checks miss one case: a file that was cut exactly after a frame, above the position that the manifest names.
 """
 
 from __future__ import annotations
@@ -16,15 +33,29 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from seglog.errors import InvalidFrame
+from xxhash import xxh3_64_intdigest
+
+from seglog.errors import FileCorrupt, FormatUnsupported, InvalidFrame
 from seglog.files.open_file import OpenFile
 from seglog.format.arrays import NDArray, dtypes, np
-from seglog.format.batch_frame import RECORDS, UNIT_LENGTH
-from seglog.format.frame import HEADER, MIN_FRAME_BYTES, FrameType, Header, read_header
+from seglog.format.batch_frame import RECORDS, UNIT_LENGTH, UNIT_TYPES, read_unit
+from seglog.format.frame import (
+    CHECKSUM,
+    HEADER,
+    KNOWN_FLAGS,
+    LENGTH_BYTES,
+    MIN_FRAME_BYTES,
+    Buffer,
+    FrameType,
+    Header,
+    data_of,
+    read_header,
+)
 from seglog.format.frames import gathered, read_any_headers
 from seglog.format.index import OFFSET_END
+from seglog.values.append_key import Unit
 
-__all__ = ["Appends", "Stretch", "scan"]
+__all__ = ["Appends", "OpenBatch", "Stretch", "check_begin", "check_known", "check_not_cut", "open_batch_after", "scan"]
 
 # Up to this many frames, verifying one by one is faster than setting up the arrays.
 _FEW = 32
@@ -32,6 +63,8 @@ _FEW = 32
 _SCAN_BYTES = 1024 * 1024
 _LENGTH = struct.Struct("<I")
 _LEAST_LENGTH = MIN_FRAME_BYTES - _LENGTH.size
+_APPEND = int(FrameType.APPEND)
+_TYPES = frozenset(FrameType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,3 +263,85 @@ def _frame_bytes_at(buffer: bytes, position: int) -> int:
     if len(buffer) - position < MIN_FRAME_BYTES:
         return MIN_FRAME_BYTES
     return int.from_bytes(buffer[position : position + _LENGTH.size], "little") + _LENGTH.size
+
+
+@dataclass(slots=True)
+class OpenBatch:
+    """A unit of which `left` records are not read yet. `begin` is the offset of its first frame in the file."""
+
+    begin: int
+    topic_id: int
+    unit: Unit
+    left: int
+
+    def has(self, header: Header) -> bool:
+        """Return whether a frame with this header is a record of the batch's topic."""
+        return header.type == _APPEND and header.topic_id == self.topic_id
+
+    def has_all(self, headers: NDArray[np.void]) -> bool:
+        """Return whether the next frames are records of the batch's topic, as far as the batch goes."""
+        own = headers[: self.left]
+        return bool(((own["type"] == _APPEND) & (own["topic_id"] == self.topic_id)).all())
+
+    def check_not_cut(self, file: OpenFile, end: int, size: int) -> None:
+        """Raise `FileCorrupt` if the file has no room for the records that are left from the offset `end` on.
+
+        The size was durable before the batch was written (WAL-8). So no crash did that: somebody cut the file.
+        """
+        if self.left * MIN_FRAME_BYTES > size - end:
+            raise FileCorrupt(file.path, end, f"the file was cut: it ends at {size}, within the batch at {self.begin}")
+
+
+def open_batch_after(
+    batch: OpenBatch | None, offset: int, header: Header, buffer: Buffer, position: int
+) -> OpenBatch | None:
+    """Return the batch that is open behind this frame. `batch` is open before it.
+
+    A frame that has no place there closes the batch, because recovery reports it.
+    """
+    if header.type in UNIT_TYPES:
+        try:
+            unit = read_unit(header, data_of(buffer, position, header))
+        except InvalidFrame:
+            return None
+        return OpenBatch(offset, header.topic_id, unit, unit.records)
+    if batch is None or not batch.has(header):
+        return None
+    batch.left -= 1
+    return batch if batch.left else None
+
+
+def check_known(file: OpenFile, error: InvalidFrame, size: int) -> None:
+    """Raise `FormatUnsupported` if the frame at `error.offset` is whole and has an unknown type or flag."""
+    length = int.from_bytes(file.read(LENGTH_BYTES, error.offset), "little")
+    if not MIN_FRAME_BYTES <= length + LENGTH_BYTES <= size - error.offset:
+        return
+    frame = file.read(length + LENGTH_BYTES, error.offset)
+    if len(frame) < length + LENGTH_BYTES:
+        return  # while this view reads, the writer has truncated the reserved space
+    header = Header._make(HEADER.unpack_from(frame))
+    is_known = header.type == 0 or (header.type in _TYPES and not header.flags & ~KNOWN_FLAGS)
+    body, checksum = frame[LENGTH_BYTES : -CHECKSUM.size], frame[-CHECKSUM.size :]
+    if not is_known and checksum == CHECKSUM.pack(xxh3_64_intdigest(body)):
+        raise FormatUnsupported(file.path, f"1 with frames of type {header.type} and flags {header.flags:#04x}")
+
+
+def check_not_cut(file: OpenFile, error: InvalidFrame, size: int) -> None:
+    """Raise `FileCorrupt` if the bytes at `error.offset` begin a frame and the file ends within that frame."""
+    room = size - error.offset
+    front = file.read(min(HEADER.size, room), error.offset)
+    is_cut = room < MIN_FRAME_BYTES
+    if len(front) > LENGTH_BYTES:
+        is_cut &= front[LENGTH_BYTES] in _TYPES
+    if len(front) == HEADER.size:
+        length, kind, _, _, _, _, node_bytes, tag_bytes, data_bytes = HEADER.unpack(front)
+        parts = MIN_FRAME_BYTES + node_bytes + tag_bytes + data_bytes
+        is_cut = kind in _TYPES and length + LENGTH_BYTES == parts > room
+    if is_cut:
+        raise FileCorrupt(file.path, error.offset, f"the file was cut: it ends at {size}, within a frame") from error
+
+
+def check_begin(file: OpenFile, begin: int, size: int) -> None:
+    """Raise `FileCorrupt` if the file ends before `begin`, the offset that the manifest names."""
+    if size < begin:
+        raise FileCorrupt(file.path, size, f"the file was cut: the manifest was made when it had {begin} bytes")

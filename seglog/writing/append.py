@@ -33,17 +33,16 @@ from seglog.errors import (
     TopicFull,
     WrittenElsewhere,
 )
-from seglog.files.clock_watch import JUMP_MS
+from seglog.files.clock import JUMP_MS
 from seglog.format.appends import EncodedFrames, encode_appends
 from seglog.format.control import TopicCreated
 from seglog.format.frame import LABEL_MAX_BYTES
 from seglog.format.index import OFFSET_END
 from seglog.format.lines import Lines, longest_bytes, total_bytes
 from seglog.maintenance.checkpoint import wait_for_room
-from seglog.maintenance.ephemeral import make_room, trim
-from seglog.maintenance.eviction import enforce_limits
+from seglog.maintenance.eviction import enforce_limits, make_room, trim
 from seglog.maintenance.retention import Retained, passed_cap
-from seglog.process.interrupts import uninterrupted
+from seglog.process import uninterrupted
 from seglog.values.append_key import GivenKey, KeyedAppend, Repeatable, digest_of
 from seglog.values.byte_strings import byte_strings
 from seglog.values.config import TopicConfig, check_durability, check_history

@@ -33,8 +33,8 @@ from seglog.errors import (
 )
 from seglog.maintenance.checkpoint import checkpoint, checkpoint_locked
 from seglog.maintenance.front import advance_front
-from seglog.maintenance.relocator import make_hot
-from seglog.maintenance.truncation import kept_part, lowest_truncation
+from seglog.maintenance.relocation import make_hot
+from seglog.maintenance.removal import kept_part, lowest_truncation
 from seglog.segments.segment import SegmentInfo
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp

@@ -19,7 +19,7 @@ from catalog.errors import Diverged, InvalidObject, NoSuchObject, NotTakenBack, 
 from catalog.format.commit import Codec, Commit, CommitKind, Deletions, ForkPoint, SegmentRef, SegmentView
 from catalog.format.control import DEAD, Control, Fork, Mark, Pin, Ref, Tag
 from catalog.format.encoding import encode_commit
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import Sid, Vid
 from catalog.format.keys import (
     Key,
     boundary_key,
@@ -50,12 +50,11 @@ from catalog.format.small_objects import (
     encode_tag,
 )
 from catalog.gc.collector import Collector
-from catalog.gc.report import GcPolicy, GcReport
+from catalog.gc.policy import GcPolicy, GcReport
 from catalog.objects import MemoryStore, ObjectStore
-from catalog.objects.change import change
+from catalog.objects.settled_writes import change
 from catalog.objects.store_time import MOST_OFF_MS, latest_ms
-from catalog.refs.retention_check import check_kept
-from catalog.refs.volume_deletion import keep_open
+from catalog.refs.beside_gc import check_kept, keep_open
 from catalog.snapshot import Snapshot, checkpoint_of
 from catalog.timeline import Head, Target, Time, resolve, span
 from catalog.undo_plan import TAKES_AWAY, plan_undo

@@ -26,7 +26,7 @@ from catalog.format.commit import (
 )
 from catalog.format.control import Boundary, CheckpointSet, Control, Fork, Mark, NameChange, OplogEntry, Pin, Ref, Tag
 from catalog.format.encoding import StoredCommit, commit_hash, encode_views, load_nonce
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import Sid, Vid
 
 HOUR_MS = 3_600_000
 START_MS = 1_763_111_523_000  # 2025-11-14T09:12:03Z

@@ -14,7 +14,7 @@ import pytest
 import catalog
 from catalog import Branches, LocalCatalog, MemoryStore, Volumes
 from catalog.errors import InvalidArgument, Misuse
-from catalog.refs import tag
+from catalog.refs import state_names
 from tests.arguments import WRONG, calls_of, contents
 
 #: Ports. The catalog calls them with its own keys and bodies. A wrong key raises `InvalidKey` (catalog.format.keys).
@@ -107,11 +107,11 @@ def test_a_wrong_argument_is_refused_by_its_name(name: str) -> None:
 
 @pytest.mark.parametrize("call", sorted(TAGS))
 def test_so_it_is_for_tags(call: str) -> None:
-    arguments = set(inspect.signature(getattr(tag.Tags, call)).parameters) - {"self", "point"}
+    arguments = set(inspect.signature(getattr(state_names.Tags, call)).parameters) - {"self", "point"}
     for argument in arguments:
         for value in WRONG[KINDS[argument]]:
             with pytest.raises(InvalidArgument, match=argument):
-                getattr(tag.Tags, call)(object(), **{argument: value})
+                getattr(state_names.Tags, call)(object(), **{argument: value})
 
 
 def test_nothing_changes_in_store_or_local_catalog(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 from catalog.errors import CatalogError, KeyChanged, NoSuchObject, OutcomeUnknown
 from catalog.format.keys import Key
 from catalog.objects import s3 as s3_module
-from catalog.objects.change import change
 from catalog.objects.s3 import ReadSettings, S3Store
+from catalog.objects.settled_writes import change
 from tests.catalog.s3_stores import kept_open, wire
 from tests.faults.front import Front, HttpFault, When, ways_of
 from tests.seams.limits import Limit, set_limit

@@ -16,9 +16,8 @@ from catalog.errors import (
 )
 from catalog.format.keys import Key
 from catalog.objects import MemoryStore, ObjectInfo, ObjectStore, PartTag
-from catalog.objects.conformance import CHECKS
+from catalog.objects.conformance import CHECKS, Check, Place, PromiseBroken
 from catalog.objects.examination import Examination
-from catalog.objects.promise import Check, Place, PromiseBroken
 from tests.faults.broken_stores import CASES, Broken, ListsLate, Writer
 from tests.faults.store import unreachable
 

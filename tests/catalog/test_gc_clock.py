@@ -13,10 +13,10 @@ from catalog import Branches, LocalStore, MemoryStore
 from catalog.errors import ClocksDisagree
 from catalog.format.commit import ForkPoint
 from catalog.gc.collector import Collector
-from catalog.gc.report import GcPolicy
+from catalog.gc.policy import GcPolicy
 from catalog.objects.store_time import MOST_OFF_MS, ahead_ms, check_clock, earliest_ms, latest_ms, measured_ahead_ms
 from catalog.objects.wrapped import WrappedStore
-from catalog.refs.pin import Pins
+from catalog.refs.state_names import Pins
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, World, fork, grown
 

@@ -13,14 +13,13 @@ import pytest
 from catalog.errors import CatalogError, NoSuchObject, OutOfWindow
 from catalog.format.commit import ForkPoint
 from catalog.format.control import DEAD, Control
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.format.keys import boundary_key, commit_key, ref_key
 from catalog.format.small_objects import decode_ref
 from catalog.objects import ObjectStore
+from catalog.refs.beside_gc import check_kept
 from catalog.refs.branch import Branches
-from catalog.refs.pin import Pins
-from catalog.refs.retention_check import check_kept
-from catalog.refs.tag import Tags
+from catalog.refs.state_names import Pins, Tags
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, Branch, World, fork, grown, live_seqs, settle
 from tests.faults.store import WrappedStore
@@ -226,7 +225,7 @@ def test_a_fork_that_looks_before_it_writes_is_found_out(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("how", ["pin", "tag"])
 def test_who_does_not_look_is_found_out(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above find this mistake: a pin or a tag whose maker never checks the boundary."""
-    monkeypatch.setattr(f"catalog.refs.{how}.check_kept", lambda *_: None)
+    monkeypatch.setattr("catalog.refs.state_names.check_kept", lambda *_: None)
     with pytest.raises((AssertionError, CatalogError)):
         _hold_at_each_request(how)
 

@@ -27,8 +27,8 @@ from catalog.format.keys import (
     tag_key,
 )
 from catalog.gc import plan as gc_plan
-from catalog.gc.report import GcReport
-from catalog.refs.retention_check import check_kept
+from catalog.gc.policy import GcReport
+from catalog.refs.beside_gc import check_kept
 from catalog.volume import Volumes
 from tests.catalog.gc_world import HOUR_MS, TOPIC, World, fork, grown, settle
 from tests.faults.store import EFFECTS, Fault, FaultyStore, StrayKeysStore, When, WrappedStore, faults_of, unreachable

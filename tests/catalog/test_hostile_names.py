@@ -17,7 +17,7 @@ from catalog import schema_pb2 as pb
 from catalog.errors import InvalidKey, InvalidName, InvalidObject, InvalidRemote, InvalidTenant, NotUndone
 from catalog.format import keys, small_objects
 from catalog.format.envelope import MessageType, wrap
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import Sid, Vid
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
 from catalog.objects.local import LocalStore

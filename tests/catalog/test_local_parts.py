@@ -13,7 +13,7 @@ import pytest
 from catalog.errors import InvalidObject, NoSuchObject
 from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key
-from catalog.objects import LocalStore, PartTag, local_parts
+from catalog.objects import LocalStore, PartTag, local_files
 
 A = Key("vol/segments/A")
 BODIES = [b"one.", b"two.", b"end"]
@@ -22,7 +22,7 @@ WHOLE = b"".join(BODIES)
 
 @pytest.fixture(autouse=True)
 def _small_slots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_parts, "LEAST_SLOT_BYTES", 4)
+    monkeypatch.setattr(local_files, "LEAST_SLOT_BYTES", 4)
 
 
 @pytest.fixture
@@ -239,7 +239,7 @@ def test_a_writer_that_ends_right_before_the_lock_adds_nothing_to_the_object(
     def put_first(fd: int, how: int) -> None:
         if how & fcntl.LOCK_NB:
             monkeypatch.undo()
-            monkeypatch.setattr(local_parts, "LEAST_SLOT_BYTES", 4)
+            monkeypatch.setattr(local_files, "LEAST_SLOT_BYTES", 4)
             put(store, upload_id, 3)
         real(fd, how)
 

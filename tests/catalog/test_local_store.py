@@ -25,8 +25,8 @@ from catalog.errors import (
 )
 from catalog.format.checksum import Checksum, ChecksumKind
 from catalog.format.keys import Key
-from catalog.objects import LocalStore, PartTag, local_parts
-from catalog.objects.change import change
+from catalog.objects import LocalStore, PartTag, local_files
+from catalog.objects.settled_writes import change
 
 A = Key("vol/log/A")
 
@@ -128,7 +128,7 @@ def test_a_crash_at_any_step_of_swapping_leaves_the_old_or_the_new_with_no_wrong
 def test_a_crash_at_any_step_of_completing_leaves_an_upload_or_a_whole_object(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least_slot_bytes: int
 ) -> None:
-    monkeypatch.setattr(local_parts, "LEAST_SLOT_BYTES", least_slot_bytes)
+    monkeypatch.setattr(local_files, "LEAST_SLOT_BYTES", least_slot_bytes)
     outcomes, states = set(), list[tuple[bool, bool]]()
     for at, when in STEPS:
         store = LocalStore(tmp_path / f"remote-{at}-{when}")

@@ -29,7 +29,7 @@ from catalog.errors import (
 from catalog.format.commit import ForkPoint
 from catalog.format.control import Boundary
 from catalog.format.encoding import encode_commit
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.format.keys import (
     Key,
     boundary_key,
@@ -46,8 +46,7 @@ from catalog.gc.roots import read_roots
 from catalog.objects import MemoryStore, ObjectStore
 from catalog.refs.branch import Branches, Distance
 from catalog.refs.oplog import Oplog
-from catalog.refs.pin import HeldPin, Pins
-from catalog.refs.tag import Tags
+from catalog.refs.state_names import HeldPin, Pins, Tags
 from catalog.refs.undo import undo
 from catalog.volume import DEAD, Volumes
 from tests.catalog.samples import HistoryMaker

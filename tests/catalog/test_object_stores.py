@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from catalog.errors import InvalidKey, KeyTaken, NoSuchObject
 from catalog.format.keys import Key
 from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore
-from catalog.objects.conformance import CHECKS
-from catalog.objects.promise import Check, NotKept, Place
+from catalog.objects.conformance import CHECKS, Check, NotKept, Place
 from catalog.objects.s3 import S3Store
 from tests.catalog.s3_stores import kept_open
 from tests.s3_server import AS_HARNESS, MINIO, own_prefixes

@@ -14,8 +14,8 @@ from catalog.errors import Diverged, OutcomeUnknown
 from catalog.format.control import Control
 from catalog.format.keys import Key, commit_key
 from catalog.objects import s3 as s3_module
-from catalog.objects.put_once import TRIES
 from catalog.objects.s3 import S3Store
+from catalog.objects.settled_writes import TRIES
 from catalog.volume import Volumes
 from tests.catalog.s3_stores import kept_open, wire
 from tests.catalog.samples import START_MS
@@ -31,7 +31,7 @@ Plan = tuple[HttpFault, ...]
 def front(s3_environment: str, wire: Front, monkeypatch: pytest.MonkeyPatch) -> Front:
     assert s3_environment
     monkeypatch.setenv("AWS_ENDPOINT_URL", wire.url)
-    monkeypatch.setattr("catalog.objects.put_once.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr("catalog.objects.settled_writes.backoff_s", lambda _: 0.0)
     monkeypatch.setattr(s3_module, "ATTEMPTS", 2)
     wire.restart()
     return wire

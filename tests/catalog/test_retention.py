@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from catalog.format.control import CheckpointSet, Mark
-from catalog.retention import first_kept, scan_from, window_ms_of
+from catalog.gc.policy import first_kept, scan_from, window_ms_of
 from tests.catalog.samples import HistoryMaker, ts_of, vid
 
 MAIN = vid(1)

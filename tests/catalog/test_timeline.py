@@ -12,7 +12,7 @@ from catalog.errors import InvalidName, InvalidTarget, OutOfWindow
 from catalog.format.commit import ForkPoint, SegmentRef
 from catalog.format.control import Mark
 from catalog.format.encoding import StoredCommit, commit_hash
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.history import NO_HISTORY, BranchSpan, History
 from catalog.snapshot import checkpoint_of, cut, empty, fold
 from catalog.timeline import Head, Lsn, Named, Seq, Target, Time, parse_target, resolve, span, window

@@ -16,7 +16,7 @@ from pyroaring import BitMap
 from catalog.errors import NotTakenBack
 from catalog.format.commit import Bounds, Commit, CommitKind, Deletions, ForkPoint, SegmentRef, SegmentView
 from catalog.format.encoding import StoredCommit, commit_hash, decode_commit, decode_views, encode_commit
-from catalog.format.gid import Sid
+from catalog.format.ids import Sid
 from catalog.snapshot import Snapshot, checkpoint_of, cut, empty, fold, fork, from_checkpoint
 from catalog.undo_plan import TAKES_AWAY, Taken, UndoPlan, plan_undo
 from tests import work

@@ -23,8 +23,8 @@ from catalog.format.keys import Key, boundary_key, checkpoints_key, commit_key, 
 from catalog.format.small_objects import decode_fork, encode_boundary, encode_control
 from catalog.local import LocalCatalog
 from catalog.objects import LocalStore, MemoryStore, ObjectStore
-from catalog.objects.put_once import TRIES
 from catalog.objects.s3 import S3Store
+from catalog.objects.settled_writes import TRIES
 from catalog.timeline import Seq, resolve
 from catalog.volume import DEAD, Volumes
 from tests.catalog.samples import START_MS, HistoryMaker

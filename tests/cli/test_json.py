@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from catalog.format.lsn import from_cbe64
+from catalog.format.ids import from_cbe64
 from offload.cli.table import listed_commands
 from offload.cli.words import request_of
 from offload.operations.registry import schemas

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.tenants.policies import Condition, Partition, bucket_policy, session_tag_policy, tenant_policy
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import Condition, Partition, TenantRole, bucket_policy, session_tag_policy, tenant_policy
 from tests.worlds.command import Run
 
 KEY = "arn:aws:kms:eu-west-1:111122223333:key/0a1b2c3d-0000-4444-8888-0123456789ab"

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import Sid, Vid
 from catalog.format.keys import data_key
 from catalog.gc.object_check import place_of
 from catalog.objects import LocalStore

@@ -16,6 +16,7 @@ import functools
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.util import find_spec
 from threading import get_ident
 from types import CodeType, FrameType
 from typing import Any
@@ -58,6 +59,7 @@ class _Tracer:
         self._handler = handler
         self._entries = entries
         self.passed = 0
+        assert all(map(find_spec, modules)), modules  # else the run would pass points that it should have
         self._modules = modules
         self._at = at
         self._last: dict[FrameType, int] = {}

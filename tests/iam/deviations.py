@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import TenantRole
 from tests.iam.matrix import Cell, Place
 
 __all__ = ["DEVIATIONS", "Deviation", "deviation_of"]

@@ -1,7 +1,7 @@
 """The matrix: each call, at each place, by each role of each tenant, with the answers of AWS and of a server.
 
 A cell is allowed if the role has every action of the call, and all its keys and prefixes lie in the prefix of the
-tenant. The table of roles in `catalog/tenants/roles.py` says the actions.
+tenant. The table of roles in `catalog/tenants/policies.py` says the actions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from botocore.exceptions import ClientError
 
-from catalog.tenants.roles import Target, TenantRole, actions_of
+from catalog.tenants.policies import Target, TenantRole, actions_of
 from tests.iam.calls import CALLS, At, Attempt, Call, Kind, Spot
 from tests.iam.evaluator import Request
 from tests.iam.site import BUCKET, TENANTS, Site, User

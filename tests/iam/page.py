@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import TenantRole
 from scripts.docs import table
 from tests.iam.calls import CALLS, Call, Kind
 from tests.iam.deviations import DEVIATIONS, deviation_of

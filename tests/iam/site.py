@@ -28,7 +28,7 @@ from botocore.credentials import Credentials
 from botocore.httpsession import URLLib3Session
 
 from benchmarks.minio import serving_minio
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import TenantRole
 
 __all__ = [
     "BROKER",

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from catalog.tenants.roles import RIGHTS, Target, TenantRole
+from catalog.tenants.policies import RIGHTS, Target, TenantRole
 from tests import work
 from tests.iam.site import MC, OWNER, ROOT, Site
 from tests.worlds.command import Done, Run

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import TenantRole
 from tests import work
 from tests.iam.site import TRAP, Site, User
 from tests.iam.victim import Victim, make_victim, state_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import TenantRole
 from tests import work
 from tests.iam.site import BROKER, OWNER, TRAP, Site, User
 from tests.iam.station import requests_of

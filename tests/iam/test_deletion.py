@@ -8,8 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from catalog.tenants.policies import tenant_policy
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import TenantRole, tenant_policy
 from tests.iam.site import BROKER, OWNER, Site, User
 
 ROOT = Path(__file__).parents[2]

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from catalog.tenants.names import RESERVED
-from catalog.tenants.policies import bucket_policy, session_tag_policy, tenant_policy
-from catalog.tenants.roles import RIGHTS, Target, TenantRole
+from catalog.tenants.policies import RIGHTS, Target, TenantRole, bucket_policy, session_tag_policy, tenant_policy
 from tests.iam.evaluator import Request, Unsupported, is_allowed
 
 BUCKET = "arn:aws:s3:::archive"

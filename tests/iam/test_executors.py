@@ -27,7 +27,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import TenantRole
 from tests import work
 from tests.iam.site import BROKER, REGION, ROOT, TENANTS, Site, User
 from tests.iam.station import Station, check, requests_of

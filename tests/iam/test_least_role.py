@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import TenantRole
 from offload.settings import MIN_BLOCK_SIZE
 from tests.iam.site import KMS_KEY, Site
 from tests.iam.station import Station, check, requests_of

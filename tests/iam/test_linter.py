@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from catalog.tenants.policies import Condition, bucket_policy, session_tag_policy, tenant_policy
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import Condition, TenantRole, bucket_policy, session_tag_policy, tenant_policy
 from tests import work
 from tests.iam.linter import findings
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from catalog.tenants.policies import tenant_policy
-from catalog.tenants.roles import RIGHTS, Target
+from catalog.tenants.policies import RIGHTS, Target, tenant_policy
 from tests import work
 from tests.iam.calls import CALLS
 from tests.iam.deviations import DEVIATIONS, deviation_of

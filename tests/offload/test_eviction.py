@@ -9,7 +9,7 @@ import pytest
 
 from catalog import Bounds, CommitKind
 from catalog.gc.collector import Collector
-from catalog.gc.report import GcPolicy
+from catalog.gc.policy import GcPolicy
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.moment import format_time

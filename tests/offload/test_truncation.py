@@ -13,7 +13,7 @@ import seglog
 from catalog import CommitKind
 from catalog.errors import CatalogError, Fenced
 from catalog.gc.collector import Collector
-from catalog.gc.report import GcPolicy
+from catalog.gc.policy import GcPolicy
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from offload import ColdSettings, OffloadSettings

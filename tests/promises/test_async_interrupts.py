@@ -26,9 +26,9 @@ from tests.seams.log import commit_for_tasks
 
 DIRECTORY = Path("/log")
 SETTINGS = LogSettings(segment_max_events=5000, wal_file_bytes=64 * 1024)
-AIO = ("seglog.aio.append_queue", "seglog.aio.group", "seglog.aio.merged", "seglog.aio.topic")
+AIO = ("seglog.aio.append_queue", "seglog.aio.merged", "seglog.aio.topic")
 MODULES = (
-    "seglog.aio.group",
+    "seglog.aio.append_queue",
     "seglog.aio.merged",
     "seglog.wal.group_commit",
     "seglog.wal.committer",

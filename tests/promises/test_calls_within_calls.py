@@ -26,10 +26,9 @@ from tests.work import amounts, tell
 
 DIRECTORY = Path("/log")
 SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096)
-PARTS = """arguments log topic engine.engine engine.entries engine.state engine.tail engine.upkeep
-    maintenance.absorb maintenance.checkpoint maintenance.draft maintenance.eviction maintenance.front
-    maintenance.plan process.own_lock reading.read
-    segments.cache values.deletes values.delete_list wal.committer wal.group_commit wal.wal writing.append
+PARTS = """base.arguments log topic engine.engine engine.entries engine.state engine.tail engine.upkeep
+    maintenance.absorb maintenance.checkpoint maintenance.eviction maintenance.front maintenance.plan process
+    reading.read segments.cache values.deletes wal.committer wal.group_commit wal.wal writing.append
     writing.write"""
 MODULES = tuple(f"seglog.{name}" for name in PARTS.split())
 # The most points tried for each call, evenly spaced: with an append as the handler's call, and with any other.
@@ -186,7 +185,7 @@ def test_a_handler_that_lets_the_refusal_out_stops_its_own_call_only(what: str) 
 
 
 def test_a_handler_within_a_call_of_a_journal_hangs_nobody() -> None:
-    modules = ("seglog.journal.journal", "seglog.journal.section", "seglog.process.own_lock")
+    modules = ("seglog.journal.journal", "seglog.journal.section", "seglog.process")
     calls: dict[str, Callable[[Journal], object]] = {
         "append": lambda journal: journal.append(1, b"second"),
         "sync": lambda journal: journal.sync(1),

@@ -36,7 +36,7 @@ _HAPPENS_SELDOM = ("restored by who died", "undone of a parent")
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
-    monkeypatch.setattr("catalog.objects.put_once.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr("catalog.objects.settled_writes.backoff_s", lambda _: 0.0)
 
 
 def _run(drawn: int, histories: int, steps: int) -> Counter[str]:

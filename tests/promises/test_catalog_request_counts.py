@@ -7,10 +7,9 @@ from collections.abc import Callable
 from catalog import MAIN as MAIN_BRANCH
 from catalog import Branches, ForkPoint, Volumes, encode_commit, make_checkpoint
 from catalog.gc.collector import Collector
-from catalog.gc.report import GcPolicy
+from catalog.gc.policy import GcPolicy
 from catalog.objects.memory import MemoryStore
-from catalog.refs.pin import Pins
-from catalog.refs.tag import Tags
+from catalog.refs.state_names import Pins, Tags
 from catalog.refs.undo import undo
 from catalog.sync import pull
 from catalog.timeline import Seq, Time, resolve

@@ -15,7 +15,7 @@ import seglog
 from catalog.errors import StoreUnreachable
 from seglog import Log, LogSettings, SeglogError, TopicConfig, WarmStoreFailed
 from seglog.engine.upkeep import Background, InCaller, UpkeepFactory
-from seglog.tiers.memory_store import MemorySegmentStore
+from seglog.tiers.segment_store import MemorySegmentStore
 from tests.faults.stuck_store import StuckStore
 from tests.seams.limits import Limit, set_limit
 

@@ -13,7 +13,7 @@ from starlette.routing import Route
 import seglog
 from offload.operations.registry import COMMANDS
 from offload.wire import encode_values
-from seglog.process.own_lock import owned
+from seglog.process import owned
 from tests.promises.costly import (
     JSON,
     JSON_LINES,

@@ -286,8 +286,7 @@ def _settle(directories: list[_Directory]) -> None:
 
 @amounts(6, all=60, soak=400, part=8)
 def test_any_order_of_commands(amount: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalog.objects.put_once.backoff_s", lambda _: 0.0)
-    monkeypatch.setattr("catalog.objects.change.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr("catalog.objects.settled_writes.backoff_s", lambda _: 0.0)
     steps, raised = 0, Counter[str]()
     for seed in range(amount):
         done, errors = _run(tmp_path / str(seed), seed, 40)

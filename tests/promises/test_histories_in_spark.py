@@ -115,7 +115,7 @@ def _rows_in_spark(spark: SparkSession, url: str, loads: Sequence[dict[str, str]
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
-    monkeypatch.setattr("catalog.objects.put_once.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr("catalog.objects.settled_writes.backoff_s", lambda _: 0.0)
 
 
 @amounts(2, soak=60, part=9)

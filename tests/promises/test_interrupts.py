@@ -174,7 +174,7 @@ def test_an_interrupt_at_any_point_stops_nobody_else(what: str) -> None:
 def test_an_interrupt_at_any_point_leaves_a_batch_once(under_keys: bool, every: int) -> None:
     """The caller repeats the batch that it was interrupted in. Another thread appends, and the log is opened again."""
     modules = (*MODULES, "seglog.writing.conditions")
-    modules += ("seglog.engine.producers", "seglog.values.producer", "seglog.engine.keys", "seglog.values.append_key")
+    modules += ("seglog.engine.known_appends", "seglog.values.producer", "seglog.values.append_key")
 
     def send(log: Log, number: int) -> range:
         values = [b"%d" % number] * 2

@@ -33,10 +33,10 @@ DIRECTORY = Path("/log")
 SETTINGS = LogSettings(segment_max_events=5, wal_file_bytes=4096)
 INNER = (
     "seglog.wal.group_commit",
-    *(f"seglog.engine.{name}" for name in ("entries", "state", "tail", "producers", "keys")),
+    *(f"seglog.engine.{name}" for name in ("entries", "state", "tail", "known_appends")),
 )
 """The modules whose functions publish an entry."""
-TRUNCATES = tuple(f"seglog.{name}" for name in ("wal.group_commit", "engine.entries", "engine.truncated_state"))
+TRUNCATES = ("seglog.wal.group_commit", "seglog.engine.entries")
 """The same for a truncation, without those of the checkpoint that it makes after that."""
 VALUES = [b"x", b"y"]
 

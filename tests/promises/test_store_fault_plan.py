@@ -32,7 +32,7 @@ MORE_CALLS = 2  # calls of each kind that recovery adds to those of a life witho
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
-    monkeypatch.setattr("catalog.objects.put_once.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr("catalog.objects.settled_writes.backoff_s", lambda _: 0.0)
 
 
 def _live(directory: Path, plan: Sequence[Fault], figures: Figures, *, stays: bool = False) -> FaultyStore:

@@ -105,7 +105,7 @@ def bench(
     moto_endpoint: str, s3_environment: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> Iterator[Bench]:
     caplog.set_level(logging.CRITICAL)
-    monkeypatch.setattr("catalog.objects.put_once.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr("catalog.objects.settled_writes.backoff_s", lambda _: 0.0)
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.0)
     monkeypatch.setattr("botocore.retries.adaptive.ClientRateLimiter.on_sending_request", lambda *_, **__: None)
     set_limit(monkeypatch, Limit.S3_FIRST_BACKOFF, timedelta(milliseconds=1))

@@ -30,7 +30,7 @@ from hypothesis.stateful import (
 import seglog
 from seglog import Evicted, Gap, LogSettings, Record, TopicConfig
 from seglog.engine.upkeep import InCaller
-from seglog.tiers.local_store import LocalSegmentStore
+from seglog.tiers.segment_store import LocalSegmentStore
 from seglog.values.layout import Layout
 from tests.array_rows import rows_of
 from tests.faults.disk import Image, SimulatedDisk

@@ -217,7 +217,7 @@ class Commands(Routes):
         a read beside an eviction        it had begun at the evicted record, so it is told of it (READ-4)
         undo beside a change of a name   it takes the change back before its end, and so the change is refused
         two changes of one name          each finds what the other one has put, takes its own back and is refused, as
-                                         catalog.refs.one_name promises (NAME-1)
+                                         catalog.refs.ref_store promises (NAME-1)
         """
         is_alike = pair[0] == pair[1] in ("gc/apply", "branch/delete", "tag/delete")
         if is_alike and met.answers == serial("a").answers[:1] * 2 and met.state == serial("a").state:

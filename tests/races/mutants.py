@@ -16,6 +16,7 @@ from catalog import MAIN, Branches, Snapshot, Vid, Volumes
 from catalog.refs import undo
 from catalog.refs.oplog import NumberedEntry, Oplog
 from catalog.sync import Updates, pull
+from offload import load
 from offload.daemon.revocation import OpenAnswers
 from offload.daemon.service import Service
 from offload.daemon.streams import store
@@ -26,7 +27,7 @@ from offload.daemon.streams.requests import Fork
 from offload.daemon.streams.store import Streams
 from offload.daemon.threads import in_threads
 from offload.errors import LoadConflict
-from offload.load import Load, publication
+from offload.load import Load
 from offload.operations.export_state import ExportBegun, Source
 from seglog.aio.topic import AsyncTopic
 from tests.simulation import mutants as mistakes
@@ -150,7 +151,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "tokens", ("revoke", "follow by command"), 27, ((OpenAnswers, "check_again", lambda *_: None),)
     ),
     "a load passes a takeover": Mutant(
-        "archives", ("load and take over", "take over"), 1, ((publication, "_after", _passes_its_own_epoch),)
+        "archives", ("load and take over", "take over"), 1, ((load, "_after", _passes_its_own_epoch),)
     ),
     "a promotion moves names that lead elsewhere": Mutant(
         "archives",

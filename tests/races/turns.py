@@ -37,7 +37,7 @@ from weakref import WeakKeyDictionary
 
 from greenlet import getcurrent, greenlet
 
-from seglog.process.own_lock import OwnLock
+from seglog.process import OwnLock
 
 __all__ = ["Stuck", "Turns"]
 

@@ -22,9 +22,9 @@ from offload.read import chunk_records
 from offload.read.cache import ChunkCache
 from offload.read.chunk_fetcher import ChunkFetcher, Fetch
 from offload.read.cold_reader import ColdReader
+from offload.read.index_cache import SingleFlight
 from offload.read.ledger import OffloadedLedgers
-from offload.read.single_flight import SingleFlight
-from offload.replication.rescue import Rescue
+from offload.replication.reset import Rescue
 from offload.reports import TopicStatus
 from offload.services import pending_commits
 from offload.worker import child

@@ -12,7 +12,7 @@ from unittest import mock
 from catalog import checkpointer
 from catalog.format.commit import Checkpoint
 from catalog.format.control import Mark, Ref
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.local import LocalCatalog
 from catalog.objects.base import ObjectStore
 from catalog.objects.s3 import S3Store

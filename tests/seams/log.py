@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-import seglog.process.interrupts
-import seglog.startup.recovery
+import seglog.process
+import seglog.startup.replay
 import seglog.wal.manifest
 from seglog import Log, Producer, TopicConfig
 from seglog.aio import AsyncLog
-from seglog.aio.group import commit
+from seglog.aio.append_queue import commit
 from seglog.aio.merged import Ack, Part
 from seglog.engine.engine import Engine
 from seglog.engine.entries import CreateEntry
@@ -24,7 +24,7 @@ from seglog.files.port import Files, OsFiles
 from seglog.format.appends import encode_appends
 from seglog.format.frame import Header
 from seglog.journal.journal import Journal
-from seglog.process.own_lock import Reentrant, owned
+from seglog.process import Reentrant, owned
 from seglog.segments.segment import SegmentInfo
 from seglog.topic import Topic
 from seglog.values.append_key import Key
@@ -120,10 +120,8 @@ def end_work_at(patch: pytest.MonkeyPatch, crash: type[BaseException]) -> None:
     The exception is no `Exception`, so the product takes it for an interrupt and repeats the work 100 times. On a dead
     disk each repeat fails again, and the repeats were a fifth of the time of the tests that crash.
     """
-    is_interrupt = seglog.process.interrupts.is_interrupt
-    patch.setattr(
-        "seglog.process.interrupts.is_interrupt", lambda error: not isinstance(error, crash) and is_interrupt(error)
-    )
+    is_interrupt = seglog.process.is_interrupt
+    patch.setattr("seglog.process.is_interrupt", lambda error: not isinstance(error, crash) and is_interrupt(error))
 
 
 # ---------------------------------------------------------------- group commit and the WAL
@@ -185,13 +183,13 @@ def has_spare_file(wal: Wal) -> bool:
 def note_replayed(patch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that gets the type of each frame that recovery replays one by one."""
     types: list[int] = []
-    apply_one = seglog.startup.recovery._Replay._apply_one
+    apply_one = seglog.startup.replay.Replay._apply_one
 
     def noting(replay: Any, offset: int, header: Header, buffer: bytes, position: int) -> None:
         types.append(header.type)
         apply_one(replay, offset, header, buffer, position)
 
-    patch.setattr(seglog.startup.recovery._Replay, "_apply_one", noting)
+    patch.setattr(seglog.startup.replay.Replay, "_apply_one", noting)
     return types
 
 

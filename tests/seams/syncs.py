@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from catalog.local import LocalCatalog
-from seglog.files.volatile import in_memory_kind
+from seglog.files.directory import in_memory_kind
 
 if TYPE_CHECKING:
     import pytest

@@ -11,7 +11,7 @@ import pytest
 
 from seglog import InvalidArgument, aio
 from seglog.aio import AsyncLog
-from seglog.aio.loop_time import LoopTime
+from seglog.aio.append_queue import LoopTime
 from tests.faults.files import UnsyncedFiles
 from tests.seglog.loops import on_both_loops, run_on
 

@@ -14,7 +14,7 @@ import seglog
 from seglog import DiskFull, aio
 from seglog.engine.upkeep import InCaller
 from seglog.journal.journal import Journal
-from seglog.process.closing import closed_after, closing_after
+from seglog.process import closed_after, closing_after
 from tests.faults.files import FailingFiles, UnsyncedFiles
 
 

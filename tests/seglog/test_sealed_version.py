@@ -15,7 +15,7 @@ from tests.faults.interrupts import interrupted, points
 from tests.worlds.clock import HandClock
 
 SETTINGS = LogSettings(segment_max_events=10)
-_APPLIES = ("seglog.engine.truncated_state",)
+_APPLIES = ("seglog.engine.state",)
 
 
 @pytest.fixture

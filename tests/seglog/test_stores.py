@@ -12,10 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seglog.tiers.local_store import LocalSegmentStore
-from seglog.tiers.memory_store import MemorySegmentStore
-from seglog.tiers.segment_store import Part, SegmentId, SegmentStore
-from seglog.tiers.topic_tier import Tier, TopicTier
+from seglog.tiers.segment_store import (
+    LocalSegmentStore,
+    MemorySegmentStore,
+    Part,
+    SegmentId,
+    SegmentStore,
+    Tier,
+    TopicTier,
+)
 from seglog.values.layout import Layout
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 from tests.worlds.segment_store_suite import (

@@ -27,8 +27,7 @@ from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
 from seglog.format.frame import DELETED, read_header
 from seglog.format.index import ENTRY
-from seglog.tiers.memory_store import MemorySegmentStore
-from seglog.tiers.segment_store import Part, SegmentId
+from seglog.tiers.segment_store import MemorySegmentStore, Part, SegmentId
 from seglog.tiers.warm_stores import WarmStores
 from seglog.values.layout import Layout
 from seglog.wal.manifest import load

@@ -35,10 +35,10 @@ from catalog.format import keys
 from catalog.format.commit import NO_PARENT
 from catalog.format.control import DEAD
 from catalog.format.encoding import StoredCommit, decode_commit_at
-from catalog.format.gid import Sid
+from catalog.format.ids import Sid
 from catalog.format.keys import Key
 from catalog.format.small_objects import decode_boundary, decode_control_of
-from catalog.gc.report import GcPolicy
+from catalog.gc.policy import GcPolicy
 from catalog.objects.store_time import MOST_OFF_MS
 from offload.read.cold_reader import ColdReader
 from offload.settings import ColdSettings

@@ -15,29 +15,28 @@ from catalog.errors import Diverged, KeyTaken, OutcomeUnknown, Outdated
 from catalog.format.commit import Checkpoint, Commit, CommitKind
 from catalog.format.control import DEAD
 from catalog.format.encoding import decode_commit_at
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import Sid, Vid
 from catalog.format.keys import Key, commit_key
 from catalog.gc.execution import Execution
 from catalog.gc.mark import Kept, Marker
+from catalog.gc.policy import first_kept
 from catalog.local import Attempt, Handle
 from catalog.objects.base import ObjectStore
-from catalog.objects.change import change_from, read_current
+from catalog.objects.settled_writes import change_from, read_current
 from catalog.objects.wrapped import WrappedStore
+from catalog.refs.beside_gc import close
 from catalog.refs.promotion import plan_promotion
 from catalog.refs.ref_store import Planned, RefStore
-from catalog.refs.volume_deletion import close
-from catalog.retention import first_kept
 from catalog.snapshot import Snapshot, checkpoint_of
 from catalog.sync import Updates
 from catalog.volume import Volumes
-from offload.replication import rescue as rescuing
-from offload.replication.rescue import Rescue
-from offload.replication.reset import Reset
+from offload.replication import reset as rescuing
+from offload.replication.reset import Rescue, Reset
 from offload.replication.takeover import Takeover
 from offload.services.own_topics import OwnTopics
 from offload.services.promotion import Promotion
 from offload.services.undoing import Undoing
-from offload.write import uploader as sending
+from offload.write import segment_upload as sending
 from offload.write.offloader import Offloader
 from offload.write.publisher import Published, Publisher
 from seglog import Log

@@ -30,8 +30,7 @@ from catalog.errors import (
 from catalog.format.control import DEAD
 from catalog.history import retry_if_collected
 from catalog.objects.store_time import MOST_OFF_MS
-from catalog.refs.pin import HeldPin, Pins
-from catalog.refs.tag import Tags
+from catalog.refs.state_names import HeldPin, Pins, Tags
 from offload.read.cold_reader import ColdReader
 from tests.simulation.database import database_of, path_of
 from tests.simulation.ground import Way

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from catalog.format.encoding import encode_commit
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.objects import MemoryStore, ObjectStore
 from catalog.objects.wrapped import WrappedStore
 from catalog.refs.branch import Branches

@@ -40,7 +40,7 @@ from catalog.errors import BranchExists, NoSuchBranch, NotUndone, OutOfWindow, P
 from catalog.gc.collector import Collector, GcPolicy
 from catalog.objects.base import ObjectStore
 from catalog.objects.wrapped import WrappedStore
-from catalog.refs.pin import HeldPin, Pins
+from catalog.refs.state_names import HeldPin, Pins
 from catalog.undo_plan import TAKES_AWAY
 from offload import ColdSettings, OffloadSettings
 from offload.errors import NotOffloaded, OpenBranch, WrittenByLog

@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from catalog.acting import acting_for
+from catalog.refs.oplog import acting_for
 from offload.archive import Archive
 from offload.daemon.http.commands import run_command
 from offload.daemon.http.parameters import json_of, query_of

@@ -31,7 +31,7 @@ from catalog import Commit, CommitKind, SegmentRef, SegmentView, Sid, Snapshot, 
 from catalog.errors import Diverged, Fenced, Outdated
 from catalog.format.commit import Codec
 from offload.errors import LiveWriter
-from offload.load.opening import is_free
+from offload.load import is_free
 from offload.settings import CatalogSettings, OffloadSettings
 from offload.spark.jobs.progress import Directory, in_rounds, job_state
 from offload.spark.jobs.topics import AtLeastOne, PinnedRemote, job_options, pinned
@@ -40,8 +40,7 @@ from offload.spark.stores import reader_of, store_of
 from offload.write.merging import of_one_log, ranges_to_merge
 from offload.write.publisher import make_due_checkpoint
 from offload.write.readback import check_segment
-from offload.write.segment_upload import UploadJob, delete_segment, upload_segment
-from offload.write.uploader import remote_frames
+from offload.write.segment_upload import UploadJob, delete_segment, remote_frames, upload_segment
 from seglog.base.arguments import WHOLE_MAX, Within, checked
 from seglog.files.clock import SystemClock
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from catalog.errors import InvalidRemote
 from catalog.format.keys import check_key
 from catalog.objects.base import ObjectStore
-from catalog.objects.put_once import put_once
+from catalog.objects.settled_writes import put_once
 from offload.errors import InvalidOption
 from offload.spark.pin import PinnedTopic
 from offload.spark.stores import open_remote

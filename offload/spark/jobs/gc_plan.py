@@ -28,17 +28,16 @@ from functools import partial
 from typing import Any
 
 from catalog.errors import CatalogError
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.gc.collector import Collector
 from catalog.gc.mark import Marker, Marks
-from catalog.gc.report import GcPolicy, GcReport
-from catalog.retention import Holder
+from catalog.gc.policy import GcPolicy, GcReport, Holder
 from offload.errors import InvalidOption
 from offload.settings import CatalogSettings
 from offload.spark.jobs.progress import Directory, JobState, in_rounds, job_state
 from offload.spark.jobs.topics import AtLeastOne
 from offload.spark.stores import open_remote, store_of
-from offload.worker.carried import CarriedError
+from offload.worker.channel import CarriedError
 from seglog.base.arguments import checked
 from seglog.files.clock import SystemClock
 

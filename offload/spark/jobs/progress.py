@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 from offload.errors import InvalidOption
-from offload.worker.carried import CarriedError
+from offload.worker.channel import CarriedError
 from seglog.errors import SeglogError
 
 __all__ = ["TASK_BYTES", "Directory", "JobState", "in_rounds", "job_state"]

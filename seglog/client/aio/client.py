@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Literal, cast, overload
 
 from seglog.base.arguments import checked
 from seglog.client.address import address_of, check_token
-from seglog.client.aio.connections import AsyncConnections
-from seglog.client.aio.driver import AsyncDriver
+from seglog.client.aio.driver import AsyncConnections, AsyncDriver
 from seglog.client.aio.producer import AsyncRemoteProducer
 from seglog.client.answers import Bounds, Receipt, bounds_of, problem_of, receipt_of
-from seglog.client.batching import Batching, Outbox
-from seglog.client.connections import tls_context
-from seglog.client.reading import Following, Reading, place_of
+from seglog.client.batches import Batching, Outbox, Window
+from seglog.client.driver import tls_context
+from seglog.client.reading import ArrowReading, Following, Reading, place_of
 from seglog.client.requests import (
     AppendLabels,
     Wanted,
@@ -36,9 +35,8 @@ from seglog.client.requests import (
     truncate_request,
 )
 from seglog.client.retries import Retries
-from seglog.client.window import Window
 from seglog.errors import InvalidArgument
-from seglog.process.closing import closing_after
+from seglog.process import closing_after
 from seglog.values.names import check_topic_name
 from seglog.values.producer import ProducerBatch
 from seglog.values.record import Gap, Record
@@ -240,7 +238,6 @@ class AsyncRemoteTopic:
 
         No batch is empty. The daemon needs pyarrow too. If it is not installed here, raise `NotInstalled` at once.
         """
-        from seglog.client.arrow import ArrowReading
         from seglog.values.arrow import check_arrow
 
         check_arrow("AsyncRemoteTopic.read_arrow")

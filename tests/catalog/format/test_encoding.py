@@ -40,7 +40,7 @@ from catalog.format.encoding import (
     with_checkpoint,
 )
 from catalog.format.envelope import HEADER, MAGIC, MessageType, unwrap, wrap
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import Sid, Vid
 from catalog.format.small_objects import (
     decode_boundary,
     decode_control,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.errors import InvalidKey
-from catalog.format.gid import Gid, Sid, Vid
+from catalog.format.ids import Gid, Sid, Vid
 
 VECTORS = [
     (Vid, "80000000000000800000000000000000", "5rLWQQkJdm-2dVseX433Zwhy"),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog.errors import InvalidKey
-from catalog.format.lsn import MAX_LSN, from_cbe64, to_cbe64
+from catalog.format.ids import MAX_LSN, from_cbe64, to_cbe64
 
 VECTORS = [
     (1, "FFFFFFFFFFFFFFFE"),

@@ -19,9 +19,8 @@ from catalog.errors import (
 from catalog.format.commit import ForkPoint
 from catalog.format.keys import Key, checkpoints_key, commit_key, control_key, data_key, page_key, tag_key
 from catalog.gc.collector import Collector
-from catalog.gc.plan import Garbage
-from catalog.gc.planned_keys import planned_keys
-from catalog.gc.report import GcPolicy, GcReport
+from catalog.gc.plan import Garbage, planned_keys
+from catalog.gc.policy import GcPolicy, GcReport
 from catalog.objects import ObjectStore
 from catalog.objects.base import sizes_of
 from tests.catalog.gc_world import HOUR_MS, TOPIC, Branch, World, fork, grown

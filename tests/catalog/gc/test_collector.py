@@ -15,7 +15,7 @@ from catalog.errors import HistoryCollected, InvalidObject, Outdated
 from catalog.format.commit import CommitKind, Deletions, ForkPoint
 from catalog.format.control import DEAD
 from catalog.format.encoding import decode_commit_at, encode_commit
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.format.keys import (
     boundary_key,
     commit_key,
@@ -28,7 +28,7 @@ from catalog.format.keys import (
 )
 from catalog.format.small_objects import decode_pin, encode_pin
 from catalog.gc.collector import Collector
-from catalog.gc.report import GcPolicy
+from catalog.gc.policy import GcPolicy
 from catalog.history import KeptCommits, retry_if_collected
 from catalog.timeline import Seq, Time
 from catalog.volume import Volumes

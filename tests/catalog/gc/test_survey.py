@@ -8,7 +8,7 @@ from typing import TypeVar
 from catalog.format.commit import ForkPoint
 from catalog.format.keys import commit_key
 from catalog.gc.collector import Collector
-from catalog.gc.report import GcPolicy
+from catalog.gc.policy import GcPolicy
 from catalog.gc.survey import Survey
 from catalog.objects.base import sizes_of
 from tests.catalog.gc_world import HOUR_MS, World, fork, grown

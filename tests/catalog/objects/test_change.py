@@ -22,9 +22,8 @@ from catalog.errors import (
 )
 from catalog.format.keys import Key
 from catalog.objects import LocalStore, MemoryStore, ObjectStore, WithETag
-from catalog.objects.change import ROUNDS, change
-from catalog.objects.put_once import TRIES
 from catalog.objects.s3 import S3Store
+from catalog.objects.settled_writes import ROUNDS, TRIES, change
 from tests.faults.store import CountingStore, Fault, FaultyStore, When, changed, lost, taken, unreachable
 from tests.worlds.changes import line, no_pause
 
@@ -285,7 +284,7 @@ def test_of_racing_changes_none_is_lost(kind: str, request: pytest.FixtureReques
     racers, lines = 8, 5
     start = threading.Barrier(racers)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("catalog.objects.change.ROUNDS", racers * lines)
+        patch.setattr("catalog.objects.settled_writes.ROUNDS", racers * lines)
         if kind == "file":
             store: ObjectStore = LocalStore(request.getfixturevalue("tmp_path") / "remote")
         else:

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from catalog.errors import AccessDenied
-from catalog.objects.environment_credentials import EnvironmentCredentials
-from catalog.objects.s3_credentials import FoundCredentials
+from catalog.objects.s3_credentials import EnvironmentCredentials, FoundCredentials
 
 MINUTE_MS = 60_000.0
 

@@ -10,7 +10,7 @@ import pytest
 
 from catalog.errors import StoreUnreachable
 from catalog.objects.local import OWN_FOLDERS
-from catalog.objects.local_prefix import LocalPrefix
+from catalog.objects.prefix import LocalPrefix
 
 
 def test_a_folder_that_cannot_be_listed_is_an_error_and_not_empty(tmp_path: Path) -> None:

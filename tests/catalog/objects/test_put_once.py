@@ -9,7 +9,7 @@ import pytest
 from catalog.errors import AccessDenied, NoSuchBucket, OutcomeUnknown, StoreUnreachable
 from catalog.format.keys import Key
 from catalog.objects import MemoryStore
-from catalog.objects.put_once import TRIES, backoff_s, put_once
+from catalog.objects.settled_writes import TRIES, backoff_s, put_once
 from tests.faults.store import CountingStore, Fault, FaultyStore, When, lost, unreachable
 
 A = Key("vol/log/A")

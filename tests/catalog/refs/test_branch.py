@@ -19,7 +19,7 @@ from catalog.errors import (
 from catalog.format.commit import ForkPoint
 from catalog.format.control import MAIN
 from catalog.format.encoding import encode_commit
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.format.keys import ref_key
 from catalog.objects import MemoryStore, ObjectStore
 from catalog.refs.branch import Branch, Branches

@@ -13,14 +13,14 @@ from greenlet import getcurrent, greenlet
 from catalog.errors import CatalogError, NoSuchBranch, OutOfWindow, VolumeCollected
 from catalog.format.commit import ForkPoint
 from catalog.format.control import DEAD, Boundary, Control, Ref
-from catalog.format.gid import Vid
+from catalog.format.ids import Vid
 from catalog.format.keys import boundary_key, control_key, ref_key, refs_prefix
 from catalog.format.small_objects import decode_boundary, decode_ref, encode_boundary, encode_control, encode_ref
 from catalog.gc.roots import read_roots
 from catalog.objects import MemoryStore
 from catalog.objects.wrapped import WrappedStore
+from catalog.refs.beside_gc import begin_closing, close, keep_open
 from catalog.refs.branch import Branches
-from catalog.refs.volume_deletion import begin_closing, close, keep_open
 from catalog.volume import Volumes
 from tests.catalog.samples import START_MS
 from tests.faults.in_caller import InCaller
@@ -34,7 +34,7 @@ KEY = boundary_key(VID)
 
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("catalog.objects.change.backoff_s", lambda _: 0.0)
+    monkeypatch.setattr("catalog.objects.settled_writes.backoff_s", lambda _: 0.0)
     monkeypatch.setattr("catalog.gc.roots.ThreadPoolExecutor", InCaller)
 
 

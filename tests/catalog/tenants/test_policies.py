@@ -8,8 +8,18 @@ from typing import Any
 import pytest
 
 from catalog.errors import CatalogError, InvalidArgument, InvalidTenant, PolicyTooLong
-from catalog.tenants.policies import Condition, Partition, bucket_policy, compact, session_tag_policy, tenant_policy
-from catalog.tenants.roles import RIGHTS, Target, TenantRole, actions_of
+from catalog.tenants.policies import (
+    RIGHTS,
+    Condition,
+    Partition,
+    Target,
+    TenantRole,
+    actions_of,
+    bucket_policy,
+    compact,
+    session_tag_policy,
+    tenant_policy,
+)
 
 KEY = "arn:aws:kms:eu-west-1:111122223333:key/0a1b2c3d-0000-4444-8888-0123456789ab"
 READS = {"s3:ListBucket", "s3:GetObject"}

@@ -11,7 +11,7 @@ from catalog import CheckpointPolicy, Vid, Volumes
 from catalog.errors import NoSuchTopic
 from catalog.format import keys
 from catalog.gc.collector import Collector
-from catalog.gc.report import GcPolicy
+from catalog.gc.policy import GcPolicy
 from catalog.objects import MemoryStore
 from catalog.refs.branch import Branches
 from offload.errors import InvalidRow, LoadConflict, LoadTooLate, RowsChanged, WrittenByLog

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from catalog.format.commit import Codec, SegmentView
-from catalog.format.gid import Sid, Vid
+from catalog.format.ids import Sid, Vid
 from offload.format.index import decode_head
 from offload.format.metadata import SegmentIndex
 from offload.spark.messages import encode_task

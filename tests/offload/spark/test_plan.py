@@ -14,7 +14,7 @@ from catalog.format.keys import Key, pins_prefix
 from catalog.format.small_objects import decode_pin as decode_lease
 from catalog.objects import LocalStore
 from catalog.objects.memory import MemoryStore
-from catalog.refs.tag import Tags
+from catalog.refs.state_names import Tags
 from catalog.volume import Volumes
 from offload.errors import DataLoss, InvalidOption
 from offload.spark import plan as plan_module

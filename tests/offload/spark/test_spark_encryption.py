@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from catalog.format import keys
-from catalog.format.gid import Sid
+from catalog.format.ids import Sid
 from offload.settings import encrypted_by
 from offload.spark.jobs.compaction import compact
 from offload.spark.jobs.gc_plan import plan_gc

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from catalog.errors import InvalidArgument
-from catalog.tenants.policies import SESSION_POLICY_MAX, compact, tenant_policy
-from catalog.tenants.roles import TenantRole
+from catalog.tenants.policies import SESSION_POLICY_MAX, TenantRole, compact, tenant_policy
 from offload.settings_file import Settings
 from offload.tenants.access import TenantAccess, access_of, granted_in, request_of
 from seglog.errors import InvalidSetting

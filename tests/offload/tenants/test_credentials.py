@@ -185,7 +185,7 @@ def test_an_unexpected_error_does_not_end_the_renewals() -> None:
 
 
 def test_a_refused_key_is_renewed_for_a_thread_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offload.tenants.keeping.RENEW_AGAIN_S", 0.0)
+    monkeypatch.setattr("offload.tenants.credentials.RENEW_AGAIN_S", 0.0)
     sts = Sts()
 
     async def run() -> None:
@@ -212,7 +212,7 @@ def test_a_caller_in_the_loop_never_waits() -> None:
 
 
 def test_a_closed_refresher_leaves_the_last_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("offload.tenants.keeping.RENEW_AGAIN_S", 0.0)
+    monkeypatch.setattr("offload.tenants.credentials.RENEW_AGAIN_S", 0.0)
     monkeypatch.setattr(module, "WAIT_S", 0.01)
 
     async def run() -> tuple[FoundCredentials, module.TenantCredentials]:

@@ -9,7 +9,7 @@ import pytest
 from catalog.errors import AccessDenied, StoreUnreachable
 from catalog.objects.s3_credentials import FoundCredentials
 from offload.tenants.access import GrantedCredentials
-from offload.tenants.keeping import RENEW_AGAIN_S, Kept
+from offload.tenants.credentials import RENEW_AGAIN_S, Kept
 
 DOWN = StoreUnreachable("STS", "no answer")
 

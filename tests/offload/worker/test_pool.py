@@ -29,10 +29,9 @@ from offload import Archive, ColdSettings, OffloadSettings
 from offload.errors import Stopping, WorkerDied, WorkerFailed
 from offload.read.cold_reader import ColdReader
 from offload.wiring import open_store
-from offload.worker.carried import CarriedError
+from offload.worker.channel import CarriedError
 from offload.worker.pool import WorkerPool
-from offload.write.segment_upload import UploadJob
-from offload.write.uploader import LocalUploader
+from offload.write.segment_upload import LocalUploader, UploadJob
 from seglog import FileCorrupt, Log, LogSettings, NoSuchTopic, Topic, TopicConfig
 from tests.faults.offloads import SMALL_BLOCKS, SMALL_LOG
 from tests.faults.store import Fault, FaultyStore

@@ -25,17 +25,17 @@ from catalog import (
 from catalog.errors import CatalogError, Diverged, Fenced, InvalidObject
 from catalog.format.control import Boundary
 from catalog.format.encoding import decode_commit_at
-from catalog.format.gid import Sid
+from catalog.format.ids import Sid
 from catalog.format.keys import boundary_key, commit_key, data_key
 from catalog.format.small_objects import encode_boundary
 from catalog.gc.collector import Collector
-from catalog.gc.report import GcPolicy
+from catalog.gc.policy import GcPolicy
 from catalog.objects.memory import MemoryStore
 from catalog.objects.wrapped import WrappedStore
 from catalog.snapshot import empty
 from offload import OffloadSettings
 from offload.archive import Archive
-from offload.write.rebase import rebased
+from offload.write.publisher import rebased
 from seglog.files.clock import SystemClock
 from tests.catalog.samples import START_MS, HistoryMaker, segment, vid
 from tests.faults.steps import Place, crashes

@@ -7,7 +7,7 @@ import pytest
 from catalog.errors import CatalogError, NoSuchObject, OutcomeUnknown, StoreUnreachable
 from catalog.format.keys import Key
 from catalog.objects.memory import MemoryStore
-from offload.write.upload import BlockUpload
+from offload.write.segment_upload import BlockUpload
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, unreachable
 
 KEY = Key("volume/segments/sid")

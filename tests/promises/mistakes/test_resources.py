@@ -25,7 +25,7 @@ from seglog import (
     ReadOnly,
     TooManyOpenFiles,
 )
-from seglog.files.volatile import in_memory_kind, kind_of_mount
+from seglog.files.directory import in_memory_kind, kind_of_mount
 from tests.faults.small_disk import mounted, small_disk
 from tests.promises.mistakes.scene import filled, numbered, tree, values
 from tests.seams.log import engine_of

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from seglog.client.address import address_of
-from seglog.client.aio.connections import AsyncConnections
+from seglog.client.aio.driver import AsyncConnections
 from seglog.client.requests import topics_request
 
 _FOLLOWERS = 101  # httpx has 100 connections by default

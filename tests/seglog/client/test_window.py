@@ -1,6 +1,6 @@
 """A producer's batches are there once and in order, whatever the network does, as a plain table of the daemon shows.
 
-The machine drives the window (seglog.client.window) as the senders do: it gives batches, sends those that are due, and
+The machine drives the window (seglog.client.batches) as the senders do: it gives batches, sends those that are due, and
 brings requests and answers in any order. A request is lost before or after its effect, comes twice, or is refused for
 some time.
 """
@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from seglog.client.answers import Answer, Lost, Outcome
+from seglog.client.batches import IN_FLIGHT, Window, added, answered, due, has_room, sent, wait_s, written
 from seglog.client.requests import AppendLabels, Request
 from seglog.client.retries import Retries
-from seglog.client.window import IN_FLIGHT, Window, added, answered, due, has_room, sent, wait_s, written
 from seglog.errors import AppendUnknown, BatchReused, DaemonGone, OtherIncarnation, ProducerFenced, ProducerGap
 from tests.seglog.client.table_server import TableServer
 from tests.work import amounts, tell

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from seglog.files.clock_watch import JUMP_MS, ClockWatch
+from seglog.files.clock import JUMP_MS, ClockWatch
 from tests.worlds.clock import HandClock
 
 DAY_MS = JUMP_MS

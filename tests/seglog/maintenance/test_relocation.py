@@ -14,10 +14,7 @@ from seglog.errors import InvalidSetting, NoSuchSegment, SegmentCut
 from seglog.files.port import Files, replace_atomically
 from seglog.maintenance.relocation import HotRetention, relocate, to_relocate
 from seglog.segments.segment import SegmentInfo
-from seglog.tiers.local_store import LocalSegmentStore
-from seglog.tiers.memory_store import MemorySegmentStore
-from seglog.tiers.segment_store import Part, SegmentId
-from seglog.tiers.topic_tier import Tier, TopicTier
+from seglog.tiers.segment_store import LocalSegmentStore, MemorySegmentStore, Part, SegmentId, Tier, TopicTier
 from seglog.values.layout import Layout
 from tests.faults.files import CrashingFiles, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 

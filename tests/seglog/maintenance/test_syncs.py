@@ -12,7 +12,7 @@ import pytest
 
 import seglog
 from seglog import LogSettings, WriterPoisoned
-from seglog.maintenance.syncs import Syncs
+from seglog.maintenance.absorb import Syncs
 from seglog.segments.segment import SegmentWriter
 from tests.faults.files import UnsyncedFiles
 from tests.waiting import wait_until

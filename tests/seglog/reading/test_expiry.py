@@ -12,7 +12,7 @@ import seglog
 from seglog import Evicted, Gap, Log, LogSettings, NotTruncatable, Record, Topic, TopicConfig
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
-from seglog.tiers.memory_store import MemorySegmentStore
+from seglog.tiers.segment_store import MemorySegmentStore
 from tests.array_rows import rows_of
 from tests.worlds.clock import HandClock
 

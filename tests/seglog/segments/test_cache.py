@@ -15,9 +15,8 @@ from seglog.format.index import ENTRY, encode_entry
 from seglog.segments.cache import SegmentCache
 from seglog.segments.rewrite import rewrite_segment
 from seglog.segments.segment import SegmentInfo, SegmentWriter
-from seglog.values.deletes import DeleteOp
+from seglog.values.deletes import DeleteOp, MergedDeletes
 from seglog.values.layout import Layout
-from seglog.values.merged_deletes import MergedDeletes
 from tests.seglog.frames import append_frames
 
 DEAD = [2, 7, 8]

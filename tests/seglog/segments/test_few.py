@@ -15,8 +15,8 @@ from seglog.format.index import Entry
 from seglog.segments.batch import FRAME_BATCH_MAX_BYTES
 from seglog.segments.few import FEW, FewFrames
 from seglog.segments.segment import SegmentFiles
+from seglog.values.deletes import NO_DELETES
 from seglog.values.layout import Layout
-from seglog.values.merged_deletes import NO_DELETES
 from seglog.values.record import Gap, Record
 
 LAST = 6

@@ -10,8 +10,7 @@ import seglog
 from benchmarks.calls import count_calls
 from seglog import LogSettings, TopicConfig
 from seglog.engine.upkeep import InCaller
-from seglog.segments.segment import SegmentInfo
-from seglog.segments.sizes import Sizes
+from seglog.segments.segment import SegmentInfo, Sizes
 from tests.seglog.totals import check_totals
 
 SEGMENTS = tuple(SegmentInfo(first, first + 9, first * 100, 0, 0, True) for first in (1, 11, 21))

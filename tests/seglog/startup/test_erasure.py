@@ -8,7 +8,7 @@ import pytest
 import seglog
 from seglog import Files, HistoryKept, LogClosed, LogSettings, NotADataDirectory, TopicConfig, WarmStoreFailed
 from seglog.engine.upkeep import InCaller
-from seglog.tiers.memory_store import MemorySegmentStore
+from seglog.tiers.segment_store import MemorySegmentStore
 from tests.faults.files import CrashingFiles, Effects, PowerCutFiles, SimulatedCrash, UnsyncedFiles
 from tests.faults.stride import every
 

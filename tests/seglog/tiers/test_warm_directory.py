@@ -13,9 +13,7 @@ from seglog import Log, LogSettings, SameFile, WarmDirectoryNotApart, WarmDirect
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
 from seglog.maintenance.relocation import relocate
-from seglog.tiers.local_store import LocalSegmentStore
-from seglog.tiers.segment_store import Part, SegmentId, SegmentStore, SegmentStores
-from seglog.tiers.topic_tier import TopicTier
+from seglog.tiers.segment_store import LocalSegmentStore, Part, SegmentId, SegmentStore, SegmentStores, TopicTier
 from seglog.values.layout import Layout
 from tests.faults.files import UnsyncedFiles
 from tests.worlds.clock import HandClock

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from benchmarks.calls import count_calls
 from seglog import DeleteOp, Record
-from seglog.values.delete_list import DeleteList
-from seglog.values.merged_deletes import NO_DELETES, MergedDeletes
+from seglog.values.deletes import NO_DELETES, DeleteList, MergedDeletes
 
 DELETES = st.lists(
     st.builds(

@@ -10,11 +10,10 @@ from seglog.errors import FileCorrupt
 from seglog.segments.segment import SegmentInfo
 from seglog.values.append_key import Key
 from seglog.values.config import TopicConfig
-from seglog.values.deletes import DeleteOp
+from seglog.values.deletes import DeleteOp, TruncateOp
 from seglog.values.elsewhere import Elsewhere
 from seglog.values.floors import Floors
 from seglog.values.producer import Batch, Producer
-from seglog.values.truncate_op import TruncateOp
 from seglog.wal.manifest import (
     ActiveMeta,
     Encoder,

@@ -13,7 +13,7 @@ import seglog
 from seglog import DiskFull, FileCorrupt, LogSettings
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
-from seglog.startup.resharding import reshard
+from seglog.startup.opening import reshard
 from seglog.values.layout import Layout
 from seglog.wal.manifest import load
 from seglog.wal.shards import first_ordinal, shard_of

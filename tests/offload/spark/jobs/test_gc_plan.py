@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from catalog.format.commit import ForkPoint
 from catalog.format.keys import Key, control_key
 from catalog.gc.collector import Collector
-from catalog.gc.report import GcPolicy
+from catalog.gc.policy import GcPolicy
 from catalog.objects.local import LocalStore
 from offload.errors import InvalidOption
 from offload.spark.jobs import GcPlanResult, plan_gc

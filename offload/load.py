@@ -1,0 +1,418 @@
+"""A load: a job that appends records to a branch in the remote without a log. Spark's writer is one.
+
+    1  The driver opens the load (`open_load`). It finds or creates the branch, and checks that no log writes it. It
+       reads the newest state: LSN L, head seq H. If the state has the load's idempotency key, the load is done.
+    2  The driver knows how many rows each partition has. So the first seq of partition p is H + 1 + the rows of the
+       partitions before p.
+    3  A task encodes its rows as frames with these seqs (`write_part`). It uploads data and index objects under sids
+       that it has just drawn. If it has other rows than counted, it fails.
+    4  The task tells the driver its segments. Of several attempts of one task, Spark passes on one.
+    5  The driver checks that the segments are exactly the seqs from H + 1 on, and that their times never fall.
+    6  The driver puts one commit with all segments at L + 1, if that key is absent (`publish_load`).
+    7  The driver makes a checkpoint of the volume, if one is due.
+
+LOAD-1  Readers see all records of a load from step 6 on, or none at all.
+    An attempt that failed, or that another attempt of its task overtook, leaves objects that no commit names. So does
+    a job that ended before step 6. GC deletes them after its grace.
+LOAD-2  A frame contains its seq, so the objects of a load fit one head only.
+    If another writer has the LSN of step 6, only maintenance (SYNC-2) lets the driver try the next LSN. After any other
+    commit the load ends with `LoadConflict`. So of two loads at once, one wins. A takeover or a promotion since step 1
+    has raised the epoch, so it wins over the load, also if the load would raise the epoch as far.
+LOAD-3  The idempotency key is in the commit, and in the snapshots after it (SNAP-5).
+    A load whose key is among the newest 256 keys of the branch changes nothing. Step 6 looks for the key again, so two
+    loads with one key at the same time write once. A truncation or a delete of its records takes no key back: a
+    corrected job needs another key.
+LOAD-4  A load writes only where no log writes: to a volume without commits of a writer, or after other loads.
+    Its first commit raises the epoch, as a takeover does. So a log that has the volume without a commit yet is fenced.
+    Later loads keep that epoch. A log becomes the writer by a takeover, and then loads are refused.
+    The commit of an undo or a promotion raises the epoch, too, but no log writes by it. If no log wrote the volume
+    before, the commit has the mark of a load without a key, and later loads keep its epoch (ASIDE-2).
+LOAD-5  The sids of a load are no older than the time up to which the volume was collected (OFFLOAD-6).
+    If GC plans to delete the objects of a slow load, a commit of GC has the LSN of step 6. Then the driver finds the
+    sids too old, and the load ends with `LoadTooLate`.
+LOAD-6  If the commit is certainly refused, the driver deletes the load's objects.
+    If the outcome is unknown, the commit may land later. Then the driver deletes nothing.
+LOAD-7  The times of a topic never fall from one seq to the next.
+    The rows of a load must be in the order of their times. The first one must not be before the topic's newest time. A
+    row without a time gets the time at which the load was opened, or the topic's newest time if that is later.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from catalog import (
+    MAIN,
+    Bounds,
+    Branches,
+    CatalogError,
+    Codec,
+    Commit,
+    CommitKind,
+    ForkPoint,
+    SegmentRef,
+    Sid,
+    Snapshot,
+    Vid,
+    Volumes,
+    encode_commit,
+)
+from catalog.checkpointer import CheckpointPolicy
+from catalog.errors import BranchCollected, BranchExists, Diverged, KeyTaken, NoSuchBranch, NoSuchTopic
+from catalog.format import keys
+from catalog.format.commit import LoadMark
+from catalog.format.control import full_name
+from catalog.format.encoding import load_nonce
+from catalog.objects.base import ObjectStore
+from catalog.sync import pull
+from offload.errors import InvalidRow, LoadConflict, LoadTooLate, RowsChanged, WrittenByLog
+from offload.format.topic_config import config_of
+from offload.settings import OffloadSettings, codec_named, encrypted_by
+from offload.write.publisher import make_due_checkpoint
+from offload.write.segment_upload import UploadJob, delete_segment, upload_segment
+from seglog.format.frames import Frames
+
+# What a program that loads holds. Other rooms take two texts and `is_free` besides.
+__all__ = ["Load", "LoadRequest", "Loaded", "LoadedPart", "open_load", "publish_load", "write_part"]
+
+_SETTINGS = OffloadSettings(concurrency=1)
+BEFORE_THE_LAST = "is before the time of the record before it"
+SORT_BY_TIME = 'sort the rows, df.orderBy("timestamp"), or drop the column: each row then gets the time of the load'
+
+_log = logging.getLogger(__name__)
+_ROUNDS = 20
+_REFUSALS = (BranchCollected, InvalidRow, LoadConflict, LoadTooLate, RowsChanged)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """The job as its caller wants it.
+
+    `key` is the idempotency key, empty if there is none. `rows` has partition and number of rows of each partition that
+    has any, ascending. None means that the rows were not counted. Then only partition 0 may have any. `take_over` lets
+    the load write where a log writes. `codec` is a name, None for the topic's own.
+    `kms_key_id` is the key of all objects of the load, empty for the bucket's own choice.
+    """
+
+    topic: str
+    branch: str = MAIN
+    key: str = ""
+    rows: tuple[tuple[int, int], ...] | None = None
+    take_over: bool = False
+    codec: str | None = None
+    kms_key_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """An open load, as its tasks get it. Times are milliseconds since 1970.
+
+    `lsn`, `bounds` and `head_hash` are the state that the commit follows. `start_ms` is the time of rows that have
+    none, and `newest_ms` is the topic's newest time. If the state has the key (LOAD-3), `done_seq` is the last seq of
+    the load that wrote it; None if it has not.
+    """
+
+    request: LoadRequest
+    vid: Vid
+    lsn: int
+    bounds: Bounds
+    head_hash: bytes
+    epoch: int
+    start_ms: int
+    newest_ms: int
+    collected_before_ms: int
+    codec: Codec
+    done_seq: int | None
+    settings: OffloadSettings
+
+    @property
+    def is_done(self) -> bool:
+        return self.done_seq is not None
+
+    @property
+    def name(self) -> str:
+        return full_name(self.request.topic, self.request.branch)
+
+    def rows_of(self, partition: int) -> int | None:
+        """Return how many rows a partition has; None if they were not counted."""
+        if self.request.rows is None:
+            return None if partition == 0 else 0
+        return dict(self.request.rows).get(partition, 0)
+
+    def first_seq_of(self, partition: int) -> int:
+        """Return the seq of the first row of a partition."""
+        rows = self.request.rows or ()
+        before = bisect_left(rows, (partition, 0))
+        return self.bounds.head_seq + 1 + sum(count for _, count in rows[:before])
+
+
+def open_load(volumes: Volumes, request: LoadRequest, *, writer_id: str, now_ms: int) -> Load:
+    """Find or create the branch, and return the load on its newest state.
+
+    A topic without a main branch is created. Another branch that does not exist is forked from the newest state of
+    main. Raises `WrittenByLog` (LOAD-4), `InvalidName`, `NoSuchTopic`, and what the store raises.
+    """
+    vid = _volume(Branches(volumes, writer_id), volumes, request, now_ms)
+    snapshot = volumes.snapshot(vid)
+    load = Load(
+        request=request,
+        vid=vid,
+        lsn=snapshot.lsn,
+        bounds=snapshot.bounds,
+        head_hash=snapshot.head_hash,
+        epoch=_epoch(snapshot),
+        start_ms=max(now_ms, snapshot.max_ts_ms),
+        newest_ms=snapshot.max_ts_ms,
+        collected_before_ms=snapshot.collected_before_ms,
+        codec=_codec(snapshot, request),
+        done_seq=_loaded_seq(snapshot, request),
+        settings=encrypted_by(request.kms_key_id, _SETTINGS),
+    )
+    if not load.is_done and not request.take_over and not is_free(snapshot):
+        [newest] = volumes.commits(vid, snapshot.lsn, snapshot.lsn)
+        raise WrittenByLog(load.name, newest.commit.writer_id, snapshot.lsn)
+    return load
+
+
+def _volume(branches: Branches, volumes: Volumes, request: LoadRequest, now_ms: int) -> Vid:
+    topic, branch = keys.check_name("topic", request.topic), keys.check_name("branch", request.branch)
+    try:
+        vid = branches.resolve(topic, branch)
+        branches.check_open(topic, branch, vid, now_ms=now_ms)
+    except (NoSuchTopic, NoSuchBranch):
+        if branch == MAIN:
+            return branches.create(topic, now_ms=now_ms)
+    else:
+        return vid
+    parent = branches.resolve(topic)
+    try:
+        return branches.create(topic, branch, ForkPoint(parent, volumes.newest_lsn(parent)), now_ms=now_ms)
+    except BranchExists:  # another job was faster
+        return branches.resolve(topic, branch)
+
+
+def _loaded_seq(snapshot: Snapshot, request: LoadRequest) -> int | None:
+    """Return the last seq of the load with the idempotency key, if a state has the key (LOAD-3); otherwise None."""
+    found = (each.last_seq for each in snapshot.loaded if each.key == request.key)
+    return next(found, None) if request.key else None
+
+
+def is_free(snapshot: Snapshot) -> bool:
+    """Return whether no log writes the volume, as far as its commits tell (LOAD-4)."""
+    return snapshot.epoch == 0 or snapshot.load_epoch == snapshot.epoch
+
+
+def _epoch(snapshot: Snapshot) -> int:
+    if snapshot.epoch and snapshot.load_epoch == snapshot.epoch:
+        return snapshot.epoch
+    return snapshot.next_epoch
+
+
+def _codec(snapshot: Snapshot, request: LoadRequest) -> Codec:
+    if request.codec is not None:
+        return codec_named(request.codec)
+    config = config_of(snapshot.config, keys.commit_key(snapshot.vid, snapshot.lsn or 1))
+    return codec_named(config.attributes.get("codec", _SETTINGS.codec))
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPart:
+    """The rows of one partition as segments, ascending. Without rows there are none."""
+
+    partition: int
+    rows: int
+    segments: tuple[SegmentRef, ...] = ()
+
+
+def write_part(
+    store: ObjectStore, load: Load, partition: int, batches: Iterable[Frames], *, now_ms: Callable[[], int]
+) -> LoadedPart:
+    """Upload the frames of a partition, and return its segments. Memory holds one block, beside the batches.
+
+    The first frame has the seq `load.first_seq_of(partition)`. A segment has at most `max_object_bytes`. Raises
+    `RowsChanged`, and the errors of `batches` and of the store. Then the objects are deleted, if that works.
+    """
+    sids: list[Sid] = []
+
+    def new_sid() -> Sid:
+        sids.append(Sid.new(max(now_ms(), load.collected_before_ms)))
+        return sids[-1]
+
+    try:
+        return _written(store, load, partition, _Batches(batches), new_sid)
+    except BaseException:
+        _discard_segments(store, load, sids)
+        raise
+
+
+def _written(
+    store: ObjectStore, load: Load, partition: int, waiting: _Batches, new_sid: Callable[[], Sid]
+) -> LoadedPart:
+    segments: list[SegmentRef] = []
+    rows, counted = 0, load.rows_of(partition)
+    while waiting.first_seq is not None and counted != 0:
+        job = UploadJob(load.name, load.vid, new_sid(), waiting.first_seq, 0, load.codec, load.settings)
+        frames = waiting.up_to(load.settings.max_object_bytes)
+        segments.append(upload_segment(store, job, frames, on_upload_id=lambda _: None))
+        rows = segments[-1].last_seq - segments[0].first_seq + 1
+    if waiting.first_seq is not None or (counted is not None and rows != counted):
+        raise RowsChanged(partition, rows + sum(map(len, waiting)), counted or 0)
+    return LoadedPart(partition, rows, tuple(segments))
+
+
+def _discard_segments(store: ObjectStore, load: Load, sids: Iterable[Sid]) -> None:
+    """Delete the objects of segments that no commit will name. GC deletes what an error leaves."""
+    for sid in sids:
+        try:
+            delete_segment(store, load.vid, sid)
+        except CatalogError as trouble:
+            _log.warning("segment %s stays behind for GC: %s", sid, trouble)
+
+
+@dataclass(slots=True)
+class _Batches:
+    """Batches of frames with a look at the first one that is left."""
+
+    batches: Iterable[Frames]
+    _rest: Iterator[Frames] = field(init=False)
+    _next: Frames | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._rest = iter(self.batches)
+        self._next = next(self._rest, None)
+
+    @property
+    def first_seq(self) -> int | None:
+        return None if self._next is None else int(self._next.headers["seq"][0])
+
+    def up_to(self, max_bytes: int) -> Iterator[Frames]:
+        """Yield batches of together at most `max_bytes`, but at least one."""
+        size = 0
+        while self._next is not None and (size == 0 or size + self._next.size_bytes <= max_bytes):
+            frames, self._next = self._next, None
+            size += frames.size_bytes
+            yield frames
+            del frames
+            self._next = next(self._rest, None)
+
+    def __iter__(self) -> Iterator[Frames]:
+        while self._next is not None:
+            yield self._next
+            self._next = next(self._rest, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The result of a load. `lsn` is its commit, None if it made none: no rows, or its key was there before.
+
+    Then `done_seq` is the last seq of the load that brought the key. Its records may have been truncated since.
+    """
+
+    lsn: int | None
+    first_seq: int
+    last_seq: int
+    done_seq: int | None = None
+
+
+def publish_load(
+    volumes: Volumes,
+    load: Load,
+    parts: Sequence[LoadedPart],
+    *,
+    writer_id: str,
+    now_ms: int,
+    checkpoints: CheckpointPolicy | None = None,
+) -> Loaded:
+    """Make the records of all parts visible by one commit.
+
+    Raises `RowsChanged` and `InvalidRow` if the parts do not fit together, `LoadConflict`, `LoadTooLate`,
+    `BranchCollected`, and `OutcomeUnknown`. After `OutcomeUnknown`, only a load with the same key can tell.
+    """
+    segments = [segment for part in sorted(parts, key=lambda part: part.partition) for segment in part.segments]
+    if not segments:
+        return _nothing(load, load.done_seq)
+    try:
+        _check_fit(load, parts, segments)
+        newest = volumes.snapshot(load.vid, load.lsn)
+        for _ in range(_ROUNDS):
+            done_seq = _loaded_seq(newest, load.request)
+            if done_seq is not None:
+                _discard_segments(volumes.store, load, (segment.sid for segment in segments))
+                return _nothing(load, done_seq)
+            if any(segment.sid.created_ms < newest.collected_before_ms for segment in segments):
+                raise LoadTooLate(load.name)
+            commit = _commit(load, newest, segments, writer_id, now_ms)
+            try:
+                volumes.publish(load.vid, commit.lsn, encode_commit(commit)[0])
+            except BranchCollected:
+                raise
+            except Diverged:
+                newest = _after(volumes, load, newest)
+                continue
+            make_due_checkpoint(volumes, load.vid, commit.lsn, checkpoints or CheckpointPolicy(), now_ms=now_ms)
+            return Loaded(commit.lsn, segments[0].first_seq, segments[-1].last_seq)
+        raise KeyTaken(keys.commit_key(load.vid, newest.lsn + 1))
+    except _REFUSALS:  # after any other error, the commit may still land (LOAD-6)
+        _discard_segments(volumes.store, load, (segment.sid for segment in segments))
+        raise
+
+
+def _nothing(load: Load, done_seq: int | None) -> Loaded:
+    return Loaded(None, load.bounds.head_seq + 1, load.bounds.head_seq, done_seq)
+
+
+def _check_fit(load: Load, parts: Sequence[LoadedPart], segments: Iterable[SegmentRef]) -> None:
+    """Check that the segments are the seqs that the load assigns, in the order of their times (LOAD-7)."""
+    by_partition = {part.partition: part for part in parts}
+    for partition, counted in load.request.rows or ():
+        rows = by_partition[partition].rows if partition in by_partition else 0
+        if rows != counted:
+            raise RowsChanged(partition, rows, counted)
+    seq, newest_ms = load.bounds.head_seq + 1, load.newest_ms
+    for segment in segments:
+        if segment.first_seq != seq:
+            raise InvalidRow(segment.first_seq, "seq", f"is not {seq}, which follows the records before it")
+        if segment.min_ts_ms < newest_ms:
+            raise InvalidRow(seq, "timestamp", BEFORE_THE_LAST, hint=SORT_BY_TIME)
+        seq, newest_ms = segment.last_seq + 1, segment.max_ts_ms
+
+
+def _commit(load: Load, newest: Snapshot, segments: Sequence[SegmentRef], writer_id: str, now_ms: int) -> Commit:
+    mark = LoadMark(load.request.key, os.urandom(16))
+    return Commit(
+        vid=load.vid,
+        lsn=newest.lsn + 1,
+        kind=CommitKind.OFFLOAD,
+        bounds=replace(load.bounds, head_seq=segments[-1].last_seq),
+        parent_hash=newest.head_hash,
+        nonce=load_nonce(mark),
+        created_at_ms=now_ms,
+        writer_id=writer_id,
+        epoch=load.epoch,
+        at_seq=segments[-1].last_seq,
+        at_ts_ms=segments[-1].max_ts_ms,
+        message=f"load {load.request.key}" if load.request.key else "load",
+        segments=tuple(segments),
+        load=mark,
+    )
+
+
+def _after(volumes: Volumes, load: Load, base: Snapshot) -> Snapshot:
+    """Return the state after the commits that took the load's LSN. Raises `LoadConflict` if they are not maintenance.
+
+    A commit that raises the epoch is none, also up to the load's own epoch: it began a writer since the load was
+    opened. A commit with the load's key is no conflict.
+    """
+    updates = pull(volumes, load.vid, base.lsn, base.head_hash)
+    newest = volumes.snapshot(load.vid, updates.lsn)
+    if _loaded_seq(newest, load.request) is not None:
+        return newest
+    if updates.is_empty or not updates.is_maintenance(load.bounds, base.epoch):
+        writer_id = updates.commits[0].commit.writer_id if updates.commits else ""
+        raise LoadConflict(load.name, base.lsn + 1, writer_id)
+    _log.info("%s: lsn %d was taken by maintenance, going on after lsn %d", load.name, base.lsn + 1, newest.lsn)
+    return newest
