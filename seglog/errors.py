@@ -158,6 +158,11 @@ __all__ = [
 ]
 
 
+def is_own(error: BaseException) -> bool:
+    """Return whether the error is one of the log. What a cold tier or a store raises by itself is not."""
+    return type(error).__module__ in (__name__, SeglogError.__module__)
+
+
 class InvalidFrame(Corrupt):
     """These bytes are not a frame. Only the caller can tell whether they are a torn tail or corrupt."""
 

@@ -26,6 +26,8 @@ fields has an `__init__`, which calls `_tell`. A class without a message takes i
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, dataclass_transform
 
 __all__ = [
@@ -48,19 +50,21 @@ class SeglogError(Exception):
     message: ClassVar[str] = ""
     hint: str | None = None
     _fields: ClassVar[tuple[str, ...]] = ()
+    _defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
 
     def __init_subclass__(cls) -> None:
         own = vars(cls).get("__annotations__", {})
-        cls._fields += tuple(name for name, kind in own.items() if not str(kind).startswith("ClassVar"))
+        fields = tuple(name for name, kind in own.items() if not str(kind).startswith("ClassVar"))
+        cls._fields += fields
+        cls._defaults = {**cls._defaults, **{name: vars(cls)[name] for name in fields if name in vars(cls)}}
 
     def __init__(self, *values: Any, **named: Any) -> None:
         if not self.message:
             self._tell(*values, **named)
             return
         fields = self._fields
-        given = {**dict(zip(fields, values, strict=False)), **named}
-        told = {name: given[name] if name in given else getattr(self, name) for name in fields}
-        if len(values) > len(fields) or given.keys() > told.keys():
+        told = {**self._defaults, **dict(zip(fields, values, strict=False)), **named}
+        if len(values) > len(fields) or told.keys() != {*fields}:
             raise TypeError(f"{type(self).__name__} takes {', '.join(fields) or 'nothing'}")
         self.__dict__.update(told)
         hint = told["hint"] if "hint" in told else self.hint and self.hint.format_map(told)

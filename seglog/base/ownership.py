@@ -54,25 +54,24 @@ def is_foreign(owned: Owned) -> bool:
 def check_process(owned: Owned) -> None:
     """Raise `OpenedByParent` in a forked child. Call this before waiting for a thread."""
     if is_foreign(owned):
-        raise OpenedByParent(_parent)
+        raise OpenedByParent(type(owned).opened_by)  # type: ignore[attr-defined]
 
 
 _owned: WeakSet[Owned] = WeakSet()
-_foreign_kinds: dict[type[Owned], type[Owned]] = {}
+_foreign_kinds: dict[tuple[type[Owned], int], type[Owned]] = {}
 _process = os.getpid()
-_parent = 0
 
 
 def _in_child() -> None:
-    global _process, _parent
-    _process, _parent = os.getpid(), _process
+    global _process
+    _process, parent = os.getpid(), _process
     inherited = [owned for owned in list(_owned) if not is_foreign(owned)]
     for owned in inherited:
         with suppress(Exception):
             owned._leave_to_parent()  # noqa: SLF001 - the hook of this module
     for owned in inherited:
         _empty(owned)
-        owned.__class__ = _foreign(type(owned))
+        owned.__class__ = _foreign(type(owned), parent)
 
 
 def _empty(owned: Owned) -> None:
@@ -85,19 +84,20 @@ def _empty(owned: Owned) -> None:
                     delattr(owned, name)
 
 
-def _foreign(kind: type[Owned]) -> type[Owned]:
-    """Return the class that objects of `kind` get in a forked child.
+def _foreign(kind: type[Owned], parent: int) -> type[Owned]:
+    """Return the class that objects of `kind` get in a forked child. `parent` is the process that made them.
 
     Python lets an object change to a subclass of the same layout.
     """
-    found = _foreign_kinds.get(kind)
+    found = _foreign_kinds.get((kind, parent))
     if found is None:
-        found = _foreign_kinds[kind] = type(kind.__name__, (kind,), {"__slots__": (), "__getattr__": _refuse})
+        own = {"__slots__": (), "__getattr__": _refuse, "opened_by": parent}
+        found = _foreign_kinds[kind, parent] = type(kind.__name__, (kind,), own)
     return found
 
 
-def _refuse(_self: Owned, _name: str) -> Any:
-    raise OpenedByParent(_parent)
+def _refuse(self: Owned, _name: str) -> Any:
+    raise OpenedByParent(type(self).opened_by)  # type: ignore[attr-defined]
 
 
 os.register_at_fork(after_in_child=_in_child)

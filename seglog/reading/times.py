@@ -30,7 +30,7 @@ from bisect import bisect_left
 
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
-from seglog.errors import ColdTierRequired, FileCorrupt, SeglogError
+from seglog.errors import ColdTierRequired, FileCorrupt, SeglogError, is_own
 from seglog.segments.segment import SegmentInfo
 from seglog.tiers.cold_tier import BranchesTier
 from seglog.values.floors import Floors
@@ -112,7 +112,9 @@ def expired_seq(engine: Engine, state: TopicState, first: int) -> int:
     truncations = len(state.truncations)
     try:
         found, found_ms = _search(engine, state, first, oldest_ms)
-    except (SeglogError, FileNotFoundError):
+    except (SeglogError, FileNotFoundError) as error:
+        if isinstance(error, SeglogError) and not is_own(error):
+            raise  # of the cold tier, which has the older records: without it, nobody knows which of them have expired
         engine.check_open()
         found, found_ms = _whole_segments(state, oldest_ms), 0
     with engine.committer.lock:

@@ -22,18 +22,15 @@ from pathlib import Path
 from xxhash import xxh3_64_intdigest
 
 from seglog.errors import (
-    DirectoryInUse,
     FileCorrupt,
-    FormatUnsupported,
     InvalidEntry,
-    Misuse,
     NoSuchSegment,
     SeglogError,
     SegmentCut,
-    TooManyOpenFiles,
     WarmDirectoryNotApart,
     WarmDirectoryTaken,
     WarmStoreFailed,
+    is_own,
 )
 from seglog.files.port import Files
 from seglog.format.index import ENTRY, read_entries
@@ -59,9 +56,11 @@ def store_errors(path: Path) -> Iterator[None]:
         raise FileCorrupt(path, 0, "the segment is missing in the warm store") from error
     except SegmentCut as error:
         raise FileCorrupt(path, error.offset, "the file is cut short") from error
-    except (DirectoryInUse, FileCorrupt, FormatUnsupported, Misuse, TooManyOpenFiles, WarmDirectoryTaken, MemoryError):
-        raise  # of this log itself
+    except MemoryError:
+        raise
     except Exception as error:
+        if is_own(error):
+            raise
         raise WarmStoreFailed(path, str(error) or type(error).__name__) from error
 
 

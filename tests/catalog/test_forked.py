@@ -52,6 +52,16 @@ def test_each_call_in_a_child_raises_and_the_parent_goes_on(tmp_path: Path) -> N
         assert set(local.handles()) == {HANDLE, PENDING}
 
 
+def test_the_error_names_the_process_that_opened_it_also_in_a_grandchild(tmp_path: Path) -> None:
+    def told() -> str:
+        with pytest.raises(OpenedByParent) as raised:
+            local.attempts()
+        return str(raised.value)
+
+    with LocalCatalog(tmp_path / "c.db") as local:
+        assert in_child(lambda: [told(), in_child(told)]) == [str(OpenedByParent(os.getpid()))] * 2
+
+
 def test_the_error_names_the_parent() -> None:
     assert str(os.getpid()) in str(OpenedByParent(os.getpid()))
     assert "spawn" in str(OpenedByParent(1).hint)

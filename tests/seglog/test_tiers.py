@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import seglog
+from catalog.errors import StoreUnreachable
 from seglog import (
+    DiskFull,
     FileCorrupt,
     Gap,
     Log,
@@ -507,6 +509,12 @@ def test_trouble_of_the_store_is_told_where_it_is_and_nothing_else_is_touched(
     assert isinstance(caught.value, seglog.Unavailable)
     store.trouble = ValueError("a store's own")
     with pytest.raises(WarmStoreFailed, match="own"):
+        list(topic.frames(11, 12))
+    store.trouble = StoreUnreachable("s3://bucket", "no route")
+    with pytest.raises(WarmStoreFailed, match="no route"):
+        list(topic.frames(11, 12))
+    store.trouble = DiskFull(Path("/warm"), "read")
+    with pytest.raises(DiskFull):
         list(topic.frames(11, 12))
     for _ in range(3):
         topic.append([b"x"] * 10)

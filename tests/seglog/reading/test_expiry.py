@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import seglog
+from catalog.errors import StoreUnreachable
 from seglog import Evicted, Gap, Log, LogSettings, NotTruncatable, Record, Topic, TopicConfig
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import OsFiles
@@ -239,6 +240,29 @@ def test_records_in_the_cold_tier_expire_and_hot_reads_do_not_ask_it(log: Log, c
     calls = cold.calls
     assert shown(topic.read()) == list(range(8, 26))
     assert cold.calls == calls + 1  # the second read knows the floor
+
+
+@pytest.mark.parametrize("start", [None, 1])
+def test_a_cold_tier_that_fails_once_shows_nothing_that_has_expired(
+    log: Log, clock: HandClock, start: int | None
+) -> None:
+    class FailsOnce(Cold):
+        def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
+            found = super().read(topic, first, last)
+            if self.calls == 1:
+                raise StoreUnreachable("s3://bucket", "no route")
+            return found
+
+    topic = filled(log, clock, config=replace(CONFIG, keep_history=True))
+    log.checkpoint()
+    cold = FailsOnce()
+    cold.records = list(topic.read(1, 20))
+    topic.release(20)
+    log.attach_cold(cold)
+    at_expiry_of(clock, 7)
+    with pytest.raises(StoreUnreachable):
+        list(topic.read(start))
+    assert shown(topic.read(start, gaps=True)) == [*([(1, 7)] if start else []), *range(8, 26)]
 
 
 def test_a_branch_begins_its_ttl_with_its_own_records(log: Log, clock: HandClock) -> None:
