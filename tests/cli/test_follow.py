@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -39,7 +40,7 @@ def _stop_after(monkeypatch: pytest.MonkeyPatch, looks: int) -> None:
         if next(waits, None) is None:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("offload.cli.follow.time.sleep", wait)
+    monkeypatch.setattr("offload.cli.follow.time", SimpleNamespace(sleep=wait))  # not that of Spark's threads
 
 
 def test_a_look_makes_the_directory_and_the_next_tells_the_lag(run: Run, remote: str) -> None:
@@ -117,7 +118,7 @@ def test_a_failure_is_shown(run: Run, remote: str, tmp_path: Path, monkeypatch: 
             (tmp_path / "remote").unlink()
             (tmp_path / "away").rename(tmp_path / "remote")
 
-        patch.setattr("offload.cli.follow.time.sleep", mend)
+        patch.setattr("offload.cli.follow.time", SimpleNamespace(sleep=mend))
         back = run("follow", remote, "standby")
     assert back.text == "t: nothing new, at seq 2 (lsn 1), no lag\n"  # it works again
 
