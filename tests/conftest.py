@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, core, settings
+from hypothesis import HealthCheck, Phase, core, settings
 from xdist.scheduler import LoadFileScheduling
 
 from tests import costs, drawn, runs, work
@@ -131,6 +131,8 @@ def pytest_configure(config: pytest.Config) -> None:
         database=None,
         print_blob=True,
         suppress_health_check=[HealthCheck.too_slow],
+        # A mutant is killed by the first example that fails: nobody reads the smallest one.
+        phases=[Phase.explicit, Phase.generate] if "TESTS_MUTANT" in os.environ else tuple(Phase),
     )
     settings.load_profile("seglog")
     patch = pytest.MonkeyPatch()
