@@ -88,6 +88,7 @@ def test_each_kind_of_private_use_is_found(source: str, found: list[str]) -> Non
     assert [name for _, name in private_uses(source)] == found
 
 
+@pytest.mark.long
 def test_only_seams_reach_into_private_parts() -> None:
     uses = [
         f"{path.relative_to(ROOT)}:{line}: {name}"

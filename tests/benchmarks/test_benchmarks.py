@@ -101,6 +101,7 @@ def test_a_yardstick_that_is_not_there_is_named_with_the_reason(
     assert "nats-server is not installed" in report.as_text()
 
 
+@pytest.mark.long
 def test_catalog_runs_and_meets_its_aims(options: Options) -> None:
     """Check the counts of requests, which are the same for any size."""
     report = catalog.run(options)
@@ -169,6 +170,7 @@ def _calls(report: Report) -> dict[str, float]:
     return {row.what: row.ratio for row in report.rows if "calls" in row.what and row.ratio is not None}
 
 
+@pytest.mark.long
 def test_deletes_runs_and_reads_make_no_call_more(options: Options) -> None:
     report = deletes.run(options)
     check(report, options.directory)
@@ -177,6 +179,7 @@ def test_deletes_runs_and_reads_make_no_call_more(options: Options) -> None:
     assert all(ratio > 1 / 1.2 for ratio in found.values()), found
 
 
+@pytest.mark.long
 def test_capped_runs_and_an_append_makes_no_call_more(options: Options) -> None:
     report = capped.run(options)
     check(report, options.directory)
@@ -185,6 +188,7 @@ def test_capped_runs_and_an_append_makes_no_call_more(options: Options) -> None:
     assert all(ratio > 1 / 1.2 for ratio in found.values()), found
 
 
+@pytest.mark.long
 def test_topics_runs_and_a_checkpoint_makes_no_call_more(options: Options) -> None:
     report = topics.run(options)
     check(report, options.directory)

@@ -64,6 +64,7 @@ class World:
         self.rng = rng
         self.now = empty(vid(1))
         self.steps: list[_Step] = []
+        self.cuts: list[tuple[int, list[tuple[int | None, Held]]]] = []
         self.objects: dict[Sid, Held] = {}
         self.records: Held = {}
         self.floors = (1, 0)  # first_seq, evict_floor
@@ -134,15 +135,22 @@ class World:
     def branch_in_the_past(self) -> None:
         """Go on in a fork of a past state, perhaps in the middle of the records of its last commit.
 
-        A target cuts a commit at one of its own records, or not at all.
+        A target cuts a commit at one of its own records, or not at all. `cuts` has, for each such cut, how many steps
+        it cut, and what they were before: a state from before a truncation is whole again (HIST-4).
         """
         if not self.steps:
             return
-        self.steps = self.steps[: self.rng.randint(1, len(self.steps))]
+        kept = self.rng.randint(1, len(self.steps))
+        ended, self.steps = self.steps[kept:], self.steps[:kept]
+        while self.cuts and any(each.stored.commit.truncate_from for each in ended[: max(0, self.cuts[-1][0] - kept)]):
+            for step, (cut_seq, taken) in zip(self.steps, self.cuts.pop()[1], strict=False):
+                step.cut, step.taken = cut_seq, taken
+        self.cuts = [(min(number, kept), steps) for number, steps in self.cuts]
         last = self.steps[-1]
         first, end = last.before.bounds.head_seq + 1, last.stored.commit.bounds.head_seq
         if last.stored.commit.kind is CommitKind.OFFLOAD and last.cut is None and self.rng.random() < 0.5:
             seq = self.rng.randint(first, end)
+            self.cuts.append((kept, [(step.cut, step.taken) for step in self.steps]))
             for step in self.steps:
                 step.cut_at(seq)
         self.now, (self.records, self.floors) = fold(last.before, [last.stored]), last.after

@@ -88,6 +88,7 @@ def offloaded(run: Run, first: int, last: int, topic: str = "orders") -> None:
     told(run("offload", topic))
 
 
+@pytest.mark.long
 def test_every_write_of_the_commands_carries_the_key(
     run: Run, encrypted: str, writes: Writes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

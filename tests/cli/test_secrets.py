@@ -184,6 +184,7 @@ def test_the_bucket_has_no_secret(run: Run, canary: str, search: Search) -> None
     assert search.hits == []
 
 
+@pytest.mark.long
 def test_the_daemon_shows_no_secret(canary: str, run: Run, search: Search, tmp_path: Path) -> None:
     assert run("init", "--remote", canary).code == 0
     (tmp_path / "tokens").touch(0o600)
@@ -351,7 +352,9 @@ logging.getLogger("seglog.test").debug("the end")
 """
 
 
-@pytest.mark.parametrize("program", [_PUT, _ASSUME], ids=["put", "assume"])
+@pytest.mark.parametrize(
+    "program", [pytest.param(_PUT, marks=pytest.mark.long, id="put"), pytest.param(_ASSUME, id="assume")]
+)
 @pytest.mark.parametrize("way", ["filtered", "unfiltered"])
 def test_debug_logs_of_the_aws_library_are_filtered_and_the_search_finds_them_if_they_are_not(
     canary: str, s3_endpoint: str, search: Search, way: str, program: str, monkeypatch: pytest.MonkeyPatch

@@ -269,6 +269,7 @@ def test_damage_is_found_or_harmless() -> None:
     _prove(most=2, seed=1)
 
 
+@pytest.mark.long
 def test_damage_is_found_or_harmless_with_shards() -> None:
     _prove(most=1, seed=4, shards=2)
 

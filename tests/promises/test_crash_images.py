@@ -155,7 +155,10 @@ def test_every_crash_with_a_cold_store_leaves_a_disk_that_recovers() -> None:
     _prove(Work(kills=1, cuts=1, moments=1, every=60), seed=3, settings=TIERED)
 
 
-@pytest.mark.parametrize(("before", "between", "after"), [(3, 2, 2), (1, 2, 3), (2, 3, 1)])
+@pytest.mark.parametrize(
+    ("before", "between", "after"),
+    [(3, 2, 2), *(pytest.param(*each, marks=pytest.mark.long) for each in [(1, 2, 3), (2, 3, 1)])],
+)
 def test_every_crash_with_shards_whose_number_changes(before: int, between: int, after: int) -> None:
     first = (SHARDED[before], SHARDED[between])
     _prove(Work(kills=1, cuts=1, moments=1, every=40), seed=after, settings=SHARDED[after], first=first)

@@ -81,7 +81,7 @@ def test_kill_after_a_local_step(step: str, tmp_path: Path, remote: str) -> None
 
 @every(7, part=2)
 @s3_is_long
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", ["before", pytest.param("after", marks=pytest.mark.long)])
 def test_kill_before_and_after_each_effect_on_the_store(when: str, tmp_path: Path, remote: str, every: int) -> None:
     """The effects: control, oplog entry, ref, upload begun, three parts, upload completed, index object, commit.
 

@@ -47,7 +47,7 @@ def test_an_append_to_a_topic_that_the_directory_follows_is_refused_with_the_cal
         assert log.topic("other").append([b"x"])
 
 
-@pytest.mark.parametrize("is_checkpointed", [False, True])
+@pytest.mark.parametrize("is_checkpointed", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_takeover_ends_the_mark_and_gives_the_topic_its_producers_and_keys(is_checkpointed: bool) -> None:
     disk = SimulatedDisk()
     followed(disk)

@@ -12,9 +12,13 @@ from tests.seams.spark import driver_jvm
 __all__ = ["judge", "spark", "spark_session"]
 
 
-@pytest.fixture(params=["jvm", "python"])
+@pytest.fixture(params=["jvm", pytest.param("python", marks=pytest.mark.long)])
 def spark(request: pytest.FixtureRequest, spark_session: SparkSession) -> Iterator[SparkSession]:
-    """Return the session with one of the readers as its default. So each test runs over both."""
+    """Return the session with one of the readers as its default. So each test runs over both.
+
+    `make test` runs the reader of the JVM, and the other one where a test names both (`indirect=True`), because each of
+    its queries starts workers in Python.
+    """
     system = driver_jvm(spark_session).java.lang.System
     system.setProperty("seglog.reader", request.param)
     yield spark_session

@@ -207,6 +207,7 @@ def test_a_count_and_bounds_of_seqs_run_no_task(spark_session: SparkSession, url
         assert "BatchScan" not in plan
 
 
+@pytest.mark.parametrize("spark", ["jvm", "python"], indirect=True)
 def test_a_limit_gives_so_many_rows_of_the_front(spark: SparkSession, url: str):
     frame = load(spark, url, {"maxPartitionBytes": "2k"})
     rows = read(url)

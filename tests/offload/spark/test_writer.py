@@ -118,6 +118,7 @@ def test_a_topic_of_a_log_is_refused(spark_session: SparkSession, url: str) -> N
     assert len(values(open_store(url), branch="bulk")) == 4
 
 
+@pytest.mark.long
 def test_a_job_whose_task_fails_shows_nothing_and_writes_each_record_once_when_it_runs_again(
     spark_session: SparkSession, url: str
 ) -> None:

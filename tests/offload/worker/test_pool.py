@@ -483,7 +483,7 @@ def test_small_objects_are_merged_by_a_worker_too(
 
 
 @pytest.mark.parametrize("effects", [_KINDS, pytest.param(_EFFECTS, marks=pytest.mark.soak(part=2))], ids=len)
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.long), "after"])
 def test_a_worker_that_is_killed_at_any_effect_costs_an_attempt_and_nothing_else(
     log: Log, own_url: str, limiter: RequestLimiter, monkeypatch: pytest.MonkeyPatch, when: str, effects: Sequence[int]
 ) -> None:

@@ -33,6 +33,7 @@ def test_every_object_of_a_sound_remote_is_good(spark_session: SparkSession, rem
     assert result.records == 51 + 5 * 20 + 18 + 1 > sum(map(len, records_of(remote_url).values()))
 
 
+@pytest.mark.long
 def test_lost_and_damaged_objects_are_found_with_their_place_and_the_run_resumes(
     spark_session: SparkSession, own_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
