@@ -14,7 +14,7 @@ RUN := scripts/isolated.sh
 WORKERS := -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-all slice nightly slices durations test-pythons test-pulsar test-minio test-iam test-streams test-http soak mutants demo bench bench-cli lock proto jar docs clean
+.PHONY: help setup check format test test-all coverage slice nightly slices durations test-pythons test-pulsar test-minio test-iam test-streams test-http soak mutants demo bench bench-cli lock proto jar docs clean
 
 export SEGLOG_TEST_SEED
 
@@ -44,6 +44,15 @@ test: setup ## the tests that a change has to pass: some minutes
 
 test-all: setup ## all tests but the soak, group by group; GROUP=spark runs that one, GROUP=due those whose part changed
 	@$(RUN) python -m tests.runs $(if $(filter due,$(GROUP)),due,group $(GROUP))
+
+coverage: setup ## lines and branches of each package that make test and make test-all run together; takes an hour
+	@rm -f build/coverage*
+	@$(RUN) env SEGLOG_TEST_SEED=$(or $(SEGLOG_TEST_SEED),30) COVERAGE_RCFILE=$(CURDIR)/pyproject.toml \
+	    python -m coverage run -m pytest -m "not soak and not pulsar" $(WORKERS) $(ARGS)
+	@$(RUN) python -m coverage combine --quiet
+	@for package in seglog catalog offload; do \
+	    echo "$$package: $$($(RUN) python -m coverage report --include="$$package/*" | tail -1)"; \
+	done
 
 slice: setup ## the slice of the soak or of the mutants that has waited longest; NAME=word picks one
 	@$(RUN) python -m tests.runs slice $(NAME)
