@@ -69,15 +69,29 @@ from catalog.format.control import full_name
 from catalog.format.encoding import load_nonce
 from catalog.objects.base import ObjectStore
 from catalog.sync import pull
-from offload.errors import InvalidRow, LoadConflict, LoadTooLate, RowsChanged, WrittenByLog
+from offload.errors import OffloadError
 from offload.format.topic_config import config_of
 from offload.settings import OffloadSettings, codec_named, encrypted_by
 from offload.write.publisher import make_due_checkpoint
 from offload.write.segment_upload import UploadJob, delete_segment, upload_segment
+from seglog.base.errors import Conflict, Misuse
 from seglog.format.frames import Frames
 
 # What a program that loads holds. Other rooms take two texts and `is_free` besides.
-__all__ = ["Load", "LoadRequest", "Loaded", "LoadedPart", "open_load", "publish_load", "write_part"]
+__all__ = [
+    "InvalidRow",
+    "Load",
+    "LoadConflict",
+    "LoadRequest",
+    "LoadTooLate",
+    "Loaded",
+    "LoadedPart",
+    "RowsChanged",
+    "WrittenByLog",
+    "open_load",
+    "publish_load",
+    "write_part",
+]
 
 _SETTINGS = OffloadSettings(concurrency=1)
 BEFORE_THE_LAST = "is before the time of the record before it"
@@ -85,6 +99,66 @@ SORT_BY_TIME = 'sort the rows, df.orderBy("timestamp"), or drop the column: each
 
 _log = logging.getLogger(__name__)
 _ROUNDS = 20
+
+
+class InvalidRow(Misuse, OffloadError):
+    """A row of a load cannot become the record `seq`."""
+
+    seq: int
+    column: str
+    reason: str
+    hint: str | None = None
+    message = "the row of record {seq}: {column} {reason}; nothing was written"
+
+
+class WrittenByLog(Conflict, OffloadError):
+    """A load named a branch that a log writes. Its commit would fence that log."""
+
+    def __init__(self, name: str, writer_id: str, lsn: int) -> None:
+        topic = name.partition("@")[0]
+        self._tell(
+            f"{name} is written by the log of {writer_id} (newest commit: lsn {lsn}); nothing was written",
+            hint=f"write to a branch of {topic} of its own, with the option branch; or stop that log, and give the "
+            "option takeOver=true: the log then follows the branch, and can take it over again",
+        )
+        self.name = name
+        self.writer_id = writer_id
+        self.lsn = lsn
+
+
+class RowsChanged(Conflict, OffloadError):
+    """A partition has other rows in a task than the driver had counted, so its seqs would be wrong."""
+
+    partition: int
+    rows: int
+    counted: int
+    message = "partition {partition} has {rows} rows now, and had {counted} when they were counted; nothing was written"
+    hint = "the input is not the same each time that Spark computes it: write it to a table first, or cache it"
+
+
+class LoadTooLate(Conflict, OffloadError):
+    name: str
+    message = (
+        "the load into {name} took longer than GC's grace, so GC may have planned to delete its objects; nothing of "
+        "this load is visible"
+    )
+    hint = "run the job again in smaller parts, or raise gc_grace_s in the [catalog] section of seglog.toml"
+
+
+class LoadConflict(Conflict, OffloadError):
+    """Another writer committed at `lsn` during a load. The seqs of the load's records may be taken."""
+
+    def __init__(self, name: str, lsn: int, writer_id: str) -> None:
+        self._tell(
+            f"{writer_id or 'another writer'} committed to {name} at lsn {lsn} during this load; "
+            "nothing of this load is visible",
+            hint="run the job again, when the other writer has ended",
+        )
+        self.name = name
+        self.lsn = lsn
+        self.writer_id = writer_id
+
+
 _REFUSALS = (BranchCollected, InvalidRow, LoadConflict, LoadTooLate, RowsChanged)
 
 

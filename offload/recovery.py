@@ -32,13 +32,14 @@ from catalog.errors import NoSuchBranch, NoSuchTopic
 from catalog.format.control import full_name
 from catalog.objects.base import ObjectStore
 from offload.archive import Archive, attach
-from offload.errors import DirectoryNotEmpty, RemoteEmpty
+from offload.errors import DirectoryNotEmpty, OffloadError
 from offload.moment import Moment
 from offload.settings import TenantSettings
 from offload.settings_file import Settings, default_file, read_settings
 from offload.tenants.source import source_of
 from offload.wiring import check_remote_apart, open_store
 from seglog.base.arguments import checked
+from seglog.base.errors import Missing
 from seglog.files.clock import Clock
 from seglog.files.port import Files
 from seglog.values.config import NO_VARIABLES
@@ -47,6 +48,7 @@ __all__ = [
     "MARKER",
     "NotRecovered",
     "Recovered",
+    "RemoteEmpty",
     "complete",
     "prepare",
     "recover",
@@ -58,6 +60,12 @@ __all__ = [
 MARKER = "RECOVERING"
 _READ_BYTES = 65_536
 _T = TypeVar("_T")
+
+
+class RemoteEmpty(Missing, OffloadError):
+    url: str
+    message = "there is no topic at all in {url}"
+    hint = "correct the URL, or begin a new remote there: `seglog init --remote URL`"
 
 
 @dataclass(frozen=True, slots=True)

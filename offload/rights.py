@@ -33,12 +33,14 @@ from typing import Any, Final
 
 from catalog.errors import InvalidTenant
 from catalog.tenants.names import check_tenant
-from offload.errors import InvalidParameters, InvalidTokens, NotAllowed, Refused
+from offload.errors import InvalidParameters, NotAllowed, OffloadError, Refused
+from seglog.base.errors import Misuse
 
 __all__ = [
     "EVERYTHING",
     "RIGHTS_KEY",
     "Grant",
+    "InvalidTokens",
     "Rights",
     "Role",
     "Tokens",
@@ -56,6 +58,16 @@ _GLOB = re.compile(r"[A-Za-z0-9._*?\[\]!-]+")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 _BEARER = re.compile(rb"bearer +", re.IGNORECASE)
 _ALL = "*"
+
+
+class InvalidTokens(Misuse, OffloadError):
+    """The line `line` of the token file `path` is wrong, or the file cannot be read."""
+
+    path: str
+    line: int
+    reason: str
+    message = "{path}, line {line}: {reason}"
+    hint = "`seglog token new NAME --role ROLE --topics GLOBS` prints a line for the token file"
 
 
 class Role(IntEnum):

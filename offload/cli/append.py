@@ -21,7 +21,7 @@ from offload.cli.interrupt import SIGNALS, is_raised, stop_of
 from offload.cli.progress import progress
 from offload.cli.session import Session
 from offload.cli.stopped import told
-from offload.errors import InvalidInput, NoSuchFile, PartlyAppended
+from offload.errors import InvalidInput, NoSuchFile, OffloadError
 from offload.operations import append as use
 from offload.operations.append import Appended, Format, RecordSink
 from offload.operations.command import Command
@@ -31,13 +31,17 @@ from offload.operations.results import problem
 from offload.operations.units import counted
 from seglog.errors import AppendsHeld
 
-__all__ = [
-    "APPEND",
-    "Interrupts",
-    "append",
-]
+__all__ = ["APPEND", "Interrupts", "PartlyAppended", "append"]
 
 _T = TypeVar("_T")
+
+
+class PartlyAppended(OffloadError):
+    """An error ended an append, and a part of the input is in."""
+
+    def __init__(self, message: str, exit_code: int, *, hint: str) -> None:
+        self._tell(message, hint=hint)
+        self.exit_code = exit_code  # type: ignore[misc]
 
 
 class Interrupts:

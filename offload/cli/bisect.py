@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from offload.cli.execution import reader_of
 from offload.cli.session import Session
-from offload.errors import InvalidParameters, NoSuchFile, ProbeFailed
+from offload.errors import InvalidParameters, NoSuchFile, OffloadError
 from offload.operations import bisect as use
 from offload.operations.bisect import FirstBad, State, Tried, Verdict
 from offload.operations.command import Command
@@ -23,13 +23,18 @@ from offload.operations.parameters import About, TopicName
 from offload.operations.points import Resolved
 from seglog import Record
 
-__all__ = [
-    "BISECT",
-    "bisect",
-]
+__all__ = ["BISECT", "ProbeFailed", "bisect"]
 
 _SKIP = 125
 _FAILED = 128
+
+
+class ProbeFailed(OffloadError):
+    def __init__(self, command: str, code: int, state: str) -> None:
+        ended = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        self._tell(f"{command} {ended} at {state}", hint="0 says good, 1 to 127 bad, and 125 that it cannot tell")
+        self.code = code
+        self.state = state
 
 
 class Verb(enum.StrEnum):

@@ -17,6 +17,8 @@ from offload.cli.shells import script
 from offload.cli.streams import discard_output, flush_output, write_error
 from offload.cli.top import COMPLETION
 from offload.cli.words import Request, UsageError, request_of
+from offload.errors import OffloadError
+from seglog.base.errors import Misuse
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,12 +26,20 @@ if TYPE_CHECKING:
 
     from offload.cli.session import Serve
 
-__all__ = ["LOCAL", "run"]
+__all__ = ["LOCAL", "LocalCommand", "run"]
 
 _EXIT_USAGE = 2
 _COMPLETE = "__complete"
 LOCAL = frozenset({"doctor", "follow", "init", "inspect", "recover", "serve", "tenant/delete", "verify"})
 """The commands that work on files or a remote from this machine, and that no daemon runs."""
+
+
+class LocalCommand(Misuse, OffloadError):
+    """The command works on files of this machine, and `--daemon` names a daemon."""
+
+    command: str
+    message = "{command} works on files of this machine, so no daemon runs it"
+    hint = "leave out --daemon and SEGLOG_DAEMON, or run it on the daemon's machine"
 
 
 def run(words: list[str], variables: Mapping[str, str], serve: Serve) -> int:
@@ -111,8 +121,6 @@ def _command(request: Request, serve: Serve) -> None:
 
     options = request.options
     if options["daemon"] is not None and request.path in LOCAL:
-        from offload.errors import LocalCommand
-
         raise LocalCommand(COMMANDS[request.path].name)
     session = Session(
         Path(str(options["directory"] or ".")),

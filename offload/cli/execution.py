@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from offload.cli.progress import ToldBars, progress, while_waiting
 from offload.cli.session import Session
 from offload.cli.streams import has_reader, write_error
-from offload.errors import InvalidParameters, NoDaemon, NoSuchFile, NotConfirmed
+from offload.errors import InvalidParameters, NoSuchFile, NotConfirmed
 from offload.operations.command import Command
-from offload.operations.directory import Directory, RequestsSeen, Tell, Work
+from offload.operations.directory import Directory, NoDaemon, RequestsSeen, Tell, Work
 from offload.operations.preview import WouldTake, would_take_text
 from offload.operations.registry import COMMANDS, command_of
 from seglog.process import closed_after

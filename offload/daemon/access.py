@@ -20,9 +20,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from offload.daemon.listeners import InvalidAddress
 from offload.daemon.revocation import OpenAnswers
-from offload.errors import InvalidAddress, InvalidTokens
-from offload.rights import Tokens, parse_tokens
+from offload.rights import InvalidTokens, Tokens, parse_tokens
 from offload.settings import ServeSettings
 
 __all__ = ["Access"]

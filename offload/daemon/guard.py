@@ -30,8 +30,8 @@ from offload.daemon.metrics import Metrics
 from offload.daemon.pacing import PacedRequest, too_large
 from offload.daemon.places import Place, Places
 from offload.daemon.problems import refuse
-from offload.daemon.quota import Quota
-from offload.errors import BodyBroken, Busy, OverRate, Refused
+from offload.daemon.quota import OverRate, Quota
+from offload.errors import BodyBroken, Busy, Refused
 from offload.operations.registry import COMMANDS
 from offload.rights import EVERYTHING, RIGHTS_KEY
 from offload.settings import ServeSettings

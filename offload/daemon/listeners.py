@@ -22,14 +22,22 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from offload.errors import InvalidAddress
+from offload.errors import OffloadError
 from offload.settings import ServeSettings
+from seglog.base.errors import Misuse
 from seglog.client.address import SOCKET_FILE, address_in
 
-__all__ = ["BACKLOG", "Kind", "Listener", "listening", "listening_over_tcp", "listening_over_unix"]
+__all__ = ["BACKLOG", "InvalidAddress", "Kind", "Listener", "listening", "listening_over_tcp", "listening_over_unix"]
 
 BACKLOG = 512
 _LOOPBACK = "127.0.0.1"
+
+
+class InvalidAddress(Misuse, OffloadError):
+    address: str
+    reason: str
+    hint: str | None = None
+    message = "cannot listen on {address}: {reason}"
 
 
 class Kind(Enum):

@@ -27,12 +27,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
-from offload.errors import OverQuota, OverRate
+from offload.errors import Busy, OffloadError
 from offload.settings import TenantSettings, bound_of
+from seglog.base.errors import Unavailable
 from seglog.format.frame import MIN_FRAME_BYTES
 from seglog.format.lines import total_bytes
 
-__all__ = ["Account", "Hold", "Quota", "frame_bytes"]
+__all__ = ["Account", "Hold", "OverQuota", "OverRate", "Quota", "frame_bytes"]
+
+
+class OverQuota(Unavailable, OffloadError):
+    """The hot data of the tenant has as many bytes as `tenant.quota_bytes` allows. Nothing was appended."""
+
+    limit_bytes: int
+    message = "the tenant's hot data is at its quota of {limit_bytes} bytes"
+    hint = "offload and release segments, delete records, or ask the operator for a higher tenant.quota_bytes"
+
+
+class OverRate(Busy):
+    """The tenant sent more than its quota `setting` allows. Nothing was appended."""
+
+    def __init__(self, setting: str, retry_after_s: int) -> None:
+        self.retry_after_s = max(1, retry_after_s)
+        self._tell(f"the tenant is over its quota {setting}", hint=f"send it again in {self.retry_after_s} s")
+        self.setting = setting
 
 
 def frame_bytes(values: Sequence[bytes], tag: str | None = None, node: str | None = None) -> int:

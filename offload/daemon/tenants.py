@@ -54,18 +54,19 @@ from offload.daemon.metrics import text_of, watch_process
 from offload.daemon.service import Service, open_service
 from offload.daemon.serving import serve_unix
 from offload.daemon.stopping import StopEvent
-from offload.errors import OtherTenant, SharedRemote, UnsafeDirectory
+from offload.errors import OffloadError
 from offload.settings import ServeSettings
 from offload.settings_file import Settings, read_settings
-from offload.tenants.directories import check_directory, claim, data_directories
+from offload.tenants.directories import OtherTenant, UnsafeDirectory, check_directory, claim, data_directories
 from offload.wiring import path_of
 from seglog import SETTINGS_FILE
+from seglog.base.errors import Misuse
 from seglog.errors import InvalidSetting
 
 if TYPE_CHECKING:
     from offload.tenants.credentials import Refresher
 
-__all__ = ["Tenant", "Tenants", "are_apart", "check_credentials", "check_variables", "identity_of"]
+__all__ = ["SharedRemote", "Tenant", "Tenants", "are_apart", "check_credentials", "check_variables", "identity_of"]
 
 _log = logging.getLogger("seglog.daemon")
 _AT_ONCE = 8
@@ -79,6 +80,15 @@ _OF_ONE_TENANT = {
         for key in ("name", "role_arn", "role", "external_id", "session_policy")
     },
 }
+
+
+class SharedRemote(Misuse, OffloadError):
+    """The message does not name the other tenant: the log line of this one has it."""
+
+    url: str
+    tenant: str
+    message = "the remote of {tenant} is not apart from another tenant's: {url}"
+    hint = "give each tenant a prefix of its own, and an IAM policy on it"
 
 
 @dataclass(slots=True, eq=False)

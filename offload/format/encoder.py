@@ -22,22 +22,40 @@ from pyroaring import BitMap
 from xxhash import xxh3_64_intdigest
 
 from catalog.format.commit import Codec
-from offload.errors import EntryTooLarge, FrameMismatch
+from offload.errors import OffloadError
 from offload.format.arrays import dtypes
 from offload.format.block import BlockBuilder, ChunkRef, largest_entry, raw_capacity
 from offload.format.codec import chunk_encoder
 from offload.format.entry import ENTRY, entry_starts
+from seglog.base.errors import Corrupt, Misuse
 from seglog.format.arrays import NDArray, np
 from seglog.format.frame import CHECKSUM, DELETED, HAS_TAG, HEADER, LENGTH_BYTES
 from seglog.format.frames import Frames, joined_headers, scatter
 
-__all__ = ["CHUNK_BYTES", "MAX_TAGS", "SegmentEncoder", "SegmentSummary"]
+__all__ = ["CHUNK_BYTES", "MAX_TAGS", "EntryTooLarge", "FrameMismatch", "SegmentEncoder", "SegmentSummary"]
 
 CHUNK_BYTES = 1 << 20
 MAX_TAGS = 4096
 
 _GROWTH = ENTRY.size - LENGTH_BYTES  # an entry is longer than its frame by this
 _LABELS_AT = HEADER.size - LENGTH_BYTES  # in a body
+
+
+class FrameMismatch(Corrupt, OffloadError):
+    """A frame handed over for offload is not the next one. The encoder writes nothing for it."""
+
+    seq: int
+    reason: str
+    message = "the frame for seq {seq} cannot be offloaded: {reason}"
+
+
+class EntryTooLarge(Misuse, OffloadError):
+    """The entry does not fit an empty block. Sizes in bytes."""
+
+    size_bytes: int
+    limit_bytes: int
+    message = "an entry of {size_bytes} bytes does not fit into a block, which holds at most {limit_bytes}"
+    hint = "raise block_size in the [offload] section of seglog.toml"
 
 
 @dataclass(frozen=True, slots=True)

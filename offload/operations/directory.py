@@ -5,22 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from offload.errors import NoRemote
+from offload.errors import NoRemote, OffloadError
+from seglog.base.errors import Misuse
 
 if TYPE_CHECKING:
     from catalog.gc.policy import Watch
     from offload.archive import Archive
     from seglog import Log
 
-__all__ = ["Directory", "Host", "RequestsSeen", "Tell", "Work", "watch_of"]
+__all__ = ["Directory", "Host", "NoDaemon", "RequestsSeen", "Tell", "Work", "watch_of"]
 
 Tell = Callable[[str, int | None, int, str], None]
 """Takes the progress of a phase: its title, the total or None, the part that is done, and the unit.
 
 The unit is `bytes`, or a noun such as `volumes`. A new title begins a new phase.
 """
+
+
+class NoDaemon(Misuse, OffloadError):
+    path: Path
+    message = "no daemon serves {path}"
+    hint = "start one: seglog serve"
 
 
 def watch_of(tell: Tell, title: str) -> Watch:

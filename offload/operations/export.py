@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from offload.errors import DamageFound, ExportOutdated, ExportRunning, InvalidParameters, OtherExport, PartlyExported
+from offload.errors import DamageFound, ExportOutdated, InvalidParameters, OffloadError
 from offload.operations.export_directory import (
     ExportDirectory,
     Exported,
+    ExportRunning,
     OpenPart,
     PartExported,
     look,
@@ -26,16 +27,25 @@ from offload.operations.export_directory import (
     sha256_of,
 )
 from offload.operations.export_forms import Form, Sink, check_installed, writer_of
-from offload.operations.export_state import ExportBegun, Source
+from offload.operations.export_state import ExportBegun, OtherExport, Source
 from offload.operations.results import problem
 from seglog import Record
 from seglog.files.port import Files
 from seglog.process import closing_after
 
-__all__ = ["ExportVerified", "Wanted", "WrongPart", "export", "export_to", "verify"]
+__all__ = ["ExportVerified", "PartlyExported", "Wanted", "WrongPart", "export", "export_to", "verify"]
 
 _Progress = Callable[[int, int], None]
 """Takes the last seq that an export has passed, and the last seq of all."""
+
+
+class PartlyExported(OffloadError):
+    """An error ended an export, and so many files of it are whole."""
+
+    def __init__(self, message: str, exit_code: int, parts: int, *, hint: str) -> None:
+        whole = "1 file is whole" if parts == 1 else f"{parts} files are whole"
+        self._tell(f"{message}; {whole}", hint=hint)
+        self.exit_code = exit_code  # type: ignore[misc]
 
 
 @dataclass(frozen=True, slots=True)

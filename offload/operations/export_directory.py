@@ -27,17 +27,42 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from offload.errors import DirectoryNotEmpty, ExportDamaged, ExportRunning, InvalidParameters
+from offload.errors import DirectoryNotEmpty, InvalidParameters, OffloadError
 from offload.operations.export_state import ExportBegun
 from offload.operations.results import json_line, kind_of
+from seglog.base.errors import Conflict, Corrupt
 from seglog.files.port import Files
 
-__all__ = ["MANIFEST", "ExportDirectory", "Exported", "OpenPart", "PartExported", "look", "opened", "sha256_of"]
+__all__ = [
+    "MANIFEST",
+    "ExportDamaged",
+    "ExportDirectory",
+    "ExportRunning",
+    "Exported",
+    "OpenPart",
+    "PartExported",
+    "look",
+    "opened",
+    "sha256_of",
+]
 
 MANIFEST = "manifest.jsonl"
 _PART = "part.tmp"
 _FILE = re.compile(r"seqs-[0-9]{16}-[0-9]{16}\.(raw|jsonl|parquet)", re.ASCII)
 _READ_BYTES = 1024 * 1024
+
+
+class ExportRunning(Conflict, OffloadError):
+    path: Path
+    message = "another run exports to {path}"
+    hint = "wait until it has ended, then repeat the command"
+
+
+class ExportDamaged(Corrupt, OffloadError):
+    path: Path
+    reason: str
+    message = "{path} {reason}"
+    hint = "export to another directory"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from offload.errors import ExportOutdated, OtherExport
+from offload.errors import ExportOutdated, OffloadError
 from offload.operations.points import Resolved
 from offload.operations.results import problem
 from seglog import ConcurrentModification, Gap, Record
+from seglog.base.errors import Conflict
 
-__all__ = ["Calls", "ExportBegun", "Source"]
+__all__ = ["Calls", "ExportBegun", "OtherExport", "Source"]
 
 Calls = Callable[[str, Mapping[str, Any]], Iterator[Any]]
 """Runs a command of the registry by its path, with its arguments, and returns its results."""
@@ -36,6 +37,15 @@ _NO_WRITER = frozenset({"DirectoryInUse", "DirectoryNotWritable"})
 _NO_COMMIT = frozenset({"NoRemote", "NotOffloaded", "OutOfWindow"})
 _NO_PIN = frozenset({"NoSuchPin", "PinLost"})
 _NO_POINT = frozenset({"InvalidTarget", "NoSuchTag", "NotOffloaded", "OutOfWindow"})
+
+
+class OtherExport(Conflict, OffloadError):
+    """The directory has an export of `found`, and the command asks for `wanted`."""
+
+    found: str
+    wanted: str
+    message = "the directory has an export of {found}, and this command asks for {wanted}; nothing was changed"
+    hint = "name another directory, or repeat the former command to continue"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import seglog
-from offload.errors import AlreadyInitialised
+from offload.errors import OffloadError
 from offload.operations.directory import Tell
 from offload.operations.results import OPTIONAL
 from offload.settings import TenantSettings
 from offload.settings_file import default_file
 from offload.wiring import check_remote_apart, open_store
+from seglog.base.errors import Conflict
 
-__all__ = ["DirectoryMade", "init", "init_from"]
+__all__ = ["AlreadyInitialised", "DirectoryMade", "init", "init_from"]
+
+
+class AlreadyInitialised(Conflict, OffloadError):
+    path: Path
+    message = "{path} is a seglog data directory already; nothing was changed"
+    hint = "edit its seglog.toml to change settings"
 
 
 @dataclass(frozen=True, slots=True)

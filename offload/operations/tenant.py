@@ -26,17 +26,19 @@ from catalog.tenants.policies import (
     session_tag_policy,
     tenant_policy,
 )
-from offload.errors import InvalidParameters, NoSuchFile, NotTheTenant
+from offload.errors import InvalidParameters, NoSuchFile, OffloadError
 from offload.operations.results import OPTIONAL
 from offload.settings import ROLE_ARN, ROLE_ARN_FORM
 from offload.settings_file import Settings
 from offload.tenants.deletion import contents_of, delete_all, lifecycle_rule
 from offload.tenants.directories import data_directories
+from seglog.base.errors import Misuse
 from seglog.errors import NotInstalled
 
 __all__ = [
     "Asked",
     "BucketPolicy",
+    "NotTheTenant",
     "TenantCheck",
     "TenantDeleted",
     "TenantGrant",
@@ -52,6 +54,15 @@ __all__ = [
     "policy_of_bucket",
     "preview",
 ]
+
+
+class NotTheTenant(Misuse, OffloadError):
+    """The remote is not that of the tenant that the caller names."""
+
+    tenant: str
+    url: str
+    message = "{url} is not the remote of the tenant {tenant}: its last segment is another"
+    hint = "give --remote s3://bucket/prefix/{tenant}"
 
 
 @dataclass(frozen=True, slots=True)

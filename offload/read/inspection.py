@@ -22,19 +22,20 @@ from catalog.format.envelope import MAGIC as ENVELOPE_MAGIC
 from catalog.format.envelope import MessageType
 from catalog.format.ids import Gid
 from catalog.format.small_objects import decode_control, decode_fork, decode_ref
-from offload.errors import UnknownObject
+from offload.errors import OffloadError
 from offload.format.block import BLOCK_MAGIC, BlockHeader, decode_block_header
 from offload.format.index import MAGIC as INDEX_MAGIC
 from offload.format.index import decode_ledger_index
 from offload.format.streamed import BLOCK_MAGIC as STREAMED_BLOCK_MAGIC
 from offload.format.streamed import MAGIC as STREAMED_MAGIC
 from offload.format.streamed import StreamedBlockHeader, decode_streamed_block_header, decode_streamed_index
+from seglog.base.errors import Misuse
 from seglog.errors import InvalidFrame
 from seglog.format.frame import FrameType, read_header
 from seglog.format.index import read_entries
 from seglog.values.layout import number_in
 
-__all__ = ["inspect_bytes"]
+__all__ = ["UnknownObject", "inspect_bytes"]
 
 _BLOCK_MAGICS = {magic.to_bytes(4, "big") for magic in BLOCK_MAGIC.values()}
 _INDEX_MAGIC = INDEX_MAGIC.to_bytes(4, "big")
@@ -46,6 +47,12 @@ _DECODERS = {
     MessageType.COMMIT: decode_commit,
     MessageType.REF: decode_ref,
 }
+
+
+class UnknownObject(Misuse, OffloadError):
+    place: str
+    message = "{place} is not a file or object of seglog"
+    hint = "name a file below topics/ or wal/, or an object: s3://bucket/key, file:///path/to/object"
 
 
 def inspect_bytes(body: bytes, place: str) -> dict[str, Any]:

@@ -29,20 +29,39 @@ from catalog.errors import HistoryCollected, InvalidObject, NoSuchObject
 from catalog.format.commit import ForkPoint
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
-from offload.errors import DataLoss
+from offload.errors import OffloadError
 from offload.read.cold_reader import ColdReader
 from offload.spark.offsets import Position
 from offload.spark.option_texts import moment_ms
 from offload.spark.options import EARLIEST, ReadOptions
 from offload.spark.pin import PinnedTopic
+from seglog.base.errors import Conflict
 from seglog.errors import SeqOutOfRange
 
-__all__ = ["EVICTED", "Loss", "check_loss", "continued", "raise_losses"]
+__all__ = ["EVICTED", "DataLoss", "Loss", "check_loss", "continued", "raise_losses"]
 
 EVICTED = "were evicted before the stream read them"
 _TRUNCATED = "were truncated after the stream gave them"
 _UNKNOWN = "may have been truncated after the stream gave them, for garbage collection took the commits that tell it"
 _HINT = "failOnDataLoss=false continues with the records that are there"
+
+
+class DataLoss(Conflict, OffloadError):
+    """Records of the range that Spark reads are gone. `lost` has each topic with its first and last lost seq.
+
+    `fate` tells what happened to them.
+    """
+
+    def __init__(
+        self, lost: Sequence[tuple[str, int, int]], fate: str = "were evicted", *, hint: str | None = None
+    ) -> None:
+        ranges = ", ".join(f"{first} to {last} of {topic}" for topic, first, last in lost)
+        kept = f", or startingSeq={lost[0][2] + 1}" if len(lost) == 1 else ""
+        self._tell(
+            f"records {ranges} {fate}",
+            hint=hint or f"startingSeq=earliest{kept} begins behind them, failOnDataLoss=false leaves them out",
+        )
+        self.lost = tuple(lost)
 
 
 def check_loss(

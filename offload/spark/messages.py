@@ -90,14 +90,16 @@ from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from catalog.format.commit import Codec
-from offload.errors import InvalidMessage
+from offload.errors import OffloadError
 from offload.format.block import ChunkRef
 from offload.spark.options import Verify
 from offload.spark.task import Filter, Needs, NumberedChunk, Op, Piece, Task
+from seglog.base.errors import Misuse
 
 __all__ = [
     "MAX_BYTES",
     "PROTOCOL",
+    "InvalidMessage",
     "decode_filter",
     "decode_message",
     "decode_task",
@@ -118,6 +120,14 @@ _ORDERS = frozenset({Op.LT, Op.LE, Op.GT, Op.GE})
 _CODECS = {codec.name.lower(): codec for codec in Codec}
 
 Json = dict[str, Any]
+
+
+class InvalidMessage(Misuse, OffloadError):
+    """A message between a Spark driver and its planner process is not one of this version's."""
+
+    reason: str
+    hint: str | None = None
+    message = "a message of the planner: {reason}"
 
 
 def encode_message(message: Mapping[str, Any]) -> bytes:

@@ -26,10 +26,30 @@ from typing import Any
 from catalog.errors import CatalogError
 from catalog.format.commit import ForkPoint
 from catalog.format.ids import Vid
-from offload.errors import InvalidOffset
+from offload.errors import OffloadError
 from offload.spark.pin import PinnedTopic
+from seglog.base.errors import Misuse
 
-__all__ = ["BatchRange", "Offset", "Position", "decode_offset", "encode_offset", "name_of", "offset_text", "ranges"]
+__all__ = [
+    "BatchRange",
+    "InvalidOffset",
+    "Offset",
+    "Position",
+    "decode_offset",
+    "encode_offset",
+    "name_of",
+    "offset_text",
+    "ranges",
+]
+
+
+class InvalidOffset(Misuse, OffloadError):
+    """The offset of a stream is not one of this source."""
+
+    text: str
+    reason: str
+    message = "{text!r} is no offset of a stream: {reason}"
+    hint = "give each query a checkpointLocation of its own"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, BinaryIO, TypeVar
 
-from offload.errors import InvalidMessage
 from offload.format.labels import software_version
 from offload.spark.aggregates import GROUPING_COLUMNS, Aggregate
 from offload.spark.columns import ALL_COLUMNS, columns_of
 from offload.spark.messages import (
     PROTOCOL,
+    InvalidMessage,
     decode_filter,
     decode_message,
     encode_message,

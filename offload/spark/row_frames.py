@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from offload.errors import InvalidOption, InvalidRow
-from offload.load import BEFORE_THE_LAST, SORT_BY_TIME
+from offload.errors import InvalidOption
+from offload.load import BEFORE_THE_LAST, SORT_BY_TIME, InvalidRow
 from seglog.format.dtypes import HEADERS
 from seglog.format.frame import HAS_NODE, HAS_TAG, LABEL_MAX_BYTES, FrameType
 from seglog.format.frames import Frames, assembled

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from offload.errors import JavaNotStarted
+from offload.errors import OffloadError
 from seglog import NotInstalled
+from seglog.base.errors import Unavailable
 
-__all__ = ["new_session"]
+__all__ = ["JavaNotStarted", "new_session"]
+
+
+class JavaNotStarted(Unavailable, OffloadError):
+    """PySpark found no Java, or Java ended at once. Its own message is on standard error."""
+
+    message = "Spark's Java did not start, or ended at once; its own message is above"
+    hint = "if there is no Java, install Java 17 or newer, or let JAVA_HOME name one"
 
 
 def new_session(name: str, *, master: str | None = None, shows_progress: bool = True) -> Any:

@@ -26,13 +26,25 @@ from catalog.errors import AccessDenied, NotOffered
 from catalog.format import keys
 from catalog.objects.prefix import Freed, Held, OldVersions, Upload, WholePrefix
 from catalog.tenants.names import KEY_FOLDERS
-from offload.errors import TenantWritten
+from offload.errors import OffloadError
+from seglog.base.errors import Conflict
 
-__all__ = ["Contents", "Deletion", "contents_of", "delete_all", "lifecycle_rule"]
+__all__ = ["Contents", "Deletion", "TenantWritten", "contents_of", "delete_all", "lifecycle_rule"]
 
 _BATCH = 1000
 _SHOWN = 3
 _NAMES = (keys.refs_prefix(), keys.tags_prefix(), keys.pins_prefix())
+
+
+class TenantWritten(Conflict, OffloadError):
+    """A LIST after the deletion of a tenant shows objects or uploads: a writer is still at work."""
+
+    def __init__(self, url: str, objects: int, uploads: int) -> None:
+        found = f"{objects:,} objects and {uploads:,} uploads"
+        hint = "take the credentials of the tenant's writers away, then repeat the command"
+        self._tell(f"after the deletion a LIST of {url} shows {found}", hint=hint)
+        self.objects = objects
+        self.uploads = uploads
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,32 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from offload.errors import OtherTenant, UnsafeDirectory
+from offload.errors import OffloadError
 from seglog import SETTINGS_FILE
+from seglog.base.errors import Misuse
 from seglog.files.port import OsFiles, replace_atomically
 
-__all__ = ["OWNER_FILE", "check_directory", "check_root", "claim", "data_directories"]
+__all__ = ["OWNER_FILE", "OtherTenant", "UnsafeDirectory", "check_directory", "check_root", "claim", "data_directories"]
 
 OWNER_FILE = "tenant"
 _META = "meta"
+
+
+class UnsafeDirectory(Misuse, OffloadError):
+    path: Path
+    reason: str
+    hint: str
+    message = "{path} {reason}"
+
+
+class OtherTenant(Misuse, OffloadError):
+    def __init__(self, directory: Path, name: str, *, hint: str = "") -> None:
+        self._tell(
+            f"{directory} belongs to the tenant {name}",
+            hint=hint or "a directory below the root of `seglog serve --tenants` has the name of its tenant",
+        )
+        self.directory = directory
+        self.name = name
 
 
 def data_directories(root: Path) -> dict[str, Path]:

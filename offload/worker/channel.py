@@ -22,12 +22,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from offload.errors import WorkerFailed
+from offload.errors import OffloadError
+from seglog.base.errors import Unavailable
 
-__all__ = ["CarriedError", "Channel"]
+__all__ = ["CarriedError", "Channel", "WorkerFailed"]
 
 _HEADER = struct.Struct(">IB")
 _MAX_DESCRIPTORS = 2
+
+
+class WorkerFailed(Unavailable, OffloadError):
+    trace: str
+    message = "the upload process failed: {trace}"
 
 
 class Channel:

@@ -28,26 +28,36 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Protocol
 
 from catalog import SegmentRef
-from offload.errors import WorkerDied
+from offload.errors import OffloadError
 from offload.settings import ColdSettings, OffloadSettings
 from offload.wiring import variables_without_credentials
 from offload.worker.channel import Channel
 from offload.worker.child import Answer, Begin, Done, Failed, FramesRead, Part, Question, RequestDone
 from offload.write.segment_upload import UploadJob
 from seglog import Topic
+from seglog.base.errors import Unavailable
 from seglog.base.ownership import Owned, is_foreign
 from seglog.reading.sealed import SealedFiles
 
 if TYPE_CHECKING:
     from catalog.objects.s3_credentials import CredentialSource, FoundCredentials
 
-__all__ = ["RequestLimiter", "WorkerPool"]
+__all__ = ["RequestLimiter", "WorkerDied", "WorkerPool"]
 
 _NICE = 10  # the kernel derives the I/O priority from it
 _LOOK_S = 0.1  # between checks whether to stop
 # The child gets the parent's path, so that both run the same code.
 _PROGRAM = "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from {} import main; main(int(sys.argv[1]))"
 _MODULE = "offload.worker.child"
+
+
+class WorkerDied(Unavailable, OffloadError):
+    """The process ended. `code` is its exit code, or minus the signal that killed it; None if there was no process."""
+
+    def __init__(self, code: int | None) -> None:
+        how = "does not run" if code is None else f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
+        self._tell(f"the upload process {how}; the next try starts the upload again")
+        self.code = code
 
 
 class RequestLimiter(Protocol):

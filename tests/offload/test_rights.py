@@ -6,8 +6,8 @@ import hashlib
 
 import pytest
 
-from offload.errors import InvalidParameters, InvalidTokens, NotAllowed, Refused
-from offload.rights import EVERYTHING, Rights, Role, new_token, parse_tokens, token_line
+from offload.errors import InvalidParameters, NotAllowed, Refused
+from offload.rights import EVERYTHING, InvalidTokens, Rights, Role, new_token, parse_tokens, token_line
 
 
 def line(name: str, role: Role, topics: str, token: str) -> str:

@@ -45,9 +45,9 @@ from catalog.objects.memory import MemoryStore
 from catalog.undo_plan import TAKES_AWAY
 from offload import OffloadSettings
 from offload.archive import Archive
-from offload.errors import CarriedOtherwise, LoadConflict, WrittenByLog
+from offload.errors import CarriedOtherwise
 from offload.handles import split_name
-from offload.load import LoadRequest
+from offload.load import LoadConflict, LoadRequest, WrittenByLog
 from seglog import Log, ProducerBatch, Topic, TopicConfig, WrittenElsewhere
 from seglog.values.names import BRANCH_MARK
 from tests.offload.load.loads import begin, finish, part

@@ -26,8 +26,7 @@ from offload.daemon.streams.registry import Registry
 from offload.daemon.streams.requests import Fork
 from offload.daemon.streams.store import Streams
 from offload.daemon.threads import in_threads
-from offload.errors import LoadConflict
-from offload.load import Load
+from offload.load import Load, LoadConflict
 from offload.operations.export_state import ExportBegun, Source
 from seglog.aio.topic import AsyncTopic
 from tests.simulation import mutants as mistakes

@@ -43,9 +43,9 @@ from catalog.objects.wrapped import WrappedStore
 from catalog.refs.state_names import HeldPin, Pins
 from catalog.undo_plan import TAKES_AWAY
 from offload import ColdSettings, OffloadSettings
-from offload.errors import NotOffloaded, OpenBranch, WrittenByLog
+from offload.errors import NotOffloaded, OpenBranch
 from offload.handles import split_name
-from offload.load import LoadRequest
+from offload.load import LoadRequest, WrittenByLog
 from offload.moment import format_time
 from offload.services.results import Removed
 from offload.settings import CatalogSettings

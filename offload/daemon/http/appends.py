@@ -51,11 +51,11 @@ from offload.daemon.http.parameters import query_of, whole, yes
 from offload.daemon.http.request_body import RequestBody
 from offload.daemon.places import Place
 from offload.daemon.problems import answer_of
-from offload.daemon.quota import frame_bytes
+from offload.daemon.quota import OverQuota, OverRate, frame_bytes
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_open
 from offload.daemon.threads import SHORT_BYTES, in_threads
-from offload.errors import BodyBroken, InvalidOption, OverQuota, OverRate
+from offload.errors import BodyBroken, InvalidOption
 from offload.operations.lines import Batch
 from seglog import DURABILITIES, AppendsHeld, HeadMoved, ProducerBatch, SeglogError
 from seglog.format.lines import total_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -20,18 +20,28 @@ from offload.daemon.jobs import Stream, encode_end, start
 from offload.daemon.revocation import keep_open
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_command_on
-from offload.errors import InvalidParameters, NoSuchCommand, Stopping
+from offload.errors import InvalidParameters, OffloadError, Stopping
 from offload.operations.command import Command
 from offload.operations.registry import COMMANDS
 from offload.operations.results import problem
 from offload.rights import rights_of
 from offload.wire import LINES_HEADER, STREAM_TYPE, encode_message
+from seglog.base.errors import Missing
 
-__all__ = ["command_routes", "run_command"]
+__all__ = ["NoSuchCommand", "command_routes", "run_command"]
 
 _log = logging.getLogger("seglog.daemon")
 _JSON_LINES_TYPE = "application/x-ndjson"
 _HINT = 'send the arguments and options of the command as an object, such as {"topic": "orders"}'
+
+
+class NoSuchCommand(Missing, OffloadError):
+    """The daemon has no such command. `like` are the names of commands that resemble it."""
+
+    def __init__(self, command: str, like: Sequence[str]) -> None:
+        hint = f"did you mean {' or '.join(like)}?" if like else "GET /openapi.json has the commands"
+        self._tell(f"there is no command {command[:100]}", hint=hint)
+        self.command = command
 
 
 def command_routes(service: Service) -> list[Route]:

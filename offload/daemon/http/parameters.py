@@ -10,14 +10,23 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
-from offload.errors import InvalidBody, InvalidOption, UnsupportedOption
+from offload.errors import InvalidOption, OffloadError, UnsupportedOption
 from seglog.base.arguments import WHOLE_MAX
+from seglog.base.errors import Misuse
 
-__all__ = ["json_of", "query_of", "whole", "yes"]
+__all__ = ["InvalidBody", "json_of", "query_of", "whole", "yes"]
 
 
 _NO_QUERY: Mapping[str, str] = MappingProxyType({})
 _JSON_NAMES = {list: "array", str: "text", bool: "boolean", int: "number", float: "number", type(None): "null"}
+
+
+class InvalidBody(Misuse, OffloadError):
+    """The body of a request is no JSON object."""
+
+    reason: str
+    hint: str
+    message = "the body is not a JSON object: {reason}"
 
 
 def query_of(request: Request, known: Set[str] = frozenset(), several: Set[str] = frozenset()) -> Mapping[str, str]:

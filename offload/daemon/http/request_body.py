@@ -24,15 +24,25 @@ from offload.daemon.pacing import too_large
 from offload.daemon.places import Place
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
-from offload.errors import BodyBroken, InvalidEncoding, Refused
+from offload.errors import BodyBroken, OffloadError, Refused
+from seglog.base.errors import Misuse
 
-__all__ = ["RequestBody", "decoder_of"]
+__all__ = ["InvalidEncoding", "RequestBody", "decoder_of"]
 
 _ZSTD_WINDOW_BYTES = 8 * 1024 * 1024
 # A block of zstd takes 4 bytes at least, and makes 128 KiB at most. The decoder has no bound of its own for a step.
 _ZSTD_STEP_BYTES = 256
 _GZIP_OUT_BYTES = 1024 * 1024
 _GZIP_BITS = 16 + zlib.MAX_WBITS
+
+
+class InvalidEncoding(Misuse, OffloadError):
+    """A body is not of its Content-Encoding, is cut off, or has other bytes behind its end."""
+
+    encoding: str
+    reason: str
+    message = "the body is not valid {encoding}: {reason}"
+    hint = "send the whole output of the encoder, with a window of at most 8 MiB, and nothing else"
 
 
 class RequestBody:

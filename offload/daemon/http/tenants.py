@@ -38,13 +38,28 @@ from offload.daemon.ids import tenant_id
 from offload.daemon.problems import refuse
 from offload.daemon.revocation import OpenAnswers
 from offload.daemon.tenants import Tenant, Tenants
-from offload.errors import NoSuchTenant, TenantClosed
+from offload.errors import OffloadError
 from offload.rights import Role, Tokens, rights_of
+from seglog.base.errors import Missing, Unavailable
 
-__all__ = ["make_root_app", "make_root_probe_app", "router"]
+__all__ = ["NoSuchTenant", "TenantClosed", "make_root_app", "make_root_probe_app", "router"]
 
 _HINT = "name the tenant: /tenants/NAME/topics/..., or use a token that is bound to it"
 _NAMED = re.compile(rb"/tenants/([^/?]+)([^?]*)")
+
+
+class TenantClosed(Unavailable, OffloadError):
+    """The daemon did not open the tenant's directory, or not yet. Its log has the reason."""
+
+    message = "the tenant is not open"
+    hint = "the daemon's log has the reason; SIGHUP tries again"
+
+
+class NoSuchTenant(Missing, OffloadError):
+    """The daemon has no such tenant, or the token is bound to another one. The message is the same."""
+
+    message = "there is no such tenant"
+    hint = "a token that is bound to a tenant asks without /tenants/NAME; another one names the tenant"
 
 
 def router(tenants: Tenants, tokens: Callable[[], Tokens | None], open_answers: OpenAnswers | None = None) -> App:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from offload.daemon.metrics import timed
-from offload.daemon.quota import frame_bytes
+from offload.daemon.quota import OverQuota, OverRate, frame_bytes
 from offload.daemon.service import Service
 from offload.daemon.streams.errors import (
     InvalidStreamRequest,
@@ -31,7 +31,6 @@ from offload.daemon.streams.live import WHOLE_BATCH, Live, Mark
 from offload.daemon.streams.messages import base_type, is_json, messages
 from offload.daemon.streams.requests import Append, Numbered
 from offload.daemon.threads import SHORT_BYTES, in_threads
-from offload.errors import OverQuota, OverRate
 from seglog import BatchForgotten, BatchReused, ProducerFenced, ProducerGap
 from seglog.errors import Conflict, Misuse
 from seglog.values.producer import Producer, ProducerBatch

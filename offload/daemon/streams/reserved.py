@@ -11,12 +11,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from offload.errors import TopicReserved
+from offload.errors import OffloadError
+from seglog.base.errors import Conflict
 
-__all__ = ["TOPIC", "check_command_on", "check_open"]
+__all__ = ["TOPIC", "TopicReserved", "check_command_on", "check_open"]
 
 TOPIC = "_streams"
 _CHANGES = frozenset({"branch/promote", "delete", "evict", "topic/create", "topic/delete", "topic/set", "truncate"})
+
+
+class TopicReserved(Conflict, OffloadError):
+    """Only the daemon writes the topic, which holds its streams."""
+
+    topic: str
+    message = "topic {topic} holds the streams of the daemon, and only the daemon writes it"
+    hint = "make, write and delete streams with /streams/PATH"
 
 
 def check_open(topic: str) -> None:

@@ -30,7 +30,7 @@ from typing import Annotated, Any
 from catalog import Commit, CommitKind, SegmentRef, SegmentView, Sid, Snapshot, Volumes, encode_commit
 from catalog.errors import Diverged, Fenced, Outdated
 from catalog.format.commit import Codec
-from offload.errors import LiveWriter
+from offload.errors import OffloadError
 from offload.load import is_free
 from offload.settings import CatalogSettings, OffloadSettings
 from offload.spark.jobs.progress import Directory, in_rounds, job_state
@@ -42,15 +42,26 @@ from offload.write.publisher import make_due_checkpoint
 from offload.write.readback import check_segment
 from offload.write.segment_upload import UploadJob, delete_segment, remote_frames, upload_segment
 from seglog.base.arguments import WHOLE_MAX, Within, checked
+from seglog.base.errors import Conflict
 from seglog.files.clock import SystemClock
 
-__all__ = ["CompactResult", "MergedRange", "compact"]
+__all__ = ["CompactResult", "LiveWriter", "MergedRange", "compact"]
 
 _ROUNDS = 20
 _SETTINGS = OffloadSettings(concurrency=1)
 _BELOW_BYTES = 16 * 1024 * 1024
 _IDLE_S = 24 * 3600
 _GRACE_MS = CatalogSettings().gc_grace_s * 1000
+
+
+class LiveWriter(Conflict, OffloadError):
+    """A log has committed to the volume not long ago, so it is probably about to commit again."""
+
+    name: str
+    writer_id: str
+    lsn: int
+    message = "{name} is written by the log of {writer_id} (newest commit: lsn {lsn}); nothing was changed"
+    hint = "run `seglog compact {name}` in that log's directory, or repeat the job when the log is idle"
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,11 +28,12 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
 from catalog.format.commit import CommitKind
-from offload.errors import DataLoss, ExportOutdated, InvalidOption
+from offload.errors import ExportOutdated, InvalidOption
 from offload.spark.columns import EXPORT_COLUMNS, export_schema
 from offload.spark.jobs.export_target import Exported, ExportedFile, ExportTarget, target_of
 from offload.spark.jobs.progress import in_rounds
 from offload.spark.jobs.topics import AtLeastOne, PinnedRemote, job_options, pinned
+from offload.spark.loss import DataLoss
 from offload.spark.options import Positions, ReadOptions, TopicPattern
 from offload.spark.pin import PinnedTopic
 from offload.spark.plan import Plan, Query

@@ -14,7 +14,7 @@ import pytest
 
 import seglog
 from offload.daemon.access import Access
-from offload.errors import InvalidAddress
+from offload.daemon.listeners import InvalidAddress
 from offload.rights import Role, token_line
 from offload.settings import ServeSettings
 from tests.certificates import certificate

@@ -8,8 +8,8 @@ import random
 import pytest
 import zstandard
 
-from offload.daemon.http.request_body import decoder_of
-from offload.errors import InvalidEncoding, Refused
+from offload.daemon.http.request_body import InvalidEncoding, decoder_of
+from offload.errors import Refused
 from tests.work import seed_of
 
 DATA = bytes(range(256)) * 500

@@ -16,8 +16,7 @@ import seglog
 from catalog.objects.memory import MemoryStore
 from offload.daemon import http
 from offload.daemon.http import direct
-from offload.daemon.quota import Account, Quota, frame_bytes
-from offload.errors import OverQuota, OverRate
+from offload.daemon.quota import Account, OverQuota, OverRate, Quota, frame_bytes
 from offload.settings import TenantSettings
 from offload.wire import LINES_TYPE
 from tests.daemons import served_tenants

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from catalog.format.commit import Codec
-from offload.errors import EntryTooLarge, FrameMismatch
 from offload.format.block import BLOCK_HEADER_LENGTH, PADDING, decode_block_header, largest_entry
 from offload.format.codec import decode_chunk
-from offload.format.encoder import MAX_TAGS, SegmentEncoder
+from offload.format.encoder import MAX_TAGS, EntryTooLarge, FrameMismatch, SegmentEncoder
 from offload.format.index import decode_head
 from seglog.format.frame import FrameType, encode
 from seglog.format.frames import take_apart

@@ -14,8 +14,16 @@ from catalog.gc.collector import Collector
 from catalog.gc.policy import GcPolicy
 from catalog.objects import MemoryStore
 from catalog.refs.branch import Branches
-from offload.errors import InvalidRow, LoadConflict, LoadTooLate, RowsChanged, WrittenByLog
-from offload.load import LoadRequest, open_load, publish_load
+from offload.load import (
+    InvalidRow,
+    LoadConflict,
+    LoadRequest,
+    LoadTooLate,
+    RowsChanged,
+    WrittenByLog,
+    open_load,
+    publish_load,
+)
 from offload.settings import OffloadSettings
 from tests.faults.store import CountingStore
 from tests.offload.load.loads import NOW_MS, begin, finish, load, part, records, values

@@ -11,9 +11,9 @@ import pytest
 from catalog.errors import StoreUnreachable
 from catalog.format.keys import control_key
 from catalog.objects.memory import MemoryStore
-from offload.errors import DirectoryNotEmpty, OtherRemote, RemoteEmpty
+from offload.errors import DirectoryNotEmpty, OtherRemote
 from offload.operations.follow import FollowOptions, Looked, LookFailed, TopicFollowed, TopicUnfollowed, follow
-from offload.recovery import MARKER, Recovered
+from offload.recovery import MARKER, Recovered, RemoteEmpty
 from tests.faults.store import Fault, FaultyStore, denied, unreachable
 from tests.offload.replicas import opened, ship, values
 from tests.seams.archive import context_of

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from offload.errors import InvalidMessage
 from offload.spark.messages import (
     MAX_BYTES,
+    InvalidMessage,
     decode_filter,
     decode_message,
     decode_task,

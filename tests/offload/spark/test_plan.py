@@ -16,9 +16,10 @@ from catalog.objects import LocalStore
 from catalog.objects.memory import MemoryStore
 from catalog.refs.state_names import Tags
 from catalog.volume import Volumes
-from offload.errors import DataLoss, InvalidOption
+from offload.errors import InvalidOption
 from offload.spark import plan as plan_module
 from offload.spark.aggregates import Aggregate
+from offload.spark.loss import DataLoss
 from offload.spark.options import ReadOptions, parse_options
 from offload.spark.pin import decode_pin, encode_pin
 from offload.spark.plan import Query, Remote, pin

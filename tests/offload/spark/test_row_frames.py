@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from offload.errors import InvalidOption, InvalidRow
+from offload.errors import InvalidOption
+from offload.load import InvalidRow
 from offload.spark.row_frames import RowFrames, check_columns
 from seglog import Record
 from seglog.format.frame import read_header, record_of

@@ -12,9 +12,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from catalog.errors import NoSuchTopic
 from catalog.objects.memory import MemoryStore
-from offload.errors import InvalidOffset, InvalidOption
+from offload.errors import InvalidOption
 from offload.spark import SeglogDataSource
-from offload.spark.offsets import Offset, decode_offset, encode_offset
+from offload.spark.offsets import InvalidOffset, Offset, decode_offset, encode_offset
 from offload.spark.plan import Query, Remote
 from seglog.errors import SeqOutOfRange
 from tests.faults.store import CountingStore

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from offload.errors import OtherTenant, UnsafeDirectory
-from offload.tenants.directories import OWNER_FILE, check_directory, check_root, claim
+from offload.tenants.directories import OWNER_FILE, OtherTenant, UnsafeDirectory, check_directory, check_root, claim
 
 
 def test_the_first_opening_gives_a_directory_to_its_tenant(tmp_path: Path) -> None:

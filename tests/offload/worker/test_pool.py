@@ -26,11 +26,11 @@ from catalog.format import keys
 from catalog.format.commit import Codec
 from catalog.objects.base import ObjectStore
 from offload import Archive, ColdSettings, OffloadSettings
-from offload.errors import Stopping, WorkerDied, WorkerFailed
+from offload.errors import Stopping
 from offload.read.cold_reader import ColdReader
 from offload.wiring import open_store
-from offload.worker.channel import CarriedError
-from offload.worker.pool import WorkerPool
+from offload.worker.channel import CarriedError, WorkerFailed
+from offload.worker.pool import WorkerDied, WorkerPool
 from offload.write.segment_upload import LocalUploader, UploadJob
 from seglog import FileCorrupt, Log, LogSettings, NoSuchTopic, Topic, TopicConfig
 from tests.faults.offloads import SMALL_BLOCKS, SMALL_LOG

@@ -13,7 +13,8 @@ import pytest
 
 import offload
 import seglog
-from offload.errors import EntryTooLarge, OtherRemote
+from offload.errors import OtherRemote
+from offload.format.encoder import EntryTooLarge
 from seglog import InvalidSetting, TopicConfig
 from seglog.errors import FileCorrupt, RecordTooLarge, WarmStoreFailed, WarmStoreRequired
 from tests.daemons import served

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from catalog.format.commit import CommitKind
-from offload.errors import LiveWriter
 from offload.spark.jobs import CompactResult, compact
 from offload.spark.jobs.__main__ import main
+from offload.spark.jobs.compaction import LiveWriter
 from offload.spark.jobs.progress import JobState
 from tests.offload.samples import Sample
 from tests.offload.spark.archives import TopicArchive
