@@ -18,6 +18,7 @@ import contextlib
 import datetime as dt
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -28,13 +29,27 @@ from typing import Any, NamedTuple
 
 from tests.mutants.listing import all_mutants
 
-__all__ = ["GROUPS", "Group", "group_of", "listed", "read_record", "slices", "touched"]
+__all__ = [
+    "GROUPS",
+    "LONGEST_S",
+    "RECORD",
+    "REPORT",
+    "Group",
+    "Run",
+    "group_of",
+    "listed",
+    "read_record",
+    "run",
+    "slices",
+    "touched",
+]
 
 _ROOT = Path(__file__).resolve().parent.parent
 RECORD = _ROOT / "tests" / "last_run.json"
 #: What a run leaves about itself: tests/conftest.py the counts of tests, tests/mutants those of verdicts.
 REPORT = _ROOT / "build" / "run.json"
-_LONGEST_S = 15 * 60
+LONGEST_S = 15 * 60
+_ENDING_S = 60
 _MUTANTS = 20
 _WORKERS = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 
@@ -139,17 +154,27 @@ def write_record(record: dict[str, Any]) -> None:
     RECORD.write_text(json.dumps(dict(sorted(record.items())), indent=1) + "\n")
 
 
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a run that takes too long as Ctrl-C would, so that pytest closes the servers and clusters of its fixtures."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(_ENDING_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
 def run(chosen: Run) -> bool:
     """Run it, put what it did into the record, and return whether it passed."""
     print(f"\n-- {chosen.name}", flush=True)
     REPORT.unlink(missing_ok=True)
     began, commit = time.monotonic(), _commit()
     seed = {"SEGLOG_TEST_SEED": "30"} if chosen.name.startswith("group ") else {}
-    try:
-        done = subprocess.run(chosen.command, cwd=_ROOT, env=os.environ | seed, check=False, timeout=_LONGEST_S)
-        result = "passed" if done.returncode == 0 else "failed"
-    except subprocess.TimeoutExpired:
-        result = "failed"
+    with subprocess.Popen(chosen.command, cwd=_ROOT, env=os.environ | seed) as process:
+        try:
+            result = "passed" if process.wait(LONGEST_S) == 0 else "failed"
+        except subprocess.TimeoutExpired:
+            result = "failed"
+            _end(process)
     report = json.loads(REPORT.read_text()) if REPORT.exists() else {}
     record = read_record()
     record[chosen.name] = {
@@ -167,7 +192,7 @@ def run(chosen: Run) -> bool:
 def _commit() -> str:
     """Return the commit, with `-dirty` if a file has changed since, other than the record."""
     commit = _git("rev-parse", "--short=10", "HEAD").strip()
-    return commit + ("-dirty" if _git("status", "--porcelain", "--", ".", f":!{RECORD.relative_to(_ROOT)}") else "")
+    return commit + ("-dirty" if _git("status", "--porcelain", "--", ".", ":!tests/last_run.json") else "")
 
 
 def _git(*words: str) -> str:
