@@ -4,7 +4,8 @@ A word picks the mutants whose name, file or mistake contains it.
 
 1. The runner copies the project to a scratch directory for each job.
 2. It runs all tests that mutants name, without a mutant. If one fails, the runner stops: a failure would prove nothing.
-3. For each mutant it changes one module in the copy, runs the mutant's tests, and puts the module back.
+3. For each mutant it changes one module in the copy, runs the mutant's tests, and puts the module back. Those of
+   `make test` run first, and the long ones only if all of these passed. So the runner tells which target kills it.
    For a mutant in Java, it also makes the jar of the copy, and puts the former jar back.
 
 Killed: a test failed, or the tests hung. Survived: all tests passed. Broken: pytest ran no test, or ended otherwise, or
@@ -32,16 +33,18 @@ from tests.runs import REPORT
 from tests.work import SEED
 
 _COPIED = ("seglog", "catalog", "offload", "tests", "benchmarks", "demo", "docs", "scripts", "localstack")
-_OPTIONS = ("-x", "-q", "-m", "not soak", "-p", "no:cacheprovider", "--timeout=100")
+_OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "--timeout=100")
+_TARGETS = {"make test": "not long and not soak", "make test-all": "long and not soak"}
 _LONGEST_S = 900
 _JAR = "offload/spark/jvm/seglog-spark.jar"
-_PASSED, _FAILED, _UNMADE = 0, 1, -1
+_PASSED, _FAILED, _NONE_CHOSEN, _UNMADE = 0, 1, 5, -1
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     mutant: Mutant
     verdict: str
+    target: str  # that kills it, or the verdict
     seconds: float
     output: str
 
@@ -57,9 +60,9 @@ class Copy:
             if path.is_file():
                 shutil.copy2(path, folder)
 
-    def test(self, arguments: tuple[str, ...]) -> tuple[int | None, str]:
+    def test(self, arguments: tuple[str, ...], marks: str = "not soak") -> tuple[int | None, str]:
         """Return pytest's exit code, or None if it hung, and its output."""
-        command = [sys.executable, "-B", "-m", "pytest", *_OPTIONS, *arguments]
+        command = [sys.executable, "-B", "-m", "pytest", *_OPTIONS, "-m", marks, *arguments]
         # As `make test`, but that Hypothesis does not shrink an example that fails (tests/conftest.py).
         environment = {SEED: "30"} | os.environ | {"PYTHONPATH": str(self._folder), "TESTS_MUTANT": "1"}
         process = subprocess.Popen(
@@ -92,15 +95,26 @@ class Copy:
         path.write_text(mutated(mutant))
         try:
             code, output = self._make_jar() if mutant.is_java else (_PASSED, "")
-            if code == _PASSED:
-                code, output = self.test(mutant.tests)
+            target, output = self._killer(mutant.tests) if code == _PASSED else ("broken", output)
         finally:
             path.write_text(sound)
             jar.write_bytes(sound_jar)
-        verdict = {None: "killed", _FAILED: "killed", _PASSED: "survived"}.get(code, "broken")
+        verdict = "killed" if target in _TARGETS else target
         if verdict == "survived" and mutant.equivalent:
             verdict = "equivalent"
-        return Outcome(mutant, verdict, time.monotonic() - began, output)
+        return Outcome(mutant, verdict, target, time.monotonic() - began, output)
+
+    def _killer(self, tests: tuple[str, ...]) -> tuple[str, str]:
+        """Return the target whose tests notice the mutant, or `survived` or `broken`, and their output."""
+        codes = set()
+        for target, marks in _TARGETS.items():
+            code, output = self.test(tests, marks)
+            if code in {None, _FAILED}:
+                return target, output
+            if code not in {_PASSED, _NONE_CHOSEN}:
+                return "broken", output
+            codes.add(code)
+        return "survived" if _PASSED in codes else "broken", output
 
 
 def check_sound(copy: Copy, mutants: list[Mutant]) -> None:
@@ -114,6 +128,7 @@ def check_sound(copy: Copy, mutants: list[Mutant]) -> None:
 def tell(outcomes: list[Outcome]) -> int:
     """Print the survivors and the counts, which `tests.runs` also takes from its report. Return the exit code."""
     counts = dict.fromkeys(("killed", "equivalent", "survived", "broken"), 0)
+    by_target = {f"by {target}": sum(outcome.target == target for outcome in outcomes) for target in _TARGETS}
     for outcome in outcomes:
         counts[outcome.verdict] += 1
         mutant = outcome.mutant
@@ -125,7 +140,7 @@ def tell(outcomes: list[Outcome]) -> int:
             print(outcome.output)
     print(f"mutants: {len(outcomes)}, " + ", ".join(f"{verdict} {count}" for verdict, count in counts.items()))
     REPORT.parent.mkdir(exist_ok=True)
-    REPORT.write_text(json.dumps(counts, indent=1) + "\n")
+    REPORT.write_text(json.dumps(counts | by_target, indent=1) + "\n")
     return 1 if counts["survived"] or counts["broken"] or not outcomes else 0
 
 
@@ -161,7 +176,8 @@ def main() -> int:
                 outcome = copy.judge(mutant)
             finally:
                 copies.put(copy)
-            print(f"{outcome.verdict:10} {outcome.seconds:6.1f} s  {mutant.name}: {mutant.mistake}", flush=True)
+            how = outcome.target if outcome.verdict == "killed" else outcome.verdict
+            print(f"{how:13} {outcome.seconds:6.1f} s  {mutant.name}: {mutant.mistake}", flush=True)
             return outcome
 
         with ThreadPoolExecutor(options.jobs) as threads:

@@ -59,9 +59,12 @@ def test_a_run_leaves_the_counts_of_its_verdicts_in_its_report(
     report = tmp_path / "build" / "run.json"
     monkeypatch.setattr("tests.mutants.__main__.REPORT", report)
     verdicts = ("killed", "equivalent", last)
-    assert tell([Outcome(MUTANTS[0], verdict, 1.0, "") for verdict in verdicts]) == (last == "survived")
-    expected = {"killed": 1, "equivalent": 1, "survived": 0, "broken": 0}
+    targets = {"killed": "make test-all"}
+    outcomes = [Outcome(MUTANTS[0], verdict, targets.get(verdict, verdict), 1.0, "") for verdict in verdicts]
+    assert tell(outcomes) == (last == "survived")
+    expected = {"killed": 1, "equivalent": 1, "survived": 0, "broken": 0, "by make test": 0, "by make test-all": 1}
     expected[last] += 1
+    expected["by make test-all"] = expected["killed"]
     assert json.loads(report.read_text()) == expected
 
 
@@ -80,10 +83,12 @@ def test_a_killed_mutant_a_survivor_and_one_without_tests_are_told_apart(
     killed = Mutant("killed", tests=("tests/mutants/sample.py::test_of_codec",), **mistake)
     survivor = Mutant("survivor", tests=("tests/mutants/sample.py::test_of_nothing",), **mistake)
     broken = Mutant("broken", tests=("tests/mutants/sample.py::test_that_is_missing",), **mistake)
-    verdicts = [copy.judge(mutant).verdict for mutant in (killed, survivor, broken)]
-    assert verdicts == ["killed", "survived", "broken"]
+    late = Mutant("late", tests=(*survivor.tests, "tests/mutants/sample.py::test_of_codec_for_long"), **mistake)
+    outcomes = [copy.judge(mutant) for mutant in (killed, late, survivor, broken)]
+    assert [outcome.verdict for outcome in outcomes] == ["killed", "killed", "survived", "broken"]
+    assert [outcome.target for outcome in outcomes[:2]] == ["make test", "make test-all"]
     assert (tmp_path / "offload" / "format" / "codec.py").read_text() == text
     equivalent = replace(survivor, equivalent="It looks at nothing.")
     with monkeypatch.context() as patch:  # the tests of the survivor, which have passed
-        patch.setattr(copy, "test", lambda _: (0, ""))
+        patch.setattr(copy, "test", lambda *_: (0, ""))
         assert copy.judge(equivalent).verdict == "equivalent"
