@@ -9,12 +9,6 @@
     64 KiB                a trailer, or the line of   answers 400
                           a chunk begins
 
-    an answer                          on the wire
-    with a length                      its head and the first piece of its body in one write
-    without a length                   its head at once, and then chunks
-    to HTTP/1.0, without a length      its head, its body, and the end of the connection
-    to HEAD, or 204 or 304             its head alone
-
 A close waits until the client takes the buffered bytes, so an abort follows each close. If a body breaks off, but the
 connection can still carry an answer, the guard gets to know (`BROKEN`). So the answer of an append says which records
 are in.
@@ -50,111 +44,32 @@ import logging
 import re
 import struct
 import termios
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from offload.daemon.asgi import BROKEN, EXCHANGE
+from offload.daemon.asgi import BROKEN, EXCHANGE, App
+from offload.daemon.exchange import Exchange, status_line
 from offload.daemon.pacing import READ_AGAIN_S
 from offload.daemon.problems import error_answer
 from offload.errors import Refused
 
-__all__ = ["Connection", "Lingering"]
+__all__ = ["Connection", "Limits", "Lingering"]
 
-_NO_BODY = frozenset({204, 304})
 _LINGER_SILENT_S = 5
 _LINGER_LONGEST_S = 30
 _LINGER_BYTES = 256 * 1024 * 1024
 _ABORT_AFTER_S = 1
 _QUIET_S = 0.5
 _HEAD_BYTES = 64 * 1024
+_AHEAD_BYTES = 64 * 1024  # of a body that the application has not received
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 _ABSOLUTE = re.compile(rb"https?://([^/?#@]+)((?:[/?][^#]*)?)", re.IGNORECASE)
 _log = logging.getLogger("seglog.daemon")
-
-
-class _Exchange(RequestResponseCycle):
-    """One request and its answer, as ASGI has them. The base class receives. This class sends."""
-
-    _head = b""
-    _left_bytes: int | None = None  # of the length that the head says
-    _has_body = True
-
-    @property
-    def has_news(self) -> bool:
-        """Return whether `receive` returns at once."""
-        return self.message_event.is_set() or self.disconnected or self.response_complete
-
-    @property
-    def is_writable(self) -> bool:
-        """Return whether `send` returns at once."""
-        return not self.flow.write_paused
-
-    async def send(self, message: Any) -> None:
-        """Send the start of the answer, or a piece of its body. Wait while the client takes nothing."""
-        if self.flow.write_paused and not self.disconnected:
-            await self.flow.drain()
-        if self.disconnected:
-            return
-        if self.response_complete:
-            raise RuntimeError(f"{message['type']} after the end of an answer")
-        is_start = message["type"] == "http.response.start"
-        if is_start is self.response_started:
-            raise RuntimeError(f"{message['type']} at the wrong place of an answer")
-        if is_start:
-            self._start(message["status"], message.get("headers", ()))
-        else:
-            self._send_body(message.get("body", b""), is_last=not message.get("more_body", False))
-
-    def _start(self, status: int, headers: Any) -> None:
-        self.response_started, self.waiting_for_100_continue = True, False
-        lines = [STATUS_LINE[status]]
-        length, says_close = None, False
-        for name, value in headers:
-            if name == b"content-length":
-                length = int(value)
-            elif name == b"connection" and value.lower() == b"close":
-                self.keep_alive, says_close = False, True
-            lines.append(b"%b: %b\r\n" % (name, value))
-        self._has_body = self.scope["method"] != "HEAD" and status not in _NO_BODY
-        self._left_bytes = length
-        self.chunked_encoding = length is None and self._has_body and self.scope["http_version"] == "1.1"
-        if self.chunked_encoding:
-            lines.append(b"transfer-encoding: chunked\r\n")
-        elif length is None and self._has_body:
-            self.keep_alive = False
-        if not self.keep_alive and not says_close:
-            lines.append(b"connection: close\r\n")
-        head = b"".join(lines)
-        if not len(lines) == head.count(b"\n") == head.count(b"\r") or b"\0" in head:
-            raise RuntimeError("a header of an answer has a line end or a NUL")
-        self._head = head + b"\r\n"
-        if length is None or not self._has_body:
-            self._write(b"")
-
-    def _send_body(self, body: bytes, *, is_last: bool) -> None:
-        if self._has_body:
-            if self.chunked_encoding:
-                body = (b"%x\r\n%b\r\n" % (len(body), body) if body else b"") + (b"0\r\n\r\n" if is_last else b"")
-            elif self._left_bytes is not None:
-                self._left_bytes -= len(body)
-            self._write(body)
-        if not is_last:
-            return
-        if self._has_body and self._left_bytes:
-            raise RuntimeError("the body of an answer has another length than its head says")
-        self.response_complete = True
-        self.message_event.set()
-        self.on_response()  # the connection knows how it ends
-
-    def _write(self, body: bytes) -> None:
-        head, self._head = self._head, b""
-        if head or body:
-            self.transport.write(head + body)
 
 
 @dataclass(slots=True)
@@ -176,49 +91,80 @@ class Lingering:
         return min(self.came_s + _LINGER_SILENT_S, self.start_s + _LINGER_LONGEST_S) - now_s
 
 
-class Connection(HttpToolsProtocol):
-    """The limits and `is_stopping` are attributes of a subclass, one for each listener."""
+class Limits(NamedTuple):
+    """The time limits of a listener's connections. `is_stopping` tells whether the daemon stops."""
 
     header_timeout_s: float
     reader_timeout_s: float
     is_stopping: Callable[[], bool]
-    _exchange: _Exchange | None = None  # the one whose answer is next, or the last one
-    _reader_timer: asyncio.TimerHandle | None = None
-    _header_timer: asyncio.TimerHandle | None = None
-    _lingering: Lingering | None = None
-    _linger_timer: asyncio.TimerHandle | None = None
-    _waits_since: float | None = 0.0  # None while a request is at work
-    _is_late = False  # with its next head; the loop reads once more
-    _came_at: float = 0.0
-    _unparsed_bytes = 0  # since the parser got further
-    _is_in_head = False
-    _is_in_message = False
-    _refusal: Refused | None = None  # of bytes that are not HTTP
-    _is_half_closed = False  # by the client
-    _is_ending = False
+
+
+class Connection(asyncio.Protocol):
+    """`connections` and `tasks` are those of a server: the open ones, and the requests at work."""
+
+    transport: asyncio.Transport
+
+    def __init__(
+        self, app: App, limits: Limits, connections: set[Any], tasks: set[asyncio.Task[None]], *, scheme: str
+    ) -> None:
+        self.writable = asyncio.Event()
+        self.writable.set()
+        self._app = app
+        self._limits = limits
+        self._connections = connections
+        self._tasks = tasks
+        self._scheme = scheme
+        self._loop = asyncio.get_running_loop()
+        self._parser = _parser_of(self)
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._expects_continue = False
+        self._receiving: Exchange | None = None  # the one whose body comes, or the last one
+        self._answering: Exchange | None = None  # the one whose answer is next, or the last one
+        self._waiting: deque[Exchange] = deque()  # until the answers before theirs are whole
+        self._is_reading = True
+        self._reader_timer: asyncio.TimerHandle | None = None
+        self._header_timer: asyncio.TimerHandle | None = None
+        self._linger_timer: asyncio.TimerHandle | None = None
+        self._lingering: Lingering | None = None
+        self._waits_since: float | None = 0.0  # None while a request is at work
+        self._is_late = False  # with its next head; the loop reads once more
+        self._came_at = 0.0
+        self._unparsed_bytes = 0  # since the parser got further
+        self._is_in_head = False
+        self._is_in_message = False
+        self._refusal: Refused | None = None  # of bytes that are not HTTP
+        self._is_half_closed = False  # by the client
+        self._is_ending = False
 
     # ------------------------------------------------------------ the transport
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._came_at = self.loop.time()
+        self.transport = transport
+        self._server = _address(transport, "sockname") or (str(transport.get_extra_info("sockname")), None)
+        self._client = _address(transport, "peername")
+        self._connections.add(self)
+        self._came_at = self._loop.time()
         self._wait_for_headers()
-        if self.is_stopping():
+        if self._limits.is_stopping():
             self.shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for exchange in (self._exchange, *(each for each, _ in self.pipeline)):
-            if exchange is not None and not exchange.response_complete:
-                exchange.disconnected = True
-                exchange.message_event.set()
-        self.pipeline.clear()
-        for timer in (self._header_timer, self._linger_timer):
+        self._connections.discard(self)
+        for exchange in (self._answering, *self._waiting):
+            if exchange is not None and not exchange.is_complete:
+                exchange.is_disconnected = True
+                exchange.wake()
+        self._waiting.clear()
+        for timer in (self._header_timer, self._linger_timer, self._reader_timer):
             if timer is not None:
                 timer.cancel()
-        super().connection_lost(exc)
+        self.writable.set()
+        if exc is None:
+            self.transport.close()
 
     def data_received(self, data: bytes) -> None:
-        self._came_at = self.loop.time()
+        self._came_at = self._loop.time()
         if self._lingering is not None:
             self._lingering.drop(len(data), self._came_at)
             self._close_if_lingered()
@@ -235,19 +181,29 @@ class Connection(HttpToolsProtocol):
             if self._is_in_message and self._unparsed_bytes > _HEAD_BYTES:
                 self._refuse(_head_too_large() if self._is_in_head else _not_http("a line of a chunk is too long"))
 
-    def eof_received(self) -> bool:  # type: ignore[override]  # as asyncio has it
+    def eof_received(self) -> bool:
         """Keep the connection open for the answer to a body that broke off."""
         self._is_half_closed = True
         return self._breaks_off()
 
     def pause_writing(self) -> None:
-        super().pause_writing()
+        self.writable.clear()
         self._abort_later()
 
     def resume_writing(self) -> None:
         if self._reader_timer is not None:
             self._reader_timer.cancel()
-        super().resume_writing()
+        self.writable.set()
+
+    def pause_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._is_reading:
+            self._is_reading = True
+            self.transport.resume_reading()
 
     # ------------------------------------------------------------ the parser
 
@@ -257,30 +213,33 @@ class Connection(HttpToolsProtocol):
         The parser takes all behind a head with `Upgrade` for another protocol. So that head comes again without it.
         """
         try:
-            self.parser.feed_data(data)
+            self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            lines = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
-            lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
-            self.parser = httptools.HttpRequestParser(self)
+            lines = [b"%b %b HTTP/1.1" % (self._parser.get_method(), self._url)]
+            lines += [b"%b: %b" % header for header in self._headers if header[0] != b"upgrade"]
+            self._parser = _parser_of(self)
             return b"\r\n".join((*lines, b"", data[upgrade.args[0] :]))
         return b""
 
     def on_message_begin(self) -> None:
-        self.url = b""
-        self.headers = []
-        self.expect_100_continue = False
+        self._url = b""
+        self._headers = []
+        self._expects_continue = False
         self._is_in_head = self._is_in_message = True
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._is_in_head:  # else it is a trailer
-            self.headers.append((name.lower(), value.strip(b" \t")))
+            self._headers.append((name.lower(), value.strip(b" \t")))
 
     def on_headers_complete(self) -> None:
         """Begin the exchange of a request, or put it behind those under way. An error is answered 400 or 431."""
         self._is_in_head, self._unparsed_bytes = False, 0
-        method, version = self.parser.get_method().decode("ascii"), self.parser.get_http_version()
+        method, version = self._parser.get_method().decode("ascii"), self._parser.get_http_version()
         self._check_head(method, version)
-        if self.parser.should_upgrade():
+        if self._parser.should_upgrade():
             return  # `_parse` makes the head come again
         raw_path, _, query = self._origin_form().partition(b"?")
         path = raw_path.decode("ascii")
@@ -288,53 +247,42 @@ class Connection(HttpToolsProtocol):
             "type": "http",
             "asgi": _ASGI,
             "http_version": version,
-            "server": self.server,
-            "client": self.client,
-            "scheme": self.scheme,
+            "server": self._server,
+            "client": self._client,
+            "scheme": self._scheme,
             "root_path": "",
-            "headers": self.headers,
+            "headers": self._headers,
             "method": method,
             "path": unquote(path) if "%" in path else path,
             "raw_path": raw_path,
             "query_string": query,
         }
-        exchange = _Exchange(
-            scope=scope,  # type: ignore[arg-type]
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=False,
-            default_headers=[],
-            message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue,
-            keep_alive=version == "1.1" and self.parser.should_keep_alive(),
-            on_response=self.on_response_complete,
-        )
+        keep_alive = version == "1.1" and self._parser.should_keep_alive()
+        exchange = Exchange(self, scope, keep_alive=keep_alive, expects_continue=self._expects_continue)
         scope[EXCHANGE] = exchange
         self._waits_since = None
-        self.cycle = exchange
-        if self._exchange is None or self._exchange.response_complete:
+        self._receiving = exchange
+        if self._answering is None or self._answering.is_complete:
             self._begin(exchange)
         else:
-            self.flow.pause_reading()
-            self.pipeline.appendleft((exchange, self.app))
+            self.pause_reading()
+            self._waiting.append(exchange)
 
     def _origin_form(self) -> bytes:
         """Return the path and the query of the target. Raise `ValueError` for an absolute form without a plain host."""
-        if self.url[:1] in {b"/", b"*"}:
-            return self.url
-        absolute = _ABSOLUTE.fullmatch(self.url)
+        if self._url[:1] in {b"/", b"*"}:
+            return self._url
+        absolute = _ABSOLUTE.fullmatch(self._url)
         if absolute is None:
             raise ValueError("the target is neither a path nor a URL of HTTP")
         host, target = absolute.groups()
-        self.headers = [header for header in self.headers if header[0] != b"host"] + [(b"host", host)]
+        self._headers = [header for header in self._headers if header[0] != b"host"] + [(b"host", host)]
         return target if target.startswith(b"/") else b"/" + target
 
     def _check_head(self, method: str, version: str) -> None:
         """Raise `ValueError`, or `Refused`, for a head that the parser takes and the daemon does not (CONNECTION-3)."""
         hosts = tokens = 0
-        for name, value in self.headers:
+        for name, value in self._headers:
             if name == b"host":
                 hosts += 1
             elif name == b"authorization":
@@ -342,26 +290,33 @@ class Connection(HttpToolsProtocol):
             elif name == b"transfer-encoding" and (value.lower() != b"chunked" or version != "1.1"):
                 raise ValueError("the daemon takes no Transfer-Encoding but chunked")
             elif name == b"expect" and version == "1.1":
-                self.expect_100_continue = value.lower() == b"100-continue"
+                self._expects_continue = value.lower() == b"100-continue"
         if version not in {"1.0", "1.1"} or method == "CONNECT":
             raise ValueError("the daemon takes HTTP/1.0 and HTTP/1.1, and no CONNECT")
         if hosts != 1 and (hosts or version == "1.1"):
             raise ValueError("the head has no Host, or several")
         if tokens > 1:
             raise ValueError("the head has several Authorization")
-        if sum(len(name) + len(value) for name, value in self.headers) + len(self.url) > _HEAD_BYTES:
+        if sum(len(name) + len(value) for name, value in self._headers) + len(self._url) > _HEAD_BYTES:
             raise _head_too_large()
-        if not self.url.isascii():
+        if not self._url.isascii():
             raise ValueError("the path and the query are ASCII: write other characters with percent signs")
 
     def on_body(self, body: bytes) -> None:
         self._unparsed_bytes = 0
-        super().on_body(body)
+        exchange = self._receiving
+        if exchange is not None and not exchange.is_complete:
+            exchange.body += body
+            if len(exchange.body) > _AHEAD_BYTES:
+                self.pause_reading()
+            exchange.wake()
 
     def on_message_complete(self) -> None:
         self._is_in_message, self._unparsed_bytes = False, 0
-        if not self.parser.should_upgrade():
-            super().on_message_complete()
+        exchange = self._receiving
+        if exchange is not None and not exchange.is_complete and not self._parser.should_upgrade():
+            exchange.more_body = False
+            exchange.wake()
 
     def _refuse(self, refusal: Refused) -> None:
         """Answer bytes that are not HTTP, after the requests before them (CONNECTION-2)."""
@@ -372,52 +327,51 @@ class Connection(HttpToolsProtocol):
         if self._is_idle:
             self._answer_refusal(refusal)
         else:
-            self.flow.pause_reading()
+            self.pause_reading()
 
     def _answer_refusal(self, refusal: Refused) -> None:
         status, headers, body = error_answer(refusal)
         lines = [b"%b: %b\r\n" % header for header in (*headers, (b"connection", b"close"))]
-        self.transport.write(b"".join((STATUS_LINE[status], *lines, b"\r\n", body)))
+        self.transport.write(b"".join((status_line(status), *lines, b"\r\n", body)))
         self._end()
 
     def _breaks_off(self) -> bool:
         """Return whether a request waits for the rest of its body. If so, its body ends here."""
-        exchange = self.cycle
-        if exchange is None or exchange.response_started or not (exchange.more_body or BROKEN in exchange.scope):
+        exchange = self._receiving
+        if exchange is None or exchange.has_begun or not (exchange.more_body or BROKEN in exchange.scope):
             return False
-        exchange.scope[BROKEN] = True  # type: ignore[literal-required]
+        exchange.scope[BROKEN] = True
         exchange.more_body = exchange.keep_alive = False
-        exchange.message_event.set()
+        exchange.wake()
         return True
 
     # ------------------------------------------------------------ exchanges
 
-    def _begin(self, exchange: _Exchange) -> None:
-        self._exchange = exchange
-        task = self.loop.create_task(exchange.run_asgi(self.app))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+    def _begin(self, exchange: Exchange) -> None:
+        self._answering = exchange
+        task = self._loop.create_task(exchange.run(self._app))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     @property
     def _is_idle(self) -> bool:
-        return self.cycle is None or self.cycle.response_complete
+        return self._receiving is None or self._receiving.is_complete
 
-    def on_response_complete(self) -> None:
-        self.server_state.total_requests += 1
+    def answered(self) -> None:
+        """Go on after an answer that is whole: with the next request, the refusal behind it, or the wait for a head."""
         if self.transport.is_closing():
             return
-        if self._exchange is not None and not self._exchange.keep_alive:
+        if self._answering is not None and not self._answering.keep_alive:
             self._end()
             return
-        if self.pipeline:
-            exchange, _ = self.pipeline.pop()
-            self._begin(exchange)  # type: ignore[arg-type]
+        if self._waiting:
+            self._begin(self._waiting.popleft())
         elif self._refusal is not None:
             self._answer_refusal(self._refusal)
             return
         else:
             self._wait_for_headers()
-        self.flow.resume_reading()
+        self.resume_reading()
         if self._is_ending:  # an answer that began before the end did not say `Connection: close`
             self.shutdown()
 
@@ -425,43 +379,43 @@ class Connection(HttpToolsProtocol):
         """End the connection after the request under way, or once it is quiet (CONNECTION-1)."""
         self._is_ending = True
         if self._is_idle:
-            self.loop.call_later(_QUIET_S, self._close_if_quiet)
+            self._loop.call_later(_QUIET_S, self._close_if_quiet)
 
     def _close_if_quiet(self) -> None:
         if not self._is_idle or self.transport.is_closing():
             return  # the end of the answer calls this again, unless the answer says `Connection: close`
-        quiet_s = self.loop.time() - self._came_at
+        quiet_s = self._loop.time() - self._came_at
         if quiet_s < _QUIET_S or _waiting_bytes(self.transport):
-            self.loop.call_later(max(_QUIET_S - quiet_s, READ_AGAIN_S), self._close_if_quiet)
+            self._loop.call_later(max(_QUIET_S - quiet_s, READ_AGAIN_S), self._close_if_quiet)
             return
         self.transport.close()
         self._abort_later()
 
     def _end(self) -> None:
         """Close the connection after its last answer. If the client may still send, linger before that."""
-        exchange = self._exchange
-        is_sending = self._refusal is not None or bool(self.pipeline) or (exchange is not None and exchange.more_body)
+        exchange = self._answering
+        is_sending = self._refusal is not None or bool(self._waiting) or (exchange is not None and exchange.more_body)
         if self._is_half_closed or not (is_sending or _waiting_bytes(self.transport)):
             self.transport.close()
             return
-        self.pipeline.clear()
+        self._waiting.clear()
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        now_s = self.loop.time()
+        now_s = self._loop.time()
         self._lingering = Lingering(now_s, now_s)
         self._close_if_lingered()
-        self.flow.resume_reading()
+        self.resume_reading()
 
     def _close_if_lingered(self) -> None:
         assert self._lingering is not None  # noqa: S101 - the caller has seen to it
         if self.transport.is_closing():
             return
-        left_s = self._lingering.left_s(self.loop.time())
+        left_s = self._lingering.left_s(self._loop.time())
         if left_s <= 0:
             self.transport.close()
             self._abort_later()
         elif self._linger_timer is None:
-            self._linger_timer = self.loop.call_later(left_s, self._look_at_lingering)
+            self._linger_timer = self._loop.call_later(left_s, self._look_at_lingering)
 
     def _look_at_lingering(self) -> None:
         self._linger_timer = None
@@ -471,31 +425,31 @@ class Connection(HttpToolsProtocol):
 
     def _wait_for_headers(self) -> None:
         """Begin the time for the next head. One timer serves many requests."""
-        self._waits_since = self.loop.time()
+        self._waits_since = self._loop.time()
         self._is_late = False
         if self._header_timer is None:
-            self._header_timer = self.loop.call_later(self.header_timeout_s, self._close_if_late)
+            self._header_timer = self._loop.call_later(self._limits.header_timeout_s, self._close_if_late)
 
     def _close_if_late(self) -> None:
         self._header_timer = None
         if self._waits_since is None or self.transport.is_closing():
             return
-        left_s = self._waits_since + self.header_timeout_s - self.loop.time()
+        left_s = self._waits_since + self._limits.header_timeout_s - self._loop.time()
         if left_s > 0:
-            self._header_timer = self.loop.call_later(left_s, self._close_if_late)
+            self._header_timer = self._loop.call_later(left_s, self._close_if_late)
         elif not self._is_late:
             self._is_late = True  # CONNECTION-5: its head may wait in the socket
-            self._header_timer = self.loop.call_later(READ_AGAIN_S, self._close_if_late)
+            self._header_timer = self._loop.call_later(READ_AGAIN_S, self._close_if_late)
         else:
             self.transport.close()
             self._abort_later()
 
     def _abort_later(self) -> None:
         # The guard's timeout comes first: the guard counts the slow client and ends the request.
-        self._reader_timer = self.loop.call_later(self.reader_timeout_s + _ABORT_AFTER_S, self._abort_soon)
+        self._reader_timer = self._loop.call_later(self._limits.reader_timeout_s + _ABORT_AFTER_S, self._abort_soon)
 
     def _abort_soon(self) -> None:
-        self._reader_timer = self.loop.call_later(READ_AGAIN_S, self.transport.abort)
+        self._reader_timer = self._loop.call_later(READ_AGAIN_S, self.transport.abort)
 
 
 def _not_http(cause: str) -> Refused:
@@ -504,6 +458,19 @@ def _not_http(cause: str) -> Refused:
 
 def _head_too_large() -> Refused:
     return Refused(431, "head", f"the head is larger than {_HEAD_BYTES} bytes", hint="send fewer or shorter headers")
+
+
+def _parser_of(connection: Connection) -> Any:
+    """Return a parser that takes requests behind one that ends the connection, so that its answer comes first."""
+    parser = httptools.HttpRequestParser(connection)
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
+
+
+def _address(transport: Any, name: str) -> tuple[str, int] | None:
+    """Return the host and the port of one side, None at a Unix socket."""
+    found = transport.get_extra_info(name)
+    return (str(found[0]), int(found[1])) if isinstance(found, (list, tuple)) and len(found) > 1 else None
 
 
 def _waiting_bytes(transport: Any) -> int:

@@ -20,9 +20,6 @@ __all__ = ["set_up_logs"]
 _ACCESS_FIELDS = ("method", "path", "status", "seconds", "sent_bytes", "client", "request_id", "token")
 """The fields of a line of the access log (offload.daemon.entrance)."""
 
-
-# The daemon logs in its own words why an answer has no end.
-_NO_END = "ASGI callable returned without completing response."
 _OF_AWS = ("aiobotocore", "aiohttp", "boto3", "botocore", "s3transfer", "urllib3")
 _CHATTY = (*_OF_AWS, "asyncio")
 
@@ -54,7 +51,6 @@ def set_up_logs(log_format: str, *, debug: bool) -> None:
     for name in _CHATTY:
         logging.getLogger(name).setLevel(logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    logging.getLogger("uvicorn.error").addFilter(lambda record: record.getMessage() != _NO_END)
 
 
 def _has_no_secret(record: logging.LogRecord) -> bool:

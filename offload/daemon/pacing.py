@@ -102,7 +102,7 @@ class PacedRequest:
         if message["type"] == "http.response.start":
             self.status = message["status"]
         if self._exchange is not None and not self._exchange.is_writable:
-            await self._in_time(self._exchange.flow.drain)
+            await self._in_time(self._exchange.drain)
         await self._send(message)
 
     async def _in_time(self, wait: Callable[[], Awaitable[_Found]]) -> _Found:

@@ -48,7 +48,7 @@ import uvicorn
 
 from offload.daemon.access import Access
 from offload.daemon.asgi import App
-from offload.daemon.connection import Connection
+from offload.daemon.connection import Connection, Limits
 from offload.daemon.entrance import LAST_ANSWER_S, Host
 from offload.daemon.listeners import BACKLOG, Kind, Listener
 from offload.daemon.stopping import StopEvent
@@ -65,8 +65,10 @@ class Server(uvicorn.Server):
     A client has `header_timeout_s` for its TLS handshake, and as much again for its first head.
     """
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, app: App, limits: Limits) -> None:
         super().__init__(config)
+        self._app = app
+        self._limits = limits
         self._has_ended = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -85,9 +87,8 @@ class Server(uvicorn.Server):
         return self.config.timeout_keep_alive if self.config.ssl is not None else None
 
     def _connection(self) -> asyncio.Protocol:
-        return self.config.http_protocol_class(  # type: ignore[call-arg]
-            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
-        )
+        state, scheme = self.server_state, "http" if self.config.ssl is None else "https"
+        return Connection(self._app, self._limits, state.connections, state.tasks, scheme=scheme)
 
     def end(self) -> None:
         """Let `serve` end, now and not at the next of the base class's looks."""
@@ -291,16 +292,9 @@ def _close(server: uvicorn.Server) -> None:
 def _server(app: App, listener: Listener, settings: ServeSettings, stopping: StopEvent) -> Server:
     is_probes = listener.kind is Kind.PROBES
 
-    class LimitedConnection(Connection):
-        header_timeout_s = settings.header_timeout_s
-        reader_timeout_s = settings.body_timeout_s
-
-        def is_stopping(self) -> bool:
-            return stopping.is_set() and not is_probes
-
+    limits = Limits(settings.header_timeout_s, settings.body_timeout_s, lambda: stopping.is_set() and not is_probes)
     config = uvicorn.Config(
         app,
-        http=LimitedConnection,
         ws="none",
         lifespan="off",
         interface="asgi3",
@@ -314,4 +308,4 @@ def _server(app: App, listener: Listener, settings: ServeSettings, stopping: Sto
         ssl_certfile=settings.tls_certificate if listener.is_tls else None,
         ssl_keyfile=settings.tls_key or None if listener.is_tls else None,
     )
-    return Server(config)
+    return Server(config, app, limits)
