@@ -3,7 +3,7 @@
 After each round, the driver puts the finished units on record in a directory. Executors never see it:
 
     <directory>/<job>.jsonl
-    first line    the facts of the job, such as the remote: they are the same in every run
+    first line    the facts of the job, such as the remote, and the version of seglog: they are the same in every run
     other lines   [key, value]: a finished unit of work, and what it gave
 
 ROUND-1  A task takes units up to a number of bytes, or one unit. So many small objects make one task.
@@ -14,6 +14,7 @@ STATE-1  A line is on the disk before the job begins the next round. A killed ru
 STATE-2  A last line that a kill cut does not count. The next run removes it.
 STATE-3  One run at a time has the file. It holds a lock, which ends with the process.
 STATE-4  A job without a directory keeps its state in memory, so each run does all of the work.
+STATE-5  Only the version of seglog that wrote a state goes on from it, because some results are pickled.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 from offload.errors import InvalidOption
+from offload.format.labels import software_version
 from offload.worker.channel import CarriedError
 from seglog.errors import SeglogError
 
@@ -119,7 +121,7 @@ def job_state(directory: Directory | None, job: str, facts: Mapping[str, Any]) -
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise InvalidOption("state", f"another run has {path} open", hint="wait until it has ended") from None
-        yield JobState(file, _known(file, path, dict(facts)))
+        yield JobState(file, _known(file, path, {"seglog": software_version(), **facts}))
 
 
 def _known(file: BinaryIO, path: Path, facts: dict[str, Any]) -> dict[str, Any]:

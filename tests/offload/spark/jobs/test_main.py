@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from offload.errors import InvalidOption
+from offload.format.labels import software_version
 from offload.spark.jobs.__main__ import main
 from offload.spark.jobs.progress import job_state
 from tests.offload.spark.jobs.remotes import records_of
@@ -79,6 +80,15 @@ def test_a_state_keeps_finished_work_and_drops_a_cut_line(tmp_path: Path) -> Non
         assert state.done == {"one": 1, "two": [2], "four": 4}
 
 
+def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
+    with job_state(tmp_path, "count", {}) as state:
+        state.add({"one": 1})
+    file = tmp_path / "count.jsonl"
+    file.write_text(file.read_text().replace(software_version(), "0.0.1"))
+    with pytest.raises(InvalidOption, match=r'a job with \{"seglog": "0\.0\.1"\}'), job_state(tmp_path, "count", {}):
+        pass
+
+
 def test_a_state_of_another_job_or_of_a_running_one_is_refused(tmp_path: Path) -> None:
     def opened(path: Path, remote: str) -> None:
         with job_state(path, "count", {"remote": remote}):
@@ -86,7 +96,7 @@ def test_a_state_of_another_job_or_of_a_running_one_is_refused(tmp_path: Path) -
 
     with job_state(tmp_path, "count", {"remote": "a"}), pytest.raises(InvalidOption, match="another run has"):
         opened(tmp_path, "a")
-    with pytest.raises(InvalidOption, match=r'a job with \{"remote": "a"\}'):
+    with pytest.raises(InvalidOption, match=r'a job with \{"remote": "a", "seglog": ".*"\}'):
         opened(tmp_path, "b")
     (tmp_path / "count.jsonl").write_bytes(b"nonsense\n")
     with pytest.raises(InvalidOption, match="is damaged"):
