@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from seglog.errors import InvalidArgument
 
-__all__ = ["SOCKET_FILE", "Address", "address_in", "address_of", "check_token", "connected"]
+__all__ = ["SOCKET_FILE", "Address", "address_in", "address_of", "check_token", "connected", "is_served"]
 
 _WANTED = "an address as https://host:7373, http://host:7373 or unix:DIR"
 _PORTS = {"http": 80, "https": 443}
@@ -90,6 +90,15 @@ def address_in(directory: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{inside}/{SOCKET_FILE}"
     finally:
         os.close(inside)
+
+
+def is_served(directory: Path) -> bool:
+    """Return whether a daemon of this machine serves the data directory now."""
+    try:
+        connected(directory).close()
+    except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
+        return False
+    return True
 
 
 def connected(directory: Path, *, timeout_s: float | None = None) -> socket.socket:

@@ -27,9 +27,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from seglog.client.answers import Answer, error_of_line, unfit
+from seglog.client.answers import error_of_line, unfit
 from seglog.client.bodies import item_of, lines_of, object_of
-from seglog.client.requests import ARROW_TYPE, INCARNATION, Request, Wanted, follow_request, page_request, read_request
+from seglog.client.connections import Answer, Request
+from seglog.client.requests import ARROW_TYPE, INCARNATION, Wanted, follow_request, page_request, read_request
 from seglog.errors import ConcurrentModification, DaemonError, OtherIncarnation, SeglogError, Truncated
 from seglog.values.record import Gap, Record
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urlencode
 
 from seglog.client.bodies import JSON_LINES_TYPE, VALUES_TYPE, encode_values
+from seglog.client.connections import Request
 from seglog.errors import InvalidArgument
 from seglog.values.producer import ID_MAX_BYTES, ProducerBatch
 
@@ -23,7 +24,6 @@ __all__ = [
     "PAGE_BYTES",
     "PAGE_RECORDS",
     "AppendLabels",
-    "Request",
     "Wanted",
     "append_request",
     "bounds_request",
@@ -41,26 +41,6 @@ ARROW_TYPE: Final = "application/vnd.apache.arrow.stream"
 PAGE_RECORDS: Final = 8192
 PAGE_BYTES: Final = 512 * 1024
 _IF_INCARNATION: Final = "seglog-if-incarnation"
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request. `topic`, `producer` and `key` are for the errors that come back.
-
-    `is_append` says that records may be in.
-    """
-
-    method: str
-    path: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
-    is_repeatable: bool = True
-    is_append: bool = False
-    topic: str = ""
-    producer: ProducerBatch | None = None
-    key: str | None = None
-    if_head: int | None = None
-    incarnation: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

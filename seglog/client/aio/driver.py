@@ -18,10 +18,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from seglog.client.address import SOCKET_FILE, Address
-from seglog.client.answers import Answer, Lost, Outcome
+from seglog.client.connections import Answer, Broken, Lost, Outcome, Request
 from seglog.client.reading import ArrowReading, Following, Reading
-from seglog.client.requests import Request
-from seglog.client.retries import Broken, Call, Retries, after, is_reached
+from seglog.client.retries import Call, Retries, after, is_reached
 from seglog.errors import NotInstalled
 from seglog.values.arrow import shown_batches
 from seglog.values.record import Gap, Record
