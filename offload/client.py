@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +131,7 @@ class RemoteTopic:
         labels = AppendLabels(tag, node, unterminated, durability)
         if isinstance(values, Lines):
             request = append_request(self._name, (), labels)
-            return self._client.append(replace(request, headers={"Content-Type": LINES_TYPE}, body=values.text))
+            return self._client.append(request._replace(headers={"Content-Type": LINES_TYPE}, body=values.text))
         return self._client.append(append_request(self._name, values, labels))
 
 

@@ -14,9 +14,8 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from seglog.errors import InvalidArgument
@@ -28,8 +27,7 @@ _PORTS = {"http": 80, "https": 443}
 SOCKET_FILE: Final = "seglog.sock"
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """The address of a daemon. `directory` is that of a Unix socket. Without it, host and port are those of TCP.
 
     `prefix` stands before each path. It begins with a slash, or is empty.

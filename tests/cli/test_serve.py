@@ -465,6 +465,22 @@ def _command(daemon: Daemon, path: str, parameters: dict[str, Any]) -> http.clie
     return connection
 
 
+def test_an_answer_that_breaks_off_is_none_that_ends(start: Start) -> None:
+    command = COMMANDS["read"]
+    values = command.arguments({"topic": "t", "follow": True})
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        daemon = start()
+        assert daemon.ask("POST", "/topics/t/records", b"first\nrecord", BYTES)[0] == 201
+        results = DaemonClient(f"unix:{daemon.directory}").results(command, values, remote=None)
+        assert next(results).items[0].value == b"first\nrecord"
+        daemon.end(number)
+        if number == signal.SIGTERM:
+            assert list(results) == []
+        else:
+            with pytest.raises(seglog.errors.DaemonGone, match=r"seglog\.sock did not answer: IncompleteRead"):
+                list(results)
+
+
 def _running(daemon: Daemon) -> dict[str, int]:
     """Return the numbers of requests and of commands that run."""
     text = daemon.ask("GET", "/metrics")[1].decode()

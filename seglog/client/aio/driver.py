@@ -14,7 +14,6 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from seglog.client.address import SOCKET_FILE, Address
@@ -52,7 +51,7 @@ class _AsyncStream:
 
     async def whole(self) -> Answer:
         """Return the answer with its body. Raise `Broken`."""
-        return replace(self.answer, body=b"".join([piece async for piece in self.pieces()]))
+        return self.answer._replace(body=b"".join([piece async for piece in self.pieces()]))
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body as it comes. Raise `Broken` if it breaks off."""
