@@ -1,68 +1,36 @@
-"""A client of a daemon, for the command line: over DIR/seglog.sock, or over TCP to another machine.
-
-Every command asks whether there is a daemon. `http.client` takes a tenth of the time of a command, so only a request
-imports it.
-"""
+"""The way of a command through a running daemon, over DIR/seglog.sock or over TCP to another machine."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, urlencode
+from typing import Any
 
-from offload.operations.codec import decode
-from offload.operations.command import Command
-from offload.wire import LINES_HEADER, LINES_TYPE, MESSAGE_HEAD, STREAM_TYPE, VALUES_TYPE, encode_values
+from offload.operations.command import LINES_HEADER, SHOWN_TYPE, Command
+from offload.operations.results import PROGRESS, kind_of, result_of
 from seglog.base.arguments import checked
-from seglog.client.address import SOCKET_FILE, connected
+from seglog.client.address import SOCKET_FILE, Address, address_of, check_token
+from seglog.client.connections import Broken, Connections, Request, Stream, tls_context
 from seglog.errors import DaemonError, DaemonGone
 from seglog.format.lines import Lines
 
-if TYPE_CHECKING:
-    import http.client
-
-    from seglog.client.address import Address
-
 __all__ = ["DaemonClient", "RemoteTopic"]
-
-_CONNECT_S = 10.0
 
 
 class DaemonClient:
-    """A client, made by `of` or `at`. Each call opens a connection of its own.
+    """A client of the daemon at `https://host:7373`, `http://host:7373` or `unix:DIR`. It connects with each request.
 
-    `place` is the directory of the Unix socket, or the address of TCP.
+    Raises `InvalidArgument`.
     """
 
-    def __init__(self, place: Path | Address, token: str | None = None) -> None:
-        self._place = place
-        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-
-    @classmethod
     @checked
-    def of(cls, directory: Path) -> DaemonClient | None:
-        """Return a client, or None if no daemon serves the directory now."""
-        client = cls(directory)
-        try:
-            connected(directory).close()
-        except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
-            return None
-        return client
-
-    @classmethod
-    @checked
-    def at(cls, url: str, token: str | None = None) -> DaemonClient:
-        """Return a client of the daemon at `https://host:7373`, `http://host:7373` or `unix:DIR`.
-
-        Raises `InvalidArgument`. It connects with the first request.
-        """
-        from seglog.client.address import address_of, check_token
-
+    def __init__(self, url: str, token: str | None = None) -> None:
         address = address_of(url)
-        return cls(address if address.directory is None else Path(address.directory), check_token(token))
+        self._place = _place_of(address)
+        context = tls_context(address, None)
+        self._connections = Connections(address, check_token(token), context, silence_s=None, idle_max=0)
 
     def results(
         self,
@@ -78,29 +46,32 @@ class DaemonClient:
         `on_progress` gets the title of an operation or of a phase, the total or None, and the part done so far. It also
         gets the unit: `bytes`, or a noun. With `takes_lines`, records may come as lines alone.
         """
-        headers = {"Accept": STREAM_TYPE, "Content-Type": "application/json"}
+        kinds = {kind_of(each): each for each in command.results.values()}
+        headers = {"Accept": SHOWN_TYPE, "Content-Type": "application/json"}
         if remote is not None:
             headers["Seglog-Remote"] = remote
         if takes_lines:
             headers[LINES_HEADER] = "1"
-        with self._request("POST", f"/rpc/{command.path}", json.dumps(values).encode(), headers) as answer:
-            while True:
-                kind, body = self._message(answer)
-                if kind == b"x":
-                    _check_end(json.loads(body))
-                    return
-                if kind == b"p":
-                    on_progress(*json.loads(body))
-                    continue
-                if kind != b"r":
-                    raise self._gone(ValueError(f"a message of the kind {kind!r}, as of another version"))
-                yield decode(body, command.results)
+        with self._answer(Request("POST", f"/rpc/{command.path}", headers, json.dumps(values).encode())) as answer:
+            while line := answer.line():
+                said = json.loads(line)
+                kind = said.get("kind")
+                if kind is None:
+                    from seglog.client.answers import failure_of
+
+                    raise failure_of(said["error"])
+                if kind == PROGRESS:
+                    on_progress(said["title"], said["total"], said["done"], said["unit"])
+                elif kind not in kinds:
+                    raise DaemonGone(self._place, f"a result of the kind {kind}, as of another version")
+                else:
+                    yield result_of(kinds[kind], said, answer.exactly)
 
     def tenants(self) -> list[dict[str, str]]:
         """Return the tenants of a daemon of many, as GET /tenants does. Raises `DaemonError`, `DaemonGone`."""
         try:
-            with self._request("GET", "/tenants", b"", {}) as answer:
-                told: list[dict[str, str]] = json.loads(self._exactly(answer, None))["tenants"]
+            with self._answer(Request("GET", "/tenants")) as answer:
+                told: list[dict[str, str]] = json.loads(answer.whole().body)["tenants"]
                 return told
         except DaemonError as error:
             if error.status != 404:
@@ -112,73 +83,24 @@ class DaemonClient:
     def topic(self, name: str) -> RemoteTopic:
         return RemoteTopic(self, name)
 
-    def append(self, topic: str, values: Sequence[bytes], labels: Mapping[str, str]) -> range:
-        """Append to a topic, all or none, and return the seqs. Raises `DaemonError`, `DaemonGone`."""
-        path = f"/topics/{quote(topic, safe='')}/records?{urlencode({'whole': '1', **labels})}"
-        if isinstance(values, Lines):
-            kind, body = LINES_TYPE, values.text
-        else:
-            kind, body = VALUES_TYPE, encode_values(values)
-        with self._request("POST", path, body, {"Content-Type": kind}) as answer:
-            said = json.loads(self._exactly(answer, None))
-        return range(said["first_seq"], said["last_seq"] + 1) if said["appended"] else range(0)
+    def append(self, request: Request) -> range:
+        """Send an append, and return the seqs. Raises `DaemonError`, `DaemonGone`."""
+        from seglog.client.answers import receipt_of
+
+        with self._answer(request) as answer:
+            return receipt_of(request, answer.whole()).seqs
 
     @contextmanager
-    def _request(
-        self, method: str, path: str, body: bytes, headers: Mapping[str, str]
-    ) -> Iterator[http.client.HTTPResponse]:
-        import http.client
-
-        with closing(self._connection()) as connection:
-            try:
-                if isinstance(self._place, Path):
-                    connection.sock = connected(self._place)
-                else:
-                    _connect(connection)
-                    path = self._place.prefix + path
-                connection.request(method, path, body, {**self._headers, **headers})
-                answer = connection.getresponse()
-            except (http.client.HTTPException, OSError) as error:
-                raise self._gone(error) from error
-            with answer:
-                if answer.status >= 400:
+    def _answer(self, request: Request) -> Generator[Stream]:
+        try:
+            with self._connections.stream(request) as stream:
+                if stream.answer.status >= 400:
                     from seglog.client.answers import refusal_of
 
-                    raise refusal_of(answer.status, self._exactly(answer, None))
-                yield answer
-
-    def _connection(self) -> http.client.HTTPConnection:
-        """Return a connection that is not open yet."""
-        import http.client
-
-        if isinstance(self._place, Path):
-            return http.client.HTTPConnection("localhost")
-        host, port = self._place.host, self._place.port
-        if not self._place.is_tls:
-            return http.client.HTTPConnection(host, port, timeout=_CONNECT_S)
-        import ssl
-
-        return http.client.HTTPSConnection(host, port, timeout=_CONNECT_S, context=ssl.create_default_context())
-
-    def _message(self, answer: http.client.HTTPResponse) -> tuple[bytes, bytes]:
-        kind, length = MESSAGE_HEAD.unpack(self._exactly(answer, MESSAGE_HEAD.size))
-        return kind, self._exactly(answer, length)
-
-    def _exactly(self, answer: http.client.HTTPResponse, length: int | None) -> bytes:
-        """Read `length` bytes, or all if it is None. If the daemon ends before that, raise `DaemonGone`."""
-        import http.client
-
-        try:
-            body = answer.read(length)
-        except (http.client.HTTPException, OSError) as error:
-            raise self._gone(error) from error
-        if length is not None and len(body) != length:
-            raise self._gone(EOFError("it closed the connection"))
-        return body
-
-    def _gone(self, error: Exception) -> DaemonGone:
-        place = self._place / SOCKET_FILE if isinstance(self._place, Path) else self._place.text
-        return DaemonGone(str(place), str(error) or type(error).__name__)
+                    raise refusal_of(stream.answer.status, stream.whole().body)
+                yield stream
+        except Broken as broken:
+            raise DaemonGone(self._place, broken.lost.reason) from broken
 
 
 class RemoteTopic:
@@ -203,22 +125,15 @@ class RemoteTopic:
         Raises `InvalidArgument`, `DaemonError` and `DaemonGone`. After `DaemonGone`, the caller cannot know what was
         appended.
         """
-        labels = {"tag": tag, "node": node, "durability": durability, "unterminated": "1" if unterminated else None}
-        return self._client.append(self._name, values, {key: text for key, text in labels.items() if text is not None})
+        from seglog.client.bodies import LINES_TYPE
+        from seglog.client.requests import AppendLabels, append_request
+
+        labels = AppendLabels(tag, node, unterminated, durability)
+        if isinstance(values, Lines):
+            request = append_request(self._name, (), labels)
+            return self._client.append(request._replace(headers={"Content-Type": LINES_TYPE}, body=values.text))
+        return self._client.append(append_request(self._name, values, labels))
 
 
-def _connect(connection: http.client.HTTPConnection) -> None:
-    """Connect within a time limit. A command may then be silent for long, so the system looks for the other machine."""
-    import socket
-
-    connection.connect()
-    connection.sock.settimeout(None)
-    connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3)):
-        connection.sock.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-def _check_end(said: dict[str, Any]) -> None:
-    """Raise `DaemonError` if the command failed."""
-    if "message" in said:
-        raise DaemonError(said["message"], said["exit_code"], hint=said.get("hint"), title=said.get("error"))
+def _place_of(address: Address) -> str:
+    return address.text if address.directory is None else str(Path(address.directory) / SOCKET_FILE)

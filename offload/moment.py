@@ -26,3 +26,9 @@ class Moment(int):
 
     def __str__(self) -> str:
         return format_time(int(self))
+
+    @classmethod
+    def of(cls, text: str) -> Moment:
+        """Return the time that has this text."""
+        number, _, unit = text.partition(" ")
+        return cls(int(number) if unit else round(datetime.fromisoformat(text).timestamp() * 1000))

@@ -1,16 +1,10 @@
-"""Four kinds of bodies that daemon and client share. No I/O.
+"""Three kinds of bodies that daemon and client share. No I/O.
 
 application/vnd.seglog.values    many values: each is its length (u32, little-endian) and its bytes
 application/vnd.seglog.values.seqs
                                  many records: each is its seq (u64, little-endian), the length of its value (u32,
                                  little-endian), and the bytes of its value
 application/vnd.seglog.lines     many values: each is a line, with a line feed at its end
-application/vnd.seglog.stream    the results of a command, as messages of
-                                 kind (1 byte) · length (u32, big-endian) · body (`length` bytes), where kind is
-                                 r  a result (offload.operations.codec)
-                                 p  progress, as JSON: a title, the total or null, the part done so far, and the unit,
-                                    `bytes` or a noun such as `volumes`. A slow client misses some of them
-                                 x  the end, as JSON: `exit_code`, and for an error its name, message and hint
 """
 
 from __future__ import annotations
@@ -20,40 +14,27 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from offload.errors import InvalidInput, TooManyRecords
-from seglog.client.bodies import VALUES_TYPE, encode_values
+from seglog.client.bodies import LINES_TYPE, VALUES_TYPE, encode_values
 from seglog.format.lines import Lines
 
 __all__ = [
-    "LINES_HEADER",
     "LINES_TYPE",
-    "MESSAGE_HEAD",
     "SEQS_TYPE",
-    "STREAM_TYPE",
     "VALUES_TYPE",
     "decode_lines",
     "decode_seqs",
     "decode_values",
-    "encode_message",
     "encode_seqs",
     "encode_values",
 ]
 
-LINES_TYPE: Final = "application/vnd.seglog.lines"
 SEQS_TYPE: Final = "application/vnd.seglog.values.seqs"
-STREAM_TYPE: Final = "application/vnd.seglog.stream"
-LINES_HEADER: Final = "Seglog-Lines"
-"""The header of a request for a stream whose client takes records as lines alone."""
-MESSAGE_HEAD: Final = struct.Struct(">cI")
 _LENGTH = struct.Struct("<I")
 _SEQ_LENGTH = struct.Struct("<QI")
 
 _VALUE_HINT = "a value is its length (u32, little-endian), and then so many bytes"
 _RECORD_HINT = "a record is its seq (u64) and the length of its value (u32), both little-endian, and then the value"
 _LINE_HINT = "a body of lines has a line feed behind each, also the last"
-
-
-def encode_message(kind: bytes, body: bytes) -> bytes:
-    return MESSAGE_HEAD.pack(kind, len(body)) + body
 
 
 def decode_values(body: bytes, skipped: int = 0, most: int | None = None) -> list[bytes]:

@@ -139,11 +139,15 @@ class Session:
 
     def daemon(self) -> DaemonClient | None:
         """Return a client of the daemon of `--daemon`, else of the directory's own one. Return None without one."""
+        from seglog.client.address import is_served
+
+        if self.daemon_url is None and not is_served(self.directory):
+            return None
         from offload.client import DaemonClient
 
-        if self.daemon_url is not None:
-            return DaemonClient.at(self.daemon_url, None if self.token_file is None else _token_in(self.token_file))
-        return DaemonClient.of(self.directory)
+        if self.daemon_url is None:
+            return DaemonClient(f"unix:{self.directory}")
+        return DaemonClient(self.daemon_url, None if self.token_file is None else _token_in(self.token_file))
 
     def settings(self) -> Settings:
         """Return the settings of all sections. The first call of a command reads seglog.toml."""

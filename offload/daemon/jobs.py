@@ -3,14 +3,13 @@
     POST /topics/orders/rpc/offload      {"drop_hot": true}
 
 A parameter has the name that it has in the code (`drop_hot`, `up_to`). The types of the command's function are the
-schema of the request. The answer holds the results as JSON, one object a line. Our own client gets a stream of messages
-instead (offload.wire), with each result as `offload.operations.codec` encodes it.
+schema of the request. The answer holds the results as JSON, one object a line. A client that shows them to people also
+gets the fields for people, and the progress (`offload.operations.results`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import time
 from collections import deque
@@ -27,17 +26,15 @@ from offload.daemon.problems import RETRY_AFTER_S
 from offload.daemon.service import Service
 from offload.errors import Busy, OtherRemote, Stopping
 from offload.moved import retry_if_moved
-from offload.operations.codec import encode
 from offload.operations.command import Command
 from offload.operations.directory import Directory, RequestsSeen, Tell, Work
 from offload.operations.parameters import with_branch
-from offload.operations.results import json_line, problem
-from offload.wire import encode_message
+from offload.operations.results import json_line, message, progress_line
 from seglog import Log, NoSuchTopic
 
-__all__ = ["Stream", "encode_end", "start"]
+__all__ = ["Stream", "start"]
 
-_WAITING_MESSAGES = 64
+_WAITING_LINES = 64
 _WAITING_BYTES = 8 * 1024 * 1024
 _PROGRESS_S = 0.2
 
@@ -49,14 +46,14 @@ def start(
     *,
     client: str = "",
     shows: Callable[[Any], bool] = lambda _: True,
-    is_stream: bool,
+    is_shown: bool = False,
     remote: str | None = None,
     takes_lines: bool = False,
 ) -> Stream:
     """Run a command with its arguments in a thread of its own, and return the stream that carries its results.
 
-    `client` is the name of the client's token, and `shows` returns whether the client may see a result. Call it in the
-    event loop. Raises `Busy` if no thread is free.
+    `client` is the name of the client's token, and `shows` returns whether the client may see a result. With
+    `is_shown`, the client shows the results to people. Call it in the event loop. Raises `Busy` if no thread is free.
     """
     stream = Stream()
     if not service.free_commands.acquire(blocking=False):
@@ -66,14 +63,11 @@ def start(
     def work() -> None:
         if service.stopping.is_set():  # the command may have waited for its thread since then
             raise Stopping
-        host = _Daemon(service, stream, tells_progress=is_stream, takes_lines=takes_lines)
+        host = _Daemon(service, stream, tells_progress=is_shown, takes_lines=takes_lines)
         place = _place(service, command, host, remote)
         with closing(_results(service.sync, command, place, values)) as results:
             for result in filter(shows, service.runs.counted(command, values, results)):
-                if is_stream:
-                    stream.put(b"r", encode(result))
-                else:
-                    stream.put(b"o", json_line(result).encode())
+                stream.put(message(result) if is_shown else json_line(result).encode())
 
     def run() -> None:
         error: BaseException | None = None
@@ -143,7 +137,7 @@ class _Daemon:
 
     @contextmanager
     def progress(self, title: str, total_bytes: int | None) -> Iterator[Callable[[int], None]]:
-        """Yield a function that sends the progress to our own client, a few times a second at most."""
+        """Yield a function that sends the progress, if the client shows it, a few times a second at most."""
         if not self.tells_progress:
             yield lambda _: None
             return
@@ -182,7 +176,7 @@ class _Daemon:
 
 
 class _Told:
-    """The progress of one operation, as messages of the kind `p` (offload.wire)."""
+    """The progress of one operation, as lines of the kind `progress`. A slow client misses some of them."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
@@ -200,37 +194,37 @@ class _Told:
     def send(self) -> None:
         """Send the newest progress, if there is any."""
         if self._newest is not None:
-            self._stream.offer(b"p", json.dumps(self._newest).encode())
+            self._stream.offer(progress_line(*self._newest))
 
 
 class Stream:
     """The results of one command, on their way from the command's thread to the event loop.
 
-    The command's thread puts messages (kind, bytes). The event loop, which makes the stream, takes them. If too many
-    messages or bytes wait, `put` blocks the command's thread, and nothing else. The event loop waits for a message
-    without a thread. `end` never blocks.
+    The command's thread puts lines. The event loop, which makes the stream, takes them. If too many lines or bytes
+    wait, `put` blocks the command's thread, and nothing else. The event loop waits for a line without a thread. `end`
+    never blocks.
     """
 
     def __init__(self) -> None:
         self.error: BaseException | None = None
-        self._messages: deque[tuple[bytes, bytes]] = deque()
+        self._lines: deque[bytes | None] = deque()
         self._waiting_bytes = 0
         self._room = threading.Condition()
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._is_abandoned = False
 
-    def put(self, kind: bytes, body: bytes) -> None:
-        """Add a message. Raises `BrokenPipeError` if the stream is abandoned."""
+    def put(self, line: bytes) -> None:
+        """Add a line. Raises `BrokenPipeError` if the stream is abandoned."""
         with self._room:
             self._room.wait_for(self._has_room)
         self.check()
-        self._add(kind, body)
+        self._add(line)
 
-    def offer(self, kind: bytes, body: bytes) -> None:
-        """Add a message, or drop it if the client is slow. Never blocks."""
-        if len(self._messages) < _WAITING_MESSAGES:
-            self._add(kind, body)
+    def offer(self, line: bytes) -> None:
+        """Add a line, or drop it if the client is slow. Never blocks."""
+        if len(self._lines) < _WAITING_LINES:
+            self._add(line)
 
     def check(self) -> None:
         """Raise `BrokenPipeError` if the stream is abandoned."""
@@ -239,7 +233,7 @@ class Stream:
 
     def end(self, error: BaseException | None) -> None:
         self.error = error
-        self._add(b"x", b"")
+        self._add(None)
 
     def abandon(self) -> None:
         """Let the command's thread know that the client has gone."""
@@ -247,28 +241,24 @@ class Stream:
             self._is_abandoned = True
             self._room.notify_all()
 
-    async def take(self) -> tuple[bytes, bytes]:
-        """Return the next message, and wait for it if there is none."""
-        while not self._messages:
+    async def take(self) -> bytes | None:
+        """Return the next line, and wait for it if there is none. Return None at the end."""
+        while not self._lines:
             self._news.clear()
             await self._news.wait()
         with self._room:
             self._room.notify_all()
-            kind, body = self._messages.popleft()
-            self._waiting_bytes -= len(body)
-            return kind, body
+            line = self._lines.popleft()
+            self._waiting_bytes -= len(line or b"")
+            return line
 
     def _has_room(self) -> bool:
-        is_full = len(self._messages) >= _WAITING_MESSAGES or self._waiting_bytes >= _WAITING_BYTES
+        is_full = len(self._lines) >= _WAITING_LINES or self._waiting_bytes >= _WAITING_BYTES
         return self._is_abandoned or not is_full
 
-    def _add(self, kind: bytes, body: bytes) -> None:
+    def _add(self, line: bytes | None) -> None:
         with self._room:
-            self._waiting_bytes += len(body)
-        self._messages.append((kind, body))
+            self._waiting_bytes += len(line or b"")
+        self._lines.append(line)
         with suppress(RuntimeError):  # the loop has ended, so no reader is left
             self._loop.call_soon_threadsafe(self._news.set)
-
-
-def encode_end(error: BaseException | None) -> bytes:
-    return encode_message(b"x", json.dumps({"exit_code": 0} if error is None else problem(error)).encode())

@@ -14,7 +14,7 @@ import inspect
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from offload.errors import InvalidOption, UnsupportedOption
 from offload.operations.parameters import Parameter, hints_of, parameters_of, result_types
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     from offload.operations.directory import Directory
     from seglog import Log
 
-__all__ = ["Command", "always", "dry"]
+__all__ = ["LINES_HEADER", "SHOWN_TYPE", "Command", "always", "dry"]
+
+SHOWN_TYPE: Final = "application/vnd.seglog.results"
+"""The type of an answer for a client that shows the results to people (`offload.operations.results.message`)."""
+LINES_HEADER: Final = "Seglog-Lines"
+"""The header of a request whose client takes records as lines alone."""
 
 Condition: TypeAlias = Callable[[Mapping[str, Any]], bool]
 Shared: TypeAlias = tuple[Mapping[str, Any], Callable[[Iterator[Any]], Iterator[Any]]]

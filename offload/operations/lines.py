@@ -12,9 +12,10 @@ This module opens no files: the caller passes streams.
 from __future__ import annotations
 
 import base64
+import io
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from offload.errors import InvalidInput, InvalidParameters
@@ -26,6 +27,9 @@ __all__ = [
     "SCHEMA",
     "Batch",
     "RecordBatch",
+    "RecordLines",
+    "decode_records",
+    "encode_records",
     "json_batches",
     "line_batches",
     "longest_line",
@@ -69,6 +73,13 @@ class RecordBatch:
 
     items: tuple[Record | Gap, ...]
     counts: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLines:
+    """The lines of many records."""
+
+    data: bytes = field(metadata={"json": "hidden"})
 
 
 def line_batches(stream: BinaryIO, tag: str | None, node: str | None, longest: int) -> Iterator[Batch]:
@@ -176,6 +187,41 @@ def to_json(record: Record | Gap) -> str:
     except UnicodeDecodeError:
         body["value_base64"] = base64.b64encode(record.value).decode("ascii")
     return json.dumps(body, ensure_ascii=False)
+
+
+def encode_records(found: RecordBatch | RecordLines) -> bytes:
+    """Return many records as one line of JSON, and behind it the bytes of their values, whose sizes the line has.
+
+    A column has an item for each record, or one item for all: work for each record would double the time of a read.
+    """
+    if isinstance(found, RecordLines):
+        return _with_values({"kind": "record_lines"}, [found.data])
+    gaps = [(place, item.gap_from, item.gap_to) for place, item in enumerate(found.items) if isinstance(item, Gap)]
+    records = [item for item in found.items if isinstance(item, Record)]
+    seqs, times, values, *labels = zip(*records, strict=True) if records else [()] * len(Record._fields)
+    tags, nodes, ends = (each[:1] if len(set(each)) == 1 else each for each in labels)
+    columns = {"seqs": seqs, "ts_ms": times, "tags": tags, "nodes": nodes, "unterminated": ends}
+    return _with_values({"kind": "record_batch", "counts": found.counts, "gaps": gaps, **columns}, values)
+
+
+def _with_values(said: Mapping[str, Any], values: Sequence[bytes]) -> bytes:
+    head = json.dumps({"schema": SCHEMA, **said, "sizes": [*map(len, values)]})
+    return b"".join([head.encode(), b"\n", *values])
+
+
+def decode_records(
+    kind: type[RecordBatch | RecordLines], said: Mapping[str, Any], behind: Callable[[int], bytes]
+) -> RecordBatch | RecordLines:
+    """Return the records of a line. `behind` returns so many bytes behind it."""
+    data = behind(sum(said["sizes"]))
+    if kind is RecordLines:
+        return RecordLines(data)
+    seqs, values = said["seqs"], map(io.BytesIO(data).read, said["sizes"])
+    labels = (said[name] * (len(seqs) if len(said[name]) == 1 else 1) for name in ("tags", "nodes", "unterminated"))
+    items: list[Record | Gap] = [*map(Record, seqs, said["ts_ms"], values, *labels)]
+    for place, first, last in said["gaps"]:
+        items.insert(place, Gap(first, last))
+    return RecordBatch(tuple(items), None if said["counts"] is None else tuple(said["counts"]))
 
 
 def _parse(line: bytes, number: int) -> tuple[bytes, str | None, str | None, bool]:

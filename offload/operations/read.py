@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
@@ -17,30 +17,18 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 from offload.errors import InvalidParameters, NotOffloaded
 from offload.operations.command import Command
 from offload.operations.directory import Directory
-from offload.operations.lines import RecordBatch, to_line
+from offload.operations.lines import RecordBatch, RecordLines, to_line
 from offload.operations.matching import Match, match_of, pattern_of
 from offload.operations.parameters import About, TopicName, with_branch
 from offload.operations.printing import Output
 from offload.operations.pruning import ReadStats, Skipped, pruned_here, pruned_there
-from offload.operations.results import HIDDEN
 from offload.operations.units import counted, time_ms
 from seglog import Gap, LogClosed, Record
 
 if TYPE_CHECKING:
     from seglog import RecordArrays, Topic
 
-__all__ = [
-    "READ",
-    "RecordLines",
-    "read",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class RecordLines:
-    """The lines of many records."""
-
-    data: bytes = field(metadata=HIDDEN)
+__all__ = ["READ", "read"]
 
 
 def _plain_lines(

@@ -9,6 +9,9 @@ A key is the name of a field. The metadata of a field changes that:
     OPTIONAL    None has no key
     MERGED      the keys of the value (a dataclass, a mapping or None) take the place of the field's own key
 
+A client that shows results to people gets all fields, also the hidden ones (`message`), and makes the result of them
+(`result_of`). The command line gets the results of a daemon like this.
+
 The type of a field becomes a schema:
 
     Moment                      a text: the time in UTC
@@ -35,7 +38,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from offload.moment import Moment
-from offload.operations.lines import SCHEMA, RecordBatch
+from offload.operations.lines import SCHEMA, RecordBatch, RecordLines, decode_records, encode_records
 from offload.operations.lines import to_json as record_json
 from offload.operations.parameters import hints_of, result_types
 from seglog.errors import DaemonError
@@ -46,10 +49,14 @@ __all__ = [
     "HIDDEN",
     "MERGED",
     "OPTIONAL",
+    "PROGRESS",
     "RECORD",
     "json_line",
     "kind_of",
+    "message",
     "problem",
+    "progress_line",
+    "result_of",
     "schema_of",
     "schemas_of",
     "to_json",
@@ -58,29 +65,28 @@ __all__ = [
 HIDDEN: Final = MappingProxyType({"json": "hidden"})
 OPTIONAL: Final = MappingProxyType({"json": "optional"})
 MERGED: Final = MappingProxyType({"json": "merged"})
+PROGRESS: Final = "progress"
+"""The kind of a line that is no result, and tells how far a command is."""
 
 
-def to_json(value: Any) -> Any:
-    """Return the JSON form of a result, or of a value in it."""
+def to_json(value: Any, *, whole: bool = False) -> Any:
+    """Return the JSON form of a result, or of a value in it. With `whole`, the hidden fields have keys too."""
     if isinstance(value, Moment):
         return str(value)
     if is_dataclass(value):
         found: dict[str, Any] = {}
         for field in fields(value):
-            _add(found, field.name, getattr(value, field.name), field.metadata.get("json"))
+            name, inner, form = field.name, getattr(value, field.name), field.metadata.get("json")
+            if form == "merged":
+                found.update(to_json(inner, whole=whole) or {})
+            elif form is None or (form == "optional" and inner is not None) or (form == "hidden" and whole):
+                found[name] = to_json(inner, whole=whole)
         return found
     if isinstance(value, Mapping):
-        return {key: to_json(item) for key, item in value.items()}
+        return {key: to_json(item, whole=whole) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_json(item) for item in value]
+        return [to_json(item, whole=whole) for item in value]
     return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value
-
-
-def _add(found: dict[str, Any], name: str, value: Any, form: str | None) -> None:
-    if form == "merged":
-        found.update(to_json(value) or {})
-    elif form is None or (form == "optional" and value is not None):
-        found[name] = to_json(value)
 
 
 def json_line(result: Any) -> str:
@@ -88,7 +94,75 @@ def json_line(result: Any) -> str:
     if isinstance(result, RecordBatch):
         return "".join(record_json(item) + "\n" for item in result.items)
     found = to_json(result)
-    return json.dumps({"schema": SCHEMA, "kind": kind_of(type(result)), **found}) + "\n" if found else ""
+    return _line(result, found) if found else ""
+
+
+def _line(result: Any, found: Mapping[str, Any]) -> str:
+    return json.dumps({"schema": SCHEMA, "kind": kind_of(type(result)), **found}) + "\n"
+
+
+def message(result: Any) -> bytes:
+    """Return a result as a line of JSON with all its fields. Many records are one line, with their values behind it."""
+    if isinstance(result, RecordBatch | RecordLines):
+        return encode_records(result)
+    return _line(result, to_json(result, whole=True)).encode()
+
+
+def progress_line(title: str, total: int | None, done: int, unit: str) -> bytes:
+    """Return the progress of an operation: the total or None, and the part done so far, of bytes or of a noun."""
+    said = {"schema": SCHEMA, "kind": PROGRESS, "title": title, "total": total, "done": done, "unit": unit}
+    return json.dumps(said).encode() + b"\n"
+
+
+def result_of(kind: type, said: Mapping[str, Any], behind: Callable[[int], bytes]) -> Any:
+    """Return the result of a line that `message` made. `behind` returns so many bytes behind the line."""
+    if kind in (RecordBatch, RecordLines):
+        return decode_records(kind, said, behind)
+    return _made(kind, {key: value for key, value in said.items() if key not in ("schema", "kind")})
+
+
+def _from_json(kind: Any, said: Any) -> Any:
+    """Return the value of a type that has this JSON form, with the hidden fields."""
+    kind, _ = _without_none(kind)
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if said is None or kind is Any:
+        return said
+    if origin is tuple:
+        kinds = inner[:1] * len(said) if inner[1:] == (...,) else inner
+        return tuple(map(_from_json, kinds, said))
+    if origin is not None:
+        return {key: _from_json(inner[1], item) for key, item in said.items()}
+    if is_dataclass(kind):
+        return _made(kind, said)
+    if kind is Moment:
+        return Moment.of(said)
+    if kind is bytes:
+        return base64.b64decode(said)
+    return kind(said) if issubclass(kind, (enum.Enum, int)) else said
+
+
+def _made(kind: Any, said: Mapping[str, Any]) -> Any:
+    """Return the dataclass that has these keys. Those that no other field has belong to the merged mapping."""
+    values: dict[str, Any] = {}
+    for name, hint, form in _fields(kind):
+        inner, can_be_none = _without_none(hint)
+        if form != "merged":
+            values[name] = _from_json(hint, said.get(name))
+        elif not is_dataclass(inner):
+            values[name] = _from_json(inner, {key: said[key] for key in said if key not in _keys(kind)})
+        else:
+            is_none = can_be_none and _keys(inner).isdisjoint(said)  # type: ignore[arg-type]
+            values[name] = None if is_none else _made(inner, said)
+    return kind(**values)
+
+
+@functools.cache
+def _keys(kind: Any) -> frozenset[str]:
+    """Return the keys of a dataclass, without those of a merged mapping."""
+    keys = {name for name, _, form in _fields(kind) if form != "merged"}
+    for inner in (_without_none(hint)[0] for _, hint, form in _fields(kind) if form == "merged"):
+        keys |= _keys(inner) if is_dataclass(inner) else set()  # type: ignore[arg-type]
+    return frozenset(keys)
 
 
 def kind_of(result: type) -> str:
@@ -185,11 +259,12 @@ def _about(result: type) -> str:
 
 def _shown(kind: type) -> Iterator[tuple[str, Any, str | None]]:
     """Yield the fields with a JSON form: name, type and form."""
+    return (each for each in _fields(kind) if each[2] != "hidden")
+
+
+def _fields(kind: type) -> Iterator[tuple[str, Any, str | None]]:
     hints = hints_of(kind)
-    for field in fields(kind):
-        form = field.metadata.get("json")
-        if form != "hidden":
-            yield field.name, hints[field.name], form
+    return ((field.name, hints[field.name], field.metadata.get("json")) for field in fields(kind))
 
 
 def _properties(kind: type) -> tuple[dict[str, Any], list[str], bool]:

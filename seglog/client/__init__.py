@@ -8,10 +8,11 @@
 The core decides without I/O. The driver needs the standard library alone.
 
     address requests bodies answers      values: where the daemon is, requests, bodies, answers and their errors
+    connections                          one exchange with the daemon; the command line asks with it too
     retries                              whether and when a request is sent again (CLIENT-1 to CLIENT-3)
     reading arrow                        reads and followers that resume, reads in Arrow by pages (CLIENT-4)
     window                               the batches of a producer without a definite answer (CLIENT-5 to CLIENT-10)
-    connections driver client producer   the plain driver
+    driver client producer               the plain driver
 
 A producer has up to five batches on their way, each on a connection of its own:
 

@@ -14,22 +14,20 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from seglog.errors import InvalidArgument
 
-__all__ = ["SOCKET_FILE", "Address", "address_in", "address_of", "check_token", "connected"]
+__all__ = ["SOCKET_FILE", "Address", "address_in", "address_of", "check_token", "connected", "is_served"]
 
 _WANTED = "an address as https://host:7373, http://host:7373 or unix:DIR"
 _PORTS = {"http": 80, "https": 443}
 SOCKET_FILE: Final = "seglog.sock"
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """The address of a daemon. `directory` is that of a Unix socket. Without it, host and port are those of TCP.
 
     `prefix` stands before each path. It begins with a slash, or is empty.
@@ -90,6 +88,15 @@ def address_in(directory: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{inside}/{SOCKET_FILE}"
     finally:
         os.close(inside)
+
+
+def is_served(directory: Path) -> bool:
+    """Return whether a daemon of this machine serves the data directory now."""
+    try:
+        connected(directory).close()
+    except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
+        return False
+    return True
 
 
 def connected(directory: Path, *, timeout_s: float | None = None) -> socket.socket:

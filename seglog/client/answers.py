@@ -10,21 +10,20 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from seglog import errors
-from seglog.client.requests import INCARNATION, Request
+from seglog.client.connections import Answer, Lost, Outcome, Request
+from seglog.client.requests import INCARNATION
 from seglog.errors import DaemonError, DaemonGone, SeglogError
 
 __all__ = [
-    "Answer",
     "Bounds",
-    "Lost",
-    "Outcome",
     "Receipt",
     "bounds_of",
     "error_of",
     "error_of_line",
+    "failure_of",
     "problem_of",
     "receipt_of",
     "refusal_of",
@@ -33,30 +32,6 @@ __all__ = [
 
 _HINT_UNSENT = "look whether a daemon serves this address, then try again"
 _EXIT_CODES = {400: 2, 401: 2, 403: 2, 404: 3, 409: 4, 410: 3, 412: 4, 413: 2, 415: 2, 421: 2, 422: 2, 431: 2}
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A whole answer. The names of its headers are in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """No answer, or the answer broke off. If the request is not `is_sent`, the daemon got no byte of it.
-
-    `is_lasting`: another try would fail as well, for example because the certificate is not trusted.
-    """
-
-    reason: str
-    is_sent: bool
-    is_lasting: bool = False
-
-
-Outcome: TypeAlias = "Answer | Lost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +118,16 @@ def error_of(request: Request, outcome: Outcome, place: str) -> SeglogError:
 def error_of_line(request: Request, said: Any) -> SeglogError:
     """Return the error that the last line or the last event of an answer tells of."""
     told = said if isinstance(said, dict) else {}
-    title = told.get("error")
     try:
-        return _MADE[title](request, told)
+        return _MADE[told.get("error")](request, told)
     except (KeyError, TypeError, ValueError):
-        message = str(told.get("message") or told.get("detail") or "the answer failed")
-        return DaemonError(message, int(told.get("exit_code", 1)), hint=told.get("hint"), title=title)
+        return failure_of(told)
+
+
+def failure_of(said: Mapping[str, Any]) -> DaemonError:
+    """Return the error of a report at the end of an answer."""
+    message = str(said.get("message") or said.get("detail") or "the answer failed")
+    return DaemonError(message, int(said.get("exit_code", 1)), hint=said.get("hint"), title=said.get("error"))
 
 
 def refusal_of(status: int, body: bytes, title: str | None = None) -> DaemonError:

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from seglog.base.arguments import kind_of, taken
-from seglog.client.answers import Answer, Outcome, error_of, receipt_of
-from seglog.client.requests import AppendLabels, Request, append_request
+from seglog.client.answers import error_of, receipt_of
+from seglog.client.connections import Answer, Outcome, Request
+from seglog.client.requests import AppendLabels, append_request
 from seglog.client.retries import Call, Retries, after, is_reached
 from seglog.errors import AppendUnknown, BatchReused, DaemonError, InvalidArgument, ProducerGap, SeglogError
 from seglog.values.producer import ProducerBatch

@@ -1,6 +1,7 @@
 """The bodies of requests and answers that the client and the daemon share. No I/O.
 
 application/vnd.seglog.values    many values: each is its length (u32, little-endian) and its bytes
+application/vnd.seglog.lines     many values: each is a line, with a line feed at its end
 application/x-ndjson             a record or a gap a line: seq, ts_ms, value or value_base64, tag, node, unterminated;
                                  or gap_from and gap_to. A line with `error` ends an answer that failed in the middle
 """
@@ -16,9 +17,10 @@ from typing import Any, Final
 from seglog.values.byte_strings import byte_strings
 from seglog.values.record import Gap, Record
 
-__all__ = ["JSON_LINES_TYPE", "VALUES_TYPE", "encode_values", "item_of", "lines_of", "object_of"]
+__all__ = ["JSON_LINES_TYPE", "LINES_TYPE", "VALUES_TYPE", "encode_values", "item_of", "lines_of", "object_of"]
 
 VALUES_TYPE: Final = "application/vnd.seglog.values"
+LINES_TYPE: Final = "application/vnd.seglog.lines"
 JSON_LINES_TYPE: Final = "application/x-ndjson"
 _LENGTH = struct.Struct("<I")
 

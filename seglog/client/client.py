@@ -21,7 +21,8 @@ from seglog.base.arguments import checked
 from seglog.client.address import address_of, check_token
 from seglog.client.answers import Bounds, Receipt, bounds_of, problem_of, receipt_of
 from seglog.client.batches import Batching, Outbox, Window
-from seglog.client.driver import Connections, Driver, tls_context
+from seglog.client.connections import Connections, tls_context
+from seglog.client.driver import Driver
 from seglog.client.producer import RemoteProducer
 from seglog.client.reading import ArrowReading, Following, Reading, place_of
 from seglog.client.requests import (

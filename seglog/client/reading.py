@@ -27,9 +27,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from seglog.client.answers import Answer, error_of_line, unfit
+from seglog.client.answers import error_of_line, unfit
 from seglog.client.bodies import item_of, lines_of, object_of
-from seglog.client.requests import ARROW_TYPE, INCARNATION, Request, Wanted, follow_request, page_request, read_request
+from seglog.client.connections import Answer, Request
+from seglog.client.requests import ARROW_TYPE, INCARNATION, Wanted, follow_request, page_request, read_request
 from seglog.errors import ConcurrentModification, DaemonError, OtherIncarnation, SeglogError, Truncated
 from seglog.values.record import Gap, Record
 
@@ -57,7 +58,7 @@ def _within_head(wanted: Wanted, answer: Answer) -> Wanted:
     head = answer.headers.get(_HEAD)
     if head is None:
         return wanted
-    return replace(wanted, end=int(head) if wanted.end is None else min(int(head), wanted.end))
+    return wanted._replace(end=int(head) if wanted.end is None else min(int(head), wanted.end))
 
 
 class _Fed(NamedTuple):
@@ -188,7 +189,7 @@ def _behind(wanted: Wanted, items: list[_Item]) -> Wanted:
     last = items[-1]
     start = (last.gap_to if isinstance(last, Gap) else last.seq) + 1
     records = sum(isinstance(item, Record) for item in items)
-    return replace(wanted, start=start, limit=None if wanted.limit is None else wanted.limit - records)
+    return wanted._replace(start=start, limit=None if wanted.limit is None else wanted.limit - records)
 
 
 def _item_of_line(source: Reading | Following, line: bytes) -> _Item | SeglogError:
@@ -229,4 +230,4 @@ class ArrowReading:
         next_seq = answer.headers.get("seglog-next-seq")
         if next_seq is None:  # a page with long labels: it continues behind its last record
             next_seq = batches[-1].column("seq")[-1].as_py() + 1
-        return replace(self, wanted=replace(wanted, start=int(next_seq)), version=version), batches
+        return replace(self, wanted=wanted._replace(start=int(next_seq)), version=version), batches

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 from seglog.client.bodies import JSON_LINES_TYPE, VALUES_TYPE, encode_values
+from seglog.client.connections import Request
 from seglog.errors import InvalidArgument
-from seglog.values.producer import ID_MAX_BYTES, ProducerBatch
+
+if TYPE_CHECKING:
+    from seglog.values.producer import ProducerBatch
 
 __all__ = [
     "ARROW_TYPE",
@@ -23,7 +25,6 @@ __all__ = [
     "PAGE_BYTES",
     "PAGE_RECORDS",
     "AppendLabels",
-    "Request",
     "Wanted",
     "append_request",
     "bounds_request",
@@ -43,28 +44,7 @@ PAGE_BYTES: Final = 512 * 1024
 _IF_INCARNATION: Final = "seglog-if-incarnation"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request. `topic`, `producer` and `key` are for the errors that come back.
-
-    `is_append` says that records may be in.
-    """
-
-    method: str
-    path: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
-    is_repeatable: bool = True
-    is_append: bool = False
-    topic: str = ""
-    producer: ProducerBatch | None = None
-    key: str | None = None
-    if_head: int | None = None
-    incarnation: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AppendLabels:
+class AppendLabels(NamedTuple):
     """The labels of all records of one append, and how safe they have to be before the answer."""
 
     tag: str | None = None
@@ -83,8 +63,7 @@ class AppendLabels:
         return {name: text for name, text in texts.items() if text is not None}
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(NamedTuple):
     """The records that a read wants, from seq `start` to `end`, both inclusive."""
 
     start: int | None = None
@@ -187,6 +166,8 @@ def topics_request() -> Request:
 
 def header_text(name: str, text: str) -> str:
     """Return a text as a header carries it: each byte of its UTF-8 as a character. Raise `InvalidArgument`."""
+    from seglog.values.producer import ID_MAX_BYTES
+
     is_plain = text == text.strip() and not any(each < " " or each == "\x7f" for each in text)
     if not is_plain or not 1 <= len(text.encode()) <= ID_MAX_BYTES:
         wanted = f"1 to {ID_MAX_BYTES} bytes in UTF-8, without control characters, and without spaces around them"

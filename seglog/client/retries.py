@@ -15,11 +15,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from seglog.base.arguments import kind_of, taken
-from seglog.client.answers import Lost, Outcome, error_of, problem_of
-from seglog.client.requests import Request
+from seglog.client.answers import error_of, problem_of
+from seglog.client.connections import Lost, Outcome, Request
 from seglog.errors import AppendUnknown, InvalidArgument, ProducerGap, SeglogError
 
-__all__ = ["Again", "Broken", "Call", "Retries", "after", "is_reached"]
+__all__ = ["Again", "Call", "Retries", "after", "is_reached"]
 
 _AGAIN = frozenset({408, 429, 500, 502, 503, 504, 507})
 _UNSURE = frozenset({500, 502, 503, 504})
@@ -51,14 +51,6 @@ class Retries:
         """Return the wait after so many failures in a row. `chance`, from 0 to 1, shortens it by up to half."""
         longest = min(self.most_s, self.least_s * 2.0 ** min(failures - 1, 40))
         return max(min(self.least_s, self.most_s), longest * (1 - chance / 2))
-
-
-class Broken(Exception):
-    """The driver's notice that an answer broke off. No caller of the client gets it."""
-
-    def __init__(self, lost: Lost) -> None:
-        super().__init__(lost.reason)
-        self.lost = lost
 
 
 @dataclass(frozen=True, slots=True)

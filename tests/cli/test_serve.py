@@ -23,6 +23,7 @@ import pytest
 
 import seglog
 from offload.client import DaemonClient
+from offload.operations.command import SHOWN_TYPE
 from offload.operations.registry import COMMANDS
 from tests.certificates import certificate
 from tests.forge import Forged, forged
@@ -139,7 +140,7 @@ def test_commands_on_a_served_directory_go_through_the_daemon(
     assert run("read", "t").out == body
     assert [json.loads(line)["seq"] for line in run("--json", "read", "t").out.splitlines()] == [1, 2, 3, 4]
     assert run("read", "t", "--limit", "1").out == b"one\n"
-    client, read = DaemonClient(daemon.directory), COMMANDS["read"]
+    client, read = DaemonClient(f"unix:{daemon.directory}"), COMMANDS["read"]
     for given, takes_lines, wanted in (
         ({}, True, {"RecordLines"}),
         ({}, False, {"RecordBatch"}),
@@ -460,8 +461,24 @@ def _command(daemon: Daemon, path: str, parameters: dict[str, Any]) -> http.clie
     connection = http.client.HTTPConnection("localhost", timeout=60)
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.connect(str(daemon.directory / "seglog.sock"))
-    connection.request("POST", f"/rpc/{path}", json.dumps(parameters), {"Accept": "application/vnd.seglog.stream"})
+    connection.request("POST", f"/rpc/{path}", json.dumps(parameters), {"Accept": SHOWN_TYPE})
     return connection
+
+
+def test_an_answer_that_breaks_off_is_none_that_ends(start: Start) -> None:
+    command = COMMANDS["read"]
+    values = command.arguments({"topic": "t", "follow": True})
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        daemon = start()
+        assert daemon.ask("POST", "/topics/t/records", b"first\nrecord", BYTES)[0] == 201
+        results = DaemonClient(f"unix:{daemon.directory}").results(command, values, remote=None)
+        assert next(results).items[0].value == b"first\nrecord"
+        daemon.end(number)
+        if number == signal.SIGTERM:
+            assert list(results) == []
+        else:
+            with pytest.raises(seglog.errors.DaemonGone, match=r"seglog\.sock did not answer: IncompleteRead"):
+                list(results)
 
 
 def _running(daemon: Daemon) -> dict[str, int]:
@@ -478,7 +495,9 @@ def test_followers_that_wait_leave_commands_and_metrics_alone_and_end_with_the_d
     assert daemon.ask("GET", "/metrics")[0] == 200
     assert run("append", "other", stdin=b"x\n").code == 0
     assert daemon.end() == 0
-    assert [each.getresponse().read()[-16:] for each in followers] == [b'{"exit_code": 0}'] * 40
+    answers = [each.getresponse() for each in followers]
+    # Each answer has its end, and no error before it.
+    assert [(each.status, each.read()) for each in answers] == [(200, b"")] * 40
     for each in followers:
         each.close()
 

@@ -126,8 +126,7 @@ def test_a_bar_of_a_counter_hides_while_a_result_is_printed(monkeypatch: pytest.
 
 def test_a_daemon_tells_its_progress(started: Run, tmp_path: Path) -> None:
     with served(tmp_path / "data", (tmp_path / "remote").as_uri()) as daemon:
-        client = DaemonClient.of(tmp_path / "data")
-        assert client is not None
+        client = DaemonClient(f"unix:{tmp_path / 'data'}")
         for path in ("offload", "push", "sync", "compact"):
             daemon.append("t", path.encode())
             _told(client, "seal")

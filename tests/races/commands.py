@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalog.format.keys import plan_of, plans_prefix
-from offload.operations.codec import decode
+from offload.operations.command import SHOWN_TYPE
 from offload.operations.registry import COMMANDS as REGISTRY
-from offload.wire import MESSAGE_HEAD, STREAM_TYPE
-from seglog.client.answers import refusal_of
-from seglog.errors import DaemonError
+from offload.operations.results import PROGRESS, kind_of, result_of
+from seglog.client.answers import failure_of, refusal_of
 from tests.races.answers import said
 from tests.races.daemon import Answer, Daemon, Request
 from tests.races.export import exported
@@ -33,18 +32,18 @@ def _export(daemon: Daemon) -> object:
         command = REGISTRY[path]
         request = rpc(f"/rpc/{path}", **command.arguments(values))
         answer = daemon.ask(
-            Request(request.method, request.path, request.body, {**request.headers, "accept": STREAM_TYPE})
+            Request(request.method, request.path, request.body, {**request.headers, "accept": SHOWN_TYPE})
         )
         if answer.status >= 400:
             raise refusal_of(answer.status, answer.body)
         stream = io.BytesIO(answer.body)
-        while head := stream.read(MESSAGE_HEAD.size):
-            kind, length = MESSAGE_HEAD.unpack(head)
-            body = stream.read(length)
-            if kind == b"r":
-                yield decode(body, command.results)
-            elif kind == b"x" and "message" in (end := json.loads(body)):
-                raise DaemonError(end["message"], end["exit_code"], hint=end.get("hint"), title=end.get("error"))
+        kinds = {kind_of(each): each for each in command.results.values()}
+        while line := stream.readline():
+            said = json.loads(line)
+            if "kind" not in said:
+                raise failure_of(said["error"])
+            if said["kind"] != PROGRESS:
+                yield result_of(kinds[said["kind"]], said, stream.read)
 
     daemon.ask(_t("offload"))
     try:

@@ -16,16 +16,15 @@ from offload.daemon.asgi import STREAM_KEY
 from offload.daemon.http.answers import begun
 from offload.daemon.http.parameters import json_of, query_of
 from offload.daemon.http.roles import check_command, shown_to
-from offload.daemon.jobs import Stream, encode_end, start
+from offload.daemon.jobs import Stream, start
 from offload.daemon.revocation import keep_open
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_command_on
 from offload.errors import InvalidParameters, OffloadError, Stopping
-from offload.operations.command import Command
+from offload.operations.command import LINES_HEADER, SHOWN_TYPE, Command
 from offload.operations.registry import COMMANDS
 from offload.operations.results import problem
 from offload.rights import rights_of
-from offload.wire import LINES_HEADER, STREAM_TYPE, encode_message
 from seglog.base.errors import Missing
 
 __all__ = ["NoSuchCommand", "command_routes", "run_command"]
@@ -69,13 +68,10 @@ class _Commands:
         check_command(request, command, values)
         if not command.reads(values):
             check_command_on(path, values)
-        is_stream = request.headers.get("accept") == STREAM_TYPE
-        return await run_command(self._service, command, values, request, is_stream=is_stream)
+        return await run_command(self._service, command, values, request)
 
 
-async def run_command(
-    service: Service, command: Command, values: dict[str, Any], request: Request, *, is_stream: bool = False
-) -> Response:
+async def run_command(service: Service, command: Command, values: dict[str, Any], request: Request) -> Response:
     """Run a command and answer with its results. The caller has checked the client's rights."""
     if service.stopping.is_set():
         raise Stopping
@@ -86,44 +82,30 @@ async def run_command(
     if request.scope[STREAM_KEY]:
         keep_open(request.scope)
     remote = request.headers.get("seglog-remote")
-    takes_lines = is_stream and LINES_HEADER in request.headers
+    is_shown = request.headers.get("accept") == SHOWN_TYPE
     stream = start(
         service, command, values,
         client=rights.name, shows=shown_to(rights, command),
-        is_stream=is_stream, remote=remote, takes_lines=takes_lines,
+        is_shown=is_shown, remote=remote, takes_lines=is_shown and LINES_HEADER in request.headers,
     )  # fmt: skip
-    if is_stream:
-        return await begun(request, _messages(stream), STREAM_TYPE)
-    return await begun(request, _results(command, stream), _JSON_LINES_TYPE)
+    return await begun(
+        request, _lines(command, stream, is_shown=is_shown), SHOWN_TYPE if is_shown else _JSON_LINES_TYPE
+    )
 
 
-async def _messages(stream: Stream) -> AsyncGenerator[bytes]:
+async def _lines(command: Command, stream: Stream, *, is_shown: bool) -> AsyncGenerator[bytes]:
+    """Yield the lines of an answer. An error before them becomes its status, unless the client shows it to people."""
+    is_begun = is_shown
     try:
-        while True:
-            kind, body = await stream.take()
-            if kind == b"x":
-                yield encode_end(stream.error)
-                return
-            yield encode_message(kind, body)
-    finally:
-        stream.abandon()
-
-
-async def _results(command: Command, stream: Stream) -> AsyncGenerator[bytes]:
-    is_begun = False
-    try:
-        while True:
-            kind, body = await stream.take()
-            if kind == b"o" and body:
+        while (line := await stream.take()) is not None:
+            if line:
                 is_begun = True
-                yield body
-            if kind == b"x":
-                error = _in_json(command, stream.error)
-                if error is not None and not is_begun and isinstance(error, Exception):
-                    raise error
-                if error is not None:
-                    yield json.dumps({"error": problem(error)}).encode() + b"\n"
-                return
+                yield line
+        error = stream.error if is_shown else _in_json(command, stream.error)
+        if error is not None and not is_begun and isinstance(error, Exception):
+            raise error
+        if error is not None:
+            yield json.dumps({"error": problem(error)}).encode() + b"\n"
     finally:
         stream.abandon()
 

@@ -23,7 +23,7 @@ from seglog.client.aio.driver import AsyncConnections, AsyncDriver
 from seglog.client.aio.producer import AsyncRemoteProducer
 from seglog.client.answers import Bounds, Receipt, bounds_of, problem_of, receipt_of
 from seglog.client.batches import Batching, Outbox, Window
-from seglog.client.driver import tls_context
+from seglog.client.connections import tls_context
 from seglog.client.reading import ArrowReading, Following, Reading, place_of
 from seglog.client.requests import (
     AppendLabels,

@@ -14,14 +14,12 @@ import ssl
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from seglog.client.address import SOCKET_FILE, Address
-from seglog.client.answers import Answer, Lost, Outcome
+from seglog.client.connections import Answer, Broken, Lost, Outcome, Request
 from seglog.client.reading import ArrowReading, Following, Reading
-from seglog.client.requests import Request
-from seglog.client.retries import Broken, Call, Retries, after, is_reached
+from seglog.client.retries import Call, Retries, after, is_reached
 from seglog.errors import NotInstalled
 from seglog.values.arrow import shown_batches
 from seglog.values.record import Gap, Record
@@ -53,7 +51,7 @@ class _AsyncStream:
 
     async def whole(self) -> Answer:
         """Return the answer with its body. Raise `Broken`."""
-        return replace(self.answer, body=b"".join([piece async for piece in self.pieces()]))
+        return self.answer._replace(body=b"".join([piece async for piece in self.pieces()]))
 
     async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body as it comes. Raise `Broken` if it breaks off."""

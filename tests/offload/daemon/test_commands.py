@@ -68,7 +68,7 @@ def test_a_parameter_has_the_name_of_its_option_too() -> None:
     }.items(),
 )
 def test_the_client_refuses_it_before_it_asks_the_daemon(tmp_path: Path, argument: str, values: list[object]) -> None:
-    topic = DaemonClient(tmp_path).topic("t")
+    topic = DaemonClient(f"unix:{tmp_path}").topic("t")
     for value in values:
         with pytest.raises(InvalidArgument, match=argument):
             topic.append(**{"values": [b"x"], argument: value})  # type: ignore[arg-type]

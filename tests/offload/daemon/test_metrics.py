@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import offload
 import seglog
 from catalog import LocalCatalog
+from offload.operations.command import SHOWN_TYPE
 from offload.rights import Role, token_line
 from tests.daemons import ServedDirectory, served
 from tests.faults.front import Front, HttpFault
@@ -119,7 +120,7 @@ def test_an_offload_on_request_counts_like_the_daemons_own(daemon: ServedDirecto
 
 
 def test_streams_are_not_in_the_histogram(daemon: ServedDirectory) -> None:
-    stream = {"Accept": "application/vnd.seglog.stream"}
+    stream = {"Accept": SHOWN_TYPE}
     for method, path, body, route in (
         ("GET", "/daemon/events", None, "/daemon/events"),
         ("POST", "/topics/t/rpc/read", b'{"follow": true}', "/topics/{topic}/rpc/{command:path}"),

@@ -141,7 +141,7 @@ def test_a_refusal_has_its_reason_as_a_member(daemon: ServedDirectory) -> None:
 
 def test_the_tenants_of_a_daemon_of_one_directory_are_refused_with_the_reason(daemon: ServedDirectory) -> None:
     with pytest.raises(DaemonError, match="serves one directory") as refused:
-        DaemonClient.at(f"http://127.0.0.1:{daemon.port}").tenants()
+        DaemonClient(f"http://127.0.0.1:{daemon.port}").tenants()
     assert (refused.value.exit_code, refused.value.hint) == (3, "`seglog serve --tenants` has some")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import random
 import re
 import sys
@@ -15,11 +17,11 @@ import pytest
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.errors import InvalidParameters
-from offload.operations.codec import decode, encode
 from offload.operations.directory import Directory
 from offload.operations.matching import match_of
 from offload.operations.pruning import ReadStats
 from offload.operations.registry import COMMANDS
+from offload.operations.results import message, result_of
 from seglog import Gap, Log, Record, TopicConfig
 from seglog.errors import SeqOutOfRange
 from seglog.files.clock import SystemClock
@@ -139,8 +141,8 @@ def test_a_client_that_stops_at_its_limit_has_the_counts_up_to_there(opened_dire
     for given in ({"limit": 2}, {"limit": 2, "stats": True}, {"stats": True}):
         values = command.arguments({"topic": "t", "at": "lsn:5", "grep": "7$", **given})
         for_daemon, finished = command.split(values)
-        sent = [encode(each) for each in command.run(place, for_daemon)]
-        *found, last = finished(decode(each, command.results) for each in sent)
+        sent = [(type(each), io.BytesIO(message(each))) for each in command.run(place, for_daemon)]
+        *found, last = finished(result_of(kind, json.loads(line.readline()), line.read) for kind, line in sent)
         items = [item for batch in found for item in batch.items]
         if "stats" not in given:
             assert (len(found), len(last.items)) == (0, 2)

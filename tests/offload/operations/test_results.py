@@ -1,18 +1,32 @@
-"""Test the two forms of a result: JSON for people's scripts, and bytes for the client that gets the result back."""
+"""Test the two forms of a result: JSON for scripts, and all fields for a client that makes the result of them."""
 
 from __future__ import annotations
 
+import enum
+import io
+import itertools
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
 
 import pytest
 
 from offload.moment import Moment
-from offload.operations.codec import decode, encode
-from offload.operations.lines import RecordBatch
+from offload.operations.lines import RecordBatch, RecordLines
+from offload.operations.parameters import hints_of
 from offload.operations.registry import COMMANDS
-from offload.operations.results import HIDDEN, MERGED, OPTIONAL, json_line, to_json
+from offload.operations.results import (
+    HIDDEN,
+    MERGED,
+    OPTIONAL,
+    json_line,
+    kind_of,
+    message,
+    result_of,
+    to_json,
+)
 from seglog import Gap, Record
 
 
@@ -65,11 +79,49 @@ def test_the_metadata_of_a_field_changes_its_place_in_json() -> None:
     ]
 
 
-@pytest.mark.parametrize("result", [WHOLE, Inner("ä\n", Moment(2**63)), Remark(""), RECORDS])
+@pytest.mark.parametrize("result", [WHOLE, Inner("ä\n", Moment(2**63)), Remark(""), RECORDS, RecordLines(b"a\n\xff")])
 def test_a_client_gets_the_result_back(result: object) -> None:
-    back = decode(encode(result), {type(result).__name__: type(result)})
+    _check_it_comes_back(result)
+
+
+def _check_it_comes_back(result: object) -> None:
+    stream = io.BytesIO(message(result) + b"behind")
+    said = json.loads(stream.readline())
+    back = result_of(type(result), said, stream.read)
+    assert (said["schema"], said["kind"]) == (1, kind_of(type(result)))
     assert back == result
     assert repr(back) == repr(result)
+    assert stream.read() == b"behind"
+
+
+@pytest.mark.parametrize("path", COMMANDS)
+@pytest.mark.parametrize("is_full", [True, False])
+def test_a_client_gets_each_result_of_a_command_back(path: str, *, is_full: bool) -> None:
+    for kind in COMMANDS[path].results.values():
+        if kind is not RecordBatch:
+            _check_it_comes_back(_sample(kind, itertools.count(1), is_full=is_full))
+
+
+def _sample(hint: Any, numbers: Iterator[int], *, is_full: bool) -> Any:
+    """Return a value of a type, with another number at each place; without `is_full`, None where it may be None."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if type(None) in inner:
+        [hint] = set(inner) - {type(None)}
+        return _sample(hint, numbers, is_full=True) if is_full else None
+    if origin is tuple:
+        kinds = inner[:1] * (2 if is_full else 0) if inner[1:] == (...,) else inner
+        return tuple(_sample(each, numbers, is_full=is_full) for each in kinds)
+    if origin is not None:
+        return {f"key {next(numbers)}": _sample(inner[1], numbers, is_full=is_full)}
+    if hint is Any:
+        return [next(numbers), "text", None]
+    if is_dataclass(hint):
+        hints = hints_of(hint)
+        return hint(**{each.name: _sample(hints[each.name], numbers, is_full=is_full) for each in fields(hint)})
+    if issubclass(hint, enum.Enum):
+        return [*hint][next(numbers) % len(hint)]
+    number = next(numbers)
+    return b"%d\xff" % number if hint is bytes else hint(number)
 
 
 @pytest.mark.parametrize("path", COMMANDS)

@@ -6,8 +6,7 @@ import json
 import struct
 from dataclasses import dataclass, field
 
-from seglog.client.answers import Answer
-from seglog.client.requests import Request
+from seglog.client.connections import Answer, Request
 
 __all__ = ["TableServer", "values_of"]
 

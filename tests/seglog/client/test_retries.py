@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from seglog.client.answers import Answer, Lost, Outcome
+from seglog.client.connections import Answer, Lost, Outcome, Request
 from seglog.client.requests import (
     AppendLabels,
-    Request,
     Wanted,
     append_request,
     bounds_request,

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from seglog.client.answers import Answer, Lost, Outcome
 from seglog.client.batches import IN_FLIGHT, Window, added, answered, due, has_room, sent, wait_s, written
-from seglog.client.requests import AppendLabels, Request
+from seglog.client.connections import Answer, Lost, Outcome, Request
+from seglog.client.requests import AppendLabels
 from seglog.client.retries import Retries
 from seglog.errors import AppendUnknown, BatchReused, DaemonGone, OtherIncarnation, ProducerFenced, ProducerGap
 from tests.seglog.client.table_server import TableServer
