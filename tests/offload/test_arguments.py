@@ -18,7 +18,7 @@ import offload
 import seglog
 from catalog import ForkPoint, Vid
 from offload import Archive, ColdSettings, OffloadSettings, attach, recover
-from offload.services.machinery import part
+from offload.context import part
 from offload.settings import CatalogSettings, CliSettings, ServeSettings, TenantSettings
 from seglog import Misuse, SeglogError
 from seglog.base.ownership import Owned

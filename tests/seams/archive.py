@@ -73,12 +73,12 @@ def context_of(archive: Archive) -> ArchiveContext:
 
 def kept_point(archive: Archive, name: str, target: str) -> ForkPoint:
     """Return the point of a target, as `restore` finds it. A test pins that point, which the archive does not offer."""
-    return archive._machinery.offloading.keep_point(name, target)
+    return archive._parts.writer.keep_point(name, target)
 
 
 def offloader_of(archive: Archive) -> Offloader:
     """Return the offloader. A test appends records after each of its runs."""
-    return archive._machinery.offloader
+    return archive._parts.offloader
 
 
 def change_uploader(archive: Archive, change: Callable[[Uploader], Any]) -> None:
@@ -89,12 +89,12 @@ def change_uploader(archive: Archive, change: Callable[[Uploader], Any]) -> None
 
 def rescue_of(archive: Archive) -> Rescue:
     """Return the part of a reset that saves records on a branch. A test appends records after each of its runs."""
-    return archive.replication._reset()._rescue
+    return archive._parts.reset._rescue
 
 
 def drop_attempts(archive: Archive, name: str) -> None:
     """Take one step of a reset. A test ends the process after it."""
-    archive.replication._reset()._drop_attempts(name)
+    archive._parts.reset._drop_attempts(name)
 
 
 def skip_check_of_remote(archive: Archive, name: str) -> None:
