@@ -8,16 +8,15 @@ from dataclasses import dataclass, field
 from typing import Concatenate, ParamSpec, TypeVar
 
 from seglog.base.ownership import Owned
-from seglog.engine.ephemeral_buffer import Memory
 from seglog.engine.room import HINT, Room
 from seglog.engine.state import TopicState
+from seglog.engine.tail import Memory
 from seglog.engine.upkeep import Background, Upkeep
 from seglog.errors import AppendsHeld, DiskFull, LogClosed, NoSuchTopic, ReadOnly
 from seglog.files.clock import Clock, ClockWatch
 from seglog.files.port import Files
 from seglog.process import Reentrant, exclusive, new_lock, owned, try_lock
-from seglog.segments.cache import SegmentCache
-from seglog.segments.segment import SegmentInfo, SegmentReader
+from seglog.segments.segment import SegmentCache, SegmentInfo, SegmentReader
 from seglog.tiers.cold_tier import ColdTier
 from seglog.tiers.warm_stores import WarmStores
 from seglog.values.config import LogSettings, TopicConfig
@@ -25,7 +24,7 @@ from seglog.values.elsewhere import Elsewhere
 from seglog.values.layout import Layout
 from seglog.wal.committer import Committer
 from seglog.wal.manifest import Encoder, WalPosition
-from seglog.wal.shards import Wals
+from seglog.wal.wal import Wals
 
 __all__ = ["Engine", "change"]
 

@@ -28,12 +28,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from seglog.errors import DiskFull
-from seglog.files.open_file import OpenFile
-from seglog.files.port import Files, OsFiles
+from seglog.files.port import Files, OpenFile, OsFiles
 from seglog.process import new_lock, try_lock
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout
-from seglog.wal.shards import Wals, first_ordinal
+from seglog.wal.wal import Wals, first_ordinal
 
 __all__ = ["HINT", "Room", "doing", "give_up_ballast"]
 

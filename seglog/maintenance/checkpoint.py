@@ -15,7 +15,7 @@ CKPT-2  Step 0 is complete in itself. Steps 1 to 3 change no existing data, exce
     anyway. So a crash or a full disk leaves the last checkpoint whole. The next attempt cuts the bytes beyond its
     lengths. A checkpoint without room cuts them itself, so that they take no space until then.
 CKPT-3  Copied frames are verified. So damage in the WAL is found while the WAL still exists. A large piece is verified
-    by the hash that it had when it was written (seglog.wal.sums).
+    by the hash that it had when it was written (seglog.wal.wal).
 CKPT-4  Every checkpoint seals the segments that are old enough. Without `keep_history`, it also drops sealed segments
     at the front that have no live record.
 CKPT-5  Any failure except a full disk or a lack of file descriptors poisons the writer. After it, the content of the

@@ -29,14 +29,14 @@ import logging
 
 from seglog.engine.engine import Engine, change
 from seglog.engine.entries import EvictEntry
-from seglog.engine.ephemeral_buffer import Chunk, held_bytes
 from seglog.engine.state import TopicState
+from seglog.engine.tail import Chunk, held_bytes
 from seglog.errors import SeglogError, TopicFull
 from seglog.format.arrays import np
 from seglog.format.frame import DELETED, LOST
 from seglog.maintenance.checkpoint import checkpoint
-from seglog.maintenance.front import advance_front
 from seglog.maintenance.plan import is_to_be_sealed
+from seglog.maintenance.removal import advance_front
 from seglog.maintenance.retention import Retained, Retention, due_seq, passed_cap
 from seglog.values.record import Gap
 
