@@ -259,7 +259,7 @@ def literal(value: object) -> str:
 def schema_files() -> dict[Path, str]:
     """Return the text of each file in docs/schema, from the code of this checkout."""
     sys.path.insert(0, str(ROOT))
-    from offload.operations.registry import schemas
+    from offload.operations.command import schemas
 
     return {SCHEMAS / f"{kind}.json": json.dumps(schema, indent=2) + "\n" for kind, schema in schemas().items()}
 

@@ -21,7 +21,7 @@ from offload.cli import table
 from offload.daemon.http import make_app
 from offload.daemon.http.openapi import openapi
 from offload.operations import listing
-from offload.operations.registry import COMMANDS, schemas
+from offload.operations.command import COMMANDS, schemas
 from offload.rights import EVERYTHING, RIGHTS_KEY
 from scripts import docs
 from tests.worlds.command import Run, run

@@ -104,9 +104,8 @@ def _stop(request: Request, stop: KeyboardInterrupt) -> int:
 def _command(request: Request, serve: Serve) -> None:
     from pathlib import Path
 
-    from offload.cli.execution import run_command
+    from offload.cli.execution import run_command, understood_values
     from offload.cli.session import Session
-    from offload.cli.times import understood_values
     from offload.operations.listing import COMMANDS
 
     options = request.options

@@ -4,6 +4,7 @@ A session opens the log and the remote when a command asks for them, and closes 
 
     a pipe, a file, NO_COLOR, TERM=dumb, --plain    plain text, byte for byte the same everywhere
     a terminal                                      colours, tables, progress, and $PAGER for long output
+    --json                                          one line of JSON for each result
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from offload.cli.interrupt import Terminated
-from offload.cli.output import Output
+from offload.cli.streams import discard_output, flush_output, write_error
+from offload.operations.results import json_line
 
 if TYPE_CHECKING:
     import subprocess
@@ -29,12 +31,55 @@ if TYPE_CHECKING:
     from offload.settings_file import Settings
     from seglog import Log, LogSettings
 
-__all__ = [
-    "Serve",
-    "Session",
-    "is_rich",
-    "paged",
-]
+__all__ = ["Output", "Serve", "Session", "is_rich", "paged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Standard output, for the printers of the operations (offload.operations.printing)."""
+
+    is_json: bool
+    is_rich: bool = False
+
+    def show(self, result: Any, text: str) -> None:
+        if self.is_json:
+            _write(json_line(result))
+        else:
+            self.remark(text)
+
+    def remark(self, text: str) -> None:
+        if text and not self.is_json:
+            _write((self._painted(text) if self.is_rich else text) + "\n")
+
+    def note(self, text: str) -> None:
+        write_error(text + "\n")
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        from offload.cli.render import table
+
+        _write(table(columns, rows))
+
+    def write(self, data: bytes) -> None:
+        try:
+            sys.stdout.buffer.write(data)
+        except BrokenPipeError:
+            discard_output()
+
+    def flush(self) -> None:
+        flush_output()
+
+    def _painted(self, text: str) -> str:
+        from offload.cli.render import painted
+
+        return painted(text)
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+    except BrokenPipeError:
+        discard_output()
+
 
 _DEFAULT_PAGER = "less"
 _LESS = "FRX"  # as git sets it: quit if the text fits, show colours, leave the text on the screen

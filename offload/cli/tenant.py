@@ -18,7 +18,7 @@ from offload.cli.streams import write_error
 from offload.errors import InvalidParameters, NoRemote, NotConfirmed
 from offload.operations.command import Command
 from offload.operations.parameters import About, DryRun, Yes
-from offload.operations.preview import check_meant
+from offload.operations.printing import check_meant
 from offload.operations.units import counted, format_bytes
 from offload.settings import NEVER
 from seglog import SETTINGS_FILE

@@ -1,4 +1,4 @@
-"""The commands that the daemon runs for its clients: those of `offload.operations.registry`.
+"""The commands that the daemon runs for its clients: those of `offload.operations.command`.
 
     POST /topics/orders/rpc/offload      {"drop_hot": true}
 

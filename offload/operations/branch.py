@@ -11,8 +11,7 @@ from offload.moment import Moment
 from offload.operations.command import Command, always, dry
 from offload.operations.directory import Directory
 from offload.operations.parameters import About, DryRun, PlainTopicName, Reason, TopicName, Yes, without_main
-from offload.operations.preview import WouldTake, check_meant, taking_lines, would
-from offload.operations.printing import Output, lines, rows
+from offload.operations.printing import Output, WouldTake, check_meant, lines, rows, taking_lines, would
 from offload.operations.results import HIDDEN, MERGED
 from offload.operations.units import counted
 from offload.reports import Side

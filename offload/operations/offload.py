@@ -13,8 +13,7 @@ from offload.errors import InvalidParameters
 from offload.operations.command import Command, dry
 from offload.operations.directory import Directory
 from offload.operations.parameters import About, TopicName
-from offload.operations.preview import WouldTake, check_meant, would, would_take_text
-from offload.operations.printing import Output, lines
+from offload.operations.printing import Output, WouldTake, check_meant, lines, would, would_take_text
 from offload.operations.results import HIDDEN
 from offload.operations.units import counted, format_bytes, parse_span_ms
 

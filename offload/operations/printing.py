@@ -1,14 +1,37 @@
 """What a terminal shows of the results of an operation. An operation prints through the `Output` of the command line.
 
 With --json, each result is a line of JSON, and no text is printed.
+
+A preview is what a command would take away: the result of `--dry-run`, and the text before the question.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
-__all__ = ["Output", "Printer", "lines", "rows"]
+from offload.errors import InvalidParameters
+from offload.moment import Moment
+from offload.operations.directory import Directory
+from offload.operations.units import counted, format_bytes
+
+if TYPE_CHECKING:
+    from offload.services.previews import Preview
+
+__all__ = [
+    "Output",
+    "Printer",
+    "WouldTake",
+    "check_meant",
+    "lines",
+    "rows",
+    "taking_lines",
+    "would",
+    "would_take",
+    "would_take_text",
+]
 
 
 class Output(Protocol):
@@ -66,3 +89,101 @@ def rows(columns: Sequence[str], row: Callable[[Any], Sequence[str]], text: Call
             output.table(columns, found)
 
     return print_rows
+
+
+@dataclass(frozen=True, slots=True)
+class WouldTake:
+    """Records that `command` would take away, of about `of_records` live ones.
+
+    `bytes` is about the size of the records. `deletes` counts local deletes that would go as well. `shown_by` are the
+    branches and tags that would still show some of the records, or keep the objects of an erasure.
+    """
+
+    topic: str
+    command: str
+    records: int
+    of_records: int
+    bytes: int
+    first_seq: int | None
+    last_seq: int | None
+    first_time: Moment | None
+    last_time: Moment | None
+    deletes: int
+    shown_by: tuple[str, ...]
+
+    @property
+    def is_most(self) -> bool:
+        """Return whether more than half of the records would go."""
+        return 2 * self.records > self.of_records
+
+
+def check_meant(what: str, *, yes: bool, dry_run: bool) -> None:
+    """Raise `InvalidParameters` if the caller gives neither --yes nor --dry-run."""
+    if not yes and not dry_run:
+        raise InvalidParameters(f"{what}; say --yes to do it, or --dry-run to see what would go")
+
+
+def would_take(
+    place: Directory,
+    command: str,
+    topic: str,
+    *,
+    start: int = 1,
+    before: int | None = None,
+    tag: str | None = None,
+    age_ms: int | None = None,
+) -> WouldTake:
+    """Return the preview for the records from `start` on, below `before`, with the tag, older than `age_ms`."""
+    from offload.services.previews import preview_here
+
+    archive = place.maybe_archive
+    oldest_ms = None if age_ms is None else max(0, int(time.time() * 1000) - age_ms)
+    if archive is None:
+        handle = place.log.get_topic(topic)
+        before = before if oldest_ms is None else handle.seq_at(oldest_ms)
+        return would(command, topic, preview_here(handle, start, before, tag))
+    before = before if oldest_ms is None else archive.previews.seq_at(topic, oldest_ms)
+    return would(command, topic, archive.previews.removal(topic, start=start, before=before, tag=tag))
+
+
+def would(command: str, topic: str, found: Preview) -> WouldTake:
+    """Return the result of `--dry-run`."""
+    going = found.going
+    first, last = going.first or (None, None), going.last or (None, None)
+    return WouldTake(
+        topic=topic,
+        command=command,
+        records=going.records,
+        of_records=found.of_records,
+        bytes=going.size_bytes,
+        first_seq=first[0],
+        last_seq=last[0],
+        first_time=None if first[1] is None else Moment(first[1]),
+        last_time=None if last[1] is None else Moment(last[1]),
+        deletes=found.deletes,
+        shown_by=found.shown_by,
+    )
+
+
+def taking_lines(text: Callable[[Any], str], note_of: Callable[[Any], str] = lambda _: "") -> Printer:
+    """Return a printer as `lines` does. It also shows what a dry run found."""
+
+    def text_of(result: Any) -> str:
+        return would_take_text(result) if isinstance(result, WouldTake) else text(result)
+
+    return lines(text_of, lambda result: "" if isinstance(result, WouldTake) else note_of(result))
+
+
+def would_take_text(found: WouldTake) -> str:
+    if not found.records:
+        told = f"{found.command} of {found.topic} would take no record"
+    else:
+        of = f"{found.records:,} of about {counted(found.of_records)}"
+        span = f"seq {found.first_seq} to {found.last_seq}, {found.first_time} to {found.last_time}"
+        told = f"{found.command} of {found.topic} would take {of}: {span}, about {format_bytes(found.bytes)}"
+    if found.deletes:
+        told += f"\n  and {counted(found.deletes, 'delete')} that only this directory has"
+    if found.records:
+        how = "kept" if found.command.endswith("--erase") else "shown"
+        told += f"\n  then {how} by: {', '.join(found.shown_by) or 'no other branch or tag'}"
+    return told

@@ -11,8 +11,7 @@ from offload.errors import InvalidParameters
 from offload.operations.command import Command, always, dry
 from offload.operations.directory import Directory
 from offload.operations.parameters import About, DryRun, PlainTopicName, Yes
-from offload.operations.preview import WouldTake, check_meant, taking_lines, would
-from offload.operations.printing import lines, rows
+from offload.operations.printing import WouldTake, check_meant, lines, rows, taking_lines, would
 from offload.operations.results import HIDDEN, MERGED
 from offload.operations.units import counted, parse_bytes, parse_count, parse_duration_ms, parse_span_s
 from seglog import NoSuchTopic

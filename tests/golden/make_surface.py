@@ -20,7 +20,7 @@ import offload
 import seglog
 from offload.cli.table import listed_commands
 from offload.daemon.http.openapi import openapi
-from offload.operations.registry import COMMANDS
+from offload.operations.command import COMMANDS
 from offload.settings_file import SETTINGS
 
 __all__ = ["GOLDEN", "make"]

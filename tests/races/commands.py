@@ -1,4 +1,4 @@
-"""Commands that meet in one daemon: each of `offload.operations.registry`, with the topic `t`.
+"""Commands that meet in one daemon: each of `offload.operations.command`, with the topic `t`.
 
 The topic has two segments in the remote and a sealed one that is only here, the branches `f` and `g`, a deleted branch
 `h`, a tag `v`, a lease, and a plan of GC that is due.
@@ -14,7 +14,7 @@ from typing import Any
 
 from catalog.format.keys import plan_of, plans_prefix
 from offload.operations.codec import decode
-from offload.operations.registry import COMMANDS as REGISTRY
+from offload.operations.command import COMMANDS as REGISTRY
 from offload.wire import MESSAGE_HEAD, STREAM_TYPE
 from seglog.client.answers import refusal_of
 from seglog.errors import DaemonError

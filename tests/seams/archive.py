@@ -18,15 +18,14 @@ from offload.daemon.http import bodies
 from offload.daemon.service import Service
 from offload.format.block import ChunkRef
 from offload.operations import status
-from offload.read import chunk_records
+from offload.read import cold_reader
 from offload.read.cache import ChunkCache
 from offload.read.chunk_fetcher import ChunkFetcher, Fetch
-from offload.read.cold_reader import ColdReader
-from offload.read.index_cache import SingleFlight
+from offload.read.cold_reader import ColdReader, SingleFlight
 from offload.read.ledger import OffloadedLedgers
 from offload.replication.reset import Rescue
 from offload.reports import TopicStatus
-from offload.services import pending_commits
+from offload.services import states
 from offload.worker import child
 from offload.worker.child import FramesRead
 from offload.worker.pool import WorkerPool
@@ -109,7 +108,7 @@ def forget_snapshots(volumes: Volumes) -> None:
 
 def change_ts_ms(patch: pytest.MonkeyPatch, change: Callable[[Callable[[Topic, int], int]], Any]) -> None:
     """Replace the look-up of a record's time. A test moves the records just before one."""
-    patch.setattr(pending_commits, "_ts_ms", change(pending_commits._ts_ms))
+    patch.setattr(states, "_ts_ms", change(states._ts_ms))
 
 
 # ---------------------------------------------------------------- readers
@@ -147,12 +146,12 @@ def files_of(cache: ChunkCache) -> Files:
 
 def records_one_by_one(raw: bytes, chunk: ChunkRef, topic_id: int, key: str, first: int, last: int) -> Iterator[Record]:
     """Read records by the slow way, which the reader takes after damage. A test compares the two ways."""
-    return chunk_records._one_by_one(raw, chunk, topic_id, key, first, last)
+    return cold_reader._one_by_one(raw, chunk, topic_id, key, first, last)
 
 
 def many_records(raw: bytes, chunk: ChunkRef, topic_id: int, first: int, last: int) -> list[Record] | None:
     """Read records by the fast way alone, which gives None after damage."""
-    return chunk_records._many(raw, chunk, topic_id, first, last)
+    return cold_reader._many(raw, chunk, topic_id, first, last)
 
 
 def drop_last_entry(ledgers: OffloadedLedgers) -> int:

@@ -21,8 +21,7 @@ from offload.daemon.revocation import keep_open
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_command_on
 from offload.errors import InvalidParameters, NoSuchCommand, Stopping
-from offload.operations.command import Command
-from offload.operations.registry import COMMANDS
+from offload.operations.command import COMMANDS, Command
 from offload.operations.results import problem
 from offload.rights import rights_of
 from offload.wire import LINES_HEADER, STREAM_TYPE, encode_message

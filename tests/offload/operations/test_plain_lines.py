@@ -11,11 +11,11 @@ import pytest
 from benchmarks.calls import count_calls
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
+from offload.operations.command import COMMANDS
 from offload.operations.directory import Directory
 from offload.operations.lines import RecordBatch, to_line
 from offload.operations.pruning import ReadStats
 from offload.operations.read import RecordLines
-from offload.operations.registry import COMMANDS
 from seglog import Gap, Log
 from tests.offload.replicas import opened
 

@@ -16,10 +16,10 @@ from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.errors import InvalidParameters
 from offload.operations.codec import decode, encode
+from offload.operations.command import COMMANDS
 from offload.operations.directory import Directory
 from offload.operations.matching import match_of
 from offload.operations.pruning import ReadStats
-from offload.operations.registry import COMMANDS
 from seglog import Gap, Log, Record, TopicConfig
 from seglog.errors import SeqOutOfRange
 from seglog.files.clock import SystemClock

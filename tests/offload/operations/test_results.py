@@ -10,8 +10,8 @@ import pytest
 
 from offload.moment import Moment
 from offload.operations.codec import decode, encode
+from offload.operations.command import COMMANDS
 from offload.operations.lines import RecordBatch
-from offload.operations.registry import COMMANDS
 from offload.operations.results import HIDDEN, MERGED, OPTIONAL, json_line, to_json
 from seglog import Gap, Record
 
