@@ -30,8 +30,7 @@ from offload.format.block import largest_entry
 from offload.handles import split_name
 from offload.services.parts import ArchiveParts
 from offload.services.results import OffloadResult, Removed, Restored, TopicRemoved
-from offload.settings import OffloadSettings
-from offload.settings_file import Settings, read_settings
+from offload.settings import OffloadSettings, Settings, read_settings
 from offload.tenants.source import source_of
 from offload.wiring import check_remote_apart, open_store
 from offload.write.port import Uploader

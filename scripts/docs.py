@@ -190,7 +190,7 @@ def cell(text: str | None) -> str:
 def settings(section: str) -> str:
     """Return the Markdown for `settings:NAME`, from the code of this checkout and not of an installed package."""
     sys.path.insert(0, str(ROOT))
-    from offload.settings_file import SETTINGS, default_file
+    from offload.settings import SETTINGS, default_file
     from seglog import DURABILITIES
 
     if section == "file":

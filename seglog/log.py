@@ -15,8 +15,7 @@ from typing import Annotated, TypeAlias
 
 from seglog.base.arguments import WHOLE_MAX, Within, checked
 from seglog.base.ownership import Owned, is_foreign
-from seglog.engine.engine import Engine
-from seglog.engine.room import doing, give_up_ballast
+from seglog.engine.engine import Engine, doing, give_up_ballast
 from seglog.engine.state import reclaimable
 from seglog.engine.upkeep import Background, UpkeepFactory
 from seglog.errors import (
@@ -31,16 +30,13 @@ from seglog.errors import (
     WarmStoreFailed,
 )
 from seglog.files.clock import Clock, SystemClock
-from seglog.files.directory import DirectoryLock, in_memory_kind
+from seglog.files.directory import DirectoryLock, in_memory_kind, load_settings
 from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
-from seglog.files.settings_file import load_settings
 from seglog.format.arrays import import_now
 from seglog.maintenance import eviction
-from seglog.maintenance.checkpoint import checkpoint, checkpoint_locked, relieve, wake_reclaim
-from seglog.maintenance.plan import CheckpointRequest
-from seglog.maintenance.reclaim import Reclaimer
+from seglog.maintenance.checkpoint import Reclaimer, checkpoint, checkpoint_locked, relieve, wake_reclaim
+from seglog.maintenance.plan import CheckpointRequest, Retention
 from seglog.maintenance.relocation import relocate_due
-from seglog.maintenance.retention import Retention
 from seglog.process import OwnLock, closing_after, uninterrupted
 from seglog.startup import opening
 from seglog.startup.recovery import Recovered, recover
@@ -341,7 +337,7 @@ class Log(Owned):
         self._engine.room.look()
 
     def make_room(self) -> None:
-        """Give up the log's ballast if its disk is full (seglog.engine.room). Otherwise do nothing.
+        """Give up the log's ballast if its disk is full (seglog.engine.engine). Otherwise do nothing.
 
         An upper layer calls this before it writes into the data directory.
         """

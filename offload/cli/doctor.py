@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from offload.cli.session import Output, Session
 from offload.errors import ChecksFailed, InvalidParameters
-from offload.operations.command import Command
-from offload.operations.parameters import About
+from offload.operations.command import About, Command
 from seglog import SETTINGS_FILE
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ import os
 import sys
 from collections.abc import Mapping
 
-from offload.cli.interrupt import end_at_once, exit_code, raise_in_command
 from offload.cli.shells import script
-from offload.cli.streams import discard_output, flush_output, write_error
+from offload.cli.streams import discard_output, end_at_once, exit_code, flush_output, raise_in_command, write_error
 from offload.cli.top import COMPLETION
 from offload.cli.words import Request, UsageError, request_of
 

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from offload.cli.interrupt import Terminated
-from offload.cli.streams import discard_output, flush_output, write_error
+from offload.cli.streams import Terminated, discard_output, flush_output, write_error
 from offload.operations.results import json_line
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from catalog.objects import ObjectStore
     from offload.archive import Archive
     from offload.client import DaemonClient
-    from offload.settings_file import Settings
+    from offload.settings import Settings
     from seglog import Log, LogSettings
 
 __all__ = ["Output", "Serve", "Session", "is_rich", "paged"]
@@ -192,19 +191,19 @@ class Session:
 
     def settings(self) -> Settings:
         """Return the settings of all sections. The first call of a command reads seglog.toml."""
-        from offload.settings_file import Settings
+        from offload.settings import Settings
 
         return Settings(self._read(), dict(os.environ))
 
     def log_settings(self) -> LogSettings:
         """Return the settings of the section [log]. A command that a daemon serves needs no others."""
-        from seglog import LogSettings
-        from seglog.values.setting import from_section
+        from seglog.values.config import LogSettings, from_section
 
         return from_section(LogSettings, self._read().get(LogSettings.SECTION, {}), os.environ)
 
     def _read(self) -> dict[str, Any]:
-        from seglog import SETTINGS_FILE, read_sections
+        from seglog.files.directory import read_sections
+        from seglog.values.config import SETTINGS_FILE
 
         if self._sections is None:
             is_here = self.daemon_url is None
@@ -237,20 +236,20 @@ class Session:
     @contextmanager
     def log(self, *, read_only: bool = False) -> Iterator[Log]:
         """Yield the log, without its remote."""
-        import seglog
+        from seglog.log import open as open_log
 
-        with seglog.open(self.directory, create=False, read_only=read_only, settings=self.log_settings()) as log:
+        with open_log(self.directory, create=False, read_only=read_only, settings=self.log_settings()) as log:
             yield log
 
     @contextmanager
     def log_and_maybe_archive(self, *, read_only: bool = False) -> Iterator[tuple[Log, Archive | None]]:
         """Yield the log and its archive, or None for the archive if no remote is configured."""
-        import offload
+        from offload.archive import attach
         from offload.errors import NoRemote
 
         with self.log(read_only=read_only) as log:
             try:
-                archive = offload.attach(log, self.remote, settings=self.settings())
+                archive = attach(log, self.remote, settings=self.settings())
             except NoRemote:
                 yield log, None
                 return

@@ -28,9 +28,7 @@ from offload.daemon.service import Service
 from offload.errors import Busy, OtherRemote, Stopping
 from offload.moved import retry_if_moved
 from offload.operations.codec import encode
-from offload.operations.command import Command
-from offload.operations.directory import Directory, RequestsSeen, Tell, Work
-from offload.operations.parameters import with_branch
+from offload.operations.command import Command, Directory, RequestsSeen, Tell, Work, with_branch
 from offload.operations.results import json_line, problem
 from offload.wire import encode_message
 from seglog import Log, NoSuchTopic

@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from offload.operations.command import hints_of
 from offload.operations.lines import RecordBatch
-from offload.operations.parameters import hints_of
 from seglog import Gap, Record
 
 __all__ = ["decode", "encode"]

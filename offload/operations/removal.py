@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from offload.errors import InvalidParameters
 from offload.moment import Moment
-from offload.operations.command import Command, always, dry
-from offload.operations.directory import Directory
-from offload.operations.parameters import About, DryRun, Reason, TopicName, Yes
-from offload.operations.printing import WouldTake, check_meant, taking_lines, would_take
+from offload.operations.command import About, Command, Directory, DryRun, Reason, TopicName, Yes, always, dry
+from offload.operations.printing import WouldTake, check_meant, counted, parse_span_ms, taking_lines, would_take
 from offload.operations.results import HIDDEN, OPTIONAL
-from offload.operations.units import counted, parse_span_ms
 from seglog.base.arguments import WHOLE_MAX
 from seglog.errors import NotTruncatable, SeqOutOfRange
 

@@ -283,8 +283,7 @@ class TopicStates(Owned):
         self._parts = parts
         self._log = context.log
         self._volumes = context.volumes
-        self._tags = context.tags
-        self._pins = Pins(context.volumes)
+        self._context = context
         self._handles = context.handles
         self._reader = context.reader
         self._clock = context.clock
@@ -364,7 +363,7 @@ class TopicStates(Owned):
         caller if no commit exists yet.
         """
         if isinstance(wanted, timeline.Named):
-            return None, self._tags.get(split_name(name)[0], wanted.name).point
+            return None, self._context.tags.get(split_name(name)[0], wanted.name).point
         if isinstance(wanted, timeline.Pinned):
             return None, self._pinned(name, wanted.name)
         return retry_if_moved(
@@ -412,7 +411,7 @@ class TopicStates(Owned):
 
     def _pinned(self, name: str, pin: str) -> ForkPoint:
         """Return the point of a lease on a volume of the topic. Raises `NoSuchPin`, and `PinLost` if it has ended."""
-        held = self._pins.find(pin)
+        held = Pins(self._volumes).find(pin)
         if self._volumes.control(held.pin.point.vid).topic != split_name(name)[0]:
             raise NoSuchPin(pin)
         if held.pin.expires_at_ms <= self._clock.now_ms():

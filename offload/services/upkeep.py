@@ -24,10 +24,9 @@ from typing import TYPE_CHECKING
 from catalog import ForkPoint, LocalCatalog, SegmentView, Vid
 from catalog.errors import AccessDenied, Corrupt, NoSuchObject, StoreUnreachable
 from catalog.format import keys
-from catalog.format.checkpoint_list import decode_down_to
 from catalog.format.encoding import decode_commit_at
 from catalog.format.keys import checkpoints_key
-from catalog.format.small_objects import decode_control_of
+from catalog.format.small_objects import decode_control_of, decode_down_to
 from catalog.gc.policy import GcReport, unwatched
 from catalog.objects.store_time import check_clock, earliest_ms
 from offload.format.topic_config import PAUSED

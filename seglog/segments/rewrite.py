@@ -20,7 +20,7 @@ REWRITE-5  A rewrite changes the length of .data, and the next manifest says so.
     lengths. If .data has the shorter one, the opening makes the renames durable. The rewriter may have been killed
     before it did. A relocation and a checkpoint that sets flags need the exact length. They ask the file.
 
-seglog.maintenance.reclaim decides when a segment is rewritten, and how fast.
+seglog.maintenance.checkpoint decides when a segment is rewritten, and how fast.
 """
 
 from __future__ import annotations

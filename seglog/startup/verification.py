@@ -23,9 +23,8 @@ from pathlib import Path
 
 from seglog.base.arguments import checked
 from seglog.errors import FormatUnsupported, NotADataDirectory
-from seglog.files.directory import SharedLock
+from seglog.files.directory import SharedLock, load_settings
 from seglog.files.port import Files, OpenFile, OsFiles, ReadOnlyFiles
-from seglog.files.settings_file import load_settings
 from seglog.maintenance.removal import segment_names
 from seglog.segments.rewrite import NEW, settle_rewrite
 from seglog.segments.segment import SegmentInfo

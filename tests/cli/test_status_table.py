@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from offload.operations.directory import Work
+from offload.operations.command import Work
 from offload.operations.status import ArchivedTopic, attempts_text, extent_bar, status_text
 from offload.reports import TopicStatus
 from seglog import SystemClock

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from offload.cli.execution import TimeNeedsZone, understand
-from offload.operations.units import ago_text
+from offload.operations.printing import ago_text
 from tests.worlds.command import Run
 
 NOW = datetime(2026, 11, 22, 19, 0, tzinfo=UTC)  # a Sunday, 20:00 in Berlin

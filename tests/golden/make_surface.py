@@ -21,7 +21,7 @@ import seglog
 from offload.cli.table import listed_commands
 from offload.daemon.http.openapi import openapi
 from offload.operations.command import COMMANDS
-from offload.settings_file import SETTINGS
+from offload.settings import SETTINGS
 
 __all__ = ["GOLDEN", "make"]
 

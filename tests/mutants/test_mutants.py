@@ -72,7 +72,7 @@ def test_a_killed_mutant_a_survivor_and_one_without_tests_are_told_apart(
     copy = Copy(tmp_path)
     text = (ROOT / "offload" / "format" / "codec.py").read_text()
     mistake = {
-        "file": "offload/format/block.py",
+        "file": "offload/format/codec.py",
         "old": text,
         "new": text + "\nraise ImportError\n",
         "mistake": "no import",

@@ -23,7 +23,7 @@ from offload.settings import CatalogSettings, CliSettings, ServeSettings, Tenant
 from seglog import Misuse, SeglogError
 from seglog.base.ownership import Owned
 from seglog.engine.upkeep import InCaller
-from seglog.values.setting import Setting, settings_of
+from seglog.values.config import Setting, settings_of
 from tests.arguments import Row, calls_of, contents, refused
 
 #: A small WAL, because each call is followed by a look at every byte of the directory.

@@ -17,8 +17,7 @@ from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.errors import ExportDamaged, ExportOutdated, ExportRunning, OtherExport, PartlyExported
 from offload.operations import export as use
-from offload.operations.command import COMMANDS
-from offload.operations.directory import Directory
+from offload.operations.command import COMMANDS, Directory
 from offload.operations.export import ExportVerified, Wanted
 from offload.operations.export_directory import MANIFEST, Exported
 from offload.operations.export_directory import opened as opened_export

@@ -11,8 +11,7 @@ import pytest
 from benchmarks.calls import count_calls
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
-from offload.operations.command import COMMANDS
-from offload.operations.directory import Directory
+from offload.operations.command import COMMANDS, Directory
 from offload.operations.lines import RecordBatch, to_line
 from offload.operations.pruning import ReadStats
 from offload.operations.read import RecordLines

@@ -16,8 +16,7 @@ from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.errors import InvalidParameters
 from offload.operations.codec import decode, encode
-from offload.operations.command import COMMANDS
-from offload.operations.directory import Directory
+from offload.operations.command import COMMANDS, Directory
 from offload.operations.matching import match_of
 from offload.operations.pruning import ReadStats
 from seglog import Gap, Log, Record, TopicConfig
