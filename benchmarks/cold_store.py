@@ -24,8 +24,8 @@ from catalog import SegmentView
 from catalog.format import keys
 from catalog.objects.base import ObjectStore
 from offload import ColdSettings
+from offload.read.chunk_fetcher import in_order
 from offload.read.cold_reader import ColdReader
-from offload.read.pool import in_order
 from offload.wiring import open_store
 
 __all__ = ["FIRST_BYTE_MS", "MB_PER_S", "RECORD_BYTES", "Cold", "cold_topic", "plain_gets", "stores"]

@@ -31,7 +31,7 @@ from benchmarks.runner import Figures, Rounds, settle_disk
 from benchmarks.slices import Unavailable
 from benchmarks.small_streams_http import daemon_figures, reference_figures
 from offload.daemon.service import open_service
-from offload.settings_file import read_settings
+from offload.settings import read_settings
 from offload.wiring import open_store
 from seglog import aio
 

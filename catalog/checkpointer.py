@@ -29,13 +29,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from catalog.errors import InvalidObject, NoSuchObject, OutOfWindow
-from catalog.format.checkpoint_list import decode_checkpoint_set, encode_checkpoint_set
 from catalog.format.commit import Checkpoint
 from catalog.format.control import CheckpointSet, Mark
 from catalog.format.encoding import decode_commit_at, with_checkpoint
 from catalog.format.envelope import MessageType, wrap
 from catalog.format.ids import LsnNumber, Vid
 from catalog.format.keys import checkpoints_key, commit_key, list_key
+from catalog.format.small_objects import decode_checkpoint_set, encode_checkpoint_set
 from catalog.objects.settled_writes import change, put_once
 from catalog.snapshot import checkpoint_of
 from catalog.volume import Volumes

@@ -54,13 +54,6 @@ from catalog.errors import (
     Outdated,
     Unavailable,
 )
-from catalog.format.checkpoint_list import (
-    NEWEST_BYTES,
-    decode_checkpoint_set,
-    decode_down_to,
-    decode_newest_checkpoints,
-    encode_checkpoint_set,
-)
 from catalog.format.control import DEAD, Boundary, CheckpointSet, Control, Fork, full_name
 from catalog.format.encoding import StoredCommit, decode_commit_at, decode_views
 from catalog.format.envelope import MessageType, unwrap
@@ -77,9 +70,14 @@ from catalog.format.keys import (
     lsn_of,
 )
 from catalog.format.small_objects import (
+    NEWEST_BYTES,
     decode_boundary,
+    decode_checkpoint_set,
     decode_control_of,
+    decode_down_to,
+    decode_newest_checkpoints,
     encode_boundary,
+    encode_checkpoint_set,
     encode_control,
     encode_fork,
 )

@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from offload.errors import OffloadError
     from offload.recovery import recover
     from offload.reports import TopicStatus
-    from offload.settings import CatalogSettings, ColdSettings, OffloadSettings
-    from offload.settings_file import Settings
+    from offload.settings import CatalogSettings, ColdSettings, OffloadSettings, Settings
 
 __all__ = [
     "Archive",
@@ -34,7 +33,7 @@ _HOME = {
     "ColdSettings": "offload.settings",
     "OffloadError": "offload.errors",
     "OffloadSettings": "offload.settings",
-    "Settings": "offload.settings_file",
+    "Settings": "offload.settings",
     "TopicStatus": "offload.reports",
     "recover": "offload.recovery",
 }

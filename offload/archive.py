@@ -16,21 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from operator import attrgetter
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from catalog import Codec
+from catalog import Codec, Snapshot
+from catalog.errors import NoSuchObject
 from catalog.format import keys
 from catalog.objects.base import ObjectStore
-from offload.context import ArchiveContext, open_context
-from offload.errors import NoRemote
+from offload.context import ArchiveContext, part
+from offload.errors import HistoryBehind, NoRemote
 from offload.format.block import largest_entry
 from offload.handles import split_name
-from offload.services.machinery import Machinery, part
-from offload.services.remote_states import ColdTier
+from offload.services.parts import ArchiveParts
 from offload.services.results import OffloadResult, Removed, Restored, TopicRemoved
-from offload.settings import OffloadSettings
-from offload.settings_file import Settings, read_settings
+from offload.settings import OffloadSettings, Settings, read_settings
 from offload.tenants.source import source_of
 from offload.wiring import check_remote_apart, open_store
 from offload.write.port import Uploader
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from offload.services.history import HistoryService
     from offload.services.names import BranchService, PinService, TagService
     from offload.services.previews import PreviewService
-    from offload.services.reading import Reading
     from offload.services.replication import ReplicationService
     from offload.services.status import StatusService
     from offload.services.upkeep import UpkeepService
@@ -58,6 +57,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Archive", "OffloadResult", "Removed", "Restored", "attach"]
 
+_Item = TypeVar("_Item")
 _FRAME_OVERHEAD_BYTES = MIN_FRAME_BYTES + 2 * LABEL_MAX_BYTES
 
 
@@ -75,88 +75,65 @@ class Archive(Owned):
         """
         self._context = context
         self._is_closed = False
-        self._machinery = Machinery(context, settings, uploader)
-        self._machinery.replicas.mark_all()
+        self._parts = ArchiveParts(context, settings, uploader)
+        self._parts.replicas.mark_all()
         context.log.topic_defaults = replace(context.log.topic_defaults, keep_history=True)
         # Last: an archive that was not made leaves the log as it is.
-        context.log.attach_cold(ColdTier(context, self._machinery.states))
+        context.log.attach_cold(ColdTier(self._parts))
 
     @part
     def branches(self) -> BranchService:
         from offload.services.names import BranchService
 
-        return BranchService(self._context, lambda: self._machinery.promotion)
+        return BranchService(self._parts)
 
     @part
     def collection(self) -> CollectionService:
         from offload.services.collection import CollectionService
 
-        return CollectionService(self._context)
+        return CollectionService(self._parts)
 
     @part
     def tags(self) -> TagService:
         from offload.services.names import TagService
 
-        return TagService(self._context, lambda: self._machinery.offloading)
+        return TagService(self._parts)
 
     @part
     def history(self) -> HistoryService:
         from offload.services.history import HistoryService
 
-        machinery = self._machinery
-        return HistoryService(
-            self._context,
-            machinery.states,
-            machinery.targets,
-            lambda: machinery.promotion,
-            lambda: machinery.undoing,
-            lambda: machinery.sole_names,
-        )
+        return HistoryService(self._parts)
 
     @part
     def pins(self) -> PinService:
         from offload.services.names import PinService
 
-        return PinService(self._context)
+        return PinService(self._parts)
 
     @part
     def previews(self) -> PreviewService:
         from offload.services.previews import PreviewService
 
-        return PreviewService(self._context, self._machinery.states, self._machinery.replicas)
+        return PreviewService(self._parts)
 
     @part
     def replication(self) -> ReplicationService:
         from offload.services.replication import ReplicationService
 
-        machinery = self._machinery
-        return ReplicationService(
-            self._context,
-            lambda: machinery.writers,
-            machinery.replicas,
-            lambda: machinery.sync,
-            lambda: machinery.reset,
-            lambda: machinery.takeover,
-        )
+        return ReplicationService(self._parts)
 
     @part
     def upkeep(self) -> UpkeepService:
         from offload.services.upkeep import UpkeepService
 
-        machinery = self._machinery
-        return UpkeepService(self._context, machinery.states, lambda: machinery.writers, lambda: machinery.offloader)
+        return UpkeepService(self._parts)
 
     @part
     def status(self) -> StatusService:
         from offload.services.status import StatusService
 
-        return StatusService(self._context, self._machinery.replicas)
-
-    @part
-    def _reading(self) -> Reading:
-        from offload.services.reading import Reading
-
-        return Reading(self._context, self._machinery.states, self._machinery.targets, self.history)
+        return StatusService(self._parts)
 
     def __enter__(self) -> Archive:
         return self
@@ -172,7 +149,7 @@ class Archive(Owned):
         if is_foreign(self) or self._is_closed:
             return
         self._is_closed = True
-        self._machinery.close()
+        self._parts.close()
         self._context.log.detach_cold()
         self._context.close()
 
@@ -199,7 +176,7 @@ class Archive(Owned):
         Raises `NoSuchTopic`, `Diverged`, and what the store raises. After an error, the caller repeats the call to
         resume.
         """
-        return self._machinery.offloading.run(name, up_to=up_to, drop_hot=drop_hot, on_bytes=on_bytes)
+        return self._parts.writer.offload(name, up_to=up_to, drop_hot=drop_hot, on_bytes=on_bytes)
 
     @checked
     def release(self, name: str, *, at_once: bool = False) -> int:
@@ -207,7 +184,7 @@ class Archive(Owned):
 
         `at_once` waives the deletion lag. If the read-back fails, the call raises its error and the hot copy stays.
         """
-        return self._machinery.offloading.release(name, at_once=at_once)
+        return self._parts.writer.release(name, at_once=at_once)
 
     @checked
     def read(
@@ -222,14 +199,14 @@ class Archive(Owned):
         Raises `SeqOutOfRange` if `start` lies outside the state, `Evicted` if the records at `start` are lost,
         `NoSuchTopic`, `NoSuchBranch`, `InvalidTarget`, `OutOfWindow`.
         """
-        return self._reading.read(name, start, end, at=at)
+        return self._parts.states.read(name, start, end, at=at)
 
     @checked
     def read_arrays(
         self, name: str, start: int | None = None, end: int | None = None, *, at: str | None = None
     ) -> Iterator[RecordArrays]:
         """Return the records of `read` as arrays (`Topic.read_arrays`). Raises as `read` does."""
-        return self._reading.read_arrays(name, start, end, at=at)
+        return self._parts.states.read_arrays(name, start, end, at=at)
 
     @checked
     def read_arrow(
@@ -251,7 +228,7 @@ class Archive(Owned):
         from seglog.values.arrow import check_arrow
 
         check_arrow("Archive.read_arrow")
-        return read_as_arrow(name, self._reading.read_arrays(name, start, end, at=at), tag, text=text)
+        return read_as_arrow(name, self._parts.states.read_arrays(name, start, end, at=at), tag, text=text)
 
     @checked
     def open_for_append(self, name: str) -> Topic:
@@ -263,7 +240,7 @@ class Archive(Owned):
         Raises `NoSuchBranch` if the branch does not exist. If a plain topic does not exist, its first append creates
         it.
         """
-        return self._machinery.writers.topic(name)
+        return self._parts.takeover.topic(name)
 
     @checked
     def delete(self, name: str, *, before: int | None = None, tag: str | None = None, message: str = "") -> Removed:
@@ -276,7 +253,7 @@ class Archive(Owned):
         The delete holds as soon as it is in the log. If the remote cannot be reached now, the call still succeeds, and
         the next `offload` publishes the delete. If the call makes the commit itself, the commit gets `message`.
         """
-        return self._machinery.removal.delete(name, before, tag, message)
+        return self._parts.writer.delete(name, before, tag, message)
 
     @checked
     def evict(self, name: str, before: int, *, message: str = "") -> Removed:
@@ -285,7 +262,7 @@ class Archive(Owned):
         Readers get a notice that the records are lost. In all else the call is like `delete`: the state before it can
         be restored.
         """
-        return self._machinery.removal.evict(name, before, message)
+        return self._parts.writer.evict(name, before, message)
 
     @checked
     def truncate(self, name: str, seq: int, *, message: str = "") -> Removed:
@@ -301,7 +278,7 @@ class Archive(Owned):
         Raises `NoSuchTopic`, `NotTruncatable`, `SeqOutOfRange`, `ConcurrentModification` if appends never pause, and
         what `offload` raises. After an error, nothing was removed.
         """
-        return self._machinery.removal.truncate(name, seq, message)
+        return self._parts.writer.truncate(name, seq, message)
 
     @checked
     def delete_topic(
@@ -317,7 +294,7 @@ class Archive(Owned):
         After an error, the caller repeats the call to resume. Raises `NoSuchTopic`, `TopicAttached` without `detach`,
         `Diverged`, and what the store raises.
         """
-        return self._machinery.removal.topic(name, detach=detach, discard=discard, message=message)
+        return self._parts.writer.delete_topic(name, detach=detach, discard=discard, message=message)
 
     @checked
     def restore(self, topic: str, *, to: str, name: str, message: str = "") -> Restored:
@@ -330,10 +307,10 @@ class Archive(Owned):
         context.log.check_writable()
         keys.check_name("branch", name)
         base, _ = split_name(topic)
-        point = self._machinery.offloading.keep_point(topic, to, lambda: context.branches.check_free(base, name))
+        point = self._parts.writer.keep_point(topic, to, lambda: context.branches.check_free(base, name))
         snapshot = context.volumes.snapshot(point.vid, point.lsn, point.seq)
         # Count before creating the branch, so that damage is found while there is nothing to undo.
-        count, last = self.history.count(snapshot)
+        count, last = self._parts.states.count(snapshot)
         vid = context.branches.create(base, name, point, now_ms=context.clock.now_ms(), message=message)
         return Restored(vid, count, last.seq if last else 0, last.ts_ms if last else 0)
 
@@ -344,7 +321,68 @@ class Archive(Owned):
     @checked
     def change_settings(self, settings: OffloadSettings) -> None:
         """Use `settings` for every offload that begins from now on."""
-        self._machinery.change_settings(settings)
+        self._parts.change_settings(settings)
+
+
+class ColdTier:
+    """The cold tier of the log: it returns the records below the hot floor."""
+
+    def __init__(self, parts: ArchiveParts) -> None:
+        self._parts = parts
+
+    def read(self, topic: str, first: int, last: int) -> Iterator[Record]:
+        return self._items(
+            topic, self._snapshot(topic, last), first, last, self._parts.context.reader.records, attrgetter("seq")
+        )
+
+    def read_arrays(self, topic: str, first: int, last: int) -> Iterator[RecordArrays]:
+        snapshot = self._snapshot(topic, last)
+        return self._items(topic, snapshot, first, last, self._parts.context.reader.arrays, attrgetter("last_seq"))
+
+    def expired_own(self, branch: str, end: int, oldest_ms: int) -> tuple[int, int]:
+        from offload.services.expired import first_since, own_views
+
+        snapshot = self._parts.states.newest(branch)
+        while True:
+            own = [view for view in own_views(snapshot) if view.first < end]
+            try:
+                found = min(first_since(own, oldest_ms, self._parts.context.reader), end)
+            except NoSuchObject as missing:
+                snapshot = self._newer(branch, snapshot, missing)
+            else:
+                return found, own[0].ref.min_ts_ms if own and found == 1 else 0
+
+    def _snapshot(self, topic: str, last: int) -> Snapshot:
+        snapshot = self._parts.states.newest(topic)
+        if last > snapshot.bounds.head_seq:
+            raise HistoryBehind(topic, last, snapshot.bounds.head_seq)
+        return snapshot
+
+    def _items(
+        self,
+        topic: str,
+        snapshot: Snapshot,
+        first: int,
+        last: int,
+        read: Callable[[Snapshot, int, int], Iterator[_Item]],
+        last_seq_of: Callable[[_Item], int],
+    ) -> Iterator[_Item]:
+        while True:
+            try:
+                for item in read(snapshot, first, last):
+                    yield item
+                    first = last_seq_of(item) + 1
+            except NoSuchObject as missing:
+                snapshot = self._newer(topic, snapshot, missing)
+            else:
+                return
+
+    def _newer(self, topic: str, snapshot: Snapshot, missing: NoSuchObject) -> Snapshot:
+        """Return a newer state than one that lacks an object. If there is none, raise the error."""
+        newer = self._parts.states.behind_read(topic, snapshot)
+        if newer is None:
+            raise missing
+        return newer
 
 
 @checked
@@ -381,11 +419,10 @@ def attach(
             "offload.block_size",
             f"a record of log.max_record_bytes ({log.settings.max_record_bytes}) would not fit one",
         )
-    context = open_context(log, store, cold, catalog, clock or SystemClock(), is_chosen=is_chosen)
+    context = ArchiveContext(log, store, cold, catalog, clock or SystemClock(), is_chosen=is_chosen)
     try:
         return Archive(context, offload, uploader)
     except BaseException as error:
         with closing_after(error):
-            context.reader.close()
-            context.local.close()
+            context.close_here()
         raise

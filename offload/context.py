@@ -1,24 +1,29 @@
-"""The parts that the services of one archive share: the log, the remote, and this directory's record of both."""
+"""The log, the remote, and this directory's record of both, which the services of one archive share."""
 
 from __future__ import annotations
 
 import socket
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 from weakref import WeakValueDictionary
 
 from catalog import Branches, LocalCatalog, Volumes
 from catalog.objects.base import ObjectStore
-from catalog.refs.state_names import Tags
 from offload.handles import Handles
 from offload.read.cache import open_cache
-from offload.read.cold_reader import ColdReader
 from offload.settings import CatalogSettings, ColdSettings
 from seglog import Log
 from seglog.files.clock import Clock
 from seglog.process import closing_after
 
-__all__ = ["ArchiveContext", "TopicLocks", "open_context"]
+if TYPE_CHECKING:
+    from catalog.refs.state_names import Tags
+    from offload.read.cold_reader import ColdReader
+
+__all__ = ["ArchiveContext", "TopicLocks", "part"]
+
+T = TypeVar("T")
 
 
 class TopicLocks:
@@ -39,69 +44,102 @@ class TopicLocks:
             return lock
 
 
-@dataclass(frozen=True, slots=True)
+class part(Generic[T]):  # noqa: N801 - a decorator, like `property`
+    """An attribute that its function makes at the first use. It takes no lock.
+
+    If two threads use it first, both make one, and both get the same one of the two. So the function only makes an
+    object.
+    """
+
+    def __init__(self, make: Callable[[Any], T]) -> None:
+        self._make = make
+        self._name = make.__name__
+        self.__doc__ = make.__doc__
+
+    @overload
+    def __get__(self, owner: None, kind: type) -> part[T]: ...
+    @overload
+    def __get__(self, owner: object, kind: type) -> T: ...
+    def __get__(self, owner: object, kind: type) -> part[T] | T:
+        if owner is None:  # a tool looks at the class, as `inspect` does
+            return self
+        made: T = vars(owner).setdefault(self._name, self._make(owner))
+        return made
+
+
 class ArchiveContext:
-    """The shared parts of one archive. `writer_id` names this machine in commits and in the operations log.
+    """What the services of one archive share. `writer_id` names this machine in commits and in the operations log.
 
     `volumes` reads and writes commits in `store`, and keeps copies of them in `local`. `branches` and `tags` are the
     names in the remote. `handles` are the names of this directory. `reader` reads records from `store`. `settings` are
     the section [catalog].
     """
 
-    log: Log
-    store: ObjectStore
-    local: LocalCatalog
-    volumes: Volumes
-    branches: Branches
-    tags: Tags
-    handles: Handles
-    reader: ColdReader
-    settings: CatalogSettings
-    clock: Clock
-    writer_id: str
-    locks: TopicLocks
+    def __init__(
+        self,
+        log: Log,
+        store: ObjectStore,
+        cold: ColdSettings,
+        settings: CatalogSettings,
+        clock: Clock,
+        *,
+        is_chosen: bool = False,
+    ) -> None:
+        """Open the local catalog and the chunk cache of the log's directory. Makes no request.
+
+        `is_chosen` says that the caller chose another remote than seglog.toml.
+        """
+        self.log = log
+        self.store = store
+        self.settings = settings
+        self.clock = clock
+        self.writer_id = socket.gethostname()
+        self.locks = TopicLocks()
+        self._cold = cold
+        self._is_chosen = is_chosen
+        self._chunks = None if log.is_read_only else open_cache(cold.place_of_cache(log.path), cold.cache_bytes)
+        try:
+            self.local = LocalCatalog(log.path / "catalog.db", read_only=log.is_read_only, make_room=log.make_room)
+        except BaseException as error:
+            with closing_after(error):
+                self._close_reader()
+            raise
+
+    @part
+    def volumes(self) -> Volumes:
+        return Volumes(self.store, self.local)
+
+    @part
+    def branches(self) -> Branches:
+        return Branches(self.volumes, self.writer_id)
+
+    @part
+    def tags(self) -> Tags:
+        from catalog.refs.state_names import Tags
+
+        return Tags(self.volumes, self.writer_id)
+
+    @part
+    def handles(self) -> Handles:
+        return Handles(self.log, self.volumes, self.branches, self.local, self.clock, is_chosen=self._is_chosen)
+
+    @part
+    def reader(self) -> ColdReader:
+        from offload.read.cold_reader import ColdReader
+
+        return ColdReader(self.store, self._cold, self._chunks)
+
+    def close_here(self) -> None:
+        """Close what the context has opened. The store stays open."""
+        self._close_reader()
+        self.local.close()
 
     def close(self) -> None:
-        self.reader.close()
-        self.local.close()
+        self.close_here()
         self.store.close()
 
-
-def open_context(
-    log: Log,
-    store: ObjectStore,
-    cold: ColdSettings,
-    settings: CatalogSettings,
-    clock: Clock,
-    *,
-    is_chosen: bool = False,
-) -> ArchiveContext:
-    """Open the local catalog and the caches of the log's directory. Makes no request.
-
-    `is_chosen` says that the caller chose another remote than seglog.toml.
-    """
-    cache_bytes = 0 if log.is_read_only else cold.cache_bytes
-    reader = ColdReader(store, cold, open_cache(cold.place_of_cache(log.path), cache_bytes))
-    try:
-        local = LocalCatalog(log.path / "catalog.db", read_only=log.is_read_only, make_room=log.make_room)
-    except BaseException as error:
-        with closing_after(error):
-            reader.close()
-        raise
-    volumes = Volumes(store, local)
-    writer_id = socket.gethostname()
-    branches = Branches(volumes, writer_id)
-    return ArchiveContext(
-        log=log,
-        store=store,
-        local=local,
-        volumes=volumes,
-        branches=branches,
-        tags=Tags(volumes, writer_id),
-        handles=Handles(log, volumes, branches, local, clock, is_chosen=is_chosen),
-        reader=reader,
-        settings=settings,
-        clock=clock,
-        writer_id=writer_id,
-        locks=TopicLocks(),
-    )
+    def _close_reader(self) -> None:
+        if "reader" in vars(self):
+            self.reader.close()
+        elif self._chunks is not None:
+            self._chunks.close()

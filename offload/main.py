@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from offload.settings_file import Settings
+    from offload.settings import Settings
 
 __all__ = ["main"]
 
@@ -18,7 +18,7 @@ __all__ = ["main"]
 def main() -> None:
     code = 130
     try:
-        from offload.cli.interrupt import end_at_once
+        from offload.cli.streams import end_at_once
 
         end_at_once()
         import os

@@ -34,8 +34,7 @@ from catalog.objects.base import ObjectStore
 from offload.archive import Archive, attach
 from offload.errors import DirectoryNotEmpty, OffloadError
 from offload.moment import Moment
-from offload.settings import TenantSettings
-from offload.settings_file import Settings, default_file, read_settings
+from offload.settings import Settings, TenantSettings, default_file, read_settings
 from offload.tenants.source import source_of
 from offload.wiring import check_remote_apart, open_store
 from seglog.base.arguments import checked

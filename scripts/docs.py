@@ -190,7 +190,7 @@ def cell(text: str | None) -> str:
 def settings(section: str) -> str:
     """Return the Markdown for `settings:NAME`, from the code of this checkout and not of an installed package."""
     sys.path.insert(0, str(ROOT))
-    from offload.settings_file import SETTINGS, default_file
+    from offload.settings import SETTINGS, default_file
     from seglog import DURABILITIES
 
     if section == "file":
@@ -259,7 +259,7 @@ def literal(value: object) -> str:
 def schema_files() -> dict[Path, str]:
     """Return the text of each file in docs/schema, from the code of this checkout."""
     sys.path.insert(0, str(ROOT))
-    from offload.operations.registry import schemas
+    from offload.operations.command import schemas
 
     return {SCHEMAS / f"{kind}.json": json.dumps(schema, indent=2) + "\n" for kind, schema in schemas().items()}
 

@@ -90,11 +90,11 @@ if TYPE_CHECKING:
         WrongSize,
     )
     from seglog.files.clock import Clock, SystemClock
+    from seglog.files.directory import default_toml, load_settings, read_sections, write_default
     from seglog.files.port import Files, OsFiles, replace_atomically
-    from seglog.files.settings_file import default_toml, load_settings, read_sections, write_default
     from seglog.format.record_arrays import RecordArrays
     from seglog.log import Log, open
-    from seglog.maintenance.retention import Retention
+    from seglog.maintenance.plan import Retention
     from seglog.segments.segment import SegmentInfo
     from seglog.startup.verification import verify
     from seglog.tiers.cold_tier import ColdTier
@@ -219,15 +219,15 @@ _HOMES = {
     "Files": "seglog.files.port",
     "OsFiles": "seglog.files.port",
     "replace_atomically": "seglog.files.port",
-    "default_toml": "seglog.files.settings_file",
-    "load_settings": "seglog.files.settings_file",
-    "read_sections": "seglog.files.settings_file",
-    "write_default": "seglog.files.settings_file",
+    "default_toml": "seglog.files.directory",
+    "load_settings": "seglog.files.directory",
+    "read_sections": "seglog.files.directory",
+    "write_default": "seglog.files.directory",
     "arrow_schema": "seglog.values.arrow",
     "RecordArrays": "seglog.format.record_arrays",
     "Log": "seglog.log",
     "open": "seglog.log",
-    "Retention": "seglog.maintenance.retention",
+    "Retention": "seglog.maintenance.plan",
     "SegmentInfo": "seglog.segments.segment",
     "verify": "seglog.startup.verification",
     "ColdTier": "seglog.tiers.cold_tier",

@@ -15,8 +15,7 @@ from typing import Annotated, TypeAlias
 
 from seglog.base.arguments import WHOLE_MAX, Within, checked
 from seglog.base.ownership import Owned, is_foreign
-from seglog.engine.engine import Engine
-from seglog.engine.room import doing, give_up_ballast
+from seglog.engine.engine import Engine, doing, give_up_ballast
 from seglog.engine.state import reclaimable
 from seglog.engine.upkeep import Background, UpkeepFactory
 from seglog.errors import (
@@ -31,19 +30,15 @@ from seglog.errors import (
     WarmStoreFailed,
 )
 from seglog.files.clock import Clock, SystemClock
-from seglog.files.directory import DirectoryLock, in_memory_kind
+from seglog.files.directory import DirectoryLock, in_memory_kind, load_settings
 from seglog.files.port import NO_DESCRIPTOR, Files, OsFiles, enter, leave
-from seglog.files.settings_file import load_settings
 from seglog.format.arrays import import_now
 from seglog.maintenance import eviction
-from seglog.maintenance.checkpoint import checkpoint, checkpoint_locked, relieve, wake_reclaim
-from seglog.maintenance.plan import CheckpointRequest
-from seglog.maintenance.reclaim import Reclaimer
+from seglog.maintenance.checkpoint import Reclaimer, checkpoint, checkpoint_locked, relieve, wake_reclaim
+from seglog.maintenance.plan import CheckpointRequest, Retention
 from seglog.maintenance.relocation import relocate_due
-from seglog.maintenance.retention import Retention
 from seglog.process import OwnLock, closing_after, uninterrupted
-from seglog.startup.creation import check_never_used, erase, is_data_directory, make_new
-from seglog.startup.opening import adopt_warm, engine_of, open_full, remove_other_shards, reshard
+from seglog.startup import opening
 from seglog.startup.recovery import Recovered, recover
 from seglog.tiers.cold_tier import ColdTier
 from seglog.tiers.segment_store import SegmentStores
@@ -102,8 +97,8 @@ def open(
     with _plain_errors(layout.root, read_only=read_only):
         if create and not read_only:
             _make_root(port, layout.root)
-        elif not is_data_directory(port, layout):
-            check_never_used(port, layout)
+        elif not opening.is_data_directory(port, layout):
+            opening.check_never_used(port, layout)
             raise NotADataDirectory(layout.root)
         enter(port, layout.root)
         try:
@@ -342,7 +337,7 @@ class Log(Owned):
         self._engine.room.look()
 
     def make_room(self) -> None:
-        """Give up the log's ballast if its disk is full (seglog.engine.room). Otherwise do nothing.
+        """Give up the log's ballast if its disk is full (seglog.engine.engine). Otherwise do nothing.
 
         An upper layer calls this before it writes into the data directory.
         """
@@ -500,7 +495,7 @@ def _warn_if_volatile(port: Files, root: Path) -> None:
 
 
 def _erase(engine: Engine) -> None:
-    erase(engine.files, engine.layout)
+    opening.erase(engine.files, engine.layout)
     if engine.warm_stores is not None:
         engine.warm_stores.give_up()
 
@@ -514,12 +509,12 @@ def _start(
     stores: SegmentStores | None,
 ) -> tuple[Engine, Reclaimer]:
     settings = load_settings(layout.settings) if settings is None else settings
-    if not is_data_directory(files, layout):
-        make_new(files, layout)
+    if not opening.is_data_directory(files, layout):
+        opening.make_new(files, layout)
     warm_stores = WarmStores.configured(files, layout, settings, stores)
     found = _recover(files, layout)
     if warm_stores is not None:
-        adopt_warm(files, layout, found.topics.values(), warm_stores)
+        opening.adopt_warm(files, layout, found.topics.values(), warm_stores)
     try:
         return _engine(files, layout, clock, settings, upkeep, warm_stores, found)
     except BaseException:
@@ -538,19 +533,19 @@ def _engine(
     found: Recovered,
 ) -> tuple[Engine, Reclaimer]:
     if len(found.wal_ends) != settings.wal_shards:
-        before = engine_of(files, layout, clock, settings, found, warm_stores)
+        before = opening.engine_of(files, layout, clock, settings, found, warm_stores)
         with before.checkpoint_lock:
             checkpoint_locked(before)
         before.close()
-        reshard(files, layout, settings.wal_shards)
+        opening.reshard(files, layout, settings.wal_shards)
         found = _recover(files, layout)
-    engine = engine_of(files, layout, clock, settings, found, warm_stores)
+    engine = opening.engine_of(files, layout, clock, settings, found, warm_stores)
     engine.room.begin()
     try:
         with engine.checkpoint_lock:
             checkpoint_locked(engine)
     except DiskFull:
-        engine, found = open_full(engine, lambda: _recover(files, layout))
+        engine, found = opening.open_full(engine, lambda: _recover(files, layout))
     reclaimer = Reclaimer(engine)
     engine.upkeep = upkeep(lambda: relieve(engine))
     engine.syncer = upkeep(lambda: write.sync_written(engine))
@@ -565,7 +560,7 @@ def _engine(
 
 def _recover(files: Files, layout: Layout) -> Recovered:
     found = recover(files, layout)
-    remove_other_shards(files, layout, len(found.wal_ends))
+    opening.remove_other_shards(files, layout, len(found.wal_ends))
     return found
 
 

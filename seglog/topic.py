@@ -7,15 +7,13 @@ from itertools import chain
 from typing import TYPE_CHECKING, Literal, cast, overload
 
 from seglog.base.arguments import checked
-from seglog.engine.engine import Engine
-from seglog.engine.room import doing
+from seglog.engine.engine import Engine, doing
 from seglog.engine.state import TopicState
 from seglog.errors import ReadOnly, SeqOutOfRange, Truncated
 from seglog.format.frames import Frames
 from seglog.maintenance import eviction
 from seglog.maintenance.checkpoint import checkpoint
-from seglog.maintenance.plan import CheckpointRequest
-from seglog.maintenance.retention import Retention
+from seglog.maintenance.plan import CheckpointRequest, Retention
 from seglog.reading.batches import read_batches
 from seglog.reading.follow import Follower, follow_records
 from seglog.reading.read import continue_records, read_frame_batches

@@ -22,7 +22,7 @@ import pytest
 from catalog.errors import InvalidTenant
 from catalog.tenants.names import RESERVED, check_tenant
 from catalog.tenants.policies import TenantRole, bucket_policy, tenant_policy
-from offload.settings_file import SETTINGS
+from offload.settings import SETTINGS
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("benchmarks", "catalog", "offload", "seglog")
@@ -215,7 +215,7 @@ def test_every_command_and_option_is_documented() -> None:
 
 
 def test_every_setting_is_documented_with_its_default_range_and_variable() -> None:
-    from offload.settings_file import SETTINGS, default_file
+    from offload.settings import SETTINGS, default_file
 
     page = (ROOT / "docs" / "configuration.md").read_text()
     assert {setting.section for setting in SETTINGS} == {

@@ -1,6 +1,6 @@
 """The values that make a volume, give it a name and limit what GC may delete.
 
-`catalog.format.small_objects` and `catalog.format.checkpoint_list` turn them into objects and back.
+`catalog.format.small_objects` turns them into objects and back.
 
 CTRL-1  A Control is written once, before anything else of its volume, and never changes.
 CTRL-2  A Ref is the only place where a name becomes a vid. A deleted branch keeps its Ref, which records the deletion.

@@ -6,7 +6,7 @@
     4       3     padding   zeros
     7       1     type      1 Control, 2 Fork, 3 CheckpointSet, 4 Commit, 16 Ref, 17 Tag, 18 Pin, 19 Boundary,
                             20 OplogEntry, 21 GcPlan, 22 SegmentList, 23 GcPage, 24 OlderCheckpoints
-    8       n     data      the protobuf message; of 3 and 24, what `catalog.format.checkpoint_list` says
+    8       n     data      the protobuf message; of 3 and 24, what `catalog.format.small_objects` says
     8+n     8     xxh3      XXH3-64 of [0, 8+n), little-endian
 
 ENV-1  A decoder checks an envelope in this order: magic, version, checksum, padding and type.

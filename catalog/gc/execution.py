@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 
 from catalog.checkpointer import make_checkpoint
 from catalog.errors import Corrupt, Diverged, NoSuchObject, Outdated, OutOfWindow
-from catalog.format.checkpoint_list import decode_checkpoint_set, encode_checkpoint_set
 from catalog.format.commit import Commit, CommitKind
 from catalog.format.control import Boundary, CheckpointSet
 from catalog.format.encoding import StoredCommit, decode_commit_at, encode_commit
@@ -27,7 +26,7 @@ from catalog.format.keys import (
     pin_key,
     plan_key,
 )
-from catalog.format.small_objects import decode_boundary, encode_boundary
+from catalog.format.small_objects import decode_boundary, decode_checkpoint_set, encode_boundary, encode_checkpoint_set
 from catalog.gc.mark import Kept, Marker
 from catalog.gc.plan import Garbage, Plan, pages_of, remove_plan
 from catalog.gc.policy import GcReport, Watch, unwatched

@@ -16,19 +16,17 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Annotated, Any, BinaryIO, TypeVar
 
-from offload.cli.execution import directory_of
-from offload.cli.interrupt import SIGNALS, is_raised, stop_of
-from offload.cli.progress import progress
+from offload.cli.execution import directory_of, progress
 from offload.cli.session import Session
 from offload.cli.stopped import told
+from offload.cli.streams import SIGNALS, is_raised, stop_of
 from offload.errors import InvalidInput, NoSuchFile, OffloadError
 from offload.operations import append as use
 from offload.operations.append import Appended, Format, RecordSink
-from offload.operations.command import Command
+from offload.operations.command import About, Command, TopicName
 from offload.operations.lines import Batch
-from offload.operations.parameters import About, TopicName
+from offload.operations.printing import counted
 from offload.operations.results import problem
-from offload.operations.units import counted
 from seglog.errors import AppendsHeld
 
 __all__ = ["APPEND", "Interrupts", "PartlyAppended", "append"]

@@ -16,10 +16,9 @@ from offload.cli.session import Session
 from offload.errors import InvalidParameters, NoSuchFile, OffloadError
 from offload.operations import bisect as use
 from offload.operations.bisect import FirstBad, State, Tried, Verdict
-from offload.operations.command import Command
+from offload.operations.command import About, Command, TopicName
 from offload.operations.commits import CommitListed, commit_text
 from offload.operations.lines import RecordBatch, to_line
-from offload.operations.parameters import About, TopicName
 from offload.operations.points import Resolved
 from seglog import Record
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-from offload.cli.output import Output
-from offload.cli.session import Session
+from offload.cli.session import Output, Session
 from offload.errors import ChecksFailed, InvalidParameters
-from offload.operations.command import Command
-from offload.operations.parameters import About
+from offload.operations.command import About, Command
 from seglog import SETTINGS_FILE
 
 if TYPE_CHECKING:

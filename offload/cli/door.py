@@ -12,9 +12,8 @@ import os
 import sys
 from collections.abc import Mapping
 
-from offload.cli.interrupt import end_at_once, exit_code, raise_in_command
 from offload.cli.shells import script
-from offload.cli.streams import discard_output, flush_output, write_error
+from offload.cli.streams import discard_output, end_at_once, exit_code, flush_output, raise_in_command, write_error
 from offload.cli.top import COMPLETION
 from offload.cli.words import Request, UsageError, request_of
 from offload.errors import OffloadError
@@ -114,9 +113,8 @@ def _stop(request: Request, stop: KeyboardInterrupt) -> int:
 def _command(request: Request, serve: Serve) -> None:
     from pathlib import Path
 
-    from offload.cli.execution import run_command
+    from offload.cli.execution import run_command, understood_values
     from offload.cli.session import Session
-    from offload.cli.times import understood_values
     from offload.operations.listing import COMMANDS
 
     options = request.options

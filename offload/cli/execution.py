@@ -8,37 +8,333 @@ A question comes before a command that takes something away:
     whatever, with `confirm = "never"`   no question
 
 If more than half of a topic would go, the answer is its name. Otherwise it is `y` or `yes`.
+
+`seglog status --watch` shows the status again and again.
+
+**Times** as operators write them: `yesterday 14:05`, or `2026-11-20 14:05` in the zone of this machine.
+
+    head, seq:N, lsn:N, tag:NAME, pin:NAME  no time, so the command gets the text as it is
+    2026-11-21T09:30:00Z, +02:00            exact, so the command gets it as it is
+    2026-11-20 14:05                        ISO 8601 without a zone: the local zone
+    15 minutes ago                          counted from now
+    yesterday 14:05, last friday            what `dateparser` understands, in the local zone, in the past
+
+The command gets a time of the last three as a time in UTC. Without `--json`, a line on standard error tells that time,
+so that the operator sees what the words were taken for. With `--strict-time`, a time needs its zone. This module knows
+nothing of the catalog, so that a command which a daemon serves starts fast.
+
+**Progress** shows on standard error, for work of over a second, and only on a terminal.
+
+    the total is known      a bar with the count (bytes, topics, ...), rate and time left
+    the total is unknown    the count, rate and time passed
+    nothing is counted      the time passed
+
+A bar of one operation hides while the command prints a result, and comes back with the next progress.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
+import re
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
+import threading
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from offload.cli.progress import ToldBars, progress, while_waiting
-from offload.cli.session import Session
+from offload.cli.session import Output, Session
 from offload.cli.streams import has_reader, write_error
-from offload.errors import InvalidParameters, NoSuchFile, NotConfirmed
-from offload.operations.command import Command
-from offload.operations.directory import Directory, NoDaemon, RequestsSeen, Tell, Work
-from offload.operations.preview import WouldTake, would_take_text
-from offload.operations.registry import COMMANDS, command_of
+from offload.errors import InvalidParameters, NoSuchFile, NotConfirmed, OffloadError
+from offload.operations.command import COMMANDS, Command, Directory, RequestsSeen, Tell, Work, command_of
+from offload.operations.listed import ListedParameter
+from offload.operations.printing import WouldTake, ago_text, would_take_text
+from seglog.base.errors import Misuse
 from seglog.process import closed_after
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from offload.archive import Archive
+    from offload.operations.status import Shown
     from seglog import Log
 
 __all__ = [
+    "Bar",
+    "TimeNeedsZone",
+    "ToldBars",
+    "Understood",
     "directory_of",
+    "progress",
     "reader_of",
     "results_of",
     "run_command",
+    "understand",
+    "understood_values",
+    "watch_status",
+    "while_waiting",
+    "with_bars",
 ]
+
+_AFTER_S = 1.0
+_MOMENT_S = 0.2
+
+_T = TypeVar("_T")
+
+
+class NoDaemon(Misuse, OffloadError):
+    path: Path
+    message = "no daemon serves {path}"
+    hint = "start one: seglog serve"
+
+
+@contextmanager
+def progress(title: str, total_bytes: int | None, *, is_shown: bool) -> Iterator[Callable[[int], None]]:
+    """Yield a function that takes the number of bytes done since its last call."""
+    if not is_shown:
+        yield lambda _: None
+        return
+    with closing(Bar(title, total_bytes)) as bar:
+        yield bar.advance
+
+
+def while_waiting(results: Iterator[_T], title: str, *, is_shown: bool) -> Iterator[_T]:
+    """Yield the results. While the caller waits for one, show the time that passes and the number of results."""
+    if not is_shown:
+        yield from results
+        return
+    for count in itertools.count():
+        with closing(Bar(f"{title}, {count} done" if count else title, None, unit=None)):
+            try:
+                result = next(results)
+            except StopIteration:
+                return
+        yield result
+
+
+def with_bars(run: Callable[[Tell], Iterator[_T]], *, is_shown: bool) -> Generator[_T, None, None]:
+    """Yield the results of an operation that tells its progress, and show the progress between them."""
+    with closing(ToldBars(is_shown=is_shown)) as bars:
+        for result in run(bars.tell):
+            bars.hide()
+            yield result
+
+
+class Bar:
+    """The progress of one operation. It appears after a second, or after `after_s`, and goes away with `close`.
+
+    `unit` is `bytes`, a noun such as `topics`, or None if nothing is counted. A thread shows the bar. So it lives on
+    while the operation waits.
+    """
+
+    def __init__(
+        self, title: str, total: int | None, *, unit: str | None = "bytes", after_s: float | None = None
+    ) -> None:
+        self._title = title
+        self._total = total
+        self._unit = unit
+        self._done = 0
+        self._lock = threading.Lock()
+        self._is_due = False
+        self._is_hidden = False
+        self._is_closed = False
+        self._shown: Progress | None = None
+        self._timer = threading.Timer(_AFTER_S if after_s is None else after_s, self._appear_late)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def advance(self, count: int) -> None:
+        self.tell(self._done + count)
+
+    def tell(self, done: int) -> None:
+        """Take the part that is done so far."""
+        with self._lock:
+            self._done, self._is_hidden = done, False
+            self._appear()
+            if self._shown is not None:
+                self._shown.update(self._shown.task_ids[0], completed=done)
+
+    def hide(self) -> None:
+        """Leave the terminal to a result, until the next progress."""
+        with self._lock:
+            self._is_hidden = True
+            if self._shown is not None:
+                self._shown.stop()
+
+    def close(self) -> None:
+        self._timer.cancel()
+        with self._lock:
+            self._is_closed = True
+            if self._shown is not None:
+                self._shown.stop()
+                self._shown = None
+
+    def _appear_late(self) -> None:
+        with self._lock:
+            self._is_due = True
+            self._appear()
+
+    def _appear(self) -> None:
+        """Show the bar, or do nothing if it is shown already. The caller holds the lock."""
+        if self._is_closed or self._is_hidden or not self._is_due:
+            return
+        if self._shown is None:
+            from rich.console import Console
+            from rich.progress import Progress
+
+            from offload.cli.columns import progress_columns
+
+            columns = progress_columns(self._total, self._unit)
+            self._shown = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._shown.add_task(self._title, total=self._total, completed=self._done)
+        self._shown.start()
+
+
+class ToldBars:
+    """The bars of an operation that tells its progress: one at a time, each with its own title.
+
+    The first one appears after a second. From then on, a bar appears once its phase is more than a moment.
+    """
+
+    def __init__(self, *, is_shown: bool) -> None:
+        self._is_shown = is_shown
+        self._begun_s = time.monotonic()
+        self._phase: tuple[str, int | None, str] | None = None
+        self._bar: Bar | None = None
+
+    def tell(self, title: str, total: int | None, done: int, unit: str = "bytes") -> None:
+        if not self._is_shown:
+            return
+        if self._bar is None or self._phase != (title, total, unit):
+            self.close()
+            after_s = max(_AFTER_S - (time.monotonic() - self._begun_s), min(_MOMENT_S, _AFTER_S))
+            self._phase, self._bar = (title, total, unit), Bar(title, total, unit=unit, after_s=after_s)
+        self._bar.tell(done)
+
+    def hide(self) -> None:
+        """Leave the terminal to a result, until the next progress."""
+        if self._bar is not None:
+            self._bar.hide()
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+
+_NO_TIME = re.compile(r"head(~[0-9]*)?|(seq|lsn|tag|pin):.*|[0-9]*", re.ASCII | re.DOTALL)
+_AGO = re.compile(r"([0-9]{1,9}) ?(s|m|h|d|w|seconds?|minutes?|hours?|days?|weeks?) ago", re.ASCII)
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_TIMED = ("point", "target", "time")
+
+
+class TimeNeedsZone(Exception):
+    """With `--strict-time`, a time has no zone."""
+
+    exit_code = 2
+    hint = "write the zone, as in 2026-11-21T09:30:00Z or 2026-11-21T09:30:00+02:00"
+
+    def __init__(self, text: str) -> None:
+        super().__init__(f"{text!r} has no zone, and --strict-time asks for one")
+
+
+class Understood:
+    """A text for the command, and a line about it for the operator, or ""."""
+
+    __slots__ = ("note", "text")
+
+    def __init__(self, text: str, note: str = "") -> None:
+        self.text = text
+        self.note = note
+
+
+def understood_values(
+    parameters: Sequence[ListedParameter], values: Mapping[str, object], *, is_strict: bool
+) -> tuple[dict[str, object], list[str]]:
+    """Return the values with their times in UTC, and the lines for the operator. Raises `TimeNeedsZone`."""
+    found = dict(values)
+    notes: list[str] = []
+    for parameter in parameters:
+        text = values[parameter.name]
+        if parameter.names not in _TIMED or not isinstance(text, str):
+            continue
+        topic, colon, target = text.partition(":") if parameter.names == "point" else ("", "", text)
+        understood = understand(target, datetime.now(UTC), is_strict=is_strict)
+        found[parameter.name] = f"{topic}{colon}{understood.text}"
+        notes += filter(None, [understood.note])
+    return found, notes
+
+
+def understand(text: str, now: datetime, *, is_strict: bool) -> Understood:
+    """Return the text that the command gets. A text that is no time stays, and the command refuses it."""
+    if _NO_TIME.fullmatch(text):
+        return Understood(text)
+    try:
+        moment = _moment(text, now, is_strict=is_strict)
+        utc = None if moment is None else moment.astimezone(UTC)
+    except (OverflowError, ValueError):  # before the year 1, or after 9999
+        return Understood(text)
+    if utc is None:
+        return Understood(text)
+    shown = utc.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    return Understood(shown, f"{text!r} is {shown}, {ago_text(now - utc)}")
+
+
+def _moment(text: str, now: datetime, *, is_strict: bool) -> datetime | None:
+    """Return the time that a text means, or None if the command gets the text itself. Raises `TimeNeedsZone`."""
+    if ago := _AGO.fullmatch(text):
+        return now - timedelta(**{_UNITS[ago[2][0]]: int(ago[1])})
+    try:
+        exact = datetime.fromisoformat(text)
+    except ValueError:
+        guessed = _guessed(text, now)
+        if is_strict and guessed is not None and guessed.tzinfo is None:
+            raise TimeNeedsZone(text) from None
+        return guessed
+    if exact.tzinfo is not None:
+        return None
+    if is_strict:
+        raise TimeNeedsZone(text)
+    return exact
+
+
+def _guessed(text: str, now: datetime) -> datetime | None:
+    """Return what `dateparser` makes of a text, without a zone if the text has none. Past times come first."""
+    import dateparser
+
+    local = now.astimezone().replace(tzinfo=None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of Python, about forms that dateparser tries
+        found: datetime | None = dateparser.parse(
+            text, languages=["en"], settings={"PREFER_DATES_FROM": "past", "RELATIVE_BASE": local}
+        )
+    return found
+
+
+_WATCH_S = 2.0
+
+
+def watch_status(output: Output, ask: Callable[[], Iterator[Shown]], values: Mapping[str, Any]) -> None:
+    """Print the status again and again, on a terminal in the same place, until an interrupt or without a reader."""
+    from offload.operations.status import filled, parts, print_lines
+
+    if not output.is_rich:
+        while has_reader():
+            print_lines(output, ask(), values)
+            output.flush()
+            time.sleep(_WATCH_S)
+        return
+    from offload.cli.render import Screen, table
+
+    with closing(Screen()) as shown:
+        while True:
+            head, rows, notes = parts(list(ask()))
+            shown.show("\n".join([head, "", table(*filled(rows)), *notes]))
+            time.sleep(_WATCH_S)
 
 
 def run_command(session: Session, path: str, values: Mapping[str, Any]) -> Callable[[], None]:
@@ -70,7 +366,6 @@ def run_command(session: Session, path: str, values: Mapping[str, Any]) -> Calla
 
 def _watch(session: Session, command: Command, values: Mapping[str, Any]) -> None:
     """Print the status again and again. Each look opens the directory for itself, so it blocks no writer for long."""
-    from offload.cli.watch import watch_status
 
     watch_status(session.output, lambda: results_of(session, command, values), values)
 

@@ -9,21 +9,18 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from offload.cli.execution import results_of
-from offload.cli.progress import Bar
+from offload.cli.execution import Bar, results_of
 from offload.cli.session import Session
 from offload.cli.stopped import told
 from offload.cli.streams import discard_output
 from offload.errors import InvalidParameters
 from offload.operations import export as use
-from offload.operations.command import Command
+from offload.operations.command import COMMANDS, About, Command, TopicName
 from offload.operations.export import ExportVerified, Wanted, WrongPart
 from offload.operations.export_directory import Exported, PartExported
 from offload.operations.export_forms import Form
 from offload.operations.export_state import ExportBegun, Source
-from offload.operations.parameters import About, TopicName
-from offload.operations.registry import COMMANDS
-from offload.operations.units import counted, format_bytes
+from offload.operations.printing import counted, format_bytes
 
 __all__ = [
     "EXPORT",

@@ -10,18 +10,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from offload.cli.progress import with_bars
+from offload.cli.execution import with_bars
 from offload.cli.session import Session
 from offload.cli.start import recovered_text
 from offload.cli.stopped import told
 from offload.cli.tenant_role import RoleArn, tenant_of
-from offload.operations.command import Command
-from offload.operations.parameters import About
-from offload.operations.units import ago_text, counted
+from offload.operations.command import About, Command
+from offload.operations.printing import ago_text, counted
 from seglog.process import closed_after
 
 if TYPE_CHECKING:
-    from offload.operations.directory import Tell
+    from offload.operations.command import Tell
     from offload.operations.follow import Looked, LookFailed, TopicFollowed, TopicUnfollowed
     from offload.recovery import Recovered
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.cli.session import Session
-from offload.operations.command import Command
-from offload.operations.parameters import About
+from offload.operations.command import About, Command
 
 if TYPE_CHECKING:
     from offload.operations.inspect import ShownEntry

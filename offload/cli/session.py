@@ -4,6 +4,7 @@ A session opens the log and the remote when a command asks for them, and closes 
 
     a pipe, a file, NO_COLOR, TERM=dumb, --plain    plain text, byte for byte the same everywhere
     a terminal                                      colours, tables, progress, and $PAGER for long output
+    --json                                          one line of JSON for each result
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from offload.cli.interrupt import Terminated
-from offload.cli.output import Output
+from offload.cli.streams import Terminated, discard_output, flush_output, write_error
+from offload.operations.results import json_line
 
 if TYPE_CHECKING:
     import subprocess
@@ -26,15 +27,58 @@ if TYPE_CHECKING:
     from catalog.objects import ObjectStore
     from offload.archive import Archive
     from offload.client import DaemonClient
-    from offload.settings_file import Settings
+    from offload.settings import Settings
     from seglog import Log, LogSettings
 
-__all__ = [
-    "Serve",
-    "Session",
-    "is_rich",
-    "paged",
-]
+__all__ = ["Output", "Serve", "Session", "is_rich", "paged"]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Standard output, for the printers of the operations (offload.operations.printing)."""
+
+    is_json: bool
+    is_rich: bool = False
+
+    def show(self, result: Any, text: str) -> None:
+        if self.is_json:
+            _write(json_line(result))
+        else:
+            self.remark(text)
+
+    def remark(self, text: str) -> None:
+        if text and not self.is_json:
+            _write((self._painted(text) if self.is_rich else text) + "\n")
+
+    def note(self, text: str) -> None:
+        write_error(text + "\n")
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        from offload.cli.render import table
+
+        _write(table(columns, rows))
+
+    def write(self, data: bytes) -> None:
+        try:
+            sys.stdout.buffer.write(data)
+        except BrokenPipeError:
+            discard_output()
+
+    def flush(self) -> None:
+        flush_output()
+
+    def _painted(self, text: str) -> str:
+        from offload.cli.render import painted
+
+        return painted(text)
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+    except BrokenPipeError:
+        discard_output()
+
 
 _DEFAULT_PAGER = "less"
 _LESS = "FRX"  # as git sets it: quit if the text fits, show colours, leave the text on the screen
@@ -151,19 +195,19 @@ class Session:
 
     def settings(self) -> Settings:
         """Return the settings of all sections. The first call of a command reads seglog.toml."""
-        from offload.settings_file import Settings
+        from offload.settings import Settings
 
         return Settings(self._read(), dict(os.environ))
 
     def log_settings(self) -> LogSettings:
         """Return the settings of the section [log]. A command that a daemon serves needs no others."""
-        from seglog import LogSettings
-        from seglog.values.setting import from_section
+        from seglog.values.config import LogSettings, from_section
 
         return from_section(LogSettings, self._read().get(LogSettings.SECTION, {}), os.environ)
 
     def _read(self) -> dict[str, Any]:
-        from seglog import SETTINGS_FILE, read_sections
+        from seglog.files.directory import read_sections
+        from seglog.values.config import SETTINGS_FILE
 
         if self._sections is None:
             is_here = self.daemon_url is None
@@ -196,20 +240,20 @@ class Session:
     @contextmanager
     def log(self, *, read_only: bool = False) -> Iterator[Log]:
         """Yield the log, without its remote."""
-        import seglog
+        from seglog.log import open as open_log
 
-        with seglog.open(self.directory, create=False, read_only=read_only, settings=self.log_settings()) as log:
+        with open_log(self.directory, create=False, read_only=read_only, settings=self.log_settings()) as log:
             yield log
 
     @contextmanager
     def log_and_maybe_archive(self, *, read_only: bool = False) -> Iterator[tuple[Log, Archive | None]]:
         """Yield the log and its archive, or None for the archive if no remote is configured."""
-        import offload
+        from offload.archive import attach
         from offload.errors import NoRemote
 
         with self.log(read_only=read_only) as log:
             try:
-                archive = offload.attach(log, self.remote, settings=self.settings())
+                archive = attach(log, self.remote, settings=self.settings())
             except NoRemote:
                 yield log, None
                 return

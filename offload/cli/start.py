@@ -8,17 +8,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from offload.cli.progress import ToldBars, with_bars
+from offload.cli.execution import ToldBars, with_bars
 from offload.cli.session import Session
 from offload.cli.stopped import told
 from offload.cli.tenant_role import RoleArn, tenant_of
 from offload.errors import InvalidParameters
-from offload.operations.command import Command
-from offload.operations.parameters import About
-from offload.operations.units import counted
+from offload.operations.command import About, Command
+from offload.operations.printing import counted
 
 if TYPE_CHECKING:
-    from offload.operations.directory import Tell
+    from offload.operations.command import Tell
     from offload.recovery import NotRecovered, Recovered
 
 __all__ = [

@@ -27,7 +27,7 @@ def told(line: Callable[[], str]) -> Iterator[None]:
 
 def hint_of(path: str, values: Mapping[str, Any]) -> str:
     """Return the next step after a command without a line of its own, or "" if it changes nothing."""
-    from offload.operations.registry import COMMANDS
+    from offload.operations.command import COMMANDS
 
     if path == "undo" and values.get("change") is None:
         return "another `seglog undo` may take back one more change: `seglog oplog` shows the newest ones"

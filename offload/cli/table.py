@@ -39,9 +39,8 @@ from offload.operations import (
     tag,
     topic,
 )
-from offload.operations.command import Command
+from offload.operations.command import Command, Parameter, without_main
 from offload.operations.listed import ListedCommand, ListedParameter
-from offload.operations.parameters import Parameter, without_main
 
 __all__ = ["COMMANDS", "listed_commands"]
 

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from catalog.tenants.names import prefix_of
 from catalog.tenants.policies import Partition, TenantRole, check_bucket
-from offload.cli.progress import ToldBars
+from offload.cli.execution import ToldBars
 from offload.cli.session import Session
 from offload.cli.streams import write_error
 from offload.errors import InvalidParameters, NoRemote, NotConfirmed
-from offload.operations.command import Command
-from offload.operations.parameters import About, DryRun, Yes
-from offload.operations.preview import check_meant
-from offload.operations.units import counted, format_bytes
+from offload.operations.command import About, Command, DryRun, Yes
+from offload.operations.printing import check_meant, counted, format_bytes
 from offload.settings import NEVER
 from seglog import SETTINGS_FILE
 
@@ -152,7 +150,7 @@ def credentials(
     arn:aws:iam::111122223333:role/tenants
     """
     from offload.operations import tenant as use
-    from offload.operations.units import parse_span_s
+    from offload.operations.printing import parse_span_s
 
     settings = session.settings()
     url = session.remote or settings.url

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, Annotated
 
 from offload.errors import InvalidParameters
-from offload.operations.parameters import About
+from offload.operations.command import About
 
 if TYPE_CHECKING:
     from offload.settings import TenantSettings
@@ -29,7 +29,7 @@ def tenant_of(url: str | None, role_arn: str | None) -> TenantSettings | None:
         return None
     from catalog.format.remotes import split_remote
     from offload.settings import ROLE_ARN, ROLE_ARN_FORM, TenantSettings
-    from seglog.values.setting import from_section
+    from seglog.values.config import from_section
 
     if not ROLE_ARN.fullmatch(role_arn):
         raise InvalidParameters(f"{role_arn!r} is not the ARN of a role", hint=f"its form is {ROLE_ARN_FORM}")

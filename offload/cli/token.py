@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from offload.cli.session import Session
-from offload.operations.command import Command
-from offload.operations.parameters import About
+from offload.operations.command import About, Command
 
 __all__ = [
     "TOKEN_NEW",

@@ -7,12 +7,11 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
-from offload.cli.progress import with_bars
+from offload.cli.execution import with_bars
 from offload.cli.session import Session
 from offload.errors import InvalidParameters
-from offload.operations.command import Command
-from offload.operations.parameters import About
-from offload.operations.units import counted, format_bytes
+from offload.operations.command import About, Command
+from offload.operations.printing import counted, format_bytes
 
 if TYPE_CHECKING:
     from offload.operations.verify import DamagedFile, FileChecked, Note, ObjectLooked, ObjectsLooked, RemoteChecked

@@ -32,7 +32,7 @@ from offload.daemon.places import Place, Places
 from offload.daemon.problems import refuse
 from offload.daemon.quota import OverRate, Quota
 from offload.errors import BodyBroken, Busy, Refused
-from offload.operations.registry import COMMANDS
+from offload.operations.command import COMMANDS
 from offload.rights import EVERYTHING, RIGHTS_KEY
 from offload.settings import ServeSettings
 

@@ -1,4 +1,4 @@
-"""The commands that the daemon runs for its clients: those of `offload.operations.registry`.
+"""The commands that the daemon runs for its clients: those of `offload.operations.command`.
 
     POST /topics/orders/rpc/offload      {"drop_hot": true}
 
@@ -26,9 +26,7 @@ from offload.daemon.problems import RETRY_AFTER_S
 from offload.daemon.service import Service
 from offload.errors import Busy, OtherRemote, Stopping
 from offload.moved import retry_if_moved
-from offload.operations.command import Command
-from offload.operations.directory import Directory, RequestsSeen, Tell, Work
-from offload.operations.parameters import with_branch
+from offload.operations.command import Command, Directory, RequestsSeen, Tell, Work, with_branch
 from offload.operations.results import json_line, message, progress_line
 from seglog import Log, NoSuchTopic
 

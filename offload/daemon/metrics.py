@@ -71,7 +71,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from offload.daemon.figures import DirectoryFigures, FigureCollector
-from offload.operations.directory import RequestsSeen
+from offload.operations.command import RequestsSeen
 from seglog import OsFiles
 
 __all__ = ["LastDay", "MeteredFiles", "Metrics", "text_of", "timed", "watch_process"]

@@ -23,7 +23,7 @@ from offload.daemon.listeners import Kind, Listener, listening, listening_over_t
 from offload.daemon.service import Service, open_service
 from offload.daemon.serving import Notifier, Serving
 from offload.daemon.tenants import Tenants, check_variables
-from offload.settings_file import Settings
+from offload.settings import Settings
 from offload.tenants.directories import check_root
 from seglog import InvalidSetting
 from seglog.process import closing_after

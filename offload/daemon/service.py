@@ -32,8 +32,7 @@ from offload.daemon.stopping import StopEvent
 from offload.daemon.tenant_aws import TenantAws, open_aws
 from offload.daemon.threads import Threads, in_threads
 from offload.replica_topic import ReplicaTopic
-from offload.settings import PROCESS, ServeSettings
-from offload.settings_file import Settings, read_settings
+from offload.settings import PROCESS, ServeSettings, Settings, read_settings
 from offload.wiring import check_remote_apart, open_store
 from offload.worker.pool import WorkerPool
 from seglog import SETTINGS_FILE, InvalidTopicName, Log, NoSuchTopic, SeglogError, Topic, aio

@@ -19,7 +19,7 @@ from catalog.errors import CatalogError
 from catalog.format.remotes import split_remote
 from offload.daemon.events import Events
 from offload.daemon.metrics import Metrics
-from offload.settings_file import Settings
+from offload.settings import Settings
 
 if TYPE_CHECKING:
     from offload.tenants.access import TenantAccess

@@ -55,8 +55,7 @@ from offload.daemon.service import Service, open_service
 from offload.daemon.serving import serve_unix
 from offload.daemon.stopping import StopEvent
 from offload.errors import OffloadError
-from offload.settings import ServeSettings
-from offload.settings_file import Settings, read_settings
+from offload.settings import ServeSettings, Settings, read_settings
 from offload.tenants.directories import OtherTenant, UnsafeDirectory, check_directory, claim, data_directories
 from offload.wiring import path_of
 from seglog import SETTINGS_FILE

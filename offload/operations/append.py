@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from offload.errors import InvalidParameters
-from offload.operations.directory import Directory
+from offload.operations.command import Directory
 from offload.operations.lines import Batch, json_batches, line_batches, longest_line, skip
 from offload.operations.results import HIDDEN
 from seglog import RecordTooLarge

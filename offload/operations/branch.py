@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
 from offload.moment import Moment
-from offload.operations.command import Command, always, dry
-from offload.operations.directory import Directory
-from offload.operations.parameters import About, DryRun, PlainTopicName, Reason, TopicName, Yes, without_main
-from offload.operations.preview import WouldTake, check_meant, taking_lines, would
-from offload.operations.printing import Output, lines, rows
+from offload.operations.command import (
+    About,
+    Command,
+    Directory,
+    DryRun,
+    PlainTopicName,
+    Reason,
+    TopicName,
+    Yes,
+    always,
+    dry,
+    without_main,
+)
+from offload.operations.printing import Output, WouldTake, check_meant, counted, lines, rows, taking_lines, would
 from offload.operations.results import HIDDEN, MERGED
-from offload.operations.units import counted
 from offload.reports import Side
 
 if TYPE_CHECKING:

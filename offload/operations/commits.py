@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from offload.moment import Moment
+from offload.operations.printing import counted, format_bytes
 from offload.operations.results import HIDDEN, OPTIONAL
-from offload.operations.units import counted, format_bytes
 
 if TYPE_CHECKING:
     from catalog import PastCommit

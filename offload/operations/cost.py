@@ -25,15 +25,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
-from offload.operations.command import Command, always
-from offload.operations.directory import Directory
-from offload.operations.parameters import About
-from offload.operations.printing import lines
-from offload.operations.units import counted, format_bytes, span_text
+from offload.operations.command import About, Command, Directory, always
+from offload.operations.printing import counted, format_bytes, lines, span_text
 
 if TYPE_CHECKING:
     from catalog.gc.survey import Use, VolumeUse
-    from offload.operations.directory import RequestsSeen
+    from offload.operations.command import RequestsSeen
 
 __all__ = [
     "COST",

@@ -8,11 +8,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 from offload.moment import Moment
-from offload.operations.command import Command, always
-from offload.operations.parameters import About, without_main
-from offload.operations.printing import lines
+from offload.operations.command import About, Command, always, without_main
+from offload.operations.printing import counted, lines
 from offload.operations.results import MERGED, OPTIONAL
-from offload.operations.units import counted
 from offload.reports import Side
 from seglog import Record
 

@@ -30,8 +30,7 @@ from catalog.format.keys import Key, doctor_prefix
 from catalog.objects.base import ObjectStore
 from offload.errors import ChecksFailed
 from offload.operations.doctor import CheckDone, Left
-from offload.settings import OffloadSettings
-from offload.settings_file import Settings
+from offload.settings import OffloadSettings, Settings
 from offload.spark.session import JavaNotStarted
 from offload.wiring import open_store
 from seglog import Clock, LogSettings, NotInstalled

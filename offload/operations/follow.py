@@ -35,8 +35,7 @@ from offload.errors import DirectoryNotEmpty, OtherRemote
 from offload.moment import Moment
 from offload.recovery import Recovered
 from offload.replication.sync import Synced
-from offload.settings import TenantSettings
-from offload.settings_file import read_settings
+from offload.settings import TenantSettings, read_settings
 from seglog.files.clock import SystemClock
 
 __all__ = [

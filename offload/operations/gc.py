@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters, VolumesBlocked
 from offload.moment import Moment
-from offload.operations.command import Command, always, dry
-from offload.operations.directory import Directory
-from offload.operations.parameters import About
-from offload.operations.printing import lines
+from offload.operations.command import About, Command, Directory, always, dry
+from offload.operations.printing import counted, format_bytes, lines, parse_span_ms
 from offload.operations.results import MERGED
-from offload.operations.units import counted, format_bytes, parse_span_ms
 
 if TYPE_CHECKING:
     from catalog.gc.plan import Garbage

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from itertools import count, dropwhile, pairwise, takewhile
 from typing import TYPE_CHECKING
 
+from offload.operations.command import with_branch
 from offload.operations.commits import CommitListed, listed
-from offload.operations.parameters import with_branch
 from offload.operations.results import HIDDEN, MERGED
 
 if TYPE_CHECKING:

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import seglog
 from offload.errors import OffloadError
-from offload.operations.directory import Tell
+from offload.operations.command import Tell
 from offload.operations.results import OPTIONAL
-from offload.settings import TenantSettings
-from offload.settings_file import default_file
+from offload.settings import TenantSettings, default_file
 from offload.wiring import check_remote_apart, open_store
 from seglog.base.errors import Conflict
 

@@ -8,12 +8,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
-from offload.operations.command import Command, always
+from offload.operations.command import About, Command, TopicName, always, with_branch
 from offload.operations.commits import CommitListed, commit_text, listed, segment_text, stat_text
 from offload.operations.graph import GraphedCommit, graph, graphed
-from offload.operations.parameters import About, TopicName, with_branch
-from offload.operations.printing import Output, lines, rows
-from offload.operations.units import format_bytes, time_ms
+from offload.operations.printing import Output, format_bytes, lines, rows, time_ms
 
 if TYPE_CHECKING:
     from catalog import PastCommit, SegmentView

@@ -10,13 +10,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
-from offload.operations.command import Command, dry
-from offload.operations.directory import Directory
-from offload.operations.parameters import About, TopicName
-from offload.operations.preview import WouldTake, check_meant, would, would_take_text
-from offload.operations.printing import Output, lines
+from offload.operations.command import About, Command, Directory, TopicName, dry
+from offload.operations.printing import (
+    Output,
+    WouldTake,
+    check_meant,
+    counted,
+    format_bytes,
+    lines,
+    parse_span_ms,
+    would,
+    would_take_text,
+)
 from offload.operations.results import HIDDEN
-from offload.operations.units import counted, format_bytes, parse_span_ms
 
 if TYPE_CHECKING:
     from offload.archive import Archive

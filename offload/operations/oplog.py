@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from offload.errors import InvalidParameters
 from offload.moment import Moment
-from offload.operations.command import Command, always, dry
-from offload.operations.directory import Directory
-from offload.operations.parameters import About, Reason, without_main
-from offload.operations.printing import lines, rows
-from offload.operations.units import counted, format_bytes
+from offload.operations.command import About, Command, Directory, Reason, always, dry, without_main
+from offload.operations.printing import counted, format_bytes, lines, rows
 from seglog.base.arguments import WHOLE_MAX
 
 if TYPE_CHECKING:

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from offload.moment import Moment
-from offload.operations.command import Command, always
-from offload.operations.parameters import About
-from offload.operations.printing import lines
-from offload.operations.units import parse_span_s
+from offload.operations.command import About, Command, always
+from offload.operations.printing import lines, parse_span_s
 
 if TYPE_CHECKING:
     from offload.archive import Archive

@@ -10,11 +10,9 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.moment import Moment
-from offload.operations.command import Command, always
+from offload.operations.command import About, Command, TopicName, always
 from offload.operations.commits import CommitListed, commit_text, listed
-from offload.operations.parameters import About, TopicName
-from offload.operations.printing import Output, lines
-from offload.operations.units import counted, format_bytes, parse_span_s, time_ms
+from offload.operations.printing import Output, counted, format_bytes, lines, parse_span_s, time_ms
 from seglog.errors import Evicted, SeqOutOfRange
 
 if TYPE_CHECKING:

@@ -1,14 +1,141 @@
 """What a terminal shows of the results of an operation. An operation prints through the `Output` of the command line.
 
 With --json, each result is a line of JSON, and no text is printed.
+
+**Previews** are what a command would take away: the result of `--dry-run`, and the text before the question.
+
+**Units** are durations, sizes, counts and times as people write them: `90s`, `12h`, `7d`; `500000`, `64MB`, `1GiB`;
+`none`. The first functions read what an option has, and the others make the text that a terminal shows.
 """
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Protocol
 
-__all__ = ["Output", "Printer", "lines", "rows"]
+from offload.errors import InvalidParameters
+from offload.moment import Moment
+
+if TYPE_CHECKING:
+    from offload.operations.command import Directory
+    from offload.services.previews import Preview
+
+__all__ = [
+    "Output",
+    "Printer",
+    "WouldTake",
+    "ago_text",
+    "check_meant",
+    "counted",
+    "format_bytes",
+    "lines",
+    "parse_bytes",
+    "parse_count",
+    "parse_duration_ms",
+    "parse_span_ms",
+    "parse_span_s",
+    "rows",
+    "span_text",
+    "taking_lines",
+    "time_ms",
+    "would",
+    "would_take",
+    "would_take_text",
+]
+
+_DURATIONS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+          "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}  # fmt: skip
+_NUMBER = re.compile(r"([1-9][0-9]{0,17}) ?([A-Za-z]*)", re.ASCII)
+
+
+def parse_duration_ms(text: str) -> int | None:
+    """Return a duration in milliseconds, or None for `none`."""
+    return _parse(text, _DURATIONS_MS, "a duration such as 90s, 15m, 12h or 7d")
+
+
+def parse_span_ms(option: str, text: str, others: str = "") -> int:
+    """Return a duration in milliseconds for an option that does not take `none`. `others` are its other forms."""
+    span_ms = parse_duration_ms(text)
+    if span_ms is None:
+        raise InvalidParameters(f"{option} takes a duration such as 12h or 7d{others}")
+    return span_ms
+
+
+def parse_span_s(option: str, text: str, others: str = "") -> int:
+    """Return a duration in whole seconds, for an option that keeps seconds. `others` are its other forms."""
+    seconds, rest_ms = divmod(parse_span_ms(option, text, others), 1000)
+    if rest_ms:
+        raise InvalidParameters(f"{option} takes whole seconds, at least 1s{others}; {text} is not")
+    return seconds
+
+
+def parse_bytes(text: str) -> int | None:
+    """Return a size in bytes, or None for `none`."""
+    return _parse(text, _SIZES, "a size such as 500000, 64MB or 1GiB")
+
+
+def parse_count(text: str) -> int | None:
+    """Return a count, or None for `none`."""
+    return _parse(text, {"": 1}, "a whole number from 1 on")
+
+
+def _parse(text: str, units: dict[str, int], what: str) -> int | None:
+    if text == "none":
+        return None
+    match = _NUMBER.fullmatch(text)
+    if match is None or match[2] not in units:
+        raise InvalidParameters(f"{text!r} is not {what}, nor none")
+    return int(match[1]) * units[match[2]]
+
+
+def time_ms(text: str | None) -> int | None:
+    """Return the milliseconds since 1970 of an option, such as `15 minutes ago`. Raises `InvalidTarget`."""
+    from catalog.errors import InvalidTarget
+    from catalog.timeline import Time, parse_target
+    from seglog import SystemClock
+
+    if text is None:
+        return None
+    target = parse_target(text, now_ms=SystemClock().now_ms())
+    if not isinstance(target, Time):
+        raise InvalidTarget(text, "a time is needed here")
+    return max(0, target.ms)  # nothing is older than 1970
+
+
+def counted(count: int, noun: str = "record") -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def format_bytes(count: int) -> str:
+    value = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def span_text(passed: timedelta) -> str:
+    """Return a span of time such as `3 h 12 min`, with its two largest units."""
+    seconds = round(abs(passed.total_seconds()))
+    parts: list[str] = []
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        count, seconds = divmod(seconds, size)
+        if count or (unit == "s" and not parts):
+            parts.append(f"{count} {unit}")
+        elif parts:
+            break
+    return " ".join(parts[:2])
+
+
+def ago_text(passed: timedelta) -> str:
+    """Return a span of time such as `3 h 12 min ago`, or `in 3 h 12 min`."""
+    return f"{span_text(passed)} ago" if passed >= timedelta(0) else f"in {span_text(passed)}"
 
 
 class Output(Protocol):
@@ -66,3 +193,101 @@ def rows(columns: Sequence[str], row: Callable[[Any], Sequence[str]], text: Call
             output.table(columns, found)
 
     return print_rows
+
+
+@dataclass(frozen=True, slots=True)
+class WouldTake:
+    """Records that `command` would take away, of about `of_records` live ones.
+
+    `bytes` is about the size of the records. `deletes` counts local deletes that would go as well. `shown_by` are the
+    branches and tags that would still show some of the records, or keep the objects of an erasure.
+    """
+
+    topic: str
+    command: str
+    records: int
+    of_records: int
+    bytes: int
+    first_seq: int | None
+    last_seq: int | None
+    first_time: Moment | None
+    last_time: Moment | None
+    deletes: int
+    shown_by: tuple[str, ...]
+
+    @property
+    def is_most(self) -> bool:
+        """Return whether more than half of the records would go."""
+        return 2 * self.records > self.of_records
+
+
+def check_meant(what: str, *, yes: bool, dry_run: bool) -> None:
+    """Raise `InvalidParameters` if the caller gives neither --yes nor --dry-run."""
+    if not yes and not dry_run:
+        raise InvalidParameters(f"{what}; say --yes to do it, or --dry-run to see what would go")
+
+
+def would_take(
+    place: Directory,
+    command: str,
+    topic: str,
+    *,
+    start: int = 1,
+    before: int | None = None,
+    tag: str | None = None,
+    age_ms: int | None = None,
+) -> WouldTake:
+    """Return the preview for the records from `start` on, below `before`, with the tag, older than `age_ms`."""
+    from offload.services.previews import preview_here
+
+    archive = place.maybe_archive
+    oldest_ms = None if age_ms is None else max(0, int(time.time() * 1000) - age_ms)
+    if archive is None:
+        handle = place.log.get_topic(topic)
+        before = before if oldest_ms is None else handle.seq_at(oldest_ms)
+        return would(command, topic, preview_here(handle, start, before, tag))
+    before = before if oldest_ms is None else archive.previews.seq_at(topic, oldest_ms)
+    return would(command, topic, archive.previews.removal(topic, start=start, before=before, tag=tag))
+
+
+def would(command: str, topic: str, found: Preview) -> WouldTake:
+    """Return the result of `--dry-run`."""
+    going = found.going
+    first, last = going.first or (None, None), going.last or (None, None)
+    return WouldTake(
+        topic=topic,
+        command=command,
+        records=going.records,
+        of_records=found.of_records,
+        bytes=going.size_bytes,
+        first_seq=first[0],
+        last_seq=last[0],
+        first_time=None if first[1] is None else Moment(first[1]),
+        last_time=None if last[1] is None else Moment(last[1]),
+        deletes=found.deletes,
+        shown_by=found.shown_by,
+    )
+
+
+def taking_lines(text: Callable[[Any], str], note_of: Callable[[Any], str] = lambda _: "") -> Printer:
+    """Return a printer as `lines` does. It also shows what a dry run found."""
+
+    def text_of(result: Any) -> str:
+        return would_take_text(result) if isinstance(result, WouldTake) else text(result)
+
+    return lines(text_of, lambda result: "" if isinstance(result, WouldTake) else note_of(result))
+
+
+def would_take_text(found: WouldTake) -> str:
+    if not found.records:
+        told = f"{found.command} of {found.topic} would take no record"
+    else:
+        of = f"{found.records:,} of about {counted(found.of_records)}"
+        span = f"seq {found.first_seq} to {found.last_seq}, {found.first_time} to {found.last_time}"
+        told = f"{found.command} of {found.topic} would take {of}: {span}, about {format_bytes(found.bytes)}"
+    if found.deletes:
+        told += f"\n  and {counted(found.deletes, 'delete')} that only this directory has"
+    if found.records:
+        how = "kept" if found.command.endswith("--erase") else "shown"
+        told += f"\n  then {how} by: {', '.join(found.shown_by) or 'no other branch or tag'}"
+    return told

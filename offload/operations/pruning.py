@@ -70,7 +70,7 @@ def pruned_there(
     archive: Archive, name: str, start: int | None, end: int | None, match: Match, at: str | None, counts: Skipped
 ) -> Iterator[Record]:
     """Return the records of a state in the remote, without what has no match. Raises as `Archive.read` does."""
-    from offload.services.history import range_to_read
+    from offload.services.states import range_to_read
 
     snapshot = archive.history.snapshot(name, at)
     floor = archive.history.live_floor(name, snapshot) if _is_newest(at) else snapshot.bounds.evict_floor

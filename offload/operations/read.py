@@ -15,14 +15,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 
 from offload.errors import InvalidParameters, NotOffloaded
-from offload.operations.command import Command
-from offload.operations.directory import Directory
+from offload.operations.command import About, Command, Directory, TopicName, with_branch
 from offload.operations.lines import RecordBatch, RecordLines, to_line
 from offload.operations.matching import Match, match_of, pattern_of
-from offload.operations.parameters import About, TopicName, with_branch
-from offload.operations.printing import Output
+from offload.operations.printing import Output, counted, time_ms
 from offload.operations.pruning import ReadStats, Skipped, pruned_here, pruned_there
-from offload.operations.units import counted, time_ms
 from seglog import Gap, LogClosed, Record
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from offload import recovery
-from offload.operations.directory import Tell
+from offload.operations.command import Tell
 from offload.recovery import NotRecovered, Recovered
 from offload.settings import TenantSettings
 

@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from offload.errors import InvalidParameters
 from offload.moment import Moment
-from offload.operations.command import Command, always, dry
-from offload.operations.directory import Directory
-from offload.operations.parameters import About, DryRun, Reason, TopicName, Yes
-from offload.operations.preview import WouldTake, check_meant, taking_lines, would_take
+from offload.operations.command import About, Command, Directory, DryRun, Reason, TopicName, Yes, always, dry
+from offload.operations.printing import WouldTake, check_meant, counted, parse_span_ms, taking_lines, would_take
 from offload.operations.results import HIDDEN, OPTIONAL
-from offload.operations.units import counted, parse_span_ms
 from seglog.base.arguments import WHOLE_MAX
 from seglog.errors import NotTruncatable, SeqOutOfRange
 
@@ -90,7 +87,7 @@ def delete(
     With a remote, the delete becomes a commit: at once, or with the next offload if older records wait for it. After
     that commit, `seglog undo TOPIC lsn:N` brings the records back. Without a remote there is no way back.
     """
-    from offload.services.removal import take_here
+    from offload.services.writer import take_here
 
     if before is None and tag is None:
         raise InvalidParameters("name the records: --before SEQ, --tag TAG, or both")
@@ -123,7 +120,7 @@ def evict(
     lsn:N` brings them back. After the window, `seglog gc` deletes the objects. Example: seglog evict access
     --older-than 365d
     """
-    from offload.services.removal import take_here
+    from offload.services.writer import take_here
 
     if (before is None) == (older is None):
         raise InvalidParameters("give a bound: --before SEQ or --older-than AGE")
@@ -159,7 +156,7 @@ def truncate(
     TOPIC --to head~1 --as NAME` makes a branch of the state before it. If only this directory has the records, there is
     no way back. Example: seglog truncate orders --from 4711 --yes
     """
-    from offload.services.removal import truncate_here
+    from offload.services.writer import truncate_here
 
     check_meant(f"this removes the records of {topic} from {start} on", yes=yes, dry_run=dry_run)
     archive = place.maybe_archive

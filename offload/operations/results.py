@@ -38,9 +38,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from offload.moment import Moment
+from offload.operations.command import hints_of, result_types
 from offload.operations.lines import SCHEMA, RecordBatch, RecordLines, decode_records, encode_records
 from offload.operations.lines import to_json as record_json
-from offload.operations.parameters import hints_of, result_types
 from seglog.errors import DaemonError
 
 __all__ = [

@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.moment import Moment, format_time
 from offload.moved import retry_if_moved
-from offload.operations.command import Command, always
-from offload.operations.directory import Directory, Work
-from offload.operations.parameters import About
-from offload.operations.printing import Output, lines
+from offload.operations.command import About, Command, Directory, Work, always
+from offload.operations.printing import Output, ago_text, counted, format_bytes, lines, span_text
 from offload.operations.results import HIDDEN, MERGED, OPTIONAL
 from offload.operations.topic import TopicPlaces, places_of
-from offload.operations.units import ago_text, counted, format_bytes, span_text
 from offload.reports import Lag, RunStatus, TopicStatus
 from seglog import NoSuchTopic, SystemClock
 

@@ -8,13 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
-from offload.operations.command import Command, dry
-from offload.operations.directory import Directory, Host
-from offload.operations.parameters import About, TopicName
-from offload.operations.preview import WouldTake, check_meant, taking_lines, would
-from offload.operations.printing import Output, lines
+from offload.operations.command import About, Command, Directory, Host, TopicName, dry
+from offload.operations.printing import Output, WouldTake, check_meant, counted, lines, taking_lines, would
 from offload.operations.results import HIDDEN, MERGED
-from offload.operations.units import counted
 
 if TYPE_CHECKING:
     from offload.archive import Archive

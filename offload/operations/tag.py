@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from offload.moment import Moment
-from offload.operations.command import Command, always
-from offload.operations.parameters import About, PlainTopicName, TopicName
+from offload.operations.command import About, Command, PlainTopicName, TopicName, always
 from offload.operations.printing import lines, rows
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from catalog.tenants.policies import (
 )
 from offload.errors import InvalidParameters, NoSuchFile, OffloadError
 from offload.operations.results import OPTIONAL
-from offload.settings import ROLE_ARN, ROLE_ARN_FORM
-from offload.settings_file import Settings
+from offload.settings import ROLE_ARN, ROLE_ARN_FORM, Settings
 from offload.tenants.deletion import contents_of, delete_all, lifecycle_rule
 from offload.tenants.directories import data_directories
 from seglog.base.errors import Misuse

@@ -8,13 +8,21 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from offload.errors import InvalidParameters
-from offload.operations.command import Command, always, dry
-from offload.operations.directory import Directory
-from offload.operations.parameters import About, DryRun, PlainTopicName, Yes
-from offload.operations.preview import WouldTake, check_meant, taking_lines, would
-from offload.operations.printing import lines, rows
+from offload.operations.command import About, Command, Directory, DryRun, PlainTopicName, Yes, always, dry
+from offload.operations.printing import (
+    WouldTake,
+    check_meant,
+    counted,
+    lines,
+    parse_bytes,
+    parse_count,
+    parse_duration_ms,
+    parse_span_s,
+    rows,
+    taking_lines,
+    would,
+)
 from offload.operations.results import HIDDEN, MERGED
-from offload.operations.units import counted, parse_bytes, parse_count, parse_duration_ms, parse_span_s
 from seglog import NoSuchTopic
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from catalog.gc.object_check import Looked, ObjectCheck
 from catalog.gc.scrub import Scrub
 from catalog.objects import ObjectStore
 from offload.errors import DamageFound, InvalidParameters
-from offload.operations.directory import Tell, watch_of
+from offload.operations.command import Tell, watch_of
 from offload.operations.results import HIDDEN
 
 __all__ = [

@@ -66,9 +66,8 @@ class Replicas:
     """
 
     def __init__(self, context: ArchiveContext) -> None:
+        self._context = context
         self._log = context.log
-        self._volumes = context.volumes
-        self._handles = context.handles
         self._local = context.local
 
     def pull(self, handle: Handle) -> Updates:
@@ -76,13 +75,13 @@ class Replicas:
 
         A writer's handle gets each commit, because a commit that is not maintenance of the volume stops the writer.
         """
-        return self._handles.fetch_updates(handle, each=self._handles.is_writer(handle))
+        return self._context.handles.fetch_updates(handle, each=self._context.handles.is_writer(handle))
 
     def fetch(self, handle: Handle) -> Updates:
         updates = self.pull(handle)
         for lsn in {handle.lsn, updates.lsn}:
-            self._volumes.snapshot(handle.vid, lsn)
-        self._volumes.history(handle.vid, updates.lsn)  # also fetches the boundary and the checkpoints
+            self._context.volumes.snapshot(handle.vid, lsn)
+        self._context.volumes.history(handle.vid, updates.lsn)  # also fetches the boundary and the checkpoints
         return updates
 
     def forward(self, handle: Handle) -> Handle:
@@ -94,7 +93,7 @@ class Replicas:
         if updates.is_empty:
             return handle
         self._forget_producers(handle.name, updates)
-        moved = self._handles.advanced(handle, updates)
+        moved = self._context.handles.advanced(handle, updates)
         self._local.save(handle=moved)
         return moved
 
@@ -109,7 +108,7 @@ class Replicas:
 
     def is_replica(self, name: str) -> bool:
         """Return whether the name has a handle here and no topic in the log. Reads the local disk only."""
-        return not self._log.has_topic(name) and self._handles.find(name) is not None
+        return not self._log.has_topic(name) and self._context.handles.find(name) is not None
 
     def names(self) -> list[str]:
         """Return the names of the replicas, ascending."""
@@ -135,7 +134,7 @@ class Replicas:
         return LocalChanges(
             max(0, topic.head_seq - self.common_seq(handle)),
             len(topic.delete_ops()),
-            len(self._handles.waiting_truncations(handle)),
+            len(self._context.handles.waiting_truncations(handle)),
         )
 
     def common_seq(self, handle: Handle) -> int:
@@ -143,9 +142,9 @@ class Replicas:
 
         If the topic was made without the archive, it shares with the volume only the seqs before its first.
         """
-        if self._log.has_topic(handle.name) and not self._handles.is_writer(handle):
+        if self._log.has_topic(handle.name) and not self._context.handles.is_writer(handle):
             return self._log.topic(handle.name).first_seq - 1
-        return self._handles.common_seq(handle)
+        return self._context.handles.common_seq(handle)
 
     def state(self, handle: Handle) -> SyncState:
         """Return how far this directory and the volume differ. Reads the local disk only."""
@@ -159,7 +158,7 @@ class Replicas:
 
     def sync_state(self, name: str) -> SyncState:
         """Return the `state` of a name. A topic without a handle is a local change as a whole."""
-        handle = self._handles.find(name)
+        handle = self._context.handles.find(name)
         if handle is None:
             topic = self._log.get_topic(name)
             changes = topic.head_seq - topic.first_seq + 1 + len(topic.delete_ops())
@@ -169,7 +168,7 @@ class Replicas:
     def forget(self, name: str) -> None:
         """Stop following a replica. Nothing in the remote changes, and a pending commit is not sent again."""
         if self.is_replica(name):
-            self._handles.forget(name)
+            self._context.handles.forget(name)
             self._log.mark_elsewhere(name, None)
 
     def demote(self, handle: Handle) -> Handle:

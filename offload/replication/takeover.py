@@ -34,7 +34,7 @@ from offload.replication.replica import Replicas
 from offload.write.publisher import Publisher
 from seglog import Topic
 
-__all__ = ["Takeover", "Writers"]
+__all__ = ["Takeover"]
 
 _ROUNDS = 20
 
@@ -47,6 +47,7 @@ class Takeover:
         self._volumes = context.volumes
         self._handles = context.handles
         self._local = context.local
+        self._locks = context.locks
         self._replicas = replicas
         self._publisher = publisher
 
@@ -76,6 +77,27 @@ class Takeover:
                     return self._begin(handle, replace(snapshot, epoch=epoch))
                 handle, found_epoch = moved, None  # the name leads to another volume since (SWITCH-2)
         raise KeyTaken(keys.commit_key(handle.vid, handle.lsn + 1))
+
+    def open(self, name: str) -> Handle:
+        """Return the writer's handle for a topic of the log. If this directory is not the writer yet, take the volume
+        over. The caller holds the lock of the topic.
+        """
+        handle = self._handles.open(name)
+        return handle if self._handles.is_writer(handle) else self.run(name)
+
+    def topic(self, name: str) -> Topic:
+        """Return the topic of the log that takes appends for `name` (`Archive.open_for_append`)."""
+        self._log.check_writable()
+        if self._is_to_take_over(name):
+            with self._locks.of(name):
+                if self._is_to_take_over(name):  # it may have been detached meanwhile, or be here
+                    self.run(name)
+        return self._log.topic(name)
+
+    def _is_to_take_over(self, name: str) -> bool:
+        if self._log.has_topic(name):
+            return False
+        return name in self._log.elsewhere or self._replicas.is_replica(name) or split_name(name)[1] != MAIN
 
     def _claim(self, handle: Handle, snapshot: Snapshot, epoch: int) -> Handle:
         commit = self._publisher.commit(
@@ -109,33 +131,3 @@ class Takeover:
         writer = replace(handle, epoch=snapshot.epoch or 1, topic_id=topic_id, diverged_lsn=None, fenced_epoch=None)
         self._local.save(handle=writer)
         return writer
-
-
-class Writers:
-    def __init__(self, context: ArchiveContext, replicas: Replicas, takeover: Takeover) -> None:
-        self._log = context.log
-        self._handles = context.handles
-        self._locks = context.locks
-        self._replicas = replicas
-        self._takeover = takeover
-
-    def open(self, name: str) -> Handle:
-        """Return the writer's handle for a topic of the log. If this directory is not the writer yet, take the volume
-        over. The caller holds the lock of the topic.
-        """
-        handle = self._handles.open(name)
-        return handle if self._handles.is_writer(handle) else self._takeover.run(name)
-
-    def topic(self, name: str) -> Topic:
-        """Return the topic of the log that takes appends for `name` (`Archive.open_for_append`)."""
-        self._log.check_writable()
-        if self._is_to_take_over(name):
-            with self._locks.of(name):
-                if self._is_to_take_over(name):  # it may have been detached meanwhile, or be here
-                    self._takeover.run(name)
-        return self._log.topic(name)
-
-    def _is_to_take_over(self, name: str) -> bool:
-        if self._log.has_topic(name):
-            return False
-        return name in self._log.elsewhere or self._replicas.is_replica(name) or split_name(name)[1] != MAIN

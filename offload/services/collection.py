@@ -12,6 +12,7 @@ from catalog.gc.policy import GcPolicy, GcReport, unwatched
 from catalog.gc.survey import Survey
 from catalog.refs.oplog import Oplog
 from offload.context import ArchiveContext
+from offload.services.parts import ArchiveParts
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
 
@@ -21,8 +22,8 @@ __all__ = ["CollectionService", "collector_of"]
 class CollectionService(Owned):
     """The calls for the operator of GC. `archive.upkeep.collect` is a whole run."""
 
-    def __init__(self, context: ArchiveContext) -> None:
-        self._context = context
+    def __init__(self, parts: ArchiveParts) -> None:
+        self._context = parts.context
 
     @checked
     def survey(self, *, watch: Callable[[str, int, int | None, str], None] = unwatched) -> Survey:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from catalog import Bounds, CommitKind, ForkPoint, History, PastCommit, SegmentView, Snapshot, Vid
+from catalog import CommitKind, ForkPoint, History, PastCommit, SegmentView, Snapshot, Vid
 from catalog.errors import OutOfWindow
 from catalog.history import retry_if_collected
 from catalog.refs.oplog import NumberedEntry, Oplog
@@ -13,27 +13,20 @@ from catalog.refs.promotion import moved_main
 from catalog.refs.state_names import HeldPin, Pins
 from catalog.refs.undo import find_operation, undo_found
 from catalog.undo_plan import TAKES_AWAY
-from offload.context import ArchiveContext
 from offload.errors import NotOffloaded
 from offload.format.metadata import SegmentIndex
-from offload.read.deletes import count_live, last_live_seq
 from offload.services.diff import Difference, State, diff_of, differing_records
 from offload.services.erasures import window_ms_here
-from offload.services.expired import expired_before
-from offload.services.remote_states import RemoteStates
-from offload.services.targets import Targets
+from offload.services.parts import ArchiveParts
+from offload.services.states import range_to_read
 from seglog import Record
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
-from seglog.errors import Evicted, SeqOutOfRange
-from seglog.values.names import BRANCH_MARK
 
 if TYPE_CHECKING:
-    from offload.services.previews import SoleNames
-    from offload.services.promotion import Promotion
-    from offload.services.undoing import Undoing, Undone
+    from offload.services.undoing import Undone
 
-__all__ = ["HistoryService", "range_to_read"]
+__all__ = ["HistoryService"]
 
 _ROUNDS = 5
 
@@ -41,15 +34,9 @@ _ROUNDS = 5
 class HistoryService(Owned):
     """The calls about the past of topics and branches. Only `undo` and `undo_removal` change anything."""
 
-    def __init__(
-        self,
-        context: ArchiveContext,
-        states: RemoteStates,
-        targets: Targets,
-        promotion: Callable[[], Promotion],
-        undoing: Callable[[], Undoing],
-        sole_names: Callable[[], SoleNames],
-    ) -> None:
+    def __init__(self, parts: ArchiveParts) -> None:
+        context = parts.context
+        self._parts = parts
         self._context = context
         self._log = context.log
         self._store = context.store
@@ -57,11 +44,7 @@ class HistoryService(Owned):
         self._reader = context.reader
         self._clock = context.clock
         self._writer_id = context.writer_id
-        self._states = states
-        self._targets = targets
-        self._promotion = promotion
-        self._undoing = undoing
-        self._sole_names = sole_names
+        self._states = parts.states
 
     @checked
     def snapshot(self, name: str, at: str | None = None) -> Snapshot:
@@ -84,7 +67,7 @@ class HistoryService(Owned):
         The call seals and offloads nothing. Raises `NotOffloaded` if the remote has no such point yet, `InvalidTarget`,
         `OutOfWindow`, `NoSuchTag`.
         """
-        pending, point = self._targets.look_up(name, self._targets.parse(target))
+        pending, point = self._states.look_up(name, self._states.parse(target))
         if pending is not None and pending.has(point):
             raise NotOffloaded(name, target)
         return point
@@ -95,9 +78,7 @@ class HistoryService(Owned):
 
         May read one index object and one chunk.
         """
-        is_branch = BRANCH_MARK in name
-        expired = expired_before(snapshot, self._clock.now_ms(), self._reader, is_branch=is_branch)
-        return max(snapshot.bounds.evict_floor, expired)
+        return self._states.live_floor(name, snapshot)
 
     @checked
     def read_snapshot(
@@ -142,12 +123,7 @@ class HistoryService(Owned):
         The commits give the number. That takes a few requests, however many segments there are (`count_live` names the
         exception).
         """
-        counts = [count_live(view, self._reader) for view in snapshot.segments]
-        last = next((view for view, live in zip(snapshot.segments[::-1], counts[::-1], strict=True) if live), None)
-        if last is None:
-            return 0, None
-        last_seq = last_live_seq(last, self._reader)
-        return sum(counts), next(self._reader.records(snapshot, last_seq, last_seq))
+        return self._states.count(snapshot)
 
     @checked
     def snapshot_at(self, point: ForkPoint) -> Snapshot:
@@ -170,9 +146,9 @@ class HistoryService(Owned):
     def _states_of(self, left: tuple[str, str | None], right: tuple[str, str | None]) -> tuple[State, State]:
         """Return two states of one moment. If an offload here moves one of them meanwhile, take both again."""
         for _ in range(_ROUNDS):
-            before = [self._targets.places(name) for name, _ in (left, right)]
+            before = [self._states.places(name) for name, _ in (left, right)]
             found = self._state(*left), self._state(*right)
-            if before == [self._targets.places(name) for name, _ in (left, right)]:
+            if before == [self._states.places(name) for name, _ in (left, right)]:
                 break
         return found
 
@@ -220,7 +196,9 @@ class HistoryService(Owned):
     @checked
     def preview_undo(self, name: str, lsn: int, vid: Vid | None = None) -> Undone:
         """Return the records that `undo_removal` would bring back. Raises as `undo_removal` does."""
-        return self._undoing().preview(name, lsn, vid)
+        from offload.services.undoing import Undoing
+
+        return Undoing(self._parts).preview(name, lsn, vid)
 
     @checked
     def undo_removal(
@@ -238,7 +216,9 @@ class HistoryService(Owned):
         `NoSuchBranch`, and what the store raises. If some of the records are gone, raises `RecordsGone` unless
         `partial`. After an error, the caller repeats the call.
         """
-        return self._undoing().run(name, lsn, vid, partial=partial, message=message)
+        from offload.services.undoing import Undoing
+
+        return Undoing(self._parts).run(name, lsn, vid, partial=partial, message=message)
 
     @checked
     def undo(self, number: int | None = None) -> NumberedEntry:
@@ -250,9 +230,11 @@ class HistoryService(Owned):
         Raises `NotUndone`, also if records would have no name any more, and `OpenBranch` if a branch that is open here
         would get another name (offload.services.previews). Raises `NoSuchOperation`.
         """
+        from offload.services.previews import SoleNames
+
         self._log.check_writable()
         found = find_operation(self._volumes, number)
-        self._sole_names().check(found)
+        SoleNames(self._parts).check(found)
         moved = moved_main(found.entry)
 
         def take_back() -> None:
@@ -261,16 +243,7 @@ class HistoryService(Owned):
         if moved is None:
             take_back()
         else:
-            self._promotion().undo(moved.topic, moved.keep, (moved.vid, moved.former), take_back)
+            from offload.services.promotion import Promotion
+
+            Promotion(self._parts).undo(moved.topic, moved.keep, (moved.vid, moved.former), take_back)
         return found
-
-
-def range_to_read(name: str, bounds: Bounds, floor: int, start: int | None) -> tuple[int, int]:
-    """Return the first and the last seq to read. Records below `floor` are lost. Raises `Evicted`, `SeqOutOfRange`."""
-    first, last = bounds.first_seq, bounds.head_seq
-    start = max(first, floor) if start is None else start
-    if 1 <= start < floor:
-        raise Evicted(name, start, floor - 1)
-    if not first <= start <= last + 1:
-        raise SeqOutOfRange(name, start, first, last)
-    return start, last

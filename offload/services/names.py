@@ -6,7 +6,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,16 +17,15 @@ from catalog.format import keys
 from catalog.format.control import Tag, full_name
 from catalog.refs.branch import Distance
 from catalog.refs.state_names import HeldPin, NamedTag, Pins
-from offload.context import ArchiveContext
 from offload.errors import OpenBranch
 from offload.handles import split_name
 from offload.moment import format_time
+from offload.services.parts import ArchiveParts
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
 
 if TYPE_CHECKING:
-    from offload.services.offloading import Offloading
-    from offload.services.promotion import Promoted, Promotion
+    from offload.services.promotion import Promoted
 
 __all__ = ["BranchService", "PinService", "TagService", "TopicPin"]
 
@@ -34,11 +33,12 @@ __all__ = ["BranchService", "PinService", "TagService", "TopicPin"]
 class BranchService(Owned):
     """The calls about branches. `Archive.restore` makes one."""
 
-    def __init__(self, context: ArchiveContext, promotion: Callable[[], Promotion]) -> None:
+    def __init__(self, parts: ArchiveParts) -> None:
+        context = parts.context
         self._log = context.log
         self._branches = context.branches
         self._clock = context.clock
-        self._promotion = promotion
+        self._parts = parts
 
     @checked
     def list(self, topic: str, *, deleted: bool = False) -> list[Branch]:
@@ -107,10 +107,12 @@ class BranchService(Owned):
         `NoSuchTopic`, `NoSuchBranch`, `BranchExists`, `KeyChanged` or `VolumeHasName` for a lost race, `Diverged`, and
         what the store raises. After an error, the caller repeats the call.
         """
+        from offload.services.promotion import Promotion
+
         if keep is None:
             keep = self._name_of_an_earlier_try(topic, branch) or _name_of_former(self._clock.now_ms())
         keys.check_name("branch", keep)
-        return self._promotion().run(topic, branch, keep, carry=carry, leave=leave, message=message)
+        return Promotion(self._parts).run(topic, branch, keep, carry=carry, leave=leave, message=message)
 
     def _name_of_an_earlier_try(self, topic: str, branch: str) -> str | None:
         """Return the name that a promotion gave to main's volume before it ended early, or None."""
@@ -134,12 +136,13 @@ def _name_of_former(now_ms: int) -> str:
 class TagService(Owned):
     """The calls about tags."""
 
-    def __init__(self, context: ArchiveContext, offloading: Callable[[], Offloading]) -> None:
+    def __init__(self, parts: ArchiveParts) -> None:
+        context = parts.context
         self._log = context.log
         self._tags = context.tags
         self._handles = context.handles
         self._clock = context.clock
-        self._offloading = offloading
+        self._parts = parts
 
     @checked
     def tag(self, topic: str, name: str, *, to: str = "head", message: str = "") -> Tag:
@@ -150,7 +153,7 @@ class TagService(Owned):
         """
         self._log.check_writable()
         base, branch = split_name(topic)
-        point = self._offloading().keep_point(topic, to, lambda: self._check_free(base, name))
+        point = self._parts.writer.keep_point(topic, to, lambda: self._check_free(base, name))
         return self._tags.create(base, name, point, branch=branch, now_ms=self._clock.now_ms(), message=message)
 
     def _check_free(self, topic: str, name: str) -> None:
@@ -186,7 +189,8 @@ class TopicPin:
 class PinService(Owned):
     """The calls about pins. A holder of another machine may have made them."""
 
-    def __init__(self, context: ArchiveContext) -> None:
+    def __init__(self, parts: ArchiveParts) -> None:
+        context = parts.context
         self._log = context.log
         self._volumes = context.volumes
         self._clock = context.clock

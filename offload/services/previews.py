@@ -31,14 +31,12 @@ from catalog.format.control import full_name
 from catalog.refs.oplog import NumberedEntry
 from catalog.refs.promotion import moved_main
 from catalog.refs.undo import names_taken_away
-from offload.context import ArchiveContext
 from offload.errors import OpenBranch, TopicAttached
 from offload.handles import split_name
 from offload.read.deletes import count_live, entries_taken, live_entries
-from offload.replication.replica import Replicas
 from offload.services.diff import State, shared_seq
 from offload.services.expired import expired_before
-from offload.services.remote_states import RemoteStates
+from offload.services.parts import ArchiveParts
 from offload.write.merging import holds_more
 from seglog import DeleteOp, Record, Topic
 from seglog.base.arguments import checked
@@ -102,7 +100,8 @@ def preview_here(topic: Topic, start: int, before: int | None, tag: str | None) 
 class PreviewService(Owned):
     """The calls that tell what others would take away."""
 
-    def __init__(self, context: ArchiveContext, states: RemoteStates, replicas: Replicas) -> None:
+    def __init__(self, parts: ArchiveParts) -> None:
+        context = parts.context
         self._log = context.log
         self._volumes = context.volumes
         self._branches = context.branches
@@ -110,8 +109,8 @@ class PreviewService(Owned):
         self._handles = context.handles
         self._reader = context.reader
         self._clock = context.clock
-        self._states = states
-        self._replicas = replicas
+        self._states = parts.states
+        self._replicas = parts.replicas
 
     @checked
     def removal(self, name: str, *, start: int = 1, before: int | None = None, tag: str | None = None) -> Preview:
@@ -334,11 +333,12 @@ def _joined(parts: Iterable[Going]) -> Going:
 
 
 class SoleNames:
-    def __init__(self, context: ArchiveContext, previews: PreviewService) -> None:
+    def __init__(self, parts: ArchiveParts) -> None:
+        context = parts.context
         self._log = context.log
         self._volumes = context.volumes
         self._branches = context.branches
-        self._previews = previews
+        self._previews = PreviewService(parts)
 
     def check(self, found: NumberedEntry) -> None:
         """Raise `NotUndone` if an undo of the operation would take away the only name of records.

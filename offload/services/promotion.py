@@ -4,7 +4,7 @@
     1 The directory offloads what it has of main and of the branch.   the same topics, further in the remote
     2 It compares the two. If main has records that the branch        the same, and the branch has some of the records;
       lacks, the caller leaves them, or the directory carries them    a second call carries the rest
-      (`Carrying`). Otherwise it stops here.
+      (`RecordCarrier`). Otherwise it stops here.
     3 It drops its own topics of both names, as a reset does.         a replica of both
     4 It fences both volumes: main's by a commit right after the      their writers are fenced; a takeover ends that
       state of step 2. If there is another commit, it begins again.
@@ -49,34 +49,31 @@ from itertools import groupby, islice, takewhile
 from catalog import MAIN, CommitKind, Snapshot, Vid
 from catalog.errors import BranchExists, KeyChanged, KeyTaken, NoSuchBranch, NoSuchTopic, UnnamableBranch
 from catalog.format import keys
-from offload.context import ArchiveContext
 from offload.errors import CarriedOtherwise, RecordsAfterFork
 from offload.format.topic_config import CARRIED_FROM
 from offload.handles import split_name
-from offload.replication.replica import Replicas
-from offload.replication.takeover import Writers
 from offload.services.diff import Difference, State, diff_of
-from offload.services.own_topics import OwnTopics
-from offload.write.offloader import Offloader
+from offload.services.direct_commits import DirectCommits
+from offload.services.parts import ArchiveParts
 from seglog import ConcurrentModification, Gap, Record, Topic
 from seglog.base.arguments import WHOLE_MAX
 from seglog.base.progress import count
 
-__all__ = ["Carrying", "Promoted", "Promotion"]
+__all__ = ["Promoted", "Promotion", "RecordCarrier"]
 
 _BATCH_RECORDS = 1024
 _ROUNDS = 20
 
 
-class Carrying:
+class RecordCarrier:
     """Carries records to a branch. The caller holds the lock of the branch."""
 
-    def __init__(self, context: ArchiveContext, writers: Writers, offloader: Offloader) -> None:
+    def __init__(self, parts: ArchiveParts) -> None:
+        context = parts.context
+        self._parts = parts
         self._log = context.log
         self._handles = context.handles
         self._reader = context.reader
-        self._writers = writers
-        self._offloader = offloader
 
     def run(self, main: Snapshot, shared_seq: int, branch: str, vid: Vid) -> range:
         """Carry the live records of `main` above the shared seq to `branch`. Return the seqs there of those that this
@@ -85,7 +82,7 @@ class Carrying:
         Raises `CarriedOtherwise` if other records follow those of an earlier call (CARRY-1). Raises `KeyChanged` if
         the branch leads to another volume than `vid` by now, and what the store raises.
         """
-        topic = self._writers.topic(branch)
+        topic = self._parts.takeover.topic(branch)
         if self._handles.of(branch).vid != vid:
             raise KeyChanged(keys.ref_key(*split_name(branch)))
         note = self._begin(topic, main, shared_seq)
@@ -101,7 +98,7 @@ class Carrying:
             upto, upto_ms = main.bounds.head_seq, main.max_ts_ms
             self._save(topic, replace(note, end=carried[-1], end_ms=topic.last_ts_ms, upto=upto, upto_ms=upto_ms))
         topic.seal()
-        self._offloader.run(branch)
+        self._parts.offloader.run(branch)
         return carried
 
     def _above(self, main: Snapshot, shared_seq: int) -> Iterator[Record]:
@@ -220,15 +217,16 @@ class Promoted:
 class Promotion:
     """Promotes branches. `run` and `undo` hold the locks of both names."""
 
-    def __init__(self, context: ArchiveContext, own: OwnTopics, carrying: Carrying, replicas: Replicas) -> None:
+    def __init__(self, parts: ArchiveParts) -> None:
+        context = parts.context
         self._context = context
         self._log = context.log
         self._volumes = context.volumes
         self._branches = context.branches
         self._handles = context.handles
-        self._own = own
-        self._carrying = carrying
-        self._replicas = replicas
+        self._direct = DirectCommits(parts)
+        self._carrier = RecordCarrier(parts)
+        self._replicas = parts.replicas
 
     def run(self, topic: str, branch: str, keep: str, *, carry: bool, leave: bool, message: str) -> Promoted:
         """Make the branch main. Raises `RecordsAfterFork` unless the caller carries or leaves such records, and what
@@ -274,18 +272,18 @@ class Promotion:
         """Carry out all steps. `vids` are main's volumes, before and afterwards. Return what was carried, too."""
         carried = range(0)
         for _ in range(_ROUNDS):
-            self._own.offload(topic)
-            self._own.offload(side)
+            self._direct.offload(topic)
+            self._direct.offload(side)
             main, new = (self._volumes.snapshot(vid) for vid in vids)
             pasts = [self._volumes.history(state.vid, state.lsn) for state in (main, new)]
             after = diff_of(State(main, pasts[0]), State(new, pasts[1]), self._context.reader)
             if after.left.appended and carry:
-                more = self._carrying.run(main, after.shared_seq, side, new.vid)
+                more = self._carrier.run(main, after.shared_seq, side, new.vid)
                 carried = range(carried.start, more.stop) if carried and more else more or carried
                 new = self._volumes.snapshot(new.vid)
             elif after.left.appended and not leave:
                 raise RecordsAfterFork(topic, side, after.left.appended, after.shared_seq)
-            if not (self._own.drop(side) and self._own.drop(topic)):
+            if not (self._direct.drop(side) and self._direct.drop(topic)):
                 continue
             if self._fence(topic, main) and self._fence(side, new):
                 break
@@ -314,7 +312,7 @@ class Promotion:
     def _fence(self, name: str, state: Snapshot) -> bool:
         """Put a commit of a higher epoch right after a state. Return False if another commit is there."""
         message = "its name changes: main is another branch from here on"
-        lsn = self._own.put_after(name, state, CommitKind.CONFIG, message, at_ts_ms=state.max_ts_ms)
+        lsn = self._direct.put_after(name, state, CommitKind.CONFIG, message, at_ts_ms=state.max_ts_ms)
         return lsn is not None
 
     def _fence_newer(self, topic: str, vid: Vid, fence_lsn: int) -> None:

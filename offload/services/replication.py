@@ -7,21 +7,19 @@ from typing import TYPE_CHECKING
 
 from catalog import Handle
 from catalog.format import keys
-from offload.context import ArchiveContext
 from offload.errors import TopicFollowed
 from offload.format.topic_config import config_of
 from offload.handles import split_name
-from offload.replication.replica import Replicas, SyncState
-from offload.write.publisher import divergence
+from offload.replication.replica import SyncState
+from offload.services.parts import ArchiveParts
 from seglog import Topic, TopicConfig
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
 from seglog.errors import NoSuchTopic
 
 if TYPE_CHECKING:
-    from offload.replication.reset import Reset, ResetResult
-    from offload.replication.sync import Sync, Synced
-    from offload.replication.takeover import Takeover, Writers
+    from offload.replication.reset import ResetResult
+    from offload.replication.sync import Synced
 
 __all__ = ["ReplicationService"]
 
@@ -29,24 +27,12 @@ __all__ = ["ReplicationService"]
 class ReplicationService(Owned):
     """The calls that follow a topic, write it, or take it over."""
 
-    def __init__(
-        self,
-        context: ArchiveContext,
-        writers: Callable[[], Writers],
-        replicas: Replicas,
-        sync: Callable[[], Sync],
-        reset: Callable[[], Reset],
-        takeover: Callable[[], Takeover],
-    ) -> None:
-        self._log = context.log
-        self._handles = context.handles
-        self._locks = context.locks
-        self._tags = context.tags
-        self._writers = writers
-        self._replicas = replicas
-        self._sync = sync
-        self._reset = reset
-        self._takeover = takeover
+    def __init__(self, parts: ArchiveParts) -> None:
+        self._parts = parts
+        self._context = parts.context
+        self._log = parts.context.log
+        self._locks = parts.context.locks
+        self._replicas = parts.replicas
 
     @checked
     def pull(self, name: str) -> SyncState:
@@ -63,7 +49,7 @@ class ReplicationService(Owned):
         """Pull, and fetch every commit that a snapshot needs, and the names of tags. Raises as `pull` does."""
         with self._locks.of(name):
             self._replicas.fetch(self._followed(name))
-            self._tags.list(split_name(name)[0])
+            self._context.tags.list(split_name(name)[0])
         return self._replicas.sync_state(name)
 
     @checked
@@ -76,15 +62,15 @@ class ReplicationService(Owned):
         self._log.check_writable()
         with self._locks.of(name):
             if not self._log.has_topic(name):
-                return self._sync().follow(name)
-            self._writers().open(name)
-            return self._sync().write(name, on_bytes)
+                return self._parts.sync.follow(name)
+            self._parts.takeover.open(name)
+            return self._parts.sync.write(name, on_bytes)
 
     @checked
     def follow(self, name: str) -> bool:
         """Sync a replica, and return whether it moved. If the name is not a replica, do nothing and return False."""
         with self._locks.of(name):
-            return self._replicas.is_replica(name) and self._sync().follow(name).commits > 0
+            return self._replicas.is_replica(name) and self._parts.sync.follow(name).commits > 0
 
     @checked
     def reset(
@@ -99,9 +85,9 @@ class ReplicationService(Owned):
         if as_branch is not None:
             keys.check_name("branch", as_branch)
         with self._locks.of(name):
-            handle = self._handles.follow(name)
-            self._reset().note(name, "reset", message)
-            return self._reset().run(handle, as_branch=as_branch, discard=discard)
+            handle = self._context.handles.follow(name)
+            self._parts.reset.note(name, "reset", message)
+            return self._parts.reset.run(handle, as_branch=as_branch, discard=discard)
 
     @checked
     def take_over(self, name: str) -> Topic:
@@ -109,9 +95,11 @@ class ReplicationService(Owned):
 
         Raises `Fenced` or `Diverged` if this log has the topic but another writer owns the volume.
         """
+        from offload.write.publisher import divergence
+
         self._log.check_writable()
         with self._locks.of(name):
-            handle = self._writers().open(name) if self._log.has_topic(name) else self._takeover().run(name)
+            handle = self._parts.takeover.open(name) if self._log.has_topic(name) else self._parts.takeover.run(name)
             if handle.diverged_lsn is not None:
                 raise divergence(handle)
         return self._log.topic(name)
@@ -140,7 +128,7 @@ class ReplicationService(Owned):
 
         Raises `NoSuchTopic` if this directory does not follow the name.
         """
-        handle = self._handles.find(name)
+        handle = self._context.handles.find(name)
         if handle is None or not self._replicas.is_replica(name):
             raise NoSuchTopic(name)
         return config_of(handle.config, f"volume {handle.vid}")
@@ -150,6 +138,6 @@ class ReplicationService(Owned):
         return self._replicas.names()
 
     def _followed(self, name: str) -> Handle:
-        handle = self._handles.follow(name)
-        self._handles.check_remote(handle)
+        handle = self._context.handles.follow(name)
+        self._context.handles.check_remote(handle)
         return handle

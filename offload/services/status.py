@@ -20,12 +20,12 @@ from itertools import pairwise
 from catalog import Attempt, Commit, Handle, SegmentRef
 from catalog.errors import CatalogError
 from catalog.format.encoding import decode_commit_at
-from offload.context import ArchiveContext
 from offload.format.topic_config import PAUSED
 from offload.handles import Tip
-from offload.replication.replica import Replicas, SyncState
+from offload.replication.replica import SyncState
 from offload.reports import Lag, RunStatus, TopicStatus
 from offload.services.erasures import ErasureState, collected_after_ms, erasure_state, window_ms_here
+from offload.services.parts import ArchiveParts
 from offload.write.attempt import AttemptState
 from seglog import Topic, TruncateOp
 from seglog.base.arguments import checked
@@ -145,14 +145,15 @@ def _with_remote(here: TopicStatus, handle: Handle, erasure: ErasureState | None
 class StatusService(Owned):
     """The calls that say what this directory knows of a topic."""
 
-    def __init__(self, context: ArchiveContext, replicas: Replicas) -> None:
+    def __init__(self, parts: ArchiveParts) -> None:
+        context = parts.context
         self._context = context
         self._log = context.log
         self._local = context.local
         self._volumes = context.volumes
         self._handles = context.handles
         self._clock = context.clock
-        self._replicas = replicas
+        self._replicas = parts.replicas
 
     @checked
     def topic(self, name: str) -> TopicStatus:

@@ -38,12 +38,11 @@ from catalog.objects.patience import carried
 from catalog.refs.beside_gc import check_kept
 from catalog.refs.state_names import HeldPin, Pins
 from catalog.undo_plan import TAKES_AWAY, Taken, UndoPlan, count, first_ranges, plan_undo
-from offload.context import ArchiveContext
 from offload.errors import OffloadError
 from offload.format.metadata import decode_bitmap
 from offload.handles import split_name
-from offload.replication.replica import Replicas
-from offload.services.own_topics import OwnTopics
+from offload.services.direct_commits import DirectCommits
+from offload.services.parts import ArchiveParts
 from seglog import ConcurrentModification
 from seglog.base import progress
 
@@ -97,7 +96,8 @@ class _Removal:
 class Undoing:
     """Undoes commits that took records away. `run` holds the lock of the topic."""
 
-    def __init__(self, context: ArchiveContext, own: OwnTopics, replicas: Replicas) -> None:
+    def __init__(self, parts: ArchiveParts) -> None:
+        context = parts.context
         self._context = context
         self._log = context.log
         self._store = context.store
@@ -105,8 +105,8 @@ class Undoing:
         self._handles = context.handles
         self._clock = context.clock
         self._pins = Pins(context.volumes)
-        self._own = own
-        self._replicas = replicas
+        self._direct = DirectCommits(parts)
+        self._replicas = parts.replicas
 
     def preview(self, name: str, lsn: int, vid: Vid | None) -> Undone:
         """Return what an undo would bring back. Raises as `run` does, except `RecordsGone`.
@@ -138,9 +138,9 @@ class Undoing:
             vid = found.past.commit.vid
             pin: HeldPin | None = None
             for _ in range(_ROUNDS):
-                self._own.offload(name)
+                self._direct.offload(name)
                 pin, found, plan = self._plan_under_pin(name, lsn, vid, pin, partial=partial)
-                if self._own.drop(name) and (made := self._publish(name, found, plan, message)) is not None:
+                if self._direct.drop(name) and (made := self._publish(name, found, plan, message)) is not None:
                     self._follow(name)
                     return _undone(found, plan, made)
         raise ConcurrentModification(name)
@@ -252,7 +252,7 @@ class Undoing:
 
     def _publish(self, name: str, found: _Removal, plan: UndoPlan, message: str) -> int | None:
         """Put the commit right after the state of the plan. Return its LSN, or None if another commit is there."""
-        return self._own.put_after(
+        return self._direct.put_after(
             name,
             found.now,
             CommitKind.RESTORE,

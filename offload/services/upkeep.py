@@ -24,24 +24,20 @@ from typing import TYPE_CHECKING
 from catalog import ForkPoint, LocalCatalog, SegmentView, Vid
 from catalog.errors import AccessDenied, Corrupt, NoSuchObject, StoreUnreachable
 from catalog.format import keys
-from catalog.format.checkpoint_list import decode_down_to
 from catalog.format.encoding import decode_commit_at
 from catalog.format.keys import checkpoints_key
-from catalog.format.small_objects import decode_control_of
+from catalog.format.small_objects import decode_control_of, decode_down_to
 from catalog.gc.policy import GcReport, unwatched
 from catalog.objects.store_time import check_clock, earliest_ms
-from offload.context import ArchiveContext
 from offload.format.topic_config import PAUSED
 from offload.services.erasures import Erasures, collected_after_ms
-from offload.services.remote_states import RemoteStates
-from offload.write.publisher import Published
+from offload.services.parts import ArchiveParts
 from seglog import TopicConfig
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
 
 if TYPE_CHECKING:
-    from offload.replication.takeover import Writers
-    from offload.write.offloader import Offloader
+    from offload.write.publisher import Published
 
 __all__ = ["UpkeepService"]
 
@@ -109,13 +105,9 @@ class OrphanUpload:
 class UpkeepService(Owned):
     """The calls that the daemon and the operator make from time to time."""
 
-    def __init__(
-        self,
-        context: ArchiveContext,
-        states: RemoteStates,
-        writers: Callable[[], Writers],
-        offloader: Callable[[], Offloader],
-    ) -> None:
+    def __init__(self, parts: ArchiveParts) -> None:
+        context = parts.context
+        self._parts = parts
         self._context = context
         self._log = context.log
         self._store = context.store
@@ -123,9 +115,6 @@ class UpkeepService(Owned):
         self._handles = context.handles
         self._locks = context.locks
         self._clock = context.clock
-        self._states = states
-        self._writers = writers
-        self._offloader = offloader
 
     @checked
     def compact(self, name: str, *, on_bytes: Callable[[int], None] = lambda _: None) -> tuple[Published, ...]:
@@ -135,7 +124,7 @@ class UpkeepService(Owned):
         No past state changes. The call passes to `on_bytes` the number of frame bytes that it has just read. Raises
         `NoSuchTopic`, `Diverged`, and what the store raises. After an error, the caller repeats the call to resume.
         """
-        return self._rewritten(name, lambda: self._offloader().merge(name, on_bytes=on_bytes))
+        return self._rewritten(name, lambda: self._parts.offloader.merge(name, on_bytes=on_bytes))
 
     @checked
     def erase(
@@ -146,13 +135,13 @@ class UpkeepService(Owned):
 
         GC deletes the old objects when the window has passed them. `erasures` tells when.
         """
-        return self._rewritten(name, lambda: self._offloader().erase(name, on_bytes=on_bytes, message=message))
+        return self._rewritten(name, lambda: self._parts.offloader.erase(name, on_bytes=on_bytes, message=message))
 
     @checked
     def bytes_to_rewrite(self, name: str, *, erase: bool = False) -> int:
         """Return about how many bytes of frames `compact` will read, or with `erase`, `erase`; for their progress."""
         handle = self._handles.find(name)
-        return 0 if handle is None else self._offloader().bytes_to_rewrite(handle, erase=erase)
+        return 0 if handle is None else self._parts.offloader.bytes_to_rewrite(handle, erase=erase)
 
     def _rewritten(self, name: str, rewrite: Callable[[], Iterable[Published]]) -> tuple[Published, ...]:
         self._log.check_writable()
@@ -160,7 +149,7 @@ class UpkeepService(Owned):
             self._log.get_topic(name)  # under the lock: a topic that is detached meanwhile has no handle either
             if self._handles.find(name) is None:
                 return ()
-            self._writers().open(name)
+            self._parts.takeover.open(name)
             return tuple(rewrite())
 
     @checked
@@ -171,7 +160,7 @@ class UpkeepService(Owned):
             try:
                 snapshot = self._context.volumes.snapshot(point.vid, point.lsn, point.seq)
             except NoSuchObject:  # GC has passed the point
-                snapshot = self._states.newest(name)
+                snapshot = self._parts.states.newest(name)
             return snapshot.segments, collected_after_ms(self._context, name, snapshot)
 
         return Erasures(state_at)

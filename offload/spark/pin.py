@@ -28,8 +28,8 @@ from catalog.refs.state_names import Pins, Tags
 from catalog.timeline import Head, Lsn, Target, Time, resolve, span
 from catalog.volume import Volumes
 from offload.errors import InvalidOption
+from offload.read.chunk_fetcher import in_order
 from offload.read.cold_reader import ColdReader
-from offload.read.pool import in_order
 from offload.spark.messages import InvalidMessage
 from offload.spark.option_texts import moment_ms
 from offload.spark.options import ReadOptions, TopicPattern

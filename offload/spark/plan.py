@@ -19,8 +19,8 @@ from catalog.format.control import MAIN
 from catalog.objects.base import ObjectStore
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
+from offload.read.chunk_fetcher import in_order
 from offload.read.cold_reader import ColdReader
-from offload.read.pool import in_order
 from offload.services.expired import expired_before, unexpired
 from offload.spark.aggregates import Aggregate, Row, TopicView, aggregate, groups
 from offload.spark.columns import WITHOUT_DATA

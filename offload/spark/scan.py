@@ -29,7 +29,7 @@ from offload.format.block import ChunkRef, adjacent
 from offload.format.codec import decode_chunk
 from offload.format.columns import Columns, decode_columns
 from offload.format.trailer import decode_directory, decode_lengths, directory_length
-from offload.read.pool import in_order
+from offload.read.chunk_fetcher import in_order
 from offload.spark.options import Verify
 from offload.spark.stores import store_of
 from offload.spark.task import Filter, Needs, Op, Piece, Task

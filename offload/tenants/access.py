@@ -19,7 +19,7 @@ from catalog.format.remotes import split_remote
 from catalog.objects.s3_credentials import FoundCredentials
 from catalog.tenants.names import check_tenant
 from catalog.tenants.policies import Partition, TenantRole, compact, tenant_policy
-from offload.settings_file import Settings
+from offload.settings import Settings
 from seglog.errors import InvalidSetting
 
 __all__ = ["GrantedCredentials", "TenantAccess", "access_of", "granted_in", "policy_text", "request_of"]

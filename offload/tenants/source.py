@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from offload.settings_file import Settings
+from offload.settings import Settings
 
 if TYPE_CHECKING:
     from catalog.objects.s3_credentials import CredentialSource

@@ -16,7 +16,7 @@ from catalog.format.encoding import decode_commit_at
 from catalog.objects.base import ObjectStore
 from offload.format.index import decode_head
 from offload.format.trailer import decode_trailer
-from offload.read.pool import in_order
+from offload.read.chunk_fetcher import in_order
 from seglog.base.progress import count
 
 __all__ = ["check_data", "check_index", "check_published", "check_segment"]

@@ -16,7 +16,7 @@ from seglog.base.arguments import checked
 from seglog.base.ownership import Owned, is_foreign
 from seglog.errors import LogClosed, OtherLoop
 from seglog.log import Log
-from seglog.maintenance.retention import Retention
+from seglog.maintenance.plan import Retention
 from seglog.process import closing_after
 from seglog.values.config import TopicConfig
 

@@ -15,7 +15,7 @@ from seglog.aio.merged import Ack, Kind, own_error
 from seglog.base.arguments import checked
 from seglog.base.ownership import check_process
 from seglog.errors import LogClosed
-from seglog.maintenance.retention import Retention
+from seglog.maintenance.plan import Retention
 from seglog.reading.follow import Follower
 from seglog.topic import Topic
 from seglog.values.deletes import DeleteOp

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from seglog.engine.ephemeral_buffer import Memory
 from seglog.engine.known_appends import Keys, Producers
 from seglog.engine.state import TopicState, active_meta
-from seglog.engine.tail import Tail
+from seglog.engine.tail import Memory, Tail
 from seglog.format.appends import EncodedFrames
 from seglog.format.batch_frame import encode_batch, encode_key, encode_unit
 from seglog.format.control import (
@@ -24,9 +23,8 @@ from seglog.format.control import (
 from seglog.segments.segment import SegmentInfo
 from seglog.values.append_key import Repeatable
 from seglog.values.config import TopicConfig
-from seglog.values.deletes import DeleteOp, TruncateOp, listed_with
+from seglog.values.deletes import DeleteOp, Floors, TruncateOp, listed_with
 from seglog.values.elsewhere import Elsewhere
-from seglog.values.floors import Floors
 from seglog.values.names import BRANCH_MARK
 from seglog.values.producer import AppendedBatch
 from seglog.values.record import Gap

@@ -11,16 +11,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from seglog.engine.ephemeral_buffer import EphemeralBuffer, Memory
 from seglog.engine.known_appends import Keys, Producers
-from seglog.engine.tail import Tail
+from seglog.engine.tail import EphemeralBuffer, Memory, Tail
 from seglog.errors import WarmStoreRequired
 from seglog.format.arrays import NDArray, np
 from seglog.segments.segment import SegmentInfo, Sizes
 from seglog.values.append_key import KeyedAppend, Repeatable, Unit
 from seglog.values.config import TopicConfig
-from seglog.values.deletes import DeleteList, TruncateOp
-from seglog.values.floors import Floors
+from seglog.values.deletes import DeleteList, Floors, TruncateOp
 from seglog.values.producer import AppendedBatch
 from seglog.values.record import Gap
 from seglog.wal.manifest import ActiveMeta, TopicMeta
@@ -44,7 +42,7 @@ class TopicState:
     `expired_seq` is the expiry floor as far as a reader has found it. `oldest_live_ms` is the time of the record there,
     or an earlier time (seglog.reading.times). Only a truncation lowers them.
     `tagged_below` is the exclusive end of what deletes by tag have reached, or a seq above it. From there on, no record
-    is dead. So a first live record that is known at or above it needs no search (seglog.maintenance.front).
+    is dead. So a first live record that is known at or above it needs no search (seglog.maintenance.removal).
     `truncations` are the seqs of all truncations since the log was opened, and `truncated_epoch` is the epoch after the
     last of them. `is_gone` says that the topic was deleted. Active readers check `truncations` and `is_gone`.
     `truncated_meta` is set until seglog.maintenance.removal has cut the files.

@@ -1,4 +1,4 @@
-"""A directory of a log: one process at a time uses it, and a warning is due if it is in memory.
+"""A directory of a log: its lock, a warning if it is in memory, and its settings.
 
 **The lock.** The process locks the directory and the file LOCK. The text of LOCK names the holder. The lock on the
 directory holds even if somebody removes LOCK or moves the directory. Some file systems cannot lock a directory: NFS
@@ -10,22 +10,42 @@ The kernel drops the locks when their holder ends. So a killed process leaves no
 reboot or an unmount removes all of it. So the log warns when it is opened there for writing.
 
 Linux lists the kind of each mount in /proc/self/mountinfo. On other systems, no directory is known to be in memory.
+
+**The file seglog.toml** is read and checked here, and written with the defaults as comments.
+
+`read_sections` returns all sections and checks none. Each section belongs to the package that reads it. A key that an
+older release had in another section is returned in the section of today (`MOVED` of seglog.values.config).
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import sys
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
-from seglog.errors import DirectoryInUse, DirectoryNotWritable
-from seglog.files.port import Files
+from seglog.errors import DirectoryInUse, DirectoryNotWritable, InvalidSetting
+from seglog.files.port import Files, OsFiles, replace_atomically
+from seglog.values.config import NO_VARIABLES, SETTINGS_FILE, LogSettings, from_section, moved, toml_lines
 
-__all__ = ["DirectoryLock", "SharedLock", "in_memory_kind", "kind_of_mount"]
+__all__ = [
+    "DirectoryLock",
+    "SharedLock",
+    "default_toml",
+    "in_memory_kind",
+    "kind_of_mount",
+    "load_settings",
+    "read_sections",
+    "write_default",
+]
 
 _TEXT_MAX_BYTES = 512
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
@@ -155,3 +175,49 @@ def kind_of_mount(mounts: bytes, path: bytes) -> str | None:
         if holds and len(place) >= best:
             best, kind = len(place), rest.split(b" ", 1)[0].decode(errors="replace")
     return kind
+
+
+@checked
+def read_sections(path: Path) -> dict[str, Any]:
+    """Return the sections of the TOML file at `path`; none if there is no file.
+
+    Raise `InvalidSetting` if the file cannot be read or is not TOML.
+    """
+    try:
+        text = path.read_bytes().decode()
+        return moved(tomllib.loads(text))
+    except FileNotFoundError:
+        return {}
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidSetting(path.name, f"the file is not TOML: {error}") from error
+    except OSError as error:
+        raise InvalidSetting(path.name, f"the file cannot be read: {error.strerror}") from error
+
+
+@checked
+def load_settings(path: Path, variables: Mapping[str, str] = NO_VARIABLES) -> LogSettings:
+    """Return the settings in the seglog.toml at `path`; the defaults if there is no file.
+
+    `variables` is the environment, which wins. Raise `InvalidSetting`, which names the key.
+    """
+    return from_section(LogSettings, read_sections(path).get(LogSettings.SECTION, {}), variables)
+
+
+@checked
+def default_toml(remote: str | None = None) -> str:
+    """Return the text of a new seglog.toml. `remote` is the URL of the archive, if it is known already."""
+    url = '# url = "s3://bucket/prefix"' if remote is None else f"url = {json.dumps(remote, ensure_ascii=False)}"
+    return f"""\
+# Settings of this seglog data directory. A line that is commented out shows the default.
+
+{toml_lines(LogSettings)}
+[remote]
+# Where the history goes: s3://bucket/prefix or file:///path.
+{url}
+"""
+
+
+@checked
+def write_default(directory: Path, remote: str | None = None) -> None:
+    """Write a new seglog.toml into `directory`, durably on return."""
+    replace_atomically(OsFiles(), directory / SETTINGS_FILE, default_toml(remote).encode())

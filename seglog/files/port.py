@@ -8,6 +8,15 @@ FILE-2  `replace_atomically` is the one way to write a small file: write, datasy
 FILE-3  `EMFILE` and `ENFILE` come from opening a file. `sync_dir` and `list_dir` raise them too, because they open a
     directory. After them, the operation on the file has not begun. After any other error of a sync, the data may be
     lost.
+
+**An open file** is shared by threads, and by readers that may stop in the middle. The file is closed when its last
+holder drops it. So no holder reads from a descriptor that by now means another file. A `ReadAheadBuffer` is for
+sequential parsing. One read serves many small items, or one large item.
+
+**A view of a file system.** A change through the view shows in the view only, and never reaches the disk. Recovery cuts
+and removes files that are derivable. Over this view it can run without a trace. A call that would write or create
+something raises EROFS. Another process may change the files meanwhile. Files that were cut or unlinked through the view
+stay so in the view.
 """
 
 from __future__ import annotations
@@ -19,13 +28,25 @@ import stat
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, NoReturn, Protocol, Self
 
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
-from seglog.errors import TooManyOpenFiles
+from seglog.errors import FileCorrupt, TooManyOpenFiles
 
-__all__ = ["NO_DESCRIPTOR", "Files", "OsFiles", "enter", "leave", "replace_atomically"]
+__all__ = [
+    "NO_DESCRIPTOR",
+    "READ_AHEAD_BYTES",
+    "Files",
+    "OpenFile",
+    "OsFiles",
+    "ReadAheadBuffer",
+    "ReadOnlyFiles",
+    "Readable",
+    "enter",
+    "leave",
+    "replace_atomically",
+]
 
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 
@@ -302,3 +323,194 @@ def _sync_renamed(files: Files, directory: Path) -> None:
         else:
             return
     files.sync_dir(directory)
+
+
+READ_AHEAD_BYTES = 1024 * 1024
+
+
+class Readable(Protocol):
+    """A file to read from, wherever it lies. `path` is for errors."""
+
+    @property
+    def path(self) -> Path: ...
+    def read_exactly(self, length: int, offset: int) -> bytes: ...
+    def read(self, length: int, offset: int) -> bytes: ...
+    def size(self) -> int: ...
+
+
+class OpenFile:
+    __slots__ = ("_files", "fd", "path")
+
+    def __init__(self, files: Files, path: Path, flags: int = os.O_RDWR, *, descriptor: int | None = None) -> None:
+        """Open the file, or take `descriptor` if the caller has opened it. Either is closed with this object."""
+        self.fd = -1
+        self.path = path
+        self._files = files
+        self.fd = files.open(path, flags) if descriptor is None else descriptor
+
+    def __del__(self) -> None:
+        if self.fd >= 0:
+            self._files.close(self.fd)
+
+    def read_exactly(self, length: int, offset: int) -> bytes:
+        """Return `length` bytes at `offset`. Raise `FileCorrupt` if the file ends before."""
+        data = self._files.pread(self.fd, length, offset)
+        if len(data) < length:
+            raise FileCorrupt(self.path, offset + len(data), "the file is cut short")
+        return data
+
+    def read(self, length: int, offset: int) -> bytes:
+        """Return up to `length` bytes; fewer only at the end of the file."""
+        return self._files.pread(self.fd, length, offset)
+
+    def write(self, data: bytes | bytearray, offset: int) -> None:
+        self._files.pwrite(self.fd, data, offset)
+
+    def size(self) -> int:
+        return self._files.size(self.fd)
+
+    def truncate(self, length: int) -> None:
+        self._files.truncate(self.fd, length)
+
+    def datasync(self) -> None:
+        self._files.datasync(self.fd)
+
+
+class ReadAheadBuffer:
+    """A buffer over a file. It never reads past `end`, whatever a length field says. Not thread-safe."""
+
+    __slots__ = ("_base", "_end", "_file", "_read_bytes", "buffer")
+
+    def __init__(self, file: Readable, end: int, read_bytes: int = READ_AHEAD_BYTES) -> None:
+        self._file = file
+        self._end = end
+        self._read_bytes = read_bytes
+        self._base = 0
+        self.buffer = b""
+
+    def index(self, position: int, length: int) -> int:
+        """Return the index of `position` in `buffer`.
+
+        From there on, `buffer` has `length` bytes, or as many as the file has up to `end`.
+        """
+        if position < self._base or position + length > self._base + len(self.buffer):
+            wanted = min(max(length, self._read_bytes), self._end - position)
+            self.buffer = self._file.read(max(wanted, 0), position)
+            self._base = position
+        return position - self._base
+
+
+_WRITES = os.O_CREAT | os.O_TRUNC
+
+
+class ReadOnlyFiles:
+    """A view over another port.
+
+    While one thread cuts, unlinks or renames, no other thread may use the view. Later, many threads may read.
+    """
+
+    def __init__(self, inner: Files) -> None:
+        self.inner = inner
+        self._paths: dict[int, Path] = {}
+        self._lengths: dict[Path, int] = {}
+        self._unlinked: set[Path] = set()
+        self._moved: dict[Path, Path] = {}
+
+    def hide_behind(self, path: Path, length: int) -> None:
+        """Show the file as if it ended at `length`."""
+        self._lengths[path] = length
+
+    def open(self, path: Path, flags: int, mode: int = 0o600) -> int:
+        if flags & _WRITES:
+            _refuse()
+        if path in self._unlinked:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        try:
+            fd = self.inner.open(self._place(path), os.O_RDONLY, mode)
+        except FileNotFoundError:
+            # The writer may have made the same rename by now.
+            fd = self.inner.open(path, os.O_RDONLY, mode)
+        self._paths[fd] = path
+        return fd
+
+    def close(self, fd: int) -> None:
+        self._paths.pop(fd, None)
+        self.inner.close(fd)
+
+    def pread(self, fd: int, length: int, offset: int) -> bytes:
+        limit = self._lengths.get(self._paths[fd])
+        if limit is not None:
+            length = max(0, min(length, limit - offset))
+        return self.inner.pread(fd, length, offset)
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> None:  # noqa: ARG002 - refused, whatever it is
+        _refuse()
+
+    def pwritev(self, fd: int, pieces: Sequence[bytes], offset: int) -> None:  # noqa: ARG002 - refused, whatever it is
+        _refuse()
+
+    def allocate(self, fd: int, length: int) -> None:  # noqa: ARG002 - refused, whatever it is
+        _refuse()
+
+    def truncate(self, fd: int, length: int) -> None:
+        self.hide_behind(self._paths[fd], length)
+
+    def size(self, fd: int) -> int:
+        size = self.inner.size(fd)
+        return min(size, self._lengths.get(self._paths[fd], size))
+
+    def datasync(self, fd: int) -> None:
+        """Do nothing: there is nothing to sync."""
+
+    def rename(self, source: Path, target: Path) -> None:
+        place = self._place(source)
+        self._moved.pop(source, None)
+        self._moved[target] = place
+        self._unlinked.add(source)
+        self._unlinked.discard(target)
+        self._lengths.pop(target, None)
+        if source in self._lengths:
+            self._lengths[target] = self._lengths.pop(source)
+
+    def unlink(self, path: Path) -> None:
+        self._moved.pop(path, None)
+        self._unlinked.add(path)
+
+    def make_dir(self, path: Path) -> None:  # noqa: ARG002 - refused, whatever it is
+        _refuse()
+
+    def sync_dir(self, path: Path) -> None:
+        """Do nothing: there is nothing to sync."""
+
+    def list_dir(self, path: Path) -> list[str]:
+        gone = {unlinked.name for unlinked in self._unlinked if unlinked.parent == path}
+        moved = {target.name for target in self._moved if target.parent == path}
+        names = self.inner.list_dir(self._place(path))
+        return sorted({*names} - gone | moved) if gone or moved else names
+
+    def remove_dir(self, path: Path) -> None:
+        self._unlinked.add(path)
+        self._moved.pop(path, None)
+
+    def is_dir(self, path: Path) -> bool:
+        return self.inner.is_dir(self._place(path))
+
+    def identity(self, path: Path) -> tuple[int, int] | None:
+        return None if path in self._unlinked else self.inner.identity(self._place(path))
+
+    def lock(self, fd: int) -> None:  # noqa: ARG002 - refused, whatever it is
+        _refuse()
+
+    def lock_shared(self, fd: int) -> None:
+        self.inner.lock_shared(fd)
+
+    def _place(self, path: Path) -> Path:
+        """Return the place on the disk of a path in the view."""
+        for target, source in self._moved.items():
+            if path == target or target in path.parents:
+                return source / path.relative_to(target)
+        return path
+
+
+def _refuse() -> NoReturn:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))

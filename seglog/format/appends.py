@@ -90,7 +90,7 @@ def _encode_many(same: tuple[int, ...], labels: bytes, values: Sequence[bytes]) 
     sizes = values.sizes if type(values) is Lines else np.fromiter(map(len, values), np.int64, len(values))
     lengths = sizes + (MIN_FRAME_BYTES + len(labels))
     total = int(lengths.sum())
-    # Pieces of about the same size: each fills a batch of a checkpoint (seglog.wal.sums).
+    # Pieces of about the same size: each fills a batch of a checkpoint (seglog.wal.wal).
     parts = min(max(-(-len(values) // _PIECE_RECORDS), -(-total // _PIECE_BYTES)), len(values))
     pieces = []
     for part in range(parts):

@@ -24,8 +24,7 @@ from seglog.format.frame import FrameType, Header, encode
 from seglog.values import canonical
 from seglog.values.canonical import record, text, whole
 from seglog.values.config import TopicConfig
-from seglog.values.deletes import DeleteOp
-from seglog.values.floors import Floors
+from seglog.values.deletes import DeleteOp, Floors
 from seglog.values.names import check_topic_name
 
 __all__ = [

@@ -39,8 +39,7 @@ from seglog.errors import (
     WriterPoisoned,
     WrongSize,
 )
-from seglog.files.open_file import READ_AHEAD_BYTES, OpenFile, ReadAheadBuffer
-from seglog.files.port import NO_DESCRIPTOR, Files
+from seglog.files.port import NO_DESCRIPTOR, READ_AHEAD_BYTES, Files, OpenFile, ReadAheadBuffer
 from seglog.journal.item import (
     ITEM_MAX_BYTES,
     MARK_BYTES,

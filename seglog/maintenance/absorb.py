@@ -17,8 +17,7 @@ from typing import NoReturn
 
 from seglog.engine.engine import Engine
 from seglog.engine.upkeep import Background
-from seglog.files.open_file import OpenFile
-from seglog.files.port import NO_DESCRIPTOR
+from seglog.files.port import NO_DESCRIPTOR, OpenFile
 from seglog.maintenance.plan import Draft
 from seglog.maintenance.removal import segment_names
 from seglog.reading.read import BATCH_MAX_RECORDS, lost_times, tail_batch

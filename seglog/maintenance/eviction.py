@@ -1,4 +1,4 @@
-"""Apply retention: evict the records that are due. The decisions are in seglog.maintenance.retention.
+"""Apply retention: evict the records that are due. The decisions are in seglog.maintenance.plan.
 
     1 checkpoint   Retention runs a checkpoint in three cases. A topic with limits has records or deletes in the WAL
                    only. Records are old enough to seal. Segments at the front are dead and no history is kept.
@@ -17,7 +17,7 @@ EPH-1  All ephemeral records fit into `ephemeral_max_bytes`. If an append does n
     does. It takes the oldest chunk of the topic that holds most, among the topics whose `discard` is "old". If none of
     them has a chunk left, the append is refused. A topic with "reject" loses no chunk to other topics, and its own
     appends are refused.
-EPH-2  A ttl and caps evict chunks as they evict segments (seglog.maintenance.retention). They wait until no record of
+EPH-2  A ttl and caps evict chunks as they evict segments (seglog.maintenance.plan). They wait until no record of
     the topic lies before the chunk. Caps leave the newest chunk alone, because appends still fill it. A ttl evicts it
     too.
 EPH-3  Nothing is written for an evicted chunk: a restart loses its records anyway.
@@ -29,15 +29,14 @@ import logging
 
 from seglog.engine.engine import Engine, change
 from seglog.engine.entries import EvictEntry
-from seglog.engine.ephemeral_buffer import Chunk, held_bytes
 from seglog.engine.state import TopicState
+from seglog.engine.tail import Chunk, held_bytes
 from seglog.errors import SeglogError, TopicFull
 from seglog.format.arrays import np
 from seglog.format.frame import DELETED, LOST
 from seglog.maintenance.checkpoint import checkpoint
-from seglog.maintenance.front import advance_front
-from seglog.maintenance.plan import is_to_be_sealed
-from seglog.maintenance.retention import Retained, Retention, due_seq, passed_cap
+from seglog.maintenance.plan import Retained, Retention, due_seq, is_to_be_sealed, passed_cap
+from seglog.maintenance.removal import advance_front
 from seglog.values.record import Gap
 
 __all__ = ["due", "enforce", "enforce_all", "enforce_limits", "make_room", "trim"]

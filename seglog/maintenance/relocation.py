@@ -58,8 +58,8 @@ from seglog.engine.state import TopicState
 from seglog.errors import InvalidSetting, LogClosed, NoSuchSegment, SameFile, SegmentCut, WriterPoisoned
 from seglog.format.index import ENTRY
 from seglog.maintenance.checkpoint import checkpoint_locked
-from seglog.maintenance.front import advance_front
 from seglog.maintenance.plan import CheckpointRequest
+from seglog.maintenance.removal import advance_front
 from seglog.segments.segment import SegmentInfo
 from seglog.tiers.segment_store import LocalSegmentStore, Part, SegmentId, SegmentStore, TopicTier, is_whole
 from seglog.tiers.warm_stores import WarmStores

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
 from seglog.errors import ColdTierRequired, Evicted, FileCorrupt, NoSuchTopic, SeqOutOfRange, Truncated
-from seglog.files.open_file import OpenFile
+from seglog.files.port import OpenFile
 from seglog.format.arrays import NDArray, np
 from seglog.format.frame import DELETED, tombstone
 from seglog.format.frames import Frames, take_apart
@@ -212,7 +212,7 @@ def tail_batch(
 ) -> FrameBatch:
     """Return records of the tail from `first` on, at most `max_records`. The caller keeps the tail in place.
 
-    If they are one piece that was written as a whole, one hash tells that it is unchanged (seglog.wal.sums).
+    If they are one piece that was written as a whole, one hash tells that it is unchanged (seglog.wal.wal).
     """
     with engine.committer.lock:
         file, entries = _find_in_tail(engine, state, first, last, max_records)

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from seglog.engine.engine import Engine
 from seglog.engine.state import TopicState
-from seglog.files.open_file import OpenFile, Readable
-from seglog.files.port import Files
+from seglog.files.port import Files, OpenFile, Readable
 from seglog.reading.read import BATCH_MAX_RECORDS, check_place
 from seglog.segments.batch import FrameBatch
 from seglog.segments.segment import SegmentFiles, SegmentReader

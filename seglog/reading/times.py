@@ -33,7 +33,7 @@ from seglog.engine.state import TopicState
 from seglog.errors import ColdTierRequired, FileCorrupt, SeglogError, is_own
 from seglog.segments.segment import SegmentInfo
 from seglog.tiers.cold_tier import BranchesTier
-from seglog.values.floors import Floors
+from seglog.values.deletes import Floors
 from seglog.values.names import BRANCH_MARK
 
 __all__ = ["expired_seq", "first_seq_at", "known_floors"]

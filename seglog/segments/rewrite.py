@@ -20,7 +20,7 @@ REWRITE-5  A rewrite changes the length of .data, and the next manifest says so.
     lengths. If .data has the shorter one, the opening makes the renames durable. The rewriter may have been killed
     before it did. A relocation and a checkpoint that sets flags need the exact length. They ask the file.
 
-seglog.maintenance.reclaim decides when a segment is rewritten, and how fast.
+seglog.maintenance.checkpoint decides when a segment is rewritten, and how fast.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ import os
 from collections.abc import Callable
 
 from seglog.errors import FileCorrupt, InvalidEntry
-from seglog.files.open_file import OpenFile
-from seglog.files.port import Files
+from seglog.files.port import Files, OpenFile
 from seglog.format.arrays import np
 from seglog.format.frame import DELETED
 from seglog.format.index import ENTRY, encode_entries, read_entries

@@ -21,9 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from seglog.errors import FileCorrupt, InvalidEntry
-from seglog.files.open_file import OpenFile
-from seglog.files.port import Files
-from seglog.files.read_only import ReadOnlyFiles
+from seglog.files.port import Files, OpenFile, ReadOnlyFiles
 from seglog.format.arrays import NDArray, np
 from seglog.format.frame import HAS_TAG
 from seglog.format.tag_index import encode_tag_index, read_directory, read_head, read_positions

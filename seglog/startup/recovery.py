@@ -33,7 +33,7 @@ REC-2  Each step is idempotent, and changes only what can be derived again. So a
     crash.
 REC-3  The time of recovery grows with the frames that no checkpoint absorbed, and with the topics. Of a sealed segment,
     recovery reads only the names of its files. The first opening of a segment checks that its files fit the manifest
-    (seglog.segments.cache).
+    (seglog.segments.segment).
 
 If recovery replayed any frame, the opening makes a checkpoint. The checkpoint writes the records once more, so that
 they stay.
@@ -51,9 +51,7 @@ from seglog.engine.known_appends import Keys, Producers
 from seglog.engine.state import TopicState
 from seglog.engine.tail import Tail
 from seglog.errors import FileCorrupt, InvalidFrame
-from seglog.files.open_file import OpenFile
-from seglog.files.port import Files
-from seglog.files.read_only import ReadOnlyFiles
+from seglog.files.port import Files, OpenFile, ReadOnlyFiles
 from seglog.maintenance.removal import remove_leftovers, remove_topics, segment_names
 from seglog.segments.rewrite import NEW, settle_rewrite
 from seglog.segments.segment import SegmentFiles, SegmentInfo, cut

@@ -21,12 +21,11 @@ from seglog.format.batch_frame import UNIT_TYPES, read_unit
 from seglog.format.control import read_config, read_create, read_delete, read_epoch, read_evict
 from seglog.format.frame import Buffer, FrameType, Header, data_of
 from seglog.maintenance.removal import kept_part, lowest_truncation
-from seglog.segments.cache import open_first
-from seglog.segments.segment import SegmentFiles, SegmentInfo
+from seglog.segments.segment import SegmentFiles, SegmentInfo, open_first
 from seglog.values.layout import Layout, WalFolder
 from seglog.wal.manifest import LogManifest, WalPosition
 from seglog.wal.scan import Appends, OpenBatch, Stretch
-from seglog.wal.shards import shard_of
+from seglog.wal.wal import shard_of
 
 __all__ = ["Replay"]
 

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from seglog.errors import FileCorrupt, InvalidEntry, InvalidFrame
-from seglog.files.open_file import OpenFile, Readable, ReadAheadBuffer
-from seglog.files.port import Files
+from seglog.files.port import Files, OpenFile, Readable, ReadAheadBuffer
 from seglog.format.frame import (
     DELETED,
     HAS_NODE,
@@ -105,7 +104,7 @@ def check_parts(
 def _check_known(
     idx_path: Path, walk: _Walk, end: int, known: SegmentInfo | ActiveMeta, found: Findings, *, is_sound: bool
 ) -> None:
-    """Compare the segment with the manifest, as seglog.segments.cache does.
+    """Compare the segment with the manifest, as seglog.segments.segment does.
 
     If the segment has other damage, report only missing flags: that damage explains the rest.
     """

@@ -23,15 +23,12 @@ from pathlib import Path
 
 from seglog.base.arguments import checked
 from seglog.errors import FormatUnsupported, NotADataDirectory
-from seglog.files.directory import SharedLock
-from seglog.files.open_file import OpenFile
-from seglog.files.port import Files, OsFiles
-from seglog.files.read_only import ReadOnlyFiles
-from seglog.files.settings_file import load_settings
+from seglog.files.directory import SharedLock, load_settings
+from seglog.files.port import Files, OpenFile, OsFiles, ReadOnlyFiles
 from seglog.maintenance.removal import segment_names
 from seglog.segments.rewrite import NEW, settle_rewrite
 from seglog.segments.segment import SegmentInfo
-from seglog.startup.creation import is_data_directory, missing_folder, missing_part
+from seglog.startup.opening import is_data_directory, missing_folder, missing_part
 from seglog.startup.recovery import recover
 from seglog.startup.segment_check import check_parts, check_segment
 from seglog.startup.wal_check import check_wal

@@ -9,8 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from seglog.errors import FileCorrupt, InvalidFrame
-from seglog.files.open_file import OpenFile
-from seglog.files.read_only import ReadOnlyFiles
+from seglog.files.port import OpenFile, ReadOnlyFiles
 from seglog.format.batch_frame import UNIT_TYPES
 from seglog.values.damage import Checked, Findings
 from seglog.values.layout import Layout, WalFolder, number_in

@@ -35,8 +35,7 @@ from pathlib import Path
 from typing import NewType, Protocol, TypeAlias, runtime_checkable
 
 from seglog.errors import NoSuchSegment, SegmentCut
-from seglog.files.open_file import OpenFile
-from seglog.files.port import Files, replace_atomically
+from seglog.files.port import Files, OpenFile, replace_atomically
 from seglog.values.layout import Layout, number_in
 
 __all__ = [

@@ -151,7 +151,7 @@ class WarmStores:
         self._is_claimed = not isinstance(make, OwnedStores)
         self.is_ours: IsOurs = lambda _topic_id, _segment: False
         self._kept_bytes = kept_bytes
-        # Reentrant, as in seglog.segments.cache.
+        # Reentrant, as in seglog.segments.segment.
         self._lock = threading.RLock()
         self._stores: dict[int, SegmentStore] = {}
         self._kept: OrderedDict[tuple[int, int, int], _Bytes] = OrderedDict()

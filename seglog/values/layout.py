@@ -4,7 +4,7 @@
     seglog.toml                             settings
     meta/snapshot.<16 digits>.json          the newest two
     meta/log-id                             the log's own id, once it needs one (seglog.tiers.warm_directory)
-    meta/ballast                            zeros: space that upkeep gives up on a full disk (seglog.engine.room)
+    meta/ballast                            zeros: space that upkeep gives up on a full disk (seglog.engine.engine)
     meta.removed/                           meta/ of a log that is being removed
     wal/CURRENT                             name of the active WAL file; present once the directory is complete
     wal/wal-<16 digits>.log                 number = ordinal of its first frame among all frames ever written

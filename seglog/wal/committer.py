@@ -1,6 +1,6 @@
 """The writer of a log. It runs group commit in each shard of the WAL, under one lock.
 
-See seglog.wal.group_commit and seglog.wal.shards.
+See seglog.wal.group_commit and seglog.wal.wal.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from seglog.errors import CalledWithin, LogClosed, SeglogError, WriterPoisoned
 from seglog.process import Reentrant, is_interrupt, uninterrupted
 from seglog.wal.group_commit import Barrier, Entry, GroupCommit, SharedCommitState
 from seglog.wal.manifest import WalPosition
-from seglog.wal.shards import Wals, shard_of
+from seglog.wal.wal import Wals, shard_of
 
 __all__ = ["Committer"]
 

@@ -73,16 +73,14 @@ from xxhash import xxh3_64_hexdigest
 
 from seglog.base.arguments import WHOLE_MAX
 from seglog.errors import FileCorrupt, FormatUnsupported, SeglogError
-from seglog.files.open_file import OpenFile
-from seglog.files.port import NO_DESCRIPTOR, Files, replace_atomically
+from seglog.files.port import NO_DESCRIPTOR, Files, OpenFile, replace_atomically
 from seglog.segments.segment import SegmentInfo
 from seglog.values import canonical
 from seglog.values.append_key import Key, check_key
 from seglog.values.canonical import flag, record, text, whole, wholes
 from seglog.values.config import TopicConfig
-from seglog.values.deletes import DeleteOp, TruncateOp
+from seglog.values.deletes import DeleteOp, Floors, TruncateOp
 from seglog.values.elsewhere import Elsewhere
-from seglog.values.floors import Floors
 from seglog.values.layout import Layout, number_in
 from seglog.values.names import check_topic_name
 from seglog.values.producer import Batch, Producer, check_id, check_producer

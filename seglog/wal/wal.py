@@ -33,6 +33,23 @@ WAL-9  A sync mark has the secret of the log's marks, a random number that only 
 A `Wal` is not thread-safe: seglog.wal.group_commit lets one thread at a time lead. The docstring of a method says if
 one other thread may call it at the same time.
 Source: topics engine architecture, sections 2.1 to 2.4; the sync mark is ours (WAL-3).
+
+**Sums** are hashes of large pieces of WAL files, taken when the pieces were written.
+
+A checkpoint reads the frames of the WAL back and verifies them. For a piece with a hash, one hash over all of its
+bytes takes the place of one for each frame. If the bytes are the ones that were written, every frame is sound. If they
+are not, the checkpoint verifies the frames one by one, and finds the damaged one.
+
+The hashes are in memory only. After an opening, the records that recovery found have none.
+
+**Shards.** A topic is in shard `xxh3_64(topic_id, 8 bytes little-endian) % n`.
+
+SHARD-1  The frames of a topic are in one shard, in their order.
+    The frames of topics in different shards have no order. So a topic in another shard can take the name of a deleted
+    topic only when the TOPIC_DELETE frame is durable.
+SHARD-2  If there is one shard, ordinals begin with 1. Otherwise they begin with (shard + 1) * 10^14 + 1.
+    So no two shards have a file number in common (WAL-3).
+SHARD-3  A failure of one shard poisons all shards, because they share one state in memory.
 """
 
 from __future__ import annotations
@@ -41,31 +58,110 @@ import contextlib
 import errno
 import logging
 import os
+from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
+
+from xxhash import xxh3_64_intdigest
 
 from seglog.base.ownership import Owned
 from seglog.errors import DiskFull, FileCorrupt, InvalidFrame, OffsetOverflow, TooManyOpenFiles
-from seglog.files.open_file import OpenFile
-from seglog.files.port import NO_DESCRIPTOR, Files, replace_atomically
+from seglog.files.port import NO_DESCRIPTOR, Files, OpenFile, replace_atomically
+from seglog.format.arrays import NDArray, np
 from seglog.format.frame import MIN_FRAME_BYTES, FrameType, encode, encode_sync_mark, read_header
 from seglog.format.index import OFFSET_END
 from seglog.values.layout import WalFolder
 from seglog.wal.manifest import WalPosition
-from seglog.wal.sums import SUMMED_MIN_BYTES, Sums
 
 __all__ = [
     "NO_SPACE",
+    "SUMMED_MIN_BYTES",
     "SYNC_MARK_BYTES",
+    "Sums",
     "Wal",
+    "Wals",
     "create_first",
     "create_first_file",
     "durable_after",
+    "first_ordinal",
     "foreign_mark",
     "is_blank",
+    "open_wals",
     "point_to",
     "read_current",
+    "shard_of",
 ]
+
+#: A smaller piece gets no hash: batches of a checkpoint would get small with it.
+SUMMED_MIN_BYTES = 64 * 1024
+
+
+class _Sum(NamedTuple):
+    """The hash of the `size` bytes from `offset` of a WAL file on."""
+
+    offset: int
+    size: int
+    digest: int
+
+
+class Sums:
+    """The hashes of one shard. One thread at a time adds them, and one other thread may look them up meanwhile."""
+
+    __slots__ = ("_by_file",)
+
+    def __init__(self) -> None:
+        self._by_file: dict[OpenFile, list[_Sum]] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(self._by_file.values())
+
+    def add(self, file: OpenFile, offset: int, pieces: Sequence[bytes]) -> None:
+        """Take the hashes of the large ones of these pieces, which were written one after the other.
+
+        After an interrupt the caller calls this again.
+        """
+        sums = self._by_file.setdefault(file, [])
+        while sums and sums[-1].offset >= offset:
+            sums.pop()
+        for piece in pieces:
+            if len(piece) >= SUMMED_MIN_BYTES:
+                sums.append(_Sum(offset, len(piece), xxh3_64_intdigest(piece)))
+            offset += len(piece)
+
+    def drop(self, file: OpenFile) -> None:
+        self._by_file.pop(file, None)
+
+    def clear(self) -> None:
+        self._by_file.clear()
+
+    def fitting(self, file: OpenFile, entries: NDArray[Any]) -> int:
+        """Return how many of the entries (ENTRIES) to verify together: all, or those of one piece, or those before it.
+
+        The result is never less than half of the entries, because each batch has a cost of its own.
+        """
+        sums = self._by_file.get(file)
+        begin = int(entries[0]["offset"])
+        at = bisect_left(sums, begin, key=_offset_of) if sums else 0
+        if not sums or at == len(sums):
+            return len(entries)
+        end = sums[at].offset + (sums[at].size if sums[at].offset == begin else 0)
+        count = int(np.searchsorted(entries["offset"], end, "left"))
+        return count if count * 2 >= len(entries) else len(entries)
+
+    def is_as_written(self, file: OpenFile, offset: int, buffer: bytes) -> bool:
+        """Return whether `buffer`, read from `offset` on, is a piece that was written there, unchanged."""
+        sums = self._by_file.get(file, [])
+        at = bisect_left(sums, offset, key=_offset_of)
+        if at == len(sums) or sums[at][:2] != (offset, len(buffer)):
+            return False
+        return sums[at].digest == xxh3_64_intdigest(buffer)
+
+
+def _offset_of(piece: _Sum) -> int:
+    return piece.offset
+
 
 _logger = logging.getLogger("seglog.wal.wal")
 
@@ -406,3 +502,77 @@ def _is_mark_of_its_place(window: bytes, position: int, offset: int, secret: int
     except InvalidFrame:
         return False
     return header.seq == offset and secret in (0, header.ts_ms)
+
+
+_ORDINALS = 10**14
+
+
+def shard_of(topic_id: int, shards: int) -> int:
+    return xxh3_64_intdigest(topic_id.to_bytes(8, "little")) % shards if shards > 1 else 0
+
+
+def first_ordinal(shard: int, shards: int) -> int:
+    """Return the ordinal of the first frame of the shard (SHARD-2)."""
+    return (shard + 1) * _ORDINALS + 1 if shards > 1 else 1
+
+
+def open_wals(
+    files: Files,
+    folders: Sequence[WalFolder],
+    file_bytes: int,
+    ends: Sequence[WalPosition],
+    older: Sequence[Sequence[int]],
+    mark_secret: int,
+) -> Wals:
+    """Open the WAL of each shard. `folders`, `ends` and `older` have one item for each shard, as `Wal` takes it."""
+    parts = zip(folders, ends, older, strict=True)
+    return Wals([Wal(files, folder, file_bytes, end, numbers, mark_secret) for folder, end, numbers in parts])
+
+
+class Wals:
+    """The WAL of each shard, and the operations on all of them."""
+
+    def __init__(self, wals: Sequence[Wal]) -> None:
+        self.each = tuple(wals)
+
+    def __len__(self) -> int:
+        return len(self.each)
+
+    def file(self, topic_id: int, number: int) -> OpenFile:
+        """Return the WAL file `number` of the topic's shard."""
+        return self.each[shard_of(topic_id, len(self.each))].file(number)
+
+    def sums(self, topic_id: int) -> Sums:
+        """Return the hashes of the pieces in the topic's shard."""
+        return self.each[shard_of(topic_id, len(self.each))].sums
+
+    @property
+    def used_bytes(self) -> int:
+        return sum(wal.used_bytes for wal in self.each)
+
+    @property
+    def older_files(self) -> int:
+        """The number of files that a checkpoint would free, in the shard with the most of them."""
+        each = self.each
+        return each[0].older_files if len(each) == 1 else max(wal.older_files for wal in each)
+
+    @property
+    def needs_upkeep(self) -> bool:
+        return any(wal.needs_upkeep for wal in self.each)
+
+    def prepare_next(self) -> None:
+        for wal in self.each:
+            if wal.needs_upkeep:
+                wal.prepare_next()
+
+    def remove_below(self, ends: Sequence[WalPosition]) -> None:
+        for wal, end in zip(self.each, ends, strict=True):
+            wal.remove_below(end.file)
+
+    def release_space(self) -> None:
+        for wal in self.each:
+            wal.release_space()
+
+    def forget(self) -> None:
+        for wal in self.each:
+            wal.forget()

@@ -41,7 +41,7 @@ from seglog.format.index import OFFSET_END
 from seglog.format.lines import Lines, longest_bytes, total_bytes
 from seglog.maintenance.checkpoint import wait_for_room
 from seglog.maintenance.eviction import enforce_limits, make_room, trim
-from seglog.maintenance.retention import Retained, passed_cap
+from seglog.maintenance.plan import Retained, passed_cap
 from seglog.process import uninterrupted
 from seglog.values.append_key import GivenKey, KeyedAppend, Repeatable, digest_of
 from seglog.values.byte_strings import byte_strings

@@ -32,9 +32,8 @@ from seglog.errors import (
     WrittenElsewhere,
 )
 from seglog.maintenance.checkpoint import checkpoint, checkpoint_locked
-from seglog.maintenance.front import advance_front
 from seglog.maintenance.relocation import make_hot
-from seglog.maintenance.removal import kept_part, lowest_truncation
+from seglog.maintenance.removal import advance_front, kept_part, lowest_truncation
 from seglog.segments.segment import SegmentInfo
 from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp

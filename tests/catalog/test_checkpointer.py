@@ -10,12 +10,12 @@ import pytest
 
 from catalog.checkpointer import CheckpointPolicy, checkpoint_due, make_checkpoint
 from catalog.errors import CatalogError, InvalidObject, NoSuchObject, OutOfWindow
-from catalog.format.checkpoint_list import encode_checkpoint_set
 from catalog.format.commit import ForkPoint
 from catalog.format.control import CheckpointSet, Control, Mark
 from catalog.format.encoding import StoredCommit, decode_commit_at, encode_commit, encode_views
 from catalog.format.envelope import MessageType, wrap
 from catalog.format.keys import checkpoints_key, commit_key, list_key, lists_prefix
+from catalog.format.small_objects import encode_checkpoint_set
 from catalog.local import LocalCatalog
 from catalog.objects import MemoryStore, ObjectStore
 from catalog.volume import Volumes

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import offload
 import seglog
-from offload.cli.progress import Bar
+from offload.cli.execution import Bar
 from offload.main import main
 from seglog import SystemClock
 from tests.seams.limits import Limit

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import seglog
-from offload.settings_file import Settings
+from offload.settings import Settings
 from offload.wiring import open_store
 from offload.write.segment_store import warm_stores
 from seglog import LogSettings

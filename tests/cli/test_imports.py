@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from offload.cli.words import request_of
-from offload.operations.registry import COMMANDS
+from offload.operations.command import COMMANDS
 from tests.golden.make_modules import GOLDEN, SERVED, make
 from tests.worlds.command import Run
 

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import seglog
-from offload.settings_file import default_file
+from offload.settings import default_file
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,8 +10,8 @@ import pytest
 
 import seglog
 from offload.cli.door import LOCAL
+from offload.operations.command import COMMANDS as SERVED_COMMANDS
 from offload.operations.listing import COMMANDS
-from offload.operations.registry import COMMANDS as SERVED_COMMANDS
 from tests.certificates import certificate
 from tests.daemons import ServedDirectory, served
 from tests.golden.make_modules import SERVED

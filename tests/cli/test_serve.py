@@ -23,8 +23,7 @@ import pytest
 
 import seglog
 from offload.client import DaemonClient
-from offload.operations.command import SHOWN_TYPE
-from offload.operations.registry import COMMANDS
+from offload.operations.command import COMMANDS, SHOWN_TYPE
 from tests.certificates import certificate
 from tests.forge import Forged, forged
 from tests.seams.limits import Limit, set_limit

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from offload.operations.directory import Work
+from offload.operations.command import Work
 from offload.operations.status import ArchivedTopic, attempts_text, extent_bar, status_text
 from offload.reports import TopicStatus
 from seglog import SystemClock
@@ -125,7 +125,7 @@ def test_a_watch_asks_again_and_shows_the_status_in_its_place(
         if next(looks, False) is False:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("offload.cli.watch.time", SimpleNamespace(sleep=pause))
+    monkeypatch.setattr("offload.cli.execution.time", SimpleNamespace(sleep=pause))
     done = run("status", "--watch")
     assert done.code == 130
     assert done.text.count("t: hot 1-1") == 3

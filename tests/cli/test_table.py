@@ -10,9 +10,9 @@ from pathlib import Path
 from offload.cli.help import help_text
 from offload.cli.table import listed_commands
 from offload.cli.top import GROUPS
+from offload.operations.command import COMMANDS
 from offload.operations.listing import COMMANDS as LISTED
 from offload.operations.listing import VERSION
-from offload.operations.registry import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 

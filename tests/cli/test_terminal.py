@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from offload.cli.progress import Bar, ToldBars, progress, while_waiting, with_bars
+from offload.cli.execution import Bar, ToldBars, progress, while_waiting, with_bars
 from offload.cli.session import is_rich
 from offload.client import DaemonClient
-from offload.operations.directory import Tell
-from offload.operations.registry import COMMANDS
+from offload.operations.command import COMMANDS, Tell
 from tests.cli.terminals import Shown, on_terminal, without_styles
 from tests.daemons import served
 from tests.seams.limits import Limit, set_limit

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from offload.cli.times import TimeNeedsZone, understand
-from offload.operations.units import ago_text
+from offload.cli.execution import TimeNeedsZone, understand
+from offload.operations.printing import ago_text
 from tests.worlds.command import Run
 
 NOW = datetime(2026, 11, 22, 19, 0, tzinfo=UTC)  # a Sunday, 20:00 in Berlin
@@ -101,7 +101,7 @@ def test_a_command_takes_such_times_and_tells_them(run: Run, tmp_path: Path) -> 
 
 def test_our_own_forms_import_no_dateparser() -> None:
     code = (
-        "import sys; from datetime import datetime, UTC; from offload.cli.times import understand\n"
+        "import sys; from datetime import datetime, UTC; from offload.cli.execution import understand\n"
         "for text in ('head', '2026-11-20 14:05', '1h ago', '2026-11-21T09:30:00Z'):\n"
         "    understand(text, datetime.now(UTC), is_strict=False)\n"
         "print('dateparser' in sys.modules)"

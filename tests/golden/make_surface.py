@@ -20,8 +20,8 @@ import offload
 import seglog
 from offload.cli.table import listed_commands
 from offload.daemon.http.openapi import openapi
-from offload.operations.registry import COMMANDS
-from offload.settings_file import SETTINGS
+from offload.operations.command import COMMANDS
+from offload.settings import SETTINGS
 
 __all__ = ["GOLDEN", "make"]
 

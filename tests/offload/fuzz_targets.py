@@ -26,7 +26,7 @@ from offload.format.index import decode_head, decode_ledger_index
 from offload.format.metadata import decode_bitmap
 from offload.format.streamed import decode_streamed_block_header, decode_streamed_index
 from offload.format.trailer import decode_directory, decode_lengths, decode_trailer
-from offload.read.chunk_records import records_of_chunk
+from offload.read.cold_reader import records_of_chunk
 from tests.offload.samples import KEY, TOPIC_ID, EncodedObject, Sample, encode_object, frames_of_samples
 
 __all__ = ["SEEDS", "TARGETS", "run"]

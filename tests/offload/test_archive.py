@@ -46,7 +46,7 @@ def test_an_archive_that_is_not_made_leaves_the_log_without_a_cold_tier(
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr("offload.archive.Machinery", fails)
+            patch.setattr("offload.archive.ArchiveParts", fails)
             with pytest.raises(KeyboardInterrupt):
                 offload.attach(log, store=MemoryStore())
         offload.attach(log, store=MemoryStore()).close()

@@ -14,9 +14,9 @@ import offload
 import seglog
 from catalog import CommitKind, Vid
 from catalog.errors import CatalogError, KeyChanged
-from catalog.format.checkpoint_list import encode_checkpoint_set
 from catalog.format.control import CheckpointSet
 from catalog.format.keys import checkpoints_key
+from catalog.format.small_objects import encode_checkpoint_set
 from catalog.gc.scrub import Scrub
 from catalog.objects.memory import MemoryStore
 from offload import Archive

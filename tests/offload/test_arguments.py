@@ -18,12 +18,12 @@ import offload
 import seglog
 from catalog import ForkPoint, Vid
 from offload import Archive, ColdSettings, OffloadSettings, attach, recover
-from offload.services.machinery import part
+from offload.context import part
 from offload.settings import CatalogSettings, CliSettings, ServeSettings, TenantSettings
 from seglog import Misuse, SeglogError
 from seglog.base.ownership import Owned
 from seglog.engine.upkeep import InCaller
-from seglog.values.setting import Setting, settings_of
+from seglog.values.config import Setting, settings_of
 from tests.arguments import Row, calls_of, contents, refused
 
 #: A small WAL, because each call is followed by a look at every byte of the directory.

@@ -8,11 +8,19 @@ import pytest
 import offload
 import seglog
 from catalog.objects.memory import MemoryStore
-from offload.settings import CatalogSettings, ColdSettings, OffloadSettings, ServeSettings
-from offload.settings_file import SETTINGS, Settings, default_file, read_settings
+from offload.settings import (
+    SETTINGS,
+    CatalogSettings,
+    ColdSettings,
+    OffloadSettings,
+    ServeSettings,
+    Settings,
+    default_file,
+    read_settings,
+)
 from seglog import LogSettings, load_settings
 from seglog.errors import InvalidSetting
-from seglog.values.setting import settings_of
+from seglog.values.config import settings_of
 
 
 def load(tmp_path: Path, body: str, **variables: str) -> tuple[str | None, OffloadSettings]:

@@ -25,7 +25,7 @@ from offload.daemon import http
 from offload.daemon.http import direct
 from offload.daemon.service import Service, open_service
 from offload.rights import EVERYTHING, RIGHTS_KEY
-from offload.settings_file import read_settings
+from offload.settings import read_settings
 from offload.wire import LINES_TYPE, VALUES_TYPE
 from seglog import Topic
 from tests.faults.files import FailingCalls, UnsyncedFiles

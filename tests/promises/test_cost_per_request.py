@@ -11,7 +11,7 @@ import pytest
 from starlette.routing import Route
 
 import seglog
-from offload.operations.registry import COMMANDS
+from offload.operations.command import COMMANDS
 from offload.wire import encode_values
 from seglog.process import owned
 from tests.promises.costly import (

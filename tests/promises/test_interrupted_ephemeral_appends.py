@@ -14,7 +14,7 @@ from tests.faults.interrupts import interrupted
 DIRECTORY = Path("/log")
 MODULES = (
     "seglog.engine.entries",
-    "seglog.engine.ephemeral_buffer",
+    "seglog.engine.tail",
     "seglog.engine.state",
     "seglog.engine.tail",
     "seglog.wal.group_commit",

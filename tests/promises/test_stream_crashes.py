@@ -25,7 +25,7 @@ from offload.daemon.streams.live import Live
 from offload.daemon.streams.reads import read_piece
 from offload.daemon.streams.requests import append_of, create_of
 from offload.daemon.streams.store import Streams
-from offload.settings_file import read_settings
+from offload.settings import read_settings
 from seglog import LogSettings
 from seglog.engine.upkeep import InCaller
 from tests.faults.disk import Image, Moment, SimulatedDisk

@@ -21,8 +21,8 @@ from catalog.gc.collector import Collector, GcPolicy
 from catalog.objects.base import ObjectStore
 from offload import Archive
 from offload.load import LoadRequest, open_load, publish_load, write_part
-from offload.operations.directory import Directory as Place
-from offload.operations.registry import COMMANDS
+from offload.operations.command import COMMANDS
+from offload.operations.command import Directory as Place
 from seglog import Log
 from seglog.format.frames import take_apart
 from tests.offload.samples import Sample, frame_of

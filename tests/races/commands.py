@@ -1,4 +1,4 @@
-"""Commands that meet in one daemon: each of `offload.operations.registry`, with the topic `t`.
+"""Commands that meet in one daemon: each of `offload.operations.command`, with the topic `t`.
 
 The topic has two segments in the remote and a sealed one that is only here, the branches `f` and `g`, a deleted branch
 `h`, a tag `v`, a lease, and a plan of GC that is due.
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalog.format.keys import plan_of, plans_prefix
+from offload.operations.command import COMMANDS as REGISTRY
 from offload.operations.command import SHOWN_TYPE
-from offload.operations.registry import COMMANDS as REGISTRY
 from offload.operations.results import PROGRESS, kind_of, result_of
 from seglog.client.answers import failure_of, refusal_of
 from tests.races.answers import said

@@ -25,7 +25,7 @@ from offload.daemon.http import direct, make_app
 from offload.daemon.laminarmq import make_laminarmq_app
 from offload.daemon.service import Service, open_service
 from offload.rights import Role, token_line
-from offload.settings_file import read_settings
+from offload.settings import read_settings
 from tests.races.loop import RacingLoop
 from tests.races.world import World
 

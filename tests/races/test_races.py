@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from offload.operations.registry import COMMANDS as REGISTRY
+from offload.operations.command import COMMANDS as REGISTRY
 from tests.races.commands import COMMANDS, paths_of
 from tests.races.mutants import MUTANTS
 from tests.races.routes import TOPICS

@@ -18,15 +18,14 @@ from offload.daemon.http import bodies
 from offload.daemon.service import Service
 from offload.format.block import ChunkRef
 from offload.operations import status
-from offload.read import chunk_records
+from offload.read import cold_reader
 from offload.read.cache import ChunkCache
 from offload.read.chunk_fetcher import ChunkFetcher, Fetch
-from offload.read.cold_reader import ColdReader
-from offload.read.index_cache import SingleFlight
+from offload.read.cold_reader import ColdReader, SingleFlight
 from offload.read.ledger import OffloadedLedgers
 from offload.replication.reset import Rescue
 from offload.reports import TopicStatus
-from offload.services import pending_commits
+from offload.services import states
 from offload.worker import child
 from offload.worker.child import FramesRead
 from offload.worker.pool import WorkerPool
@@ -73,12 +72,12 @@ def context_of(archive: Archive) -> ArchiveContext:
 
 def kept_point(archive: Archive, name: str, target: str) -> ForkPoint:
     """Return the point of a target, as `restore` finds it. A test pins that point, which the archive does not offer."""
-    return archive._machinery.offloading.keep_point(name, target)
+    return archive._parts.writer.keep_point(name, target)
 
 
 def offloader_of(archive: Archive) -> Offloader:
     """Return the offloader. A test appends records after each of its runs."""
-    return archive._machinery.offloader
+    return archive._parts.offloader
 
 
 def change_uploader(archive: Archive, change: Callable[[Uploader], Any]) -> None:
@@ -89,12 +88,12 @@ def change_uploader(archive: Archive, change: Callable[[Uploader], Any]) -> None
 
 def rescue_of(archive: Archive) -> Rescue:
     """Return the part of a reset that saves records on a branch. A test appends records after each of its runs."""
-    return archive.replication._reset()._rescue
+    return archive._parts.reset._rescue
 
 
 def drop_attempts(archive: Archive, name: str) -> None:
     """Take one step of a reset. A test ends the process after it."""
-    archive.replication._reset()._drop_attempts(name)
+    archive._parts.reset._drop_attempts(name)
 
 
 def skip_check_of_remote(archive: Archive, name: str) -> None:
@@ -109,7 +108,7 @@ def forget_snapshots(volumes: Volumes) -> None:
 
 def change_ts_ms(patch: pytest.MonkeyPatch, change: Callable[[Callable[[Topic, int], int]], Any]) -> None:
     """Replace the look-up of a record's time. A test moves the records just before one."""
-    patch.setattr(pending_commits, "_ts_ms", change(pending_commits._ts_ms))
+    patch.setattr(states, "_ts_ms", change(states._ts_ms))
 
 
 # ---------------------------------------------------------------- readers
@@ -147,12 +146,12 @@ def files_of(cache: ChunkCache) -> Files:
 
 def records_one_by_one(raw: bytes, chunk: ChunkRef, topic_id: int, key: str, first: int, last: int) -> Iterator[Record]:
     """Read records by the slow way, which the reader takes after damage. A test compares the two ways."""
-    return chunk_records._one_by_one(raw, chunk, topic_id, key, first, last)
+    return cold_reader._one_by_one(raw, chunk, topic_id, key, first, last)
 
 
 def many_records(raw: bytes, chunk: ChunkRef, topic_id: int, first: int, last: int) -> list[Record] | None:
     """Read records by the fast way alone, which gives None after damage."""
-    return chunk_records._many(raw, chunk, topic_id, first, last)
+    return cold_reader._many(raw, chunk, topic_id, first, last)
 
 
 def drop_last_entry(ledgers: OffloadedLedgers) -> int:

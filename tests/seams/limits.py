@@ -26,7 +26,7 @@ class Limit(Enum):
     MANIFEST_FORMAT = "seglog.wal.manifest._FORMAT"
     SEGMENTS_IN_CHECKPOINT_BYTES = "catalog.checkpointer._INLINE_BYTES"
     PRODUCERS = "seglog.engine.known_appends.PRODUCERS_MAX"
-    PROGRESS_AFTER_S = "offload.cli.progress._AFTER_S"
+    PROGRESS_AFTER_S = "offload.cli.execution._AFTER_S"
     RECENT_SIDS = "catalog.gc.sid_set._RECENT"
     PART_OF_A_CHECK = "catalog.objects.conformance._PART"
     READ_OF_LINES_BYTES = "offload.operations.lines._READ_BYTES"

@@ -93,7 +93,7 @@ def as_release_of_format_1(patch: pytest.MonkeyPatch) -> None:
 def known_mark_secret(secret: int) -> Iterator[None]:
     """Give a directory that is made meanwhile this secret for its sync marks. Else it draws one (WAL-9)."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("seglog.startup.creation.new_mark_secret", lambda: secret)
+        patch.setattr("seglog.startup.opening.new_mark_secret", lambda: secret)
         yield
 
 

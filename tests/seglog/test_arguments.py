@@ -17,8 +17,8 @@ from seglog.base.arguments import Within, checked
 from seglog.engine.upkeep import InCaller
 from seglog.journal import journal
 from seglog.journal.journal import Journal
+from seglog.values.config import settings_of
 from seglog.values.deletes import TruncateOp
-from seglog.values.setting import settings_of
 from tests.arguments import Row, calls_of, contents, refused
 from tests.worlds.log_calls import APPEND, APPEND_OPTIONAL, FOLLOW, LOG, READ, World, ended, of_function
 

@@ -32,7 +32,7 @@ from seglog import (
 from seglog.engine.upkeep import InCaller
 from seglog.files.port import Files
 from seglog.values.layout import Layout
-from seglog.wal.shards import shard_of
+from seglog.wal.wal import shard_of
 from tests.faults.files import CrashingFiles, Effects, SimulatedCrash, UnsyncedFiles
 from tests.faults.stride import every
 from tests.seglog import topic_life, workload

@@ -33,7 +33,7 @@ from catalog.volume import Volumes
 from offload.replication import reset as rescuing
 from offload.replication.reset import Rescue, Reset
 from offload.replication.takeover import Takeover
-from offload.services.own_topics import OwnTopics
+from offload.services.direct_commits import DirectCommits
 from offload.services.promotion import Promotion
 from offload.services.undoing import Undoing
 from offload.write import segment_upload as sending
@@ -207,7 +207,7 @@ def _undoes_whatever_is_there(self: Undoing, name: str, found: Any, plan: Any, m
     return _publish_undo(self, name, replace(found, now=now), replace(plan, bounds=bounds), message)
 
 
-def _drops_what_came_meanwhile(self: OwnTopics, name: str) -> bool:
+def _drops_what_came_meanwhile(self: DirectCommits, name: str) -> bool:
     if self._log.has_topic(name):
         self._reset.run(self._handles.of(name), discard=True)
     return True
@@ -261,7 +261,7 @@ PROMOTION_MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[obje
 
 UNDO_MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
     "an undo does not compare": lambda: mock.patch.object(Undoing, "_publish", _undoes_whatever_is_there),
-    "an undo drops what comes meanwhile": lambda: mock.patch.object(OwnTopics, "drop", _drops_what_came_meanwhile),
+    "an undo drops what comes meanwhile": lambda: mock.patch.object(DirectCommits, "drop", _drops_what_came_meanwhile),
     "an undo brings back what later commits took": lambda: mock.patch(
         "catalog.undo_plan._reach", return_value=(1, 2**64)
     ),

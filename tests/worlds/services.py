@@ -10,7 +10,7 @@ from pathlib import Path
 import seglog
 from catalog.objects import ObjectStore
 from offload.daemon.service import Service, open_service
-from offload.settings_file import read_settings
+from offload.settings import read_settings
 from tests.worlds.clock import HandClock
 
 __all__ = ["serving", "until"]

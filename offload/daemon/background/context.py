@@ -11,8 +11,7 @@ from offload.daemon.metrics import Metrics
 from offload.daemon.runs import Runs
 from offload.daemon.stopping import StopEvent
 from offload.daemon.threads import Threads
-from offload.settings import CatalogSettings, OffloadSettings, ServeSettings, TenantSettings
-from offload.settings_file import Settings
+from offload.settings import CatalogSettings, OffloadSettings, ServeSettings, Settings, TenantSettings
 from seglog import Log
 
 __all__ = ["LiveSettings", "TaskContext"]

@@ -7,7 +7,7 @@
     below `reject`            full      It is not ready. The log refuses appends, with an error that gives the reason,
                                         so that it can still write its own files.
 
-The log itself refuses appends before the disk is full (seglog.engine.room). Its own looks come with its appends, and
+The log itself refuses appends before the disk is full (seglog.engine.engine). Its own looks come with its appends, and
 another program may fill the disk faster.
 
 DISK-1  The daemon never deletes a record that is not offloaded to make room.

@@ -21,8 +21,7 @@ from offload.daemon.revocation import keep_open
 from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_command_on
 from offload.errors import InvalidParameters, OffloadError, Stopping
-from offload.operations.command import LINES_HEADER, SHOWN_TYPE, Command
-from offload.operations.registry import COMMANDS
+from offload.operations.command import COMMANDS, LINES_HEADER, SHOWN_TYPE, Command
 from offload.operations.results import problem
 from offload.rights import rights_of
 from seglog.base.errors import Missing

@@ -9,9 +9,7 @@ from typing import Any
 
 from offload.daemon.http.operations import ERRORS, OPERATIONS, TOPIC, Operation, lines_of, ref
 from offload.daemon.http.stream_operations import STREAM_OPERATIONS
-from offload.operations.command import Command
-from offload.operations.parameters import Parameter
-from offload.operations.registry import schemas
+from offload.operations.command import Command, Parameter, schemas
 from offload.operations.results import schemas_of
 
 __all__ = ["openapi"]

@@ -14,7 +14,7 @@ from offload.daemon.http.answers import app_of
 from offload.daemon.http.openapi import openapi
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
-from offload.operations.registry import COMMANDS
+from offload.operations.command import COMMANDS
 from offload.rights import Role, rights_of
 
 __all__ = ["document", "make_probe_app", "probe_routes"]

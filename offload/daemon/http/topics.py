@@ -14,7 +14,7 @@ from offload.daemon.service import Service
 from offload.daemon.streams.reserved import check_open
 from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption, UnsupportedOption
-from offload.operations.registry import COMMANDS
+from offload.operations.command import COMMANDS
 from offload.replica_topic import ReplicaTopic
 from offload.rights import Rights, rights_of
 from offload.services.results import Removed

@@ -16,17 +16,17 @@ from hypothesis import strategies as st
 from catalog import LocalCatalog
 from catalog.checkpointer import make_checkpoint
 from catalog.errors import InvalidObject, StoreUnreachable
-from catalog.format.checkpoint_list import (
+from catalog.format.control import CheckpointSet, Control, Mark
+from catalog.format.encoding import encode_commit
+from catalog.format.envelope import MessageType, unwrap, wrap
+from catalog.format.keys import checkpoints_key
+from catalog.format.small_objects import (
     NEWEST_BYTES,
     decode_checkpoint_set,
     decode_down_to,
     decode_newest_checkpoints,
     encode_checkpoint_set,
 )
-from catalog.format.control import CheckpointSet, Control, Mark
-from catalog.format.encoding import encode_commit
-from catalog.format.envelope import MessageType, unwrap, wrap
-from catalog.format.keys import checkpoints_key
 from catalog.objects.memory import MemoryStore
 from catalog.volume import Volumes
 from tests.catalog.samples import START_MS, HistoryMaker, vid

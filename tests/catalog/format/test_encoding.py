@@ -15,7 +15,6 @@ from pyroaring import BitMap
 
 from catalog import schema_pb2 as pb
 from catalog.errors import FormatUnsupported, InvalidObject
-from catalog.format.checkpoint_list import decode_checkpoint_set, encode_checkpoint_set
 from catalog.format.commit import (
     Bounds,
     Codec,
@@ -43,6 +42,7 @@ from catalog.format.envelope import HEADER, MAGIC, MessageType, unwrap, wrap
 from catalog.format.ids import Sid, Vid
 from catalog.format.small_objects import (
     decode_boundary,
+    decode_checkpoint_set,
     decode_control,
     decode_control_of,
     decode_fork,
@@ -51,6 +51,7 @@ from catalog.format.small_objects import (
     decode_ref,
     decode_tag,
     encode_boundary,
+    encode_checkpoint_set,
     encode_control,
     encode_fork,
     encode_oplog_entry,

@@ -8,7 +8,7 @@ import pytest
 
 from catalog.errors import InvalidRemote
 from offload.daemon.tenants import are_apart, check_credentials, check_variables, identity_of
-from offload.settings_file import Settings
+from offload.settings import Settings
 from offload.wiring import open_store
 from seglog.errors import InvalidSetting
 

@@ -13,8 +13,7 @@ import pytest
 
 from offload.client import DaemonClient
 from offload.errors import InvalidOption
-from offload.operations.parameters import Parameter
-from offload.operations.registry import COMMANDS
+from offload.operations.command import COMMANDS, Parameter
 from seglog import InvalidArgument
 
 

@@ -16,7 +16,7 @@ from offload.daemon.http.openapi import openapi
 from offload.daemon.http.operations import ERRORS
 from offload.daemon.http.read_request import READ_QUERY
 from offload.daemon.http.roles import ROUTE_ROLES
-from offload.operations.registry import COMMANDS
+from offload.operations.command import COMMANDS
 from tests.daemons import ServedDirectory, served
 
 DOCUMENT = openapi(COMMANDS)

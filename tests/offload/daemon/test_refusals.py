@@ -10,7 +10,7 @@ import pytest
 
 import seglog
 from offload.client import DaemonClient
-from offload.operations.registry import COMMANDS
+from offload.operations.command import COMMANDS
 from seglog import DaemonError
 from tests.daemons import ServedDirectory, served
 

@@ -16,7 +16,7 @@ from offload.daemon.http.roles import ROUTE_ROLES, check_command, guarded
 from offload.daemon.http.tenants import make_root_app
 from offload.daemon.tenants import Tenants
 from offload.errors import NotAllowed
-from offload.operations.registry import COMMANDS
+from offload.operations.command import COMMANDS
 from offload.rights import RIGHTS_KEY, Grant, Rights, Role
 from tests.worlds.services import serving
 

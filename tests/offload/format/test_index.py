@@ -16,7 +16,7 @@ from catalog.objects import MemoryStore
 from offload.errors import FormatUnsupported, InvalidIndex, OffloadError
 from offload.format.block import BlockRef
 from offload.format.index import ENTRY, HEADER, decode_head, decode_ledger_index, encode_index
-from offload.read.index_cache import IndexCache
+from offload.read.cold_reader import IndexCache
 from tests.catalog.samples import segment, vid
 from tests.offload.samples import Sample, codecs, encode_object, frames_of_samples, sample_lists
 

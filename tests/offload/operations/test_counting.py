@@ -11,8 +11,7 @@ import pytest
 
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
-from offload.operations.directory import Directory, Tell
-from offload.operations.registry import COMMANDS
+from offload.operations.command import COMMANDS, Directory, Tell
 from seglog import Log
 from tests.offload.replicas import opened, ship
 

@@ -17,13 +17,12 @@ from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.errors import ExportOutdated
 from offload.operations import export as use
-from offload.operations.directory import Directory
+from offload.operations.command import COMMANDS, Directory
 from offload.operations.export import ExportVerified, PartlyExported, Wanted
 from offload.operations.export_directory import MANIFEST, ExportDamaged, Exported, ExportRunning
 from offload.operations.export_directory import opened as opened_export
 from offload.operations.export_forms import Form
 from offload.operations.export_state import ExportBegun, OtherExport, Source
-from offload.operations.registry import COMMANDS
 from seglog import Log, NotInstalled, OsFiles, TopicConfig
 from seglog.errors import DirectoryInUse
 from seglog.files.port import Files

@@ -11,10 +11,9 @@ import pytest
 from benchmarks.calls import count_calls
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
-from offload.operations.directory import Directory
+from offload.operations.command import COMMANDS, Directory
 from offload.operations.lines import RecordBatch, RecordLines, to_line
 from offload.operations.pruning import ReadStats
-from offload.operations.registry import COMMANDS
 from seglog import Gap, Log
 from tests.offload.replicas import opened
 

@@ -17,10 +17,9 @@ import pytest
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.errors import InvalidParameters
-from offload.operations.directory import Directory
+from offload.operations.command import COMMANDS, Directory
 from offload.operations.matching import match_of
 from offload.operations.pruning import ReadStats
-from offload.operations.registry import COMMANDS
 from offload.operations.results import message, result_of
 from seglog import Gap, Log, Record, TopicConfig
 from seglog.errors import SeqOutOfRange

@@ -14,19 +14,9 @@ from typing import Any
 import pytest
 
 from offload.moment import Moment
+from offload.operations.command import COMMANDS, hints_of
 from offload.operations.lines import RecordBatch, RecordLines
-from offload.operations.parameters import hints_of
-from offload.operations.registry import COMMANDS
-from offload.operations.results import (
-    HIDDEN,
-    MERGED,
-    OPTIONAL,
-    json_line,
-    kind_of,
-    message,
-    result_of,
-    to_json,
-)
+from offload.operations.results import HIDDEN, MERGED, OPTIONAL, json_line, kind_of, message, result_of, to_json
 from seglog import Gap, Record
 
 

@@ -6,8 +6,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from offload.operations.directory import Directory
-from offload.operations.registry import COMMANDS
+from offload.operations.command import COMMANDS, Directory
 from seglog import SeglogError
 
 _WRONG: list[tuple[str, dict[str, Any]]] = [

@@ -12,7 +12,7 @@ from catalog.format.commit import Codec
 from offload.errors import InvalidChunk
 from offload.format.block import ChunkRef
 from offload.format.entry import ENTRY
-from offload.read.chunk_records import arrays_of_chunk, records_of_chunk
+from offload.read.cold_reader import arrays_of_chunk, records_of_chunk
 from seglog import Record
 from seglog.format.frame import DELETED, HAS_NODE, HAS_TAG, LOST, FrameType, encode
 from tests.array_rows import seen

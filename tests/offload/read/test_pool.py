@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from offload.read.pool import in_order, one_ahead
+from offload.read.chunk_fetcher import in_order, one_ahead
 from seglog.base.ownership import Owned, is_foreign
 from tests.children import in_child, outcome_of
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from offload.read.index_cache import SingleFlight
+from offload.read.cold_reader import SingleFlight
 from tests.seams.archive import count_flights, count_waiting
 from tests.waiting import wait_until
 

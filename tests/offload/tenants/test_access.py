@@ -11,7 +11,7 @@ import pytest
 
 from catalog.errors import InvalidArgument
 from catalog.tenants.policies import SESSION_POLICY_MAX, TenantRole, compact, tenant_policy
-from offload.settings_file import Settings
+from offload.settings import Settings
 from offload.tenants.access import TenantAccess, access_of, granted_in, request_of
 from seglog.errors import InvalidSetting
 

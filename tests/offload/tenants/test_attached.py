@@ -8,7 +8,7 @@ import pytest
 
 import offload
 import seglog
-from offload.settings_file import Settings
+from offload.settings import Settings
 from seglog.errors import InvalidSetting
 from tests.faults.front import Front
 from tests.s3_server import ACCESS_KEY

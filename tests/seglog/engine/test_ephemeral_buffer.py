@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seglog import DeleteOp
-from seglog.engine.ephemeral_buffer import EphemeralBuffer, Memory, held_bytes
+from seglog.engine.tail import EphemeralBuffer, Memory, held_bytes
 from seglog.format.appends import encode_appends
 from seglog.format.frame import DELETED
 

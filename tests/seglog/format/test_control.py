@@ -17,8 +17,7 @@ from seglog.format.control import (
     read_evict,
 )
 from seglog.format.frame import FrameType, data_of, encode, read_header
-from seglog.values.deletes import DeleteOp
-from seglog.values.floors import Floors
+from seglog.values.deletes import DeleteOp, Floors
 
 u64 = st.integers(0, 2**64 - 1)
 

@@ -12,9 +12,8 @@ from seglog.errors import FileCorrupt
 from seglog.files.port import OsFiles
 from seglog.format.frame import DELETED, read_header
 from seglog.format.index import ENTRY, encode_entry
-from seglog.segments.cache import SegmentCache
 from seglog.segments.rewrite import rewrite_segment
-from seglog.segments.segment import SegmentInfo, SegmentWriter
+from seglog.segments.segment import SegmentCache, SegmentInfo, SegmentWriter
 from seglog.values.deletes import DeleteOp, MergedDeletes
 from seglog.values.layout import Layout
 from tests.seglog.frames import append_frames

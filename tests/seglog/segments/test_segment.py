@@ -11,8 +11,7 @@ from seglog.files.port import Files, OsFiles
 from seglog.format.frame import DELETED, read_header
 from seglog.format.index import ENTRY, encode_entries
 from seglog.segments.batch import FRAME_BATCH_MAX_RECORDS
-from seglog.segments.cache import SegmentCache
-from seglog.segments.segment import SegmentFiles, SegmentInfo, SegmentWriter, cut
+from seglog.segments.segment import SegmentCache, SegmentFiles, SegmentInfo, SegmentWriter, cut
 from seglog.values.config import LogSettings
 from seglog.values.layout import Layout
 from tests.faults.disk import SimulatedDisk

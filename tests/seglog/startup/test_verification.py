@@ -14,8 +14,7 @@ import seglog
 from seglog import Report
 from seglog.engine.upkeep import InCaller
 from seglog.errors import DirectoryInUse, FileCorrupt, FormatUnsupported, NotADataDirectory
-from seglog.files.port import OsFiles
-from seglog.files.read_only import ReadOnlyFiles
+from seglog.files.port import OsFiles, ReadOnlyFiles
 from seglog.format.frame import FrameType, encode
 from seglog.format.index import ENTRY, encode_entry, mark_deleted
 from seglog.values.layout import Layout

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from seglog.errors import InvalidSetting
-from seglog.files.settings_file import default_toml, load_settings, read_sections, write_default
-from seglog.values.config import DURABILITIES, LogSettings, TopicConfig
-from seglog.values.setting import settings_of
+from seglog.files.directory import default_toml, load_settings, read_sections, write_default
+from seglog.values.config import DURABILITIES, LogSettings, TopicConfig, settings_of
 
 
 def test_every_setting_takes_its_range_and_nothing_beyond() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from seglog.engine.entries import apply_evict, new_state
 from seglog.format.control import TopicCreated
 from seglog.values.config import TopicConfig
-from seglog.values.floors import Floors
+from seglog.values.deletes import Floors
 from seglog.values.record import Gap
 
 

@@ -8,8 +8,8 @@ from typing import ClassVar
 import pytest
 
 from seglog.errors import InvalidSetting
-from seglog.files.settings_file import load_settings
-from seglog.values.setting import (
+from seglog.files.directory import load_settings
+from seglog.values.config import (
     check_settings,
     choice,
     from_section,

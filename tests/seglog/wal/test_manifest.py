@@ -10,9 +10,8 @@ from seglog.errors import FileCorrupt
 from seglog.segments.segment import SegmentInfo
 from seglog.values.append_key import Key
 from seglog.values.config import TopicConfig
-from seglog.values.deletes import DeleteOp, TruncateOp
+from seglog.values.deletes import DeleteOp, Floors, TruncateOp
 from seglog.values.elsewhere import Elsewhere
-from seglog.values.floors import Floors
 from seglog.values.producer import Batch, Producer
 from seglog.wal.manifest import (
     ActiveMeta,

@@ -21,9 +21,7 @@ import seglog.wal.scan
 from benchmarks.calls import count_calls
 from seglog import LogSettings, SeglogError, TopicConfig
 from seglog.errors import InvalidFrame
-from seglog.files.open_file import OpenFile
-from seglog.files.port import OsFiles
-from seglog.files.read_only import ReadOnlyFiles
+from seglog.files.port import OpenFile, OsFiles, ReadOnlyFiles
 from seglog.format.batch_frame import encode_unit
 from seglog.format.frame import DELETED, LOST, FrameType, Header, data_of, encode, read_header
 from seglog.format.frames import read_any_headers, read_headers
@@ -170,7 +168,7 @@ def _state(value: Any) -> Any:
         return {key: _state(each) for key, each in value.items()}
     if isinstance(value, seglog.engine.tail.Tail):
         return [value.first_seq, value.end_seq, value.bytes, value.rows(0, len(value)).tolist()]
-    if isinstance(value, seglog.engine.ephemeral_buffer.EphemeralBuffer):
+    if isinstance(value, seglog.engine.tail.EphemeralBuffer):
         return [*value.chunks]
     if isinstance(value, list | tuple):
         return [_state(each) for each in value]

@@ -16,7 +16,7 @@ from seglog.files.port import OsFiles
 from seglog.startup.opening import reshard
 from seglog.values.layout import Layout
 from seglog.wal.manifest import load
-from seglog.wal.shards import first_ordinal, shard_of
+from seglog.wal.wal import first_ordinal, shard_of
 from tests.faults.files import UnsyncedFiles
 from tests.seams.log import engine_of, group_of, queue_of, shards_of
 from tests.waiting import wait_until

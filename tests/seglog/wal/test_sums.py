@@ -14,11 +14,10 @@ import seglog
 from benchmarks.calls import count_calls
 from benchmarks.idle import Idle
 from seglog import FileCorrupt, LogSettings
-from seglog.files.open_file import OpenFile
-from seglog.files.port import OsFiles
+from seglog.files.port import OpenFile, OsFiles
 from seglog.format.arrays import NDArray, dtypes, np
 from seglog.format.frame import MIN_FRAME_BYTES
-from seglog.wal.sums import SUMMED_MIN_BYTES, Sums
+from seglog.wal.wal import SUMMED_MIN_BYTES, Sums
 from tests.seams.log import engine_of
 
 _LARGE = SUMMED_MIN_BYTES

@@ -1,4 +1,4 @@
-"""The topic of this directory, before the remote gets a commit of its volume that the log did not make.
+"""Commits that a directory puts itself, past its log, and what it does with its own topic before.
 
 A promotion and an undo put such a commit:
 
@@ -21,45 +21,36 @@ from catalog import Bounds, CommitKind, Handle, Snapshot, encode_commit
 from catalog.errors import Diverged
 from catalog.format.commit import LoadMark, Restored
 from catalog.format.encoding import load_nonce
-from offload.context import ArchiveContext
 from offload.errors import LocalChangesLost
 from offload.handles import Tip
 from offload.load import is_free
-from offload.replication.reset import Reset
-from offload.replication.takeover import Writers
-from offload.write.offloader import Offloader
-from offload.write.publisher import Publisher
+from offload.services.parts import ArchiveParts
 from seglog import ConcurrentModification
 
-__all__ = ["OwnTopics"]
+__all__ = ["DirectCommits"]
 
 
-class OwnTopics:
-    """The topics of one log. The caller holds the lock of the topic."""
+class DirectCommits:
+    """Commits that this directory puts into a volume itself, past its log. The caller holds the lock of the topic."""
 
-    def __init__(
-        self, context: ArchiveContext, writers: Writers, offloader: Offloader, publisher: Publisher, reset: Reset
-    ) -> None:
-        self._log = context.log
-        self._volumes = context.volumes
-        self._handles = context.handles
-        self._writers = writers
-        self._offloader = offloader
-        self._publisher = publisher
-        self._reset = reset
+    def __init__(self, parts: ArchiveParts) -> None:
+        self._parts = parts
+        self._log = parts.context.log
+        self._volumes = parts.context.volumes
+        self._handles = parts.context.handles
 
     def offload(self, name: str) -> None:
         """Offload all that the log has of the topic. Raises what `Archive.offload` raises."""
         if self._log.has_topic(name):
-            self._writers.open(name)
+            self._parts.takeover.open(name)
             self._log.topic(name).seal()
-            self._offloader.run(name)
+            self._parts.offloader.run(name)
 
     def drop(self, name: str) -> bool:
         """Drop the topic of the log, as a reset does. Return False if it has changed meanwhile."""
         if self._log.has_topic(name):
             try:
-                self._reset.run(self._handles.of(name), is_offloaded=True)
+                self._parts.reset.run(self._handles.of(name), is_offloaded=True)
             except (ConcurrentModification, LocalChangesLost):
                 return False
         return True
@@ -79,7 +70,7 @@ class OwnTopics:
 
         Return its LSN, or None if another commit is there.
         """
-        commit = self._publisher.commit(
+        commit = self._parts.publisher.commit(
             Handle(name, state.vid, state.lsn),
             Tip(state.bounds, state.head_hash),
             kind,

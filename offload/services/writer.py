@@ -1,4 +1,5 @@
-"""The removal of records, here and in the remote, and of a whole topic from this directory.
+"""The calls of an archive that change a topic: offload, release, the removal of records, and of a whole topic from this
+directory.
 
 A removal of records is a delete, an eviction or a truncation. It holds as soon as it is in the log. If the remote
 has any of the records, the removal becomes a commit, now or with a later offload.
@@ -9,20 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from catalog import CommitKind
+from catalog import CommitKind, ForkPoint, timeline
 from catalog.errors import CatalogError
-from offload.context import ArchiveContext
 from offload.errors import OffloadError, TopicAttached
 from offload.read.deletes import count_cold, count_hot
-from offload.replication.replica import Replicas
-from offload.replication.reset import Reset
-from offload.replication.takeover import Writers
-from offload.services.remote_states import RemoteStates
-from offload.services.results import Removed, TopicRemoved
-from offload.write.offloader import Offloader
+from offload.services.parts import ArchiveParts
+from offload.services.results import OffloadResult, Removed, TopicRemoved
 from seglog import ConcurrentModification, DeleteOp, Topic, TruncateOp
 
-__all__ = ["Removal", "take_here", "truncate_here"]
+__all__ = ["Writer", "take_here", "truncate_here"]
 
 _ROUNDS = 20
 
@@ -41,25 +37,61 @@ def truncate_here(topic: Topic, seq: int) -> Removed:
     return Removed(records, None)
 
 
-class Removal:
-    def __init__(
-        self,
-        context: ArchiveContext,
-        states: RemoteStates,
-        writers: Writers,
-        offloader: Offloader,
-        replicas: Replicas,
-        reset: Reset,
-    ) -> None:
+class Writer:
+    def __init__(self, parts: ArchiveParts) -> None:
+        context = parts.context
+        self._parts = parts
         self._log = context.log
         self._handles = context.handles
         self._locks = context.locks
         self._reader = context.reader
-        self._states = states
-        self._writers = writers
-        self._offloader = offloader
-        self._replicas = replicas
-        self._reset = reset
+
+    def offload(
+        self,
+        name: str,
+        *,
+        up_to: int | None = None,
+        drop_hot: bool = False,
+        on_bytes: Callable[[int], None] = lambda _: None,
+    ) -> OffloadResult:
+        self._log.check_writable()
+        topic = self._log.get_topic(name)
+        with self._locks.of(name):
+            self._parts.takeover.open(name)
+            published = self._parts.offloader.run(name, up_to=up_to, on_bytes=on_bytes)
+            released = self._parts.offloader.release(name, at_once=drop_hot)
+        return OffloadResult(
+            published=tuple(published),
+            released_seq=released,
+            offloaded_seq=self._handles.offloaded_seq(name),
+            unsealed_records=topic.head_seq - topic.sealed_seq,
+        )
+
+    def release(self, name: str, *, at_once: bool = False) -> int:
+        """Return the last released seq, or 0. A topic that this directory does not write is left alone."""
+        with self._locks.of(name):
+            handle = self._handles.find(name)
+            is_writer = handle is not None and self._handles.is_writer(handle)
+            return self._parts.offloader.release(name, at_once=at_once) if is_writer else 0
+
+    def keep_point(self, name: str, target: str, check: Callable[[], None] = lambda: None) -> ForkPoint:
+        """Return the same point as `HistoryService.point`. If the remote lacks records of the point, first seal and
+        offload once.
+
+        Before that, it calls `check`, so that a caller can refuse what cannot be. The call ignores records and deletes
+        that arrive later, because otherwise it might never end. Raises what `Archive.offload` and `check` raise.
+        """
+        wanted = self._parts.states.parse(target)
+        with self._locks.of(name):
+            pending, point = self._parts.states.look_up(name, wanted, offloads=True)
+            if pending is None or not (pending.has(point) or pending.must_offload(wanted)):
+                return point
+            check()
+            pending.topic.seal()
+            self.offload(name)
+            if isinstance(wanted, timeline.Time) and self._parts.states.newest(name).max_ts_ms <= wanted.ms:
+                wanted = timeline.Head()
+            return self._parts.states.resolve(name, wanted)
 
     def delete(self, name: str, before: int | None, tag: str | None, message: str) -> Removed:
         return self._take(name, before, tag, lambda topic: topic.delete(before=before, tag=tag), message)
@@ -70,7 +102,7 @@ class Removal:
     def _take(
         self, name: str, before: int | None, tag: str | None, act: Callable[[Topic], DeleteOp], message: str
     ) -> Removed:
-        topic = self._log.get_topic(self._writers.topic(name).name)
+        topic = self._log.get_topic(self._parts.takeover.topic(name).name)
         if topic.config.durability == "ephemeral":
             return take_here(topic, before, tag, lambda: act(topic))
         self._handles.keep_deletes(name)
@@ -101,17 +133,17 @@ class Removal:
         handle = self._handles.find(name)
         if handle is None:
             return Removed(hot_count, None, waits_for="the first offload")
-        snapshot = self._states.newest(name)
+        snapshot = self._parts.states.newest(name)
         in_cold = replace(op, at_seq=min(op.at_seq, offloaded_seq))  # this log truncated the records above it
         records = hot_count + count_cold(in_cold, earlier, snapshot, self._reader)
         if op.at_seq > offloaded_seq:
             return Removed(records, None, waits_for="the offload of what was appended before it")
-        self._writers.open(name)
-        published = self._offloader.run(name, up_to=offloaded_seq, messages={op: message})
+        self._parts.takeover.open(name)
+        published = self._parts.offloader.run(name, up_to=offloaded_seq, messages={op: message})
         return Removed(records, published[-1].lsn if published else None)
 
     def truncate(self, name: str, seq: int, message: str) -> Removed:
-        topic = self._log.get_topic(self._writers.topic(name).name)
+        topic = self._log.get_topic(self._parts.takeover.topic(name).name)
         with self._locks.of(name):
             handle = self._handles.find(name)
             if handle is None or (handle.pending_lsn is None and seq > self._handles.offloaded_seq(name)):
@@ -119,7 +151,7 @@ class Removal:
             records = self._cut_what_is_offloaded(topic, seq)
             try:
                 messages: dict[DeleteOp | TruncateOp, str] = dict.fromkeys(topic.truncate_ops()[-1:], message)
-                published = self._offloader.run(name, messages=messages)
+                published = self._parts.offloader.run(name, messages=messages)
             except (CatalogError, OffloadError) as error:
                 return Removed(records, None, waits_for=str(error))
             lsns = [each.lsn for each in published if each.kind is CommitKind.TRUNCATE]
@@ -129,10 +161,10 @@ class Removal:
         """Offload the whole topic, then truncate it. Return the number of removed records, all of which are in the
         remote.
         """
-        self._writers.open(topic.name)
+        self._parts.takeover.open(topic.name)
         for _ in range(_ROUNDS):
             topic.seal()
-            self._offloader.run(topic.name)
+            self._parts.offloader.run(topic.name)
             position, head_seq = topic.position, topic.head_seq
             if head_seq > self._handles.offloaded_seq(topic.name) or topic.delete_ops():
                 continue
@@ -143,24 +175,24 @@ class Removal:
             return max(0, head_seq - seq + 1)
         raise ConcurrentModification(topic.name)
 
-    def topic(self, name: str, *, detach: bool, discard: bool, message: str) -> TopicRemoved:
+    def delete_topic(self, name: str, *, detach: bool, discard: bool, message: str) -> TopicRemoved:
         self._log.check_writable()
         with self._locks.of(name):
-            if self._replicas.is_replica(name):
+            if self._parts.replicas.is_replica(name):
                 lsn = self._handles.of(name).lsn
-                self._replicas.forget(name)
+                self._parts.replicas.forget(name)
                 return TopicRemoved("unfollowed", lsn)
             topic = self._log.get_topic(name)
             if self._handles.find(name) is not None:
                 if not detach:
                     raise TopicAttached(name)
-                self._reset.note(name, "topic detach", message)
+                self._parts.reset.note(name, "topic detach", message)
                 if not discard:
-                    self._writers.open(name)
+                    self._parts.takeover.open(name)
                     topic.seal()
-                    self._offloader.run(name)
-                result = self._reset.run(self._handles.follow(name), discard=discard, is_offloaded=not discard)
-                self._replicas.forget(name)
+                    self._parts.offloader.run(name)
+                result = self._parts.reset.run(self._handles.follow(name), discard=discard, is_offloaded=not discard)
+                self._parts.replicas.forget(name)
                 kept_lsn = result.lsn if result.is_followed else None
                 return TopicRemoved("detached", kept_lsn, result.changes.records, result.changes.deletes)
             self._log.reconfigure(name, lambda config: replace(config, keep_history=False))
