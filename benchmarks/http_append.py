@@ -30,8 +30,8 @@ from benchmarks.options import Options
 from benchmarks.report import Aim, Report, Row, compare
 from benchmarks.slices import Open, Slice, in_slices
 from benchmarks.stores import durable_streams, jetstream
-from offload.wire import VALUES_TYPE, encode_values
 from seglog import ProducerBatch, aio
+from seglog.client.bodies import VALUES_TYPE, encode_values
 
 __all__ = ["SUMMARY", "run"]
 

@@ -24,8 +24,8 @@ from benchmarks.lines import log_lines
 from benchmarks.machine import describe
 from benchmarks.options import Options
 from benchmarks.report import Report, Row, alone
-from offload.wire import VALUES_TYPE, encode_values
 from seglog import LogSettings
+from seglog.client.bodies import VALUES_TYPE, encode_values
 
 __all__ = ["SUMMARY", "run"]
 

@@ -26,8 +26,8 @@ from offload.daemon.http import direct
 from offload.daemon.service import Service, open_service
 from offload.rights import EVERYTHING, RIGHTS_KEY
 from offload.settings import read_settings
-from offload.wire import LINES_TYPE, VALUES_TYPE
 from seglog import Topic
+from seglog.client.bodies import LINES_TYPE, VALUES_TYPE
 from tests.faults.files import FailingCalls, UnsyncedFiles
 from tests.faults.store import CountingStore
 from tests.seams.archive import looks_of

@@ -12,7 +12,7 @@ from starlette.routing import Route
 
 import seglog
 from offload.operations.command import COMMANDS
-from offload.wire import encode_values
+from seglog.client.bodies import encode_values
 from seglog.process import owned
 from tests.promises.costly import (
     JSON,

@@ -25,11 +25,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from offload.daemon.http.parameters import yes
-from offload.errors import InvalidOption, Refused, TooManyRecords
+from offload.errors import InvalidInput, InvalidOption, Refused, TooManyRecords
 from offload.operations.lines import Batch, json_batches
 from offload.settings import RECORD_ROOM_BYTES
-from offload.wire import LINES_TYPE, VALUES_TYPE, decode_lines, decode_values
 from seglog import RecordTooLarge
+from seglog.client.bodies import LINES_TYPE, VALUES_TYPE
 from seglog.format.lines import Lines, longest_bytes
 
 __all__ = [
@@ -38,6 +38,8 @@ __all__ = [
     "Part",
     "PartReader",
     "batches_of",
+    "decode_lines",
+    "decode_values",
     "form_of",
     "joined",
     "whole_part",
@@ -48,6 +50,8 @@ _BYTES_TYPE = "application/octet-stream"
 PART_BYTES = 1024 * 1024
 _PART_RECORDS = 65_536
 _LENGTH = struct.Struct("<I")
+_VALUE_HINT = "a value is its length (u32, little-endian), and then so many bytes"
+_LINE_HINT = "a body of lines has a line feed behind each, also the last"
 
 # A text may have six bytes in JSON for each of its own. Labels and other keys take some, too.
 _JSON_GROWTH, _JSON_KEYS_BYTES = 6, 64 * 1024
@@ -242,3 +246,34 @@ class _Lines:
         if size_bytes > max(self._longest_line, PART_BYTES):
             raise RecordTooLarge(size_bytes, self._longest, is_cut=not end, is_alone=False)
         return end, 0 if end else len(held) + 1
+
+
+def decode_values(body: bytes, skipped: int = 0, most: int | None = None) -> list[bytes]:
+    """Return the values of a body. The caller has taken `skipped` values before.
+
+    Raises `InvalidInput` with the number of the value that is cut off, and `TooManyRecords` if there are more than
+    `most`.
+    """
+    values: list[bytes] = []
+    offset, size_bytes, unpack_from = 0, len(body), _LENGTH.unpack_from
+    end_count = size_bytes if most is None else most  # a value has four bytes at least
+    while offset < size_bytes:
+        if len(values) >= end_count:
+            raise TooManyRecords(end_count)
+        end = offset + 4
+        behind = end + unpack_from(body, offset)[0] if end <= size_bytes else end
+        if behind > size_bytes:
+            raise InvalidInput(skipped + len(values) + 1, "is cut off", noun="value", hint=_VALUE_HINT)
+        values.append(body[end:behind])
+        offset = behind
+    return values
+
+
+def decode_lines(body: bytes, skipped: int = 0) -> Sequence[bytes]:
+    """Return the values of a body of lines. The caller has taken `skipped` lines before.
+
+    Raises `InvalidInput` with the number of the line that has no line feed.
+    """
+    if body and not body.endswith(b"\n"):
+        raise InvalidInput(skipped + body.count(b"\n") + 1, "has no line feed at its end", hint=_LINE_HINT)
+    return Lines.of(body) if body else []

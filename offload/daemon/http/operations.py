@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from offload.wire import LINES_TYPE, VALUES_TYPE
+from seglog.client.bodies import LINES_TYPE, VALUES_TYPE
 
 __all__ = ["ERRORS", "OPERATIONS", "TOPIC", "Operation", "lines_of", "ref"]
 

@@ -9,6 +9,7 @@ RANGE-2  `next_seq` is the first seq that neither the answer nor its filters hav
 from __future__ import annotations
 
 import io
+import struct
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
@@ -17,7 +18,6 @@ from offload.daemon.http.read_request import Form, RangeQuery
 from offload.errors import Refused
 from offload.operations.lines import to_json
 from offload.replica_topic import ReplicaTopic
-from offload.wire import encode_seqs
 from seglog import Evicted, Gap, Record, Topic, arrow_schema
 from seglog.format.arrays import Later
 
@@ -32,6 +32,7 @@ __all__ = ["STEP_BYTES", "open_range"]
 STEP_BYTES = 1024 * 1024
 _STEP_RECORDS = 512
 _STEP_LOOKS = 8192
+_HEAD = struct.Struct("<QI")
 
 
 class _RangeRead(Protocol):
@@ -120,7 +121,8 @@ class _RecordsRead:
 
     def _encoded(self, taken: list[Record | Gap]) -> bytes:
         if self._form is Form.SEQS:
-            return encode_seqs((item.seq, item.value) for item in taken if isinstance(item, Record))
+            records = [item for item in taken if isinstance(item, Record)]
+            return b"".join(part for seq, _, value, *_ in records for part in (_HEAD.pack(seq, len(value)), value))
         return "".join(f"{to_json(item)}\n" for item in taken).encode()
 
 

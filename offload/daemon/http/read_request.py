@@ -3,7 +3,7 @@
 The client's `Accept` chooses the form (RFC 9110, section 12.5.1):
 
     application/x-ndjson                  JSON lines; the default
-    application/vnd.seglog.values.seqs    seqs and values (offload.wire)
+    application/vnd.seglog.values.seqs    records: seq (u64), length of the value (u32), both little-endian, the value
     application/vnd.apache.arrow.stream   the columns of `Topic.read_arrow`; needs pyarrow
     text/event-stream                     JSON lines as events; with follow=1 only
 """
@@ -18,7 +18,6 @@ from starlette.requests import Request
 
 from offload.daemon.http.parameters import query_of, whole, yes
 from offload.errors import InvalidOption, Refused
-from offload.wire import SEQS_TYPE
 from seglog import Record
 
 __all__ = ["READ_QUERY", "Choice", "Form", "RangeQuery", "form_of"]
@@ -118,7 +117,7 @@ class Form(Enum):
     """A form. The value is its media type. If a client likes several forms alike, the first one counts."""
 
     LINES = "application/x-ndjson"
-    SEQS = SEQS_TYPE
+    SEQS = "application/vnd.seglog.values.seqs"
     ARROW = "application/vnd.apache.arrow.stream"
     EVENTS = "text/event-stream"
 

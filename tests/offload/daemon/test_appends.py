@@ -19,7 +19,7 @@ import pytest
 import zstandard
 
 import seglog
-from offload.wire import encode_values
+from seglog.client.bodies import encode_values
 from seglog.format.frame import FrameType, Header, read_header
 from tests.daemons import ServedDirectory, served
 from tests.waiting import wait_until

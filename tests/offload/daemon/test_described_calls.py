@@ -25,7 +25,7 @@ from urllib.parse import quote
 import pytest
 
 import seglog
-from offload.wire import LINES_TYPE, VALUES_TYPE
+from seglog.client.bodies import LINES_TYPE, VALUES_TYPE
 from tests.daemons import ServedDirectory, served
 from tests.work import run_seed, tell
 

@@ -18,7 +18,7 @@ from offload.daemon import http
 from offload.daemon.http import direct
 from offload.daemon.quota import Account, OverQuota, OverRate, Quota, frame_bytes
 from offload.settings import TenantSettings
-from offload.wire import LINES_TYPE
+from seglog.client.bodies import LINES_TYPE
 from tests.daemons import served_tenants
 from tests.waiting import wait_until
 from tests.worlds.asgi import BYTES, asked

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import seglog
-from offload.wire import decode_values, encode_values
+from offload.daemon.http.bodies import decode_values
 from seglog import LogSettings, aio
+from seglog.client.bodies import encode_values
 from seglog.journal.journal import Journal
 from seglog.values.byte_strings import byte_string, byte_strings
 from tests.faults.files import UnsyncedFiles
