@@ -24,6 +24,7 @@ import pytest
 import seglog
 from offload.client import DaemonClient
 from offload.operations.command import COMMANDS, SHOWN_TYPE
+from seglog.client.bodies import VALUES_TYPE, encode_values
 from tests.certificates import certificate
 from tests.forge import Forged, forged
 from tests.seams.limits import Limit, set_limit
@@ -464,20 +465,25 @@ def _command(daemon: Daemon, path: str, parameters: dict[str, Any]) -> http.clie
     return connection
 
 
-def test_an_answer_that_breaks_off_is_none_that_ends(start: Start) -> None:
-    command = COMMANDS["read"]
-    values = command.arguments({"topic": "t", "follow": True})
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        daemon = start()
-        assert daemon.ask("POST", "/topics/t/records", b"first\nrecord", BYTES)[0] == 201
-        results = DaemonClient(f"unix:{daemon.directory}").results(command, values, remote=None)
-        assert next(results).items[0].value == b"first\nrecord"
-        daemon.end(number)
-        if number == signal.SIGTERM:
-            assert list(results) == []
-        else:
-            with pytest.raises(seglog.errors.DaemonGone, match=r"seglog\.sock did not answer: IncompleteRead"):
-                list(results)
+def test_results_come_whole_and_an_answer_that_breaks_off_is_none_that_ends(start: Start) -> None:
+    daemon, command = start(), COMMANDS["read"]
+    values = [b"%d\xff\n" % number * (number % 500) for number in range(3000)]
+    assert daemon.ask("POST", "/topics/t/records", encode_values(values), {"Content-Type": VALUES_TYPE})[0] == 201
+
+    def results(*, takes_lines: bool = False, **given: Any) -> Iterator[Any]:
+        asked = command.arguments({"topic": "t", **given})
+        client = DaemonClient(f"unix:{daemon.directory}")
+        return client.results(command, asked, remote=None, takes_lines=takes_lines)
+
+    batches = [each.items for each in results()]
+    assert [item.value for batch in batches for item in batch] == values
+    assert len(batches) > 1
+    assert b"".join(each.data for each in results(takes_lines=True)) == b"".join(value + b"\n" for value in values)
+    following = results(follow=True)
+    assert next(following).items[0].value == values[0]
+    daemon.end(signal.SIGKILL)
+    with pytest.raises(seglog.errors.DaemonGone, match=r"seglog\.sock did not answer: IncompleteRead"):
+        list(following)
 
 
 def _running(daemon: Daemon) -> dict[str, int]:
