@@ -278,6 +278,8 @@ def _ts_ms(topic: Topic, seq: int) -> int:
 
 
 class TopicStates(Owned):
+    """Finds states of the topics and branches of one archive, and reads them."""
+
     def __init__(self, parts: ArchiveParts) -> None:
         context = parts.context
         self._parts = parts

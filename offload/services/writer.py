@@ -38,6 +38,8 @@ def truncate_here(topic: Topic, seq: int) -> Removed:
 
 
 class Writer:
+    """Changes topics of one archive, each under the lock of its topic."""
+
     def __init__(self, parts: ArchiveParts) -> None:
         context = parts.context
         self._parts = parts

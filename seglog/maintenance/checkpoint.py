@@ -291,9 +291,6 @@ def _no_space(engine: Engine) -> DiskFull:
     return DiskFull(engine.layout.root, "checkpoint", may_reopen=len(wals) == 1 and wals.older_files > 0)
 
 
-_reclaim_logger = logging.getLogger("seglog.maintenance.checkpoint")
-
-
 class _Stopped(Exception):
     """The log is closing."""
 
@@ -350,7 +347,7 @@ class Reclaimer(Owned):
             raise
         except Exception as error:
             self._failed.add((state.topic_id, info))
-            _reclaim_logger.warning("%s: deleted records keep their bytes: %s", state.name, error)
+            _logger.warning("%s: deleted records keep their bytes: %s", state.name, error)
 
     def _candidates(self) -> list[tuple[TopicState, SegmentInfo]]:
         engine = self._engine
