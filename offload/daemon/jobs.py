@@ -44,14 +44,14 @@ def start(
     *,
     client: str = "",
     shows: Callable[[Any], bool] = lambda _: True,
-    is_shown: bool = False,
+    for_people: bool = False,
     remote: str | None = None,
     takes_lines: bool = False,
 ) -> Stream:
     """Run a command with its arguments in a thread of its own, and return the stream that carries its results.
 
     `client` is the name of the client's token, and `shows` returns whether the client may see a result. With
-    `is_shown`, the client shows the results to people. Call it in the event loop. Raises `Busy` if no thread is free.
+    `for_people`, the client shows the results to people. Call it in the event loop. Raises `Busy` if no thread is free.
     """
     stream = Stream()
     if not service.free_commands.acquire(blocking=False):
@@ -61,11 +61,11 @@ def start(
     def work() -> None:
         if service.stopping.is_set():  # the command may have waited for its thread since then
             raise Stopping
-        host = _Daemon(service, stream, tells_progress=is_shown, takes_lines=takes_lines)
+        host = _Daemon(service, stream, tells_progress=for_people, takes_lines=takes_lines)
         place = _place(service, command, host, remote)
         with closing(_results(service.sync, command, place, values)) as results:
             for result in filter(shows, service.runs.counted(command, values, results)):
-                stream.put(message(result) if is_shown else json_line(result).encode())
+                stream.put(message(result) if for_people else json_line(result).encode())
 
     def run() -> None:
         error: BaseException | None = None

@@ -81,26 +81,26 @@ async def run_command(service: Service, command: Command, values: dict[str, Any]
     if request.scope[STREAM_KEY]:
         keep_open(request.scope)
     remote = request.headers.get("seglog-remote")
-    is_shown = request.headers.get("accept") == SHOWN_TYPE
+    for_people = request.headers.get("accept") == SHOWN_TYPE
     stream = start(
         service, command, values,
         client=rights.name, shows=shown_to(rights, command),
-        is_shown=is_shown, remote=remote, takes_lines=is_shown and LINES_HEADER in request.headers,
+        for_people=for_people, remote=remote, takes_lines=for_people and LINES_HEADER in request.headers,
     )  # fmt: skip
     return await begun(
-        request, _lines(command, stream, is_shown=is_shown), SHOWN_TYPE if is_shown else _JSON_LINES_TYPE
+        request, _lines(command, stream, for_people=for_people), SHOWN_TYPE if for_people else _JSON_LINES_TYPE
     )
 
 
-async def _lines(command: Command, stream: Stream, *, is_shown: bool) -> AsyncGenerator[bytes]:
+async def _lines(command: Command, stream: Stream, *, for_people: bool) -> AsyncGenerator[bytes]:
     """Yield the lines of an answer. An error before them becomes its status, unless the client shows it to people."""
-    is_begun = is_shown
+    is_begun = for_people
     try:
         while (line := await stream.take()) is not None:
             if line:
                 is_begun = True
                 yield line
-        error = stream.error if is_shown else _in_json(command, stream.error)
+        error = stream.error if for_people else _in_json(command, stream.error)
         if error is not None and not is_begun and isinstance(error, Exception):
             raise error
         if error is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from offload.daemon.http.operations import ERRORS, OPERATIONS, TOPIC, Operation, lines_of, ref
 from offload.daemon.http.stream_operations import STREAM_OPERATIONS
-from offload.operations.command import Command, Parameter, schemas
+from offload.operations.command import SHOWN_TYPE, Command, Parameter, schemas
 from offload.operations.results import schemas_of
 
 __all__ = ["openapi"]
@@ -24,6 +24,7 @@ _TAGS = {
     "streams": "Durable Streams: streams of bytes or JSON messages.",
     "commands": "The commands of the command line. Options have their names, with underscores.",
 }
+_FOR_PEOPLE = {SHOWN_TYPE: {"schema": {"description": "For people: all fields, progress, and an error as a line."}}}
 _COMMAND_ERRORS = (404, 409, 410, 415, 422, 507)
 
 
@@ -61,13 +62,14 @@ def _command(command: Command, *, by_topic: bool) -> Operation:
     }
     kinds = list(schemas_of(command.function))
     example = f'{{"schema": 1, "kind": "{kinds[0]}"}}\n'
+    lines = lines_of({"anyOf": [ref(kind) for kind in kinds]}, example)
     return Operation(
         "POST",
         f"/rpc/{command.path}",
         f"{command.path.replace('/', '_')}{'_of_topic' if by_topic else ''}",
         "commands",
         command.help.partition("\n")[0],
-        {200: ("One JSON object a line.", lines_of({"anyOf": [ref(kind) for kind in kinds]}, example))},
+        {200: ("One JSON object a line.", lines | _FOR_PEOPLE)},
         errors=_COMMAND_ERRORS,
         parameters=(TOPIC,) if by_topic else (),
         body={"required": bool(body["required"]), "content": {"application/json": {"schema": body}}},
