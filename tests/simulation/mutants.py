@@ -209,7 +209,7 @@ def _undoes_whatever_is_there(self: Undoing, name: str, found: Any, plan: Any, m
 
 def _drops_what_came_meanwhile(self: DirectCommits, name: str) -> bool:
     if self._log.has_topic(name):
-        self._reset.run(self._handles.of(name), discard=True)
+        self._parts.reset.run(self._handles.of(name), discard=True)
     return True
 
 
