@@ -23,6 +23,7 @@ _PART = re.compile(r"^```(sh|json|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ADDRESS = "http://127.0.0.1:7373"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_each_call_of_the_page_has_the_answer_that_it_shows(tmp_path: Path) -> None:
     seglog.open(tmp_path / "data").close()

@@ -55,7 +55,7 @@ def script(s3_environment: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scr
     server.close()
 
 
-@pytest.fixture(params=["obstore", "boto3"])
+@pytest.fixture(params=["obstore", pytest.param("boto3", marks=pytest.mark.long)])
 def reader(request: pytest.FixtureRequest) -> Reader:
     return request.param  # type: ignore[no-any-return]
 

@@ -185,6 +185,7 @@ def test_a_store_that_fails_is_never_an_empty_volume(store: MemoryStore) -> None
 # ---------------------------------------------------------------- damage
 
 
+@pytest.mark.long
 def test_a_flipped_byte_in_any_object_names_the_object(store: MemoryStore) -> None:
     main = main_history()
     push(store, main)

@@ -66,6 +66,7 @@ def test_without_a_remote_it_says_how_to_name_one(run: Run) -> None:
     assert "--remote URL" in done.err
 
 
+@pytest.mark.long
 @not_of_minio
 def test_s3_keeps_every_promise_tells_its_time_and_is_left_as_it_was(run: Run, s3_remote: str) -> None:
     done = run("--json", "--remote", s3_remote, "doctor")

@@ -199,6 +199,7 @@ def test_the_daemon_shows_no_secret(canary: str, run: Run, search: Search, tmp_p
     assert search.hits == []
 
 
+@pytest.mark.long
 def test_credentials_of_a_tenant_are_on_standard_output_and_nowhere_else(
     run: Run, canary: str, s3_endpoint: str, search: Search, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

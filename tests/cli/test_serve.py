@@ -507,6 +507,7 @@ def test_followers_that_wait_leave_commands_and_metrics_alone_and_end_with_the_d
         each.close()
 
 
+@pytest.mark.long
 def test_a_command_whose_client_is_gone_gives_its_place_back(start: Start, run: Run) -> None:
     daemon = start(SERVE_MAX_REQUESTS="4")
     run("append", "t", stdin=b"x\n")
@@ -568,6 +569,7 @@ def test_200_slow_sockets_leave_others_alone_and_are_closed(start: Start) -> Non
     assert daemon.json("GET", "/topics/t/index_bounds")[1]["head_seq"] == 50
 
 
+@pytest.mark.long
 def test_a_connection_whose_reader_takes_nothing_is_closed(start: Start) -> None:
     daemon = start(SERVE_BODY_TIMEOUT_S="1")
     for _ in range(30):

@@ -7,6 +7,8 @@ import shutil
 import time
 from pathlib import Path
 
+import pytest
+
 import seglog
 from offload.recovery import Recovered, recover
 from tests.daemons import ServedDirectory, served
@@ -73,6 +75,7 @@ def test_what_was_offloaded_reads_back_elsewhere_and_writing_goes_on(tmp_path: P
         assert daemon.values("t") == ["2", "3", "4", "5", "six"]
 
 
+@pytest.mark.long
 @s3_is_long
 def test_two_daemons_on_one_topic_cannot_take_turns(tmp_path: Path, remote: str) -> None:
     """A fenced daemon stays fenced, whatever commands it gets, and its background tasks leave the topic alone."""

@@ -12,6 +12,8 @@ import sys
 import tracemalloc
 from pathlib import Path
 
+import pytest
+
 import seglog
 from seglog import LogSettings
 from seglog.engine.upkeep import InCaller
@@ -49,6 +51,7 @@ def _append(topic: seglog.Topic, records: int) -> None:
         topic.append(values, durability="memory")
 
 
+@pytest.mark.long
 def test_a_million_unsealed_records_cost_their_index_and_no_more(tmp_path: Path) -> None:
     with seglog.open(tmp_path, files=UnsyncedFiles(), upkeep=InCaller) as log:
         _append(log.topic("t"), MILLION)
@@ -87,6 +90,7 @@ def test_nothing_else_grows_with_the_records(tmp_path: Path) -> None:
         assert (sealed - before) / records <= 1
 
 
+@pytest.mark.long
 def test_open_files_are_bounded_whatever_the_number_of_topics(tmp_path: Path) -> None:
     files = CountingFiles()
     settings = LogSettings(segment_max_events=1)

@@ -57,6 +57,7 @@ def test_the_probe_port_asks_neither_for_a_token_nor_a_host_and_shows_nothing_el
         assert ask(daemon.port_of("probes"), "GET", "/topics")[0] == 404
 
 
+@pytest.mark.long
 def test_behind_a_proxy_the_token_suffices_and_the_first_line_warns(directory: Path, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
     anywhere = {"SERVE_HOST": "0.0.0.0", "SERVE_INSECURE_BEHIND_PROXY": "true"}  # noqa: S104 - what the setting is for

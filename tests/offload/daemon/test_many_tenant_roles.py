@@ -41,6 +41,7 @@ def _live(daemon: ServedDirectory, tenant: str) -> None:
     call("gc")
 
 
+@pytest.mark.long
 def test_each_tenant_uses_its_own_credentials(
     tmp_path: Path, s3_environment: str, s3_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -259,6 +259,7 @@ def test_a_stream_is_deleted_while_appends_are_held(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.long
 def test_a_dead_bucket_of_one_tenant_delays_no_other(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The store of acme takes connections and never answers."""
     asked: list[socket.socket] = []

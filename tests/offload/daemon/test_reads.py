@@ -413,6 +413,7 @@ def test_an_answer_with_an_etag_that_fails_in_the_middle_breaks_off(tmp_path: Pa
         assert not any("Traceback" in line for line in daemon.lines)
 
 
+@pytest.mark.long
 def test_cold_reads_of_a_failing_store_say_when_to_return_and_leave_hot_reads_alone(
     tmp_path: Path, s3_remote: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -131,6 +131,7 @@ def test_metrics_have_the_tenant_and_a_bound_token_sees_its_own_only(root: Path)
         assert tenants(series("scraper", "/tenants/globex/metrics")) == {"globex"}
 
 
+@pytest.mark.long
 def test_the_events_of_a_bound_token_are_those_of_its_tenant(root: Path) -> None:
     def offload(token: str, topic: str) -> None:
         for path, body in (("seal", {"topic": topic}), ("offload", {"topic": topic})):
@@ -286,6 +287,7 @@ def test_a_link_and_a_moved_directory_give_no_tenant_another_ones_data(root: Pat
         wait_until(lambda: ask(daemon, "ghost-ci", "GET", "/topics")[0] == 200)
 
 
+@pytest.mark.long
 def test_the_daemon_does_not_start_if_its_environment_or_its_root_joins_the_tenants(root: Path) -> None:
     def refusal(**variables: str) -> tuple[int, str]:
         given = {**os.environ, **{f"SEGLOG_{name}": text for name, text in variables.items()}}
@@ -393,6 +395,7 @@ def _is_refused(port: int) -> bool:
     return False
 
 
+@pytest.mark.long
 def test_tenant_list_asks_the_daemon_or_the_directory(root: Path) -> None:
     def listed(*options: str) -> tuple[int, list[tuple[str, str]]]:
         words = [sys.executable, "-m", "offload", "--json", *options, "tenant", "list"]

@@ -69,6 +69,7 @@ def test_a_thread_uploads_where_the_setting_says_so(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.long
 def test_a_process_that_is_killed_is_a_failed_try_and_the_next_one_completes(tmp_path: Path) -> None:
     async def run() -> None:
         before = set(children())

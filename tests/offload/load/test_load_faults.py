@@ -136,6 +136,7 @@ def test_a_lost_answer_of_the_commit_is_read_back() -> None:
     assert values(store) == ALL
 
 
+@pytest.mark.long
 def test_an_unknown_outcome_deletes_nothing_and_the_commit_may_land_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.sleep", lambda _: None)
     store = MemoryStore()

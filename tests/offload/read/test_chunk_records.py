@@ -114,6 +114,7 @@ def test_arrays_have_the_records(samples: list[Sample], first: int, last: int) -
         assert same_both_ways(raw, chunk, first, last)[1] == ""
 
 
+@pytest.mark.long
 def test_each_changed_byte_is_the_same_damage_for_arrays() -> None:
     raw, chunk = chunk_of([Sample(b"a", "tag"), Sample(b"", deleted=True), *PLAIN[:18]])
     errors = 0

@@ -116,6 +116,7 @@ def expected(url: str, options: dict[str, object], keeps: Callable[[Row], bool] 
     ]
 
 
+@pytest.mark.long
 def test_every_option_gives_the_same_rows_in_order(spark: SparkSession, url: str):
     for options in OPTIONS:
         assert rows_of(load(spark, url, options)) == expected(url, options), options
@@ -178,6 +179,7 @@ def test_aggregates_are_those_of_the_rows(spark: SparkSession, url: str):
         assert (row.n, row.low, row.high) == (len(seqs), min(seqs, default=None), max(seqs, default=None))
 
 
+@pytest.mark.long
 def test_groups_are_those_of_the_rows(spark_session: SparkSession, url: str):
     everything: dict[str, object] = {"topic": "*"}
     for columns, options in (

@@ -15,6 +15,8 @@ from tests.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
 __all__ = ["store"]
 
+pytestmark = pytest.mark.long
+
 NONE = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": None}
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 

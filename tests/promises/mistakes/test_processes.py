@@ -130,6 +130,7 @@ def test_a_logging_handler_appends_to_the_log_that_it_hears_of(tmp_path: Path) -
     assert values(tmp_path / "data") == numbered(10)
 
 
+@pytest.mark.long
 def test_a_finalizer_appends(tmp_path: Path) -> None:
     """An object appends to the log in its `__del__`, which the garbage collector calls within an append.
 

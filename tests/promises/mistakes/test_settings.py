@@ -297,6 +297,7 @@ def test_seglog_dir_names_a_directory_that_is_gone(tmp_path: Path, monkeypatch: 
 # ---------------------------------------------------------------- daemons
 
 
+@pytest.mark.long
 def test_seglog_toml_is_broken_while_a_daemon_runs(tmp_path: Path) -> None:
     """Somebody breaks seglog.toml while a daemon runs, and sends SIGHUP.
 
