@@ -13,6 +13,7 @@ connection closes, so that nobody takes a part of an answer for the whole.
 from __future__ import annotations
 
 import asyncio
+import functools
 import http
 import logging
 from typing import Any, Protocol
@@ -27,6 +28,7 @@ _FAILED = b"Internal Server Error"
 _log = logging.getLogger("seglog.daemon")
 
 
+@functools.cache
 def status_line(status: int) -> bytes:
     return f"HTTP/1.1 {status} {_PHRASES.get(status, '')}\r\n".encode()
 

@@ -65,9 +65,8 @@ class Server(uvicorn.Server):
     A client has `header_timeout_s` for its TLS handshake, and as much again for its first head.
     """
 
-    def __init__(self, config: uvicorn.Config, app: App, limits: Limits) -> None:
+    def __init__(self, config: uvicorn.Config, limits: Limits) -> None:
         super().__init__(config)
-        self._app = app
         self._limits = limits
         self._has_ended = asyncio.Event()
 
@@ -88,7 +87,7 @@ class Server(uvicorn.Server):
 
     def _connection(self) -> asyncio.Protocol:
         state, scheme = self.server_state, "http" if self.config.ssl is None else "https"
-        return Connection(self._app, self._limits, state.connections, state.tasks, scheme=scheme)
+        return Connection(self.config.loaded_app, self._limits, state.connections, state.tasks, scheme=scheme)
 
     def end(self) -> None:
         """Let `serve` end, now and not at the next of the base class's looks."""
@@ -308,4 +307,4 @@ def _server(app: App, listener: Listener, settings: ServeSettings, stopping: Sto
         ssl_certfile=settings.tls_certificate if listener.is_tls else None,
         ssl_keyfile=settings.tls_key or None if listener.is_tls else None,
     )
-    return Server(config, app, limits)
+    return Server(config, limits)

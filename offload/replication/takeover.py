@@ -16,8 +16,6 @@ TAKEOVER-2  If the former writer wins the LSN of step 2, the directory tries aga
     takeover wins the LSN, the directory raises `Fenced`. Otherwise, each directory would have stopped the other without
     knowing.
 TAKEOVER-3  A crash costs an epoch, never a record, because the directory appends nothing before step 3.
-
-`Writers` gives the writer's side of a topic: its handle and its topic in the log, after a takeover if one is needed.
 """
 
 from __future__ import annotations
