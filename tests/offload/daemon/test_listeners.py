@@ -157,6 +157,15 @@ def test_the_access_log_has_a_line_for_each_request_with_its_id(directory: Path)
     assert "secret" not in "".join(daemon.lines)
 
 
+def test_a_proxy_on_this_machine_names_the_client_in_the_access_log(directory: Path) -> None:
+    with served(directory, "", SERVE_ACCESS_LOG="true", SERVE_LOG_FORMAT="json") as daemon:
+        assert daemon.ask("GET", "/topics", headers={"X-Forwarded-For": "203.0.113.7"})[0] == 200
+        daemon.terminate()
+        wait_until(lambda: daemon.process.poll() is not None)
+    events = [json.loads(line) for line in daemon.lines if line.startswith("{")]
+    assert [each["client"] for each in events if each["event"] == "request"] == ["203.0.113.7:0"]
+
+
 def test_without_the_setting_there_is_no_access_log_but_an_id(directory: Path) -> None:
     with served(directory, "") as daemon:
         assert len(daemon.ask("GET", "/topics")[2]["seglog-request-id"]) == 16
