@@ -36,7 +36,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol, Type
 from offload.errors import InvalidOption, NoRemote, UnsupportedOption
 from offload.operations.listing import COMMANDS as LISTED
 from offload.operations.printing import Printer
-from seglog.base.arguments import WHOLE_MAX
+from seglog.base.arguments import WHOLE_MAX, Kind, Within, kind_of, taken
+from seglog.base.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from catalog.gc.policy import Watch
@@ -179,18 +180,20 @@ class Parameter:
             if self.default is not None:
                 raise InvalidOption(shown, "must not be null")
             return self._cleaned(None)
+        try:
+            fitting = taken(shown, value, self._fitting)
+        except InvalidArgument as error:
+            raise InvalidOption(shown, f"{value!r} is not {error.wanted}") from error
+        return self.kind(fitting) if issubclass(self.kind, enum.Enum) else self._cleaned(fitting)
+
+    @property
+    def _fitting(self) -> Kind | None:
+        """Return the values that fit, as the arguments of public calls are checked."""
         if issubclass(self.kind, enum.Enum):
-            if value not in [member.value for member in self.kind]:
-                raise InvalidOption(shown, f"{value!r} is none of {', '.join(each.value for each in self.kind)}")
-            return self.kind(value)
-        fits = type(value) is self.kind or (self.kind is float and type(value) is int)
-        if not fits:
-            raise InvalidOption(shown, f"{value!r} is not of type {self.kind.__name__}")
+            return kind_of(Literal[tuple(member.value for member in self.kind)])
         if self.kind in (int, float):
-            least = self.about.least or 0
-            if not least <= value <= WHOLE_MAX:  # NaN fails this comparison as well
-                raise InvalidOption(shown, f"{value!r} is not within {least} and {WHOLE_MAX}")
-        return self._cleaned(value)
+            return kind_of(Annotated[self.kind, Within(self.about.least or 0, WHOLE_MAX)])
+        return kind_of(self.kind)
 
     def _cleaned(self, value: Any) -> Any:
         return value if self.about.clean is None else self.about.clean(value)

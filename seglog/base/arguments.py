@@ -6,7 +6,7 @@
     annotation              takes                                                 hands on
     int                     a whole number from 0 to 2^63 - 1                     an int
     Annotated[int, Within]  a whole number within these bounds                    an int
-    float                   a number from 0 to 10^9, no NaN                       the number
+    float                   a number from 0 to 10^9, or Within; no NaN            the number
     bool                    True or False                                         the same
     str                     text that UTF-8 can hold, also of a subclass          a str
     bytes                   bytes, a bytearray, a memoryview                      bytes
@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import collections.abc
 import inspect
-import math
 import operator
 import os
 import types
@@ -55,13 +54,13 @@ _Take: TypeAlias = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Bounds of a whole number, both inclusive.
+    """Bounds of a number, both inclusive.
 
     They equal no tuple, because `Annotated` may return an earlier annotation whose parts equal these: Python 3.11.2
     does.
     """
 
-    least: int
+    least: float
     most: int
 
 
@@ -125,7 +124,7 @@ def kind_of(hint: Any) -> Kind | None:
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         bounds = [each for each in parts[1:] if isinstance(each, Within)]
-        return _whole(bounds[0]) if bounds else kind_of(parts[0])
+        return _BOUNDED[parts[0]](bounds[0]) if bounds else kind_of(parts[0])
     if origin is Literal:
         return Kind(" or ".join(map(repr, parts)), lambda value: value if _is_one_of(value, parts) else _UNFIT)
     if origin in (Union, types.UnionType):
@@ -168,10 +167,12 @@ def _whole(bounds: Within) -> Kind:
     return Kind(f"a whole number from {least} to {most}", take)
 
 
-def _take_number(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
-        return _UNFIT
-    return value if 0 <= value <= _NUMBER_MAX else _UNFIT
+def _number(bounds: Within) -> Kind:
+    def take(value: Any) -> Any:
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return value if is_number and bounds.least <= value <= bounds.most else _UNFIT  # NaN fails this comparison
+
+    return Kind(f"a number from {bounds.least} to {bounds.most}", take)
 
 
 def _take_text(value: Any) -> Any:
@@ -209,9 +210,10 @@ def _take_bool(value: Any) -> Any:
 
 TEXT: Final = Kind("a text", _take_text)
 _PATH: Final = Kind("a path as a text or a Path, not empty", _take_path)
+_BOUNDED: Final = {int: _whole, float: _number}
 _PLAIN: Final[dict[Any, Kind]] = {
     int: _whole(Within(0, WHOLE_MAX)),
-    float: Kind(f"a number from 0 to {_NUMBER_MAX}", _take_number),
+    float: _number(Within(0, _NUMBER_MAX)),
     bool: Kind("True or False", _take_bool),
     str: TEXT,
     bytes: Kind("bytes", _take_octets),

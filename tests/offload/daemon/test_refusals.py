@@ -97,8 +97,8 @@ def test_the_errors_of_a_command_name_its_options_as_a_request_does(daemon: Serv
     def detail(command: str, **given: object) -> str:
         return str(problem_of(daemon, f"/topics/t/rpc/{command}", json.dumps(given).encode())["detail"])
 
-    assert detail("restore", to="head", **{"as": 5}) == "option as: 5 is not of type str"
-    assert detail("read", **{"from": "5"}) == "option from: '5' is not of type int"
+    assert detail("restore", to="head", **{"as": 5}) == "option as: 5 is not a text"
+    assert detail("read", **{"from": "5"}) == "option from: '5' is not a whole number from 0 to 9223372036854775807"
     unknown = detail("read", frm=1)
     assert " from, " in unknown
     assert "start" not in unknown
