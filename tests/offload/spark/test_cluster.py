@@ -191,21 +191,28 @@ def test_the_python_reader_comes_by_a_zip_or_by_an_archive(cluster: Cluster, url
     assert by_archive["places"] == ["code/offload/__init__.py"]
 
 
+def doctor(cluster: Cluster, url: str, **variables: str) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Return the exit code of `doctor --spark`, and its checks by their names."""
+    command = [sys.executable, "-m", "offload", "--json", "--remote", url, "doctor", "--spark"]
+    done = cluster.run(*command, "--master", cluster.master, **variables)
+    return done.returncode, {check["check"]: check for check in map(json.loads, done.stdout.splitlines())}
+
+
 @pytest.mark.soak(part=9)
-def test_the_doctor_reaches_every_executor_and_names_what_is_wrong(cluster: Cluster, s3_remote: str) -> None:
-    doctor = [sys.executable, "-m", "offload", "--json", "--remote", s3_remote, "doctor", "--spark"]
-    done = cluster.run(*doctor, "--master", cluster.master)
-    checks = {found["check"]: found for found in map(json.loads, done.stdout.splitlines())}
-    assert [found["reason"] for found in checks.values() if found["outcome"] != "ok"] == []
+def test_the_doctor_reaches_every_executor(cluster: Cluster, s3_remote: str) -> None:
+    code, checks = doctor(cluster, s3_remote)
+    assert [check["reason"] for check in checks.values() if check["outcome"] != "ok"] == []
     assert checks["jvm"]["proves"] == "2 of 2 executors"
     assert checks["python"]["proves"].startswith("2 of 2 executors with Python")
-    assert done.returncode == 0
+    assert code == 0
 
-    done = cluster.run(*doctor, "--master", cluster.master, PYSPARK_PYTHON=BARE_PYTHON)
-    checks = {found["check"]: found for found in map(json.loads, done.stdout.splitlines())}
-    assert {name for name, found in checks.items() if found["outcome"] == "failed"} == {"python"}, checks
+
+@pytest.mark.soak(part=9)
+def test_the_doctor_names_the_executors_that_lack_python(cluster: Cluster, s3_remote: str) -> None:
+    code, checks = doctor(cluster, s3_remote, PYSPARK_PYTHON=BARE_PYTHON)
+    assert {name for name, check in checks.items() if check["outcome"] == "failed"} == {"python"}, checks
     assert BARE_PYTHON in checks["python"]["reason"]
-    assert done.returncode == 1
+    assert code == 1
 
 
 @pytest.mark.soak(part=9)
