@@ -27,7 +27,8 @@ BRANCH-3  No branch has a collected parent or a collected volume. GC raises a bo
     that the name exists, it reads the boundary, too.
 
 BRANCH-4  A deleted branch keeps its ref, with the time of the deletion. Undelete restores it until GC has collected its
-    volume. A name whose volume was collected counts as deleted, whatever its ref says.
+    volume. An undo of that gives the ref back as it was, so the window of GC counts from the deletion again. A name
+    whose volume was collected counts as deleted, whatever its ref says.
 
 BRANCH-5  A ref is never removed. It changes only by compare-and-swap, with a new nonce each time. The oplog has its
     former values.

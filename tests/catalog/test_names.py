@@ -101,6 +101,15 @@ def test_a_deleted_branch_is_not_found_and_comes_back_as_it_was(store: MemorySto
     assert branches.resolve("orders", "half") == half
 
 
+def test_an_undo_of_an_undelete_gives_back_the_time_of_the_deletion(store: MemoryStore) -> None:
+    branches = branches_of(store)
+    branches.create("orders", "half", ForkPoint(topic_of_three(store), 2, 15), now_ms=NOW_MS)
+    branches.delete("orders", "half", now_ms=NOW_MS + 1)
+    branches.undelete("orders", "half", now_ms=NOW_MS + 2)
+    undo(Volumes(store), now_ms=NOW_MS + 3)
+    assert {branch.deleted_at_ms for branch in branches.branches("orders", deleted=True)} == {NOW_MS + 1, None}
+
+
 def test_the_name_of_a_deleted_branch_is_free(store: MemoryStore) -> None:
     main = topic_of_three(store)
     branches = branches_of(store)

@@ -116,8 +116,8 @@ class Moment:
 class Line:
     """A branch. `own` is the number of its moments that came with the fork.
 
-    `points` has the commits of removals, by their number, as far as the test knows them. `is_touched` says that the
-    branch has commits of its own, or may have. `is_logs` says whether a log made a commit since the last load: None if
+    `points` has the commits of removals, by their number, as far as the test knows them. `undeleted_ms` has the time of
+    each deletion that an undelete ended. `is_touched` says that the branch has commits of its own, or may have. `is_logs` says whether a log made a commit since the last load: None if
     that is not known.
     """
 
@@ -127,6 +127,7 @@ class Line:
     is_touched: bool = False
     is_logs: bool | None = False
     deleted_ms: int | None = None
+    undeleted_ms: list[int] = field(default_factory=list)
     seen: dict[int, tuple[int, State]] = field(default_factory=dict)
     points: dict[int, ForkPoint] = field(default_factory=dict)
 
@@ -626,6 +627,8 @@ class CatalogModel:
             assert line.deleted_ms + WINDOW_MS <= self.clock.ms
             del self.lines[name]
         else:
+            assert line.deleted_ms is not None
+            line.undeleted_ms.append(line.deleted_ms)
             line.deleted_ms = None
             self._did("undelete", name)
             self.counts["undeleted"] += 1
@@ -684,7 +687,7 @@ class CatalogModel:
             case "create" | "undelete":
                 assert not line.is_open
                 assert not line.is_touched or not self._alone(names[0]), f"only {names[0]} shows them"
-                line.deleted_ms = self.clock.ms
+                line.deleted_ms = self.clock.ms if what == "create" else line.undeleted_ms.pop()
             case "delete":
                 line.deleted_ms = None
             case "tag":
