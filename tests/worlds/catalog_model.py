@@ -117,8 +117,8 @@ class Line:
     """A branch. `own` is the number of its moments that came with the fork.
 
     `points` has the commits of removals, by their number, as far as the test knows them. `undeleted_ms` has the time of
-    each deletion that an undelete ended. `is_touched` says that the branch has commits of its own, or may have. `is_logs` says whether a log made a commit since the last load: None if
-    that is not known.
+    each deletion that an undelete ended. `is_touched` says that the branch has commits of its own, or may have.
+    `is_logs` says whether a log made a commit since the last load: None if that is not known.
     """
 
     moments: list[Moment] = field(default_factory=list)
