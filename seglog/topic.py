@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Literal, cast, overload
 
@@ -21,9 +21,10 @@ from seglog.reading.sealed import SealedFiles
 from seglog.reading.times import expired_seq, first_seq_at, known_floors
 from seglog.segments.segment import SegmentInfo
 from seglog.values.config import TopicConfig
-from seglog.values.deletes import DeleteOp, TruncateOp
+from seglog.values.deletes import DeleteOp, DeleteWhere, TruncateOp
 from seglog.values.producer import Appended, Producer, ProducerBatch
 from seglog.values.record import Gap, Record
+from seglog.values.seq_set import SeqSet
 from seglog.view import explained, guarded
 from seglog.writing import write
 from seglog.writing.append import PLAIN, AppendOptions, append
@@ -490,13 +491,30 @@ class Topic:
         return SealedFiles(self._engine, self._hot(first, last), last)
 
     @checked
-    def delete(self, *, before: int | None = None, tag: str | None = None) -> DeleteOp:
-        """Delete the current records that meet each given condition: below `before`, with the tag. Durable on return.
+    def delete(
+        self,
+        *,
+        before: int | None = None,
+        tag: str | None = None,
+        start: int | None = None,
+        end: int | None = None,
+        seqs: Iterable[int] | None = None,
+    ) -> DeleteOp:
+        """Delete the current records that meet each given condition. Durable on return.
 
-        `tag` is exact, or a prefix with a trailing `*`. If all of these records are ephemeral, nothing is written, and
-        the delete has the number 0. Raise `NoSuchTopic`. Without any condition, raise `InvalidSetting`.
+            orders.delete(start=4711, end=9200)             cut out a range; both ends are deleted
+            orders.delete(start=4711, tag="web1")           from there on, one tag
+            orders.delete(seqs=[17, 4711])                  single records: all of them, or none after a crash
+
+        `tag` is exact, or a prefix with a trailing `*`. `before` is exclusive. `seqs` may be in any order, and make a
+        million ranges at most. If all records of the topic are ephemeral, nothing is written, and the delete has the
+        number 0.
+
+        Raise `NoSuchTopic`. Raise `InvalidSetting` without any condition, and `InvalidArgument` if `end` is below
+        `start`, or there are too many seqs.
         """
-        return write.delete(self._engine, self.name, before=before, tag=tag)
+        named = None if seqs is None else SeqSet.of_seqs(sorted(seqs))
+        return write.delete(self._engine, self.name, DeleteWhere(before, tag, start, end, named))
 
     @checked
     def evict(self, before: int) -> DeleteOp:
@@ -505,7 +523,7 @@ class Topic:
         In all else this works as `delete`: `delete_ops` lists it. Raise `NoSuchTopic`.
         """
         with doing("evict"):
-            return write.delete(self._engine, self.name, before=before, tag=None, evicts=True)
+            return write.delete(self._engine, self.name, DeleteWhere(before), evicts=True)
 
     def delete_ops(self) -> tuple[DeleteOp, ...]:
         """Return the listed deletes, oldest first.

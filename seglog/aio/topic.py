@@ -6,7 +6,7 @@ Reads come in batches from another thread. A wait for news takes no thread.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Literal, ParamSpec, TypeVar, overload
 
@@ -260,8 +260,16 @@ class AsyncTopic:
         except LogClosed:
             return
 
-    async def delete(self, *, before: int | None = None, tag: str | None = None) -> DeleteOp:
-        return await self._in_thread(self.sync.delete, before=before, tag=tag)
+    async def delete(
+        self,
+        *,
+        before: int | None = None,
+        tag: str | None = None,
+        start: int | None = None,
+        end: int | None = None,
+        seqs: Iterable[int] | None = None,
+    ) -> DeleteOp:
+        return await self._in_thread(self.sync.delete, before=before, tag=tag, start=start, end=end, seqs=seqs)
 
     async def evict(self, before: int) -> DeleteOp:
         return await self._in_thread(self.sync.evict, before)

@@ -323,7 +323,7 @@ def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, kept: Se
     state.warm_ops = state.warm_ops.ended_below(seq)
     state.flagged_below = min(state.flagged_below, seq)
     state.floors = state.floors.cut(seq)
-    state.tagged_below = min(state.tagged_below, seq)
+    state.selective_below = min(state.selective_below, seq)
     # A branch may have lost all records of its own. Then none is past the ttl, and it shows its parent's again.
     state.expired_seq = 1 if BRANCH_MARK in state.name else min(state.expired_seq, seq)
     state.oldest_live_ms = 0
@@ -373,10 +373,10 @@ def _reach(state: TopicState, op: DeleteOp) -> None:
     if op.evict_from is not None:
         state.floors = state.floors.evicted(op.below, Gap(op.evict_from, op.below - 1))
         state.generation += 1  # readers on their way are told
-    elif op.tag is None:
+    elif op.is_prefix:
         state.floors = state.floors.raised(op.below)
     else:
-        state.tagged_below = max(state.tagged_below, op.below)
+        state.selective_below = max(state.selective_below, op.below)
     state.ephemeral_buffer.delete(op)
     state.ephemeral_buffer.drop_below(state.floors.earliest_seq)
 

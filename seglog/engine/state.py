@@ -33,7 +33,7 @@ class TopicState:
     `pending` are the deletes that are not yet in the flags of the .idx files. `ops` are the listed deletes, which
     include the pending ones.
     `warm` are the sealed segments that are relocated.
-    `warm_ops` are the deletes by tag that may reach relocated segments, whose flags do not change.
+    `warm_ops` are the deletes by tag or by seqs that may reach relocated segments, whose flags do not change.
     `truncate_ops` are the listed truncations.
     `next_op` is one more than the number of the last published delete.
     `configs` is the number of published changes of `config` since the log was opened.
@@ -41,8 +41,9 @@ class TopicState:
     `floors` is one value, so that a reader needs no lock for it.
     `expired_seq` is the expiry floor as far as a reader has found it. `oldest_live_ms` is the time of the record there,
     or an earlier time (seglog.reading.times). Only a truncation lowers them.
-    `tagged_below` is the exclusive end of what deletes by tag have reached, or a seq above it. From there on, no record
-    is dead. So a first live record that is known at or above it needs no search (seglog.maintenance.removal).
+    `selective_below` is the exclusive end of what deletes by tag or by seqs have reached, or a seq above it. From there
+    on, no record is dead. So a first live record that is known at or above it needs no search
+    (seglog.maintenance.removal).
     `truncations` are the seqs of all truncations since the log was opened, and `truncated_epoch` is the epoch after the
     last of them. `is_gone` says that the topic was deleted. Active readers check `truncations` and `is_gone`.
     `truncated_meta` is set until seglog.maintenance.removal has cut the files.
@@ -79,7 +80,7 @@ class TopicState:
     expired_seq: int = 1
     oldest_live_ms: int = 0
     floors: Floors = field(default_factory=Floors)
-    tagged_below: int = 1
+    selective_below: int = 1
     in_flight_bytes: int = 0
     truncations: tuple[int, ...] = ()
     truncated_epoch: int = 0

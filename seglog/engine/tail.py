@@ -296,7 +296,7 @@ class EphemeralBuffer:
         for chunk in self.chunks:
             if not op.may_reach(chunk.first_seq):
                 continue
-            if op.tag is None:
+            if op.is_prefix:
                 count = min(op.below, chunk.last_seq + 1) - chunk.first_seq
                 chunk.is_deleted[:count] = b"\1" * count
                 continue

@@ -5,6 +5,7 @@
     TOPIC_DELETE     0             {"epoch"}                       the topic's last one
     CONFIG_UPDATE    0             {"config"}
     DELETE           at_seq        {"before", "op", "tag"}; an eviction has "evict_from" as well
+    DELETE_SEQS      at_seq        the same, with "seqs" (seglog.values.seq_set): the distances of the bounds of ranges
     HEAD_WATERMARK   head          none: no data at all
     EVICT_WATERMARK  earliest_seq  {"evict_floor", "evict_from"}   the floors from here on
     TRUNCATE         first gone    {"epoch"}                       the topic's epoch from here on
@@ -71,10 +72,9 @@ def encode_config(topic_id: int, ts_ms: int, config: TopicConfig) -> bytes:
 
 
 def encode_delete(topic_id: int, op: DeleteOp) -> bytes:
-    body = {"before": op.before, "op": op.op, "tag": op.tag}
-    if op.evict_from is not None:
-        body["evict_from"] = op.evict_from
-    return _encode(FrameType.DELETE, topic_id, op.at_seq, op.ts_ms, body)
+    body = op.to_json()
+    del body["at_seq"], body["ts_ms"]  # the header has them
+    return _encode(FrameType.DELETE if op.seqs is None else FrameType.DELETE_SEQS, topic_id, op.at_seq, op.ts_ms, body)
 
 
 def encode_evict(topic_id: int, ts_ms: int, floors: Floors) -> bytes:
@@ -110,6 +110,8 @@ def read_config(data: bytes) -> TopicConfig:
 def read_delete(header: Header, data: bytes) -> DeleteOp:
     with _fitting():
         body = record(canonical.decode(data))
+        if ("seqs" in body) != (header.type == FrameType.DELETE_SEQS):
+            raise InvalidFrame(0, "a delete with seqs, and its type, do not fit each other")
         return DeleteOp.from_json({**body, "at_seq": header.seq, "ts_ms": header.ts_ms})
 
 

@@ -100,6 +100,8 @@ class FrameType(enum.IntEnum):
     KEY: the next records were appended under a key. `seq` is the seq of the first one.
 
     UNIT: the next records are one append of several records. `seq` is the seq of the first one.
+
+    DELETE_SEQS: a delete of single records. A release that does not know it refuses the log, and deletes nothing else.
     """
 
     APPEND = 1
@@ -118,6 +120,7 @@ class FrameType(enum.IntEnum):
     BATCH = 14
     KEY = 15
     UNIT = 16
+    DELETE_SEQS = 17
 
 
 _KNOWN_TYPES = frozenset(int(kind) for kind in FrameType)

@@ -119,7 +119,7 @@ class Draft:
 
     def result(self) -> TopicMeta:
         """Return the metadata for the manifest and for `_publish`. Call this after all segments are written."""
-        warm_ops = _kept_warm_ops((*self.meta.warm_ops, *self.deletes.tagged), self.warm)
+        warm_ops = _kept_warm_ops((*self.meta.warm_ops, *self.deletes.selective), self.warm)
         self.warm_ops = DeleteList(warm_ops)
         self.sizes = Sizes(tuple(self.sealed), self.warm)
         active = active_meta(self.active)
@@ -158,11 +158,11 @@ class Plan:
 
 
 def _kept_warm_ops(ops: tuple[DeleteOp, ...], warm: tuple[SegmentInfo, ...]) -> tuple[DeleteOp, ...]:
-    """Return the deletes by tag that may reach relocated segments, without deletes that a later one covers (CKPT-7)."""
+    """Return the selective deletes that may reach relocated segments, without those that another covers (CKPT-7)."""
     if not warm:
         return ()
     # A delete that does not reach the first record reaches none behind it.
-    return tuple(op for op in MergedDeletes(ops).tagged if op.may_reach(warm[0].first_seq))
+    return tuple(op for op in MergedDeletes(ops).selective if op.may_reach(warm[0].first_seq))
 
 
 def plan_checkpoint(engine: Engine, requests: Sequence[CheckpointRequest] = ()) -> Plan:

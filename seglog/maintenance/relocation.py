@@ -322,9 +322,9 @@ def _drop_if_gone(engine: Engine, stores: WarmStores, state: TopicState, info: S
 
 def _look_for_front(engine: Engine, state: TopicState) -> None:
     last_op = state.next_op
-    has_tags = state.warm_ops.reach.has_tags or state.pending.reach.has_tags
+    is_selective = state.warm_ops.selective or state.pending.selective
     is_warm = any(info.last_seq >= state.floors.earliest_seq for info in state.warm)
-    if has_tags and is_warm and state.front_op != last_op:
+    if is_selective and is_warm and state.front_op != last_op:
         advance_front(engine, state, may_ask_store=True)
         state.front_op = last_op
 

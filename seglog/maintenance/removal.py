@@ -185,7 +185,7 @@ _NEAR_RECORDS = 64
 def advance_front(engine: Engine, state: TopicState, *, may_ask_store: bool = False) -> None:
     """After a delete, raise `earliest_seq` to the first live record, if that is in this log's segments.
 
-    A delete without a tag costs no search, unless a delete by tag may have reached the record behind it.
+    A delete of all records below a seq costs no search, unless another one may have reached the record behind it.
     If the record may be in a relocated segment, only the relocator looks. So no other caller waits for a store.
     """
     error = _advanced(engine, state, may_ask_store=may_ask_store)
@@ -200,7 +200,7 @@ def log_unknown_front(topic: str, error: Exception) -> None:
 def _advanced(engine: Engine, state: TopicState, *, may_ask_store: bool) -> Exception | None:
     """Raise `earliest_seq` as `advance_front` does. Return the error if the first live record cannot be found."""
     first = state.floors.earliest_seq
-    if first >= state.tagged_below or first < state.hot_floor:
+    if first >= state.selective_below or first < state.hot_floor:
         return None
     if not may_ask_store and any(info.last_seq >= first for info in state.warm):
         return None

@@ -47,22 +47,26 @@ def reached_seqs(
 ) -> Sequence[int]:
     """Return the seqs of the segment's records that the deletes reach, ascending. Some may be deleted already.
 
-    All records below `known_below` are deleted already. Below it, only deletes by tag add seqs. Raises `FileCorrupt`.
+    All records below `known_below` are deleted already. Below it, only selective deletes add seqs.
+
+    Raises `FileCorrupt`.
     """
     below = range(max(info.first_seq, known_below), min(info.last_seq + 1, reach.below))
-    if not reach.has_tags or reach.top <= max(info.first_seq, reach.below):
+    if not reach.is_selective or reach.top <= max(info.first_seq, reach.below):
         return below
-    first_seq, found = info.first_seq, {*below}
-    ends: dict[bytes, int] = {}
+    first_seq = info.first_seq
+    reached = {*below, *reach.seqs_within(first_seq, info.last_seq)}
+    if not reach.has_tags:
+        return sorted(reached)
 
     def wants(tag: bytes) -> bool:
-        ends[tag] = reach.end(tag.decode())
-        return ends[tag] > first_seq
+        return reach.may_reach_tag(tag.decode(), first_seq)
 
     for tag, positions in _positions(files, layout, segment, info, wants).items():
-        end = (ends[tag] if tag in ends else reach.end(tag.decode())) - first_seq
-        found.update(first_seq + position for position in positions if position < end)
-    return sorted(found)
+        seqs = [first_seq + position for position in positions]
+        kept = reach.kept(seqs, [tag.decode()] * len(seqs)) if seqs else None
+        reached.update(seq for seq, is_kept in zip(seqs, kept or (), strict=bool(kept)) if not is_kept)
+    return sorted(reached)
 
 
 def write_tags(files: Files, layout: Layout, segment: SegmentFiles, info: SegmentInfo) -> bool:

@@ -252,7 +252,7 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
         next_op=meta.next_op,
         is_published=True,
         floors=meta.floors,
-        tagged_below=_tagged_below(meta, active),
+        selective_below=_selective_below(meta, active),
         # Right after a truncation, the manifest does not say which deletes are in the flags. Setting a flag twice is
         # harmless.
         pending=DeleteList(meta.ops if meta.is_ahead else ()),
@@ -261,13 +261,13 @@ def _load_topic(files: Files, layout: Layout, meta: TopicMeta) -> TopicState:
     )
 
 
-def _tagged_below(meta: TopicMeta, active: SegmentInfo | None) -> int:
-    """Return a seq above all that deletes by tag have reached. A segment does not say which ones took its records."""
+def _selective_below(meta: TopicMeta, active: SegmentInfo | None) -> int:
+    """Return a seq above all that selective deletes have reached. A segment does not say which took its records."""
     if meta.next_op == 1:
         return 1
     segments = reversed(meta.sealed if active is None else (*meta.sealed, active))
     flagged = next((info.last_seq + 1 for info in segments if info.dead_records), 1)
-    return max(flagged, 1, *(op.below for op in (*meta.ops, *meta.warm_ops) if op.tag is not None))
+    return max(flagged, 1, *(op.below for op in (*meta.ops, *meta.warm_ops) if not op.is_prefix))
 
 
 def _load_active(files: Files, layout: Layout, topic_id: int, active: ActiveMeta) -> SegmentInfo:

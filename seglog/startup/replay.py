@@ -144,7 +144,7 @@ class Replay:
                 self._create(header, data_of(buffer, position, header))
             elif header.type == FrameType.CONFIG_UPDATE:
                 self._topic(header).config = read_config(data_of(buffer, position, header))
-            elif header.type == FrameType.DELETE:
+            elif header.type in (FrameType.DELETE, FrameType.DELETE_SEQS):
                 self._delete(header, data_of(buffer, position, header))
             elif header.type == FrameType.HEAD_WATERMARK:
                 self._lose(header)
@@ -264,7 +264,8 @@ class Replay:
         state, op = self._topic(header), read_delete(header, data)
         if op.op != state.next_op:
             raise _Misplaced(f"delete {op.op} of topic {state.name} follows delete {state.next_op - 1}")
-        is_fit = op.evict_from is None or (op.tag is None and op.evict_from <= op.below)
+        is_fit = op.evict_from is None or (op.is_prefix and op.evict_from <= op.below)
+        is_fit = is_fit and (op.seqs is None or op.seqs.end <= op.at_seq + 1)
         if op.at_seq > state.head_seq or not is_fit:
             raise _Misplaced(f"delete {op.op} of topic {state.name} does not fit one that ends with {state.head_seq}")
         apply_delete(state, op)

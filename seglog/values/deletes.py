@@ -3,12 +3,15 @@
 A delete decides from a record alone whether it reaches that record. A merge of many deletes takes one lookup a record,
 however many there are:
 
-    below        the highest end of a delete without a tag: every record below it is reached
+    below        the highest end of a delete without a condition but `before`: every record below it is reached
     tag          the highest end of a delete by that tag; ends are exclusive
     prefix*      the same for a prefix; a record's tag is looked up at each length that a prefix has
+    seqs         the union of the seqs of all deletes with such a set: one for each tag and prefix, one without a tag
 
 REACH-1  A delete reaches only records that existed when it was made, so its reach has an upper end. Of two deletes by
-    one tag, the one with the higher end covers the other.
+    one tag, the one with the higher end covers the other, unless it has a set of seqs.
+
+A delete is **selective** if it reaches only some of the records below its end: it has a tag, or seqs.
 
 A list of deletes takes another one in the same time, however many are listed. It merges them when a reader asks, each
 delete once. No I/O.
@@ -35,16 +38,29 @@ Source: topics engine architecture, sections 1.2 and 3.4; `evict_from` is ours. 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from operator import attrgetter
 from typing import Any
 
+from seglog.errors import InvalidArgument, InvalidSetting
 from seglog.process import OwnLock
 from seglog.values.canonical import record, text_or_none, whole, whole_or_none, wholes
 from seglog.values.record import Gap, Record
+from seglog.values.seq_set import SEQ_RANGES_MAX, SeqSet
 
-__all__ = ["NO_DELETES", "DeleteList", "DeleteOp", "Floors", "MergedDeletes", "TruncateOp", "listed_with"]
+__all__ = [
+    "NO_DELETES",
+    "DeleteList",
+    "DeleteOp",
+    "DeleteWhere",
+    "Floors",
+    "MergedDeletes",
+    "TruncateOp",
+    "listed_with",
+]
 
 _number = attrgetter("op")
 
@@ -53,13 +69,14 @@ _number = attrgetter("op")
 class DeleteOp:
     """Delete number `op` of a topic, made at `ts_ms`, when the head of the topic was `at_seq`.
 
-    The delete reaches the records up to `at_seq` that meet both conditions:
+    The delete reaches the records up to `at_seq` that meet each condition:
 
         before   the seq is below `before`; None: any seq
         tag      the record has this tag; a trailing `*` makes it a prefix; None: any tag, or none
+        seqs     the seq is one of these; None: any seq
 
-    A delete with `evict_from` and without a tag is an eviction. Readers then report the records from that seq on as
-    lost.
+    A delete with `evict_from`, without a tag and without seqs, is an eviction. Readers then report the records from
+    that seq on as lost.
     """
 
     op: int
@@ -68,22 +85,29 @@ class DeleteOp:
     before: int | None = None
     tag: str | None = None
     evict_from: int | None = None
+    seqs: SeqSet | None = None
+
+    @property
+    def is_prefix(self) -> bool:
+        """Return whether every record below the end of the reach is deleted."""
+        return self.tag is None and self.seqs is None
 
     @property
     def below(self) -> int:
-        """Return the exclusive end of the reach. If the delete has no tag, every record below it is deleted."""
-        end = self.at_seq + 1
-        return end if self.before is None else min(self.before, end)
+        """Return the exclusive end of the reach."""
+        end = self.at_seq + 1 if self.before is None else min(self.before, self.at_seq + 1)
+        return end if self.seqs is None else min(end, self.seqs.end)
 
     def matches(self, record: Record) -> bool:
         return self.reaches(record.seq, record.tag)
 
     def reaches(self, seq: int, tag: str | None) -> bool:
-        return self.may_reach(seq) and self.tag_fits(tag)
+        is_before = seq <= self.at_seq and (self.before is None or seq < self.before)
+        return is_before and (self.seqs is None or seq in self.seqs) and self.tag_fits(tag)
 
     def may_reach(self, seq: int) -> bool:
-        """Return whether a record with that seq is deleted, if its tag fits."""
-        return seq <= self.at_seq and (self.before is None or seq < self.before)
+        """Return whether the delete may reach a record with that seq, or a higher one."""
+        return seq < self.below
 
     def tag_fits(self, tag: str | None) -> bool:
         """Return whether a record with that tag is deleted, if its seq is in range."""
@@ -93,9 +117,23 @@ class DeleteOp:
             return False
         return tag.startswith(self.tag[:-1]) if self.tag.endswith("*") else tag == self.tag
 
+    def ended_below(self, seq: int) -> DeleteOp:
+        """Return the same delete, which reaches nothing from `seq` on."""
+        return replace(self, at_seq=seq - 1, seqs=None if self.seqs is None else self.seqs.within(1, seq - 1))
+
     def to_json(self) -> dict[str, Any]:
-        value = {"at_seq": self.at_seq, "before": self.before, "op": self.op, "tag": self.tag, "ts_ms": self.ts_ms}
-        return value if self.evict_from is None else {**value, "evict_from": self.evict_from}
+        value: dict[str, Any] = {
+            "at_seq": self.at_seq,
+            "before": self.before,
+            "op": self.op,
+            "tag": self.tag,
+            "ts_ms": self.ts_ms,
+        }
+        if self.evict_from is not None:
+            value["evict_from"] = self.evict_from
+        if self.seqs is not None:
+            value["seqs"] = self.seqs.to_json()
+        return value
 
     @classmethod
     def from_json(cls, value: object) -> DeleteOp:
@@ -103,7 +141,42 @@ class DeleteOp:
         fields = record(value)
         op, at_seq, ts_ms = wholes((fields["op"], fields["at_seq"], fields["ts_ms"]))
         evict_from = whole(fields["evict_from"], 1) if "evict_from" in fields else None
-        return cls(op, at_seq, ts_ms, whole_or_none(fields["before"]), text_or_none(fields["tag"]), evict_from)
+        seqs = SeqSet.from_json(wholes(fields["seqs"])) if "seqs" in fields else None
+        return cls(op, at_seq, ts_ms, whole_or_none(fields["before"]), text_or_none(fields["tag"]), evict_from, seqs)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteWhere:
+    """The conditions of a delete: it takes the records that meet each one that is not None.
+
+    `start` and `end` are both inclusive, and `before` is exclusive. `seqs` names single records.
+    """
+
+    before: int | None = None
+    tag: str | None = None
+    start: int | None = None
+    end: int | None = None
+    seqs: SeqSet | None = None
+
+    def check(self) -> None:
+        """Raise `InvalidSetting` without a condition, and `InvalidArgument` for what no delete takes."""
+        if self == DeleteWhere():
+            raise InvalidSetting("delete", "needs before, tag, start, end or seqs")
+        if self.start is not None and self.end is not None and self.end < self.start:
+            raise InvalidArgument("end", self.end, f"a seq from start ({self.start}) on")
+        if self.seqs is not None and self.seqs.range_count > SEQ_RANGES_MAX:
+            wanted = f"at most {SEQ_RANGES_MAX} ranges of seqs: delete them in parts"
+            raise InvalidArgument("seqs", f"{self.seqs.range_count} ranges", wanted)
+
+    def op(self, number: int, at_seq: int, ts_ms: int, earliest_seq: int) -> DeleteOp:
+        """Return the delete. It has seqs only if a range does not begin at the first live record, `earliest_seq`."""
+        ends = [seq for seq in (self.before, None if self.end is None else self.end + 1) if seq is not None]
+        before, start = min(ends, default=None), self.start or 1
+        if self.seqs is None and start <= earliest_seq:
+            return DeleteOp(number, at_seq, ts_ms, before, self.tag)
+        last = at_seq if before is None else min(at_seq, before - 1)
+        seqs = SeqSet.of([(start, last)]) if self.seqs is None else self.seqs.within(start, last)
+        return DeleteOp(number, at_seq, ts_ms, None, self.tag, seqs=seqs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +201,12 @@ def listed_with(ops: tuple[TruncateOp, ...], op: TruncateOp) -> tuple[TruncateOp
 
 
 class MergedDeletes:
-    """A merge of deletes. One thread at a time adds a delete. Other threads may ask meanwhile.
+    """A merge of deletes. One thread at a time adds deletes. Other threads may ask meanwhile.
 
     They see each delete as a whole, or not yet.
     """
 
-    __slots__ = ("_exact", "_lengths", "_prefixes", "_widest", "below", "top")
+    __slots__ = ("_exact", "_lengths", "_prefixes", "_set_lengths", "_sets", "_widest", "below", "top")
 
     def __init__(self, ops: Iterable[DeleteOp] = ()) -> None:
         self.below = 0
@@ -142,30 +215,44 @@ class MergedDeletes:
         self._prefixes: dict[str, int] = {}
         self._lengths: tuple[int, ...] = ()
         self._widest: dict[str, DeleteOp] = {}
-        for op in ops:
-            self.add(op)
+        self._sets: dict[str | None, DeleteOp] = {}
+        self._set_lengths: tuple[int, ...] = ()
+        self.add(*ops)
 
-    def add(self, op: DeleteOp) -> None:
-        """Add a delete. Adding it a second time changes nothing."""
-        end = op.below
-        if op.tag is None:
-            self.below = max(self.below, end)
-        else:
-            self._add_tag(op, op.tag, end)
+    def add(self, *ops: DeleteOp) -> None:
+        """Add deletes. Adding one a second time changes nothing."""
+        by_seqs: dict[str | None, list[DeleteOp]] = defaultdict(list)
+        for op in ops:
+            if op.seqs is not None:
+                by_seqs[op.tag].append(op)
+            elif op.tag is None:
+                self.below = max(self.below, op.below)
+            else:
+                self._add_tag(op, op.tag, op.below)
+        for tag, listed in by_seqs.items():
+            self._add_seqs(tag, listed)
         # Set `top` last, because a reader compares with it first.
-        self.top = max(self.top, end)
+        self.top = max(self.top, *(op.below for op in ops), 0)
 
     @property
     def has_tags(self) -> bool:
-        return bool(self._widest)
+        return bool(self._widest or self._sets.keys() - {None})
 
     @property
-    def tagged(self) -> tuple[DeleteOp, ...]:
-        """Return, for each tag, the delete that covers the others. Their numbers ascend."""
-        return tuple(sorted(self._widest.values(), key=_number))
+    def is_selective(self) -> bool:
+        """Return whether a delete reaches only some of the records below its end."""
+        return bool(self._widest or self._sets)
+
+    @property
+    def selective(self) -> tuple[DeleteOp, ...]:
+        """Return deletes that reach together what those with a tag or with seqs reach. Their numbers ascend.
+
+        There are two for each tag at most: the one that covers the others, and one with the seqs of all.
+        """
+        return tuple(sorted((*self._widest.values(), *self._sets.values()), key=_number))
 
     def end(self, tag: str | None) -> int:
-        """Return the first seq that is not reached, for records with this tag."""
+        """Return the first seq that no delete without seqs reaches, for records with this tag."""
         end = self.below
         if tag is None:
             return end
@@ -179,23 +266,62 @@ class MergedDeletes:
         return end
 
     def reaches(self, seq: int, tag: str | None) -> bool:
-        return seq < self.top and seq < self.end(tag)
+        return seq < self.top and (seq < self.end(tag) or (bool(self._sets) and self._has(seq, tag)))
 
     def may_reach(self, seq: int) -> bool:
-        """Return whether a record with that seq is deleted for some tag."""
+        """Return whether a delete may reach a record with that seq, or a higher one."""
         return seq < self.top
+
+    def may_reach_tag(self, tag: str, seq: int) -> bool:
+        """Return whether a delete may reach a record with that tag, and with that seq or a higher one."""
+        return self.end(tag) > seq or any(seqs.end > seq for seqs in self._sets_of(tag))
+
+    def seqs_within(self, first: int, last: int) -> Iterator[int]:
+        """Yield the seqs from `first` to `last` that are reached whatever tag a record has, by a delete with seqs."""
+        for seqs in self._sets_of(None):
+            for begin, stop in seqs.within(first, last).ranges():
+                yield from range(begin, stop + 1)
 
     def kept(self, seqs: Sequence[int], tags: Sequence[str | None] | None) -> list[bool] | None:
         """Return for each of these records whether it is not reached; None if no record is reached.
 
         `seqs` ascend. Without `tags`, no record has a tag.
         """
-        if tags is None:
-            return None if seqs[0] >= self.below else [seq >= self.below for seq in seqs]
-        ends = {tag: self.end(tag) for tag in set(tags)}
-        if seqs[0] >= max(ends.values()):
+        if seqs[0] >= self.top:
             return None
-        return [seq >= ends[tag] for seq, tag in zip(seqs, tags, strict=True)]
+        if not self._sets and tags is None:
+            return None if seqs[0] >= self.below else [seq >= self.below for seq in seqs]
+        kinds = {None} if tags is None else set(tags)
+        ends, sets = {tag: self.end(tag) for tag in kinds}, {tag: self._sets_of(tag) for tag in kinds}
+        labels = repeat(None) if tags is None else tags
+        if not any(sets.values()):
+            if seqs[0] >= max(ends.values()):
+                return None
+            return [seq >= ends[tag] for seq, tag in zip(seqs, labels, strict=False)]
+        held = {id(each): each.holds(seqs) for listed in sets.values() for each in listed}
+        if seqs[0] >= max(ends.values()) and not any(held.values()):
+            return None
+        return [
+            seq >= ends[tag] and not any((flags := held[id(each)]) and flags[at] for each in sets[tag])
+            for at, (seq, tag) in enumerate(zip(seqs, labels, strict=False))
+        ]
+
+    def _has(self, seq: int, tag: str | None) -> bool:
+        return any(seq in seqs for seqs in self._sets_of(tag))
+
+    def _sets_of(self, tag: str | None) -> list[SeqSet]:
+        """Return the sets that may have the seq of a record with this tag."""
+        names = [None] if tag is None else [None, tag, *(f"{tag[:length]}*" for length in self._set_lengths)]
+        return [op.seqs for name in names if (op := self._sets.get(name)) is not None and op.seqs is not None]
+
+    def _add_seqs(self, tag: str | None, ops: list[DeleteOp]) -> None:
+        """Join deletes with seqs, by one tag, to the one that has the seqs of all earlier ones."""
+        joined = [*ops, *filter(None, [self._sets.get(tag)])]
+        seqs = SeqSet.union(op.seqs.within(1, op.below - 1) for op in joined if op.seqs is not None)
+        newest = max(joined, key=_number)
+        self._sets[tag] = replace(newest, at_seq=max(op.at_seq for op in joined), before=None, seqs=seqs)
+        if tag is not None and tag.endswith("*"):
+            self._set_lengths = tuple(sorted({*self._set_lengths, len(tag) - 1}))
 
     def _add_tag(self, op: DeleteOp, tag: str, end: int) -> None:
         widest = self._widest.get(tag)
@@ -217,18 +343,18 @@ NO_DELETES = MergedDeletes()
 class DeleteList:
     """A list of deletes with ascending numbers. One thread at a time adds. Any thread may ask.
 
-    The list never drops a delete: for fewer deletes, make another list. `tagged` counts the deletes with a tag,
-    approximately.
+    The list never drops a delete: for fewer deletes, make another list. `selective` counts the deletes that are no
+    prefix, approximately.
     """
 
-    __slots__ = ("_lock", "_merged", "_ops", "_reach", "tagged")
+    __slots__ = ("_lock", "_merged", "_ops", "_reach", "selective")
 
     def __init__(self, ops: Iterable[DeleteOp] = ()) -> None:
         self._ops = list(ops)
         self._merged = 0
         self._reach = NO_DELETES
         self._lock = OwnLock()
-        self.tagged = sum(op.tag is not None for op in self._ops)
+        self.selective = sum(not op.is_prefix for op in self._ops)
 
     def __len__(self) -> int:
         return len(self._ops)
@@ -240,7 +366,7 @@ class DeleteList:
     def add(self, op: DeleteOp) -> None:
         """Add a delete. Adding it again after an interrupt changes nothing."""
         if not self._ops or self._ops[-1].op < op.op:
-            self.tagged += op.tag is not None
+            self.selective += not op.is_prefix
             self._ops.append(op)
 
     def first(self, count: int) -> tuple[DeleteOp, ...]:
@@ -253,7 +379,7 @@ class DeleteList:
 
     def ended_below(self, seq: int) -> DeleteList:
         """Return a list of the same deletes that reach nothing from `seq` on. Other records may take these seqs."""
-        return DeleteList(op if op.at_seq < seq else replace(op, at_seq=seq - 1) for op in self._ops)
+        return DeleteList(op if op.at_seq < seq else op.ended_below(seq) for op in self._ops)
 
     @property
     def reach(self) -> MergedDeletes:
@@ -266,9 +392,9 @@ class DeleteList:
         with self._lock.exclusive:
             if self._reach is NO_DELETES:
                 self._reach = MergedDeletes()
-            while self._merged < len(self._ops):
-                self._reach.add(self._ops[self._merged])
-                self._merged += 1
+            count = len(self._ops)
+            self._reach.add(*self._ops[self._merged : count])
+            self._merged = count
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The manifest of all state outside the WAL and the segment files: meta/snapshot.<16 digits>.json.
 
-    body     canonical JSON: {"deleted": [...], "doomed": [...], "epoch_floor", "format": 3 or 4, "mark_secret",
+    body     canonical JSON: {"deleted": [...], "doomed": [...], "epoch_floor", "format": 3 to 5, "mark_secret",
              "next_topic_id", "topics": [...], "wal": [{"file", "offset", "ordinal"}, ...]}
     newline  0x0A
     check    XXH3-64 of the body, 16 hex digits
@@ -28,8 +28,8 @@ MANIFEST-5  `sealed` lists the sealed segments of a topic, ascending and without
         last seq, bytes of data, time of the first record, of the last one, records with the deleted flag, their bytes,
         XXH3-64 of the .idx if it is in the warm store, else null
 
-    The last value is the pointer that a relocation flips. `cold_ops` lists the deletes by tag that may reach relocated
-    segments and are not in their flags.
+    The last value is the pointer that a relocation flips. `cold_ops` lists the deletes by tag or by seqs that may reach
+    relocated segments and are not in their flags.
 MANIFEST-6  `doomed` lists [topic id, first seq] of segments that no topic needs and that a warm store may still have.
 MANIFEST-7  The bytes of a sealed segment with deleted records are the size of .data, or larger.
     If they are larger, the segment was rewritten after the manifest (REWRITE-5). The difference is exactly the bytes of
@@ -52,6 +52,8 @@ MANIFEST-11  `mark_secret` is a random number from 1 to 2^64 - 1, the same in al
 MANIFEST-12  `elsewhere` lists the topics that another directory writes, by name (seglog.values.elsewhere). Each one is
     {"is_fenced", "keys", "name", "producers"}, with lists as in MANIFEST-10. If there are any, the format is 4. So a
     release that does not know them refuses the directory, and begins no second history.
+MANIFEST-13  A listed delete may have "seqs" (seglog.values.seq_set). If one has, the format is 5, so that a release
+    that does not know them refuses the directory. It would take such a delete for one of all records.
 
 Source: topics engine architecture, section 5.
 """
@@ -102,6 +104,7 @@ __all__ = [
 
 _FORMAT = 3
 _FORMAT_WITH_ELSEWHERE = 4
+_FORMAT_WITH_SEQS = 5
 _FORMATS_WITHOUT_SECRET = (1, 2)
 _KEPT = 2
 _CHECK_BYTES = 18
@@ -199,11 +202,15 @@ class LogManifest:
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """An encoded topic. `rows` are its sealed segments, `ops` its listed deletes, `body` is the whole."""
+    """An encoded topic. `rows` are its sealed segments, `ops` its listed deletes, `body` is the whole.
+
+    `has_seqs` says that a delete of it has seqs (MANIFEST-13).
+    """
 
     meta: TopicMeta
     rows: list[bytes]
     ops: list[bytes]
+    has_seqs: bool
     body: bytes
 
 
@@ -249,7 +256,7 @@ class Encoder:
             "deleted": list(manifest.deleted),
             "doomed": [list(key) for key in manifest.pending_warm_deletes],
             "epoch_floor": manifest.epoch_floor,
-            "format": _FORMAT_WITH_ELSEWHERE if manifest.elsewhere else _FORMAT,
+            "format": self._format(manifest),
             "mark_secret": manifest.mark_secret,
             "next_topic_id": manifest.next_topic_id,
             **({"elsewhere": [*starmap(_elsewhere_row, manifest.elsewhere)]} if manifest.elsewhere else {}),
@@ -258,6 +265,11 @@ class Encoder:
         topics = b",".join([topic.body for topic in self._topics.values()])
         body = canonical.encode(before)[:-1] + b',"topics":[' + topics + b"]," + canonical.encode(wal)[1:]
         return body + b"\n" + xxh3_64_hexdigest(body).encode() + b"\n"
+
+    def _format(self, manifest: LogManifest) -> int:
+        if any(topic.has_seqs for topic in self._topics.values()):
+            return _FORMAT_WITH_SEQS
+        return _FORMAT_WITH_ELSEWHERE if manifest.elsewhere else _FORMAT
 
 
 def encode_manifest(manifest: LogManifest) -> bytes:
@@ -272,12 +284,12 @@ def decode_manifest(raw: bytes, path: Path) -> LogManifest:
     try:
         value = record(canonical.decode(body))
         version = value["format"]
-        is_known = version in (*_FORMATS_WITHOUT_SECRET, _FORMAT, _FORMAT_WITH_ELSEWHERE)
+        is_known = version in range(_FORMATS_WITHOUT_SECRET[0], _FORMAT_WITH_SEQS + 1)
         manifest = _from_json(value) if is_known else None
     except (ValueError, KeyError, TypeError, SeglogError) as error:
         raise FileCorrupt(path, 0, f"the content does not fit: {error!r}") from error
     if manifest is None:
-        raise FormatUnsupported(path, str(version), "1 to 4")
+        raise FormatUnsupported(path, str(version), "1 to 5")
     return manifest
 
 
@@ -362,7 +374,8 @@ def _encode_topic(topic: TopicMeta, known: _Encoded | None) -> _Encoded:
     producers = b',"producers":' + canonical.encode([*map(_producer_row, topic.producers)]) if topic.producers else b""
     # The keys are sorted by name, so `ops`, `producers` and `sealed` come last.
     lists = b',"ops":[' + b",".join(ops) + b"]" + producers + b',"sealed":[' + b",".join(rows) + b"]}"
-    return _Encoded(topic, rows, ops, canonical.encode(_topic_to_json(topic))[:-1] + lists)
+    has_seqs = any(op.seqs is not None for op in (*topic.ops, *topic.warm_ops))
+    return _Encoded(topic, rows, ops, has_seqs, canonical.encode(_topic_to_json(topic))[:-1] + lists)
 
 
 def _rows(sealed: tuple[SegmentInfo, ...], known: _Encoded | None) -> list[bytes]:

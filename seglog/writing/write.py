@@ -23,7 +23,6 @@ from seglog.engine.state import TopicState
 from seglog.errors import (
     ConcurrentModification,
     HistoryKept,
-    InvalidSetting,
     NoSuchTopic,
     NotTruncatable,
     SeglogError,
@@ -36,7 +35,7 @@ from seglog.maintenance.relocation import make_hot
 from seglog.maintenance.removal import advance_front, kept_part, lowest_truncation
 from seglog.segments.segment import SegmentInfo
 from seglog.values.config import TopicConfig
-from seglog.values.deletes import DeleteOp
+from seglog.values.deletes import DeleteOp, DeleteWhere
 from seglog.values.elsewhere import Elsewhere
 from seglog.writing.append import (
     AppendOptions,
@@ -61,9 +60,9 @@ __all__ = [
 
 _logger = logging.getLogger("seglog.writing.write")
 
-# This many deletes by tag ask for a checkpoint, which puts them into the flags. Until then readers keep an entry for
-# each of their tags.
-_PENDING_TAGS_MAX = 10_000
+# This many selective deletes ask for a checkpoint, which puts them into the flags. Until then readers keep an entry for
+# each of their tags and ranges.
+_PENDING_MAX = 10_000
 _UPKEEP = AppendOptions(durability="fsync")
 
 
@@ -136,24 +135,24 @@ def configure(engine: Engine, name: str, change_config: Callable[[TopicConfig], 
 
 
 @change
-def delete(engine: Engine, name: str, *, before: int | None, tag: str | None, evicts: bool = False) -> DeleteOp:
-    """Delete the records that are below `before` and have `tag`. One of the two conditions may be None.
+def delete(engine: Engine, name: str, where: DeleteWhere, *, evicts: bool = False) -> DeleteOp:
+    """Delete the records that meet the conditions.
 
-    With `evicts` and without a tag, readers get a `Gap` for the range. Raises `NoSuchTopic` and `InvalidLabel`. Without
-    any condition, raises `InvalidSetting`.
+    With `evicts`, and `before` alone, readers get a `Gap` for the range. Raises `NoSuchTopic`, `InvalidLabel`, and what
+    `DeleteWhere.check` raises.
     """
     engine.check_writable()
-    if before is None and tag is None:
-        raise InvalidSetting("delete", "needs before, tag, or both")
-    if tag is not None:
-        check_label("tag", tag)
+    where.check()
+    if where.tag is not None:
+        check_label("tag", where.tag)
     committer = engine.committer
     with committer.lock:
         committer.check_open()
         state = engine.state(name)
         ts_ms = max(engine.clock.now_ms(), state.assigned_ts_ms)
         is_all_ephemeral = state.is_all_ephemeral
-        op = DeleteOp(0 if is_all_ephemeral else state.assigned_op + 1, state.assigned_seq, ts_ms, before, tag)
+        number = 0 if is_all_ephemeral else state.assigned_op + 1
+        op = where.op(number, state.assigned_seq, ts_ms, state.floors.earliest_seq)
         if evicts and state.floors.earliest_seq < op.below:
             op = replace(op, evict_from=state.floors.earliest_seq)
         if is_all_ephemeral:
@@ -163,10 +162,10 @@ def delete(engine: Engine, name: str, *, before: int | None, tag: str | None, ev
             committer.enqueue(entry)
     if not is_all_ephemeral:
         committer.finish(entry)
-        engine.wants_checkpoint |= state.pending.tagged >= _PENDING_TAGS_MAX
+        engine.wants_checkpoint |= state.pending.selective >= _PENDING_MAX
         wake_upkeep(engine)
     advance_front(engine, state)
-    if tag is not None and state.warm:
+    if not op.is_prefix and state.warm:
         engine.wake_relocator()
     return op
 

@@ -109,6 +109,17 @@ class TopicModel(RuleBasedStateMachine):
         if before is not None or tag is not None:
             self.journal.delete(self.log, "t", before=before, tag=tag)
 
+    @rule(
+        start=st.none() | st.integers(1, 60),
+        length=st.integers(0, 20),
+        tag=st.none() | st.sampled_from(["eu-1", "eu*", "us"]),
+        seqs=st.none() | st.sets(st.integers(1, 60), max_size=6),
+    )
+    def delete_some(self, start: int | None, length: int, tag: str | None, seqs: set[int] | None) -> None:
+        end = None if start is None else start + length
+        if start is not None or seqs is not None:
+            self.journal.delete(self.log, "t", tag=tag, start=start, end=end, seqs=seqs)
+
     @rule()
     def seal(self) -> None:
         self.topic.seal()

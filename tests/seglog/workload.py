@@ -26,10 +26,10 @@ The oracle does not check:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import seglog
 from seglog import DeleteOp, Gap, Log, LogSettings, Record, Topic, TopicConfig
@@ -125,6 +125,18 @@ Kind: TypeAlias = tuple[int, TopicConfig]
 Found: TypeAlias = Mapping[str, FoundTopic]
 
 
+class TriedDelete(NamedTuple):
+    """A delete that was tried when the topic ended at `at_seq`. A condition that is None holds for every record."""
+
+    topic: str
+    at_seq: int
+    before: int | None
+    tag: str | None
+    start: int | None
+    end: int | None
+    seqs: frozenset[int] | None
+
+
 @dataclass
 class Journal:
     """The operations that a life tried, and the operations that are acked.
@@ -138,7 +150,7 @@ class Journal:
 
     tried: dict[str, list[tuple[bytes, str | None]]] = field(default_factory=dict)
     acked: dict[str, int] = field(default_factory=dict)
-    deletes_tried: list[tuple[str, int, int | None, str | None]] = field(default_factory=list)
+    deletes_tried: list[TriedDelete] = field(default_factory=list)
     deletes_acked: int = 0
     floors_tried: dict[str, int] = field(default_factory=dict)
     floors_acked: dict[str, int] = field(default_factory=dict)
@@ -179,9 +191,20 @@ class Journal:
         log.checkpoint()
         self.acked |= heads
 
-    def delete(self, log: Log, name: str, before: int | None = None, tag: str | None = None) -> None:
-        self.deletes_tried.append((name, log.topic(name).head_seq, before, tag))
-        if log.topic(name).delete(before=before, tag=tag).op:
+    def delete(
+        self,
+        log: Log,
+        name: str,
+        before: int | None = None,
+        tag: str | None = None,
+        *,
+        start: int | None = None,
+        end: int | None = None,
+        seqs: Iterable[int] | None = None,
+    ) -> None:
+        named = None if seqs is None else frozenset(seqs)
+        self.deletes_tried.append(TriedDelete(name, log.topic(name).head_seq, before, tag, start, end, named))
+        if log.topic(name).delete(before=before, tag=tag, start=start, end=end, seqs=named).op:
             self.deletes_acked = len(self.deletes_tried)
             # A delete is synced, so all earlier appends to the topic are durable with it.
             self.acked[name] = max(self.acked.get(name, 0), log.topic(name).head_seq)
@@ -310,7 +333,13 @@ class Journal:
         """
         deletes = self.deletes_tried[: bounds.deletes[0]]
         known = max(
-            (min(before, at_seq + 1) for of, at_seq, before, tag in deletes if of == name and before and tag is None),
+            (
+                min(delete.before, delete.at_seq + 1)
+                for delete in deletes
+                if delete.topic == name
+                and delete.before
+                and (delete.tag, delete.start, delete.seqs) == (None, None, None)
+            ),
             default=1,
         )
         if topic.earliest_seq < known:
@@ -448,7 +477,9 @@ def live(
         journal.delete(log, "mixed", tag="x")
         journal.release(log, "a", 8)
         journal.append(log, "a", 12, tag="x")
-        journal.delete(log, "a", tag="x")
+        journal.delete(log, "a", start=13, end=14)
+        journal.delete(log, "kept", seqs=[1, 5])
+        journal.delete(log, "a", tag="x", start=16)
     with seglog.open(directory, files=files, settings=later or settings, upkeep=InCaller) as log:
         for _ in range(4):
             journal.append(log, "a", 4)
@@ -467,6 +498,7 @@ def live_on(log: Log, journal: Journal) -> None:
     journal.append(log, "a", 1, durability="disk")
     journal.append(log, "kept", 2, tag="eu-2", durability="disk")
     journal.append(log, "a", 2)
+    journal.delete(log, "a", start=log.topic("a").head_seq)
     journal.delete(log, "kept", tag="eu-2")
     journal.append(log, "passing", 1, durability="ephemeral")
     journal.append(log, "mixed", 1, durability="ephemeral")
@@ -499,9 +531,10 @@ def check(directory: Path, files: Files, journal: Journal, settings: LogSettings
     return heads
 
 
-def _reaches(delete: tuple[str, int, int | None, str | None], name: str, seq: int, tag: str | None) -> bool:
-    topic, at_seq, before, wanted = delete
-    if topic != name or seq > at_seq or (before is not None and seq >= before):
+def _reaches(delete: TriedDelete, name: str, seq: int, tag: str | None) -> bool:
+    first, wanted = delete.start or 1, delete.tag
+    last = min(delete.at_seq, delete.end or delete.at_seq, (delete.before or delete.at_seq + 1) - 1)
+    if delete.topic != name or not first <= seq <= last or (delete.seqs is not None and seq not in delete.seqs):
         return False
     if wanted is None:
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.calls import count_calls
 from seglog import DeleteOp, Record
 from seglog.values.deletes import NO_DELETES, DeleteList, MergedDeletes
+from seglog.values.seq_set import SeqSet
 
 DELETES = st.lists(
     st.builds(
@@ -19,6 +21,7 @@ DELETES = st.lists(
         st.just(0),
         st.none() | st.integers(1, 9),
         st.none() | st.sampled_from(["a", "b", "ab", "a*", "ab*", "*"]),
+        seqs=st.none() | st.sets(st.integers(1, 9)).map(lambda seqs: SeqSet.of_seqs(sorted(seqs))),
     ),
     max_size=6,
 ).map(lambda ops: [replace(op, op=number) for number, op in enumerate(sorted(ops, key=lambda op: op.at_seq), 1)])
@@ -41,13 +44,14 @@ def test_they_reach_what_each_of_them_does(ops: list[DeleteOp]) -> None:
 
 
 @given(DELETES)
-def test_of_each_tag_one_delete_covers_the_others(ops: list[DeleteOp]) -> None:
-    tagged = [op for op in ops if op.tag is not None]
-    kept = MergedDeletes(ops).tagged
-    assert {op.tag for op in kept} == {op.tag for op in tagged}
-    assert len({op.tag for op in kept}) == len(kept)
+def test_of_each_tag_one_delete_covers_the_others_and_one_has_the_seqs_of_all(ops: list[DeleteOp]) -> None:
+    selective = [op for op in ops if not op.is_prefix]
+    kept = MergedDeletes(ops).selective
+    kinds = {(op.tag, op.seqs is None) for op in kept}
+    assert kinds == {(op.tag, op.seqs is None) for op in selective}
+    assert len(kinds) == len(kept)
     assert [op.op for op in kept] == sorted(op.op for op in kept)
-    assert all(_reached([*kept], record) == _reached(tagged, record) for record in RECORDS)
+    assert all(_reached([*kept], record) == _reached(selective, record) for record in RECORDS)
 
 
 @given(DELETES, st.integers(1, 11))
@@ -69,11 +73,16 @@ def test_a_list_of_them_is_merged_as_it_grows_and_ends_where_the_topic_was_cut(o
         if op.op % 2:
             assert all(listed.reach.reaches(each.seq, each.tag) == _reached(ops[:count], each) for each in RECORDS)
     assert listed.since(3) == (*ops[2:],)
-    assert listed.tagged == sum(op.tag is not None for op in ops)
+    assert listed.selective == sum(not op.is_prefix for op in ops)
     ended = listed.ended_below(cut)
     for record in RECORDS:
         assert ended.reach.reaches(record.seq, record.tag) == (record.seq < cut and _reached(ops, record))
         assert listed.reach.reaches(record.seq, record.tag) == _reached(ops, record)
+
+
+@given(DELETES)
+def test_the_json_of_a_delete_gives_it_again(ops: list[DeleteOp]) -> None:
+    assert [DeleteOp.from_json(json.loads(json.dumps(op.to_json()))) for op in ops] == ops
 
 
 def test_nothing_is_nothing() -> None:
