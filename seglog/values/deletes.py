@@ -298,11 +298,11 @@ class MergedDeletes:
             if seqs[0] >= max(ends.values()):
                 return None
             return [seq >= ends[tag] for seq, tag in zip(seqs, labels, strict=False)]
-        held = {id(each): each.holds(seqs) for listed in sets.values() for each in listed}
-        if seqs[0] >= max(ends.values()) and not any(held.values()):
+        gone = {tag: _any_of([seqs_of.holds(seqs) for seqs_of in listed]) for tag, listed in sets.items()}
+        if seqs[0] >= max(ends.values()) and not any(gone.values()):
             return None
         return [
-            seq >= ends[tag] and not any((flags := held[id(each)]) and flags[at] for each in sets[tag])
+            seq >= ends[tag] and not ((flags := gone[tag]) and flags[at])
             for at, (seq, tag) in enumerate(zip(seqs, labels, strict=False))
         ]
 
@@ -334,6 +334,14 @@ class MergedDeletes:
         self._prefixes[tag[:-1]] = end
         if len(tag) - 1 not in self._lengths:
             self._lengths = tuple(sorted((*self._lengths, len(tag) - 1)))
+
+
+def _any_of(columns: list[list[bool] | None]) -> list[bool] | None:
+    """Return whether one of the columns is True, row by row; None if there are none."""
+    filled = [column for column in columns if column is not None]
+    if len(filled) < 2:
+        return filled[0] if filled else None
+    return [*map(any, zip(*filled, strict=True))]
 
 
 #: The merge of no deletes.

@@ -45,7 +45,7 @@ class SeqSet:
     @classmethod
     def of_seqs(cls, seqs: Iterable[int]) -> SeqSet:
         """Return the set of these seqs, which do not descend."""
-        bounds = array("q", [0])  # never a seq, so that the loop needs no case for the first one
+        bounds = array("q", [-1])  # no seq, so that the loop needs no case for the first one
         for seq in seqs:
             if bounds[-1] == seq:
                 bounds[-1] = seq + 1
@@ -132,11 +132,14 @@ class SeqSet:
         begin, stop = bisect_right(bounds, seqs[0]), bisect_right(bounds, seqs[-1])
         if begin == stop:
             return [True] * len(seqs) if begin & 1 else None
-        found = [False] * len(seqs)
-        for first, last in self.within(seqs[0], seqs[-1]).ranges():
-            low, high = bisect_left(seqs, first), bisect_right(seqs, last)
-            found[low:high] = [True] * (high - low)
-        return found
+        start = seqs[0]
+        if seqs[-1] - start >= len(seqs):  # not one behind the other
+            return [bisect_right(bounds, seq, begin, stop) & 1 == 1 for seq in seqs]
+        flags = [False] * len(seqs)
+        inner = self.within(start, seqs[-1])._bounds  # noqa: SLF001 - the same class
+        for at in range(0, len(inner), 2):
+            flags[inner[at] - start : inner[at + 1] - start] = [True] * (inner[at + 1] - inner[at])
+        return flags
 
     def to_json(self) -> list[int]:
         """Return the distance of each bound from the one before, which is 0 for the first one: [5, 5, 2, 1]."""

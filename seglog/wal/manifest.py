@@ -202,15 +202,11 @@ class LogManifest:
 
 @dataclass(frozen=True, slots=True)
 class _Encoded:
-    """An encoded topic. `rows` are its sealed segments, `ops` its listed deletes, `body` is the whole.
-
-    `has_seqs` says that a delete of it has seqs (MANIFEST-13).
-    """
+    """An encoded topic. `rows` are its sealed segments, `ops` its listed deletes, `body` is the whole."""
 
     meta: TopicMeta
     rows: list[bytes]
     ops: list[bytes]
-    has_seqs: bool
     body: bytes
 
 
@@ -219,6 +215,8 @@ class Encoder:
 
     def __init__(self) -> None:
         self._topics: dict[int, _Encoded] = {}
+        # The ids of topics with a delete that has seqs (MANIFEST-13).
+        self._with_seqs: set[int] = set()
         # Topics that `put` received and no manifest has encoded yet.
         self._waiting: dict[int, TopicMeta] = {}
 
@@ -230,6 +228,7 @@ class Encoder:
         """Leave the topic out of all later manifests."""
         self._waiting.pop(topic_id, None)
         self._topics.pop(topic_id, None)
+        self._with_seqs.discard(topic_id)
 
     def known(self, topic_id: int) -> TopicMeta | None:
         """Return the state that the last `put` of the topic gave, or None."""
@@ -249,6 +248,8 @@ class Encoder:
         last = next(reversed(self._topics), 0)
         for topic_id, topic in self._waiting.items():
             self._topics[topic_id] = _encode_topic(topic, self._topics.get(topic_id))
+            has_seqs = any(op.seqs is not None for op in (*topic.ops, *topic.warm_ops))
+            (self._with_seqs.add if has_seqs else self._with_seqs.discard)(topic_id)
         if any(topic_id < last for topic_id in self._waiting):
             self._topics = dict(sorted(self._topics.items()))
         self._waiting = {}
@@ -267,7 +268,7 @@ class Encoder:
         return body + b"\n" + xxh3_64_hexdigest(body).encode() + b"\n"
 
     def _format(self, manifest: LogManifest) -> int:
-        if any(topic.has_seqs for topic in self._topics.values()):
+        if self._with_seqs:
             return _FORMAT_WITH_SEQS
         return _FORMAT_WITH_ELSEWHERE if manifest.elsewhere else _FORMAT
 
@@ -374,8 +375,7 @@ def _encode_topic(topic: TopicMeta, known: _Encoded | None) -> _Encoded:
     producers = b',"producers":' + canonical.encode([*map(_producer_row, topic.producers)]) if topic.producers else b""
     # The keys are sorted by name, so `ops`, `producers` and `sealed` come last.
     lists = b',"ops":[' + b",".join(ops) + b"]" + producers + b',"sealed":[' + b",".join(rows) + b"]}"
-    has_seqs = any(op.seqs is not None for op in (*topic.ops, *topic.warm_ops))
-    return _Encoded(topic, rows, ops, has_seqs, canonical.encode(_topic_to_json(topic))[:-1] + lists)
+    return _Encoded(topic, rows, ops, canonical.encode(_topic_to_json(topic))[:-1] + lists)
 
 
 def _rows(sealed: tuple[SegmentInfo, ...], known: _Encoded | None) -> list[bytes]:

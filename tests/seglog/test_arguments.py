@@ -20,7 +20,18 @@ from seglog.journal.journal import Journal
 from seglog.values.config import settings_of
 from seglog.values.deletes import TruncateOp
 from tests.arguments import Row, calls_of, contents, refused
-from tests.worlds.log_calls import APPEND, APPEND_OPTIONAL, FOLLOW, LOG, READ, World, ended, of_function
+from tests.worlds.log_calls import (
+    APPEND,
+    APPEND_OPTIONAL,
+    DELETE,
+    DELETE_OPTIONAL,
+    FOLLOW,
+    LOG,
+    READ,
+    World,
+    ended,
+    of_function,
+)
 
 #: The test reads all files after each call.
 SMALL = seglog.LogSettings(wal_file_bytes=1 << 20)
@@ -118,7 +129,7 @@ ASYNC = {
     "append_once": (APPEND, APPEND_OPTIONAL, {"values": [b"x"]}),
     "read": ({**READ, "since_ms": "whole", "until_ms": "whole", "gaps": "bool"}, "start end since_ms until_ms", {}),
     "follow": (FOLLOW, "start epoch timeout_s", {"timeout_s": 0}),
-    "delete": ({"before": "whole", "tag": "text"}, "before tag", {"tag": "eu"}),
+    "delete": (DELETE, DELETE_OPTIONAL, {"tag": "eu"}),
     "evict": ({"before": "whole"}, "", {}),
     "truncate": ({"seq": "whole", "position": "position"}, "position", {"seq": 3}),
     "seq_at": ({"ts_ms": "whole"}, "", {}),

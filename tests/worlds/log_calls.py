@@ -12,7 +12,19 @@ from seglog import TopicConfig
 from seglog.journal.journal import Journal
 from tests.arguments import Row
 
-__all__ = ["APPEND", "APPEND_OPTIONAL", "FOLLOW", "LOG", "OPEN", "READ", "World", "ended", "of_function"]
+__all__ = [
+    "APPEND",
+    "APPEND_OPTIONAL",
+    "DELETE",
+    "DELETE_OPTIONAL",
+    "FOLLOW",
+    "LOG",
+    "OPEN",
+    "READ",
+    "World",
+    "ended",
+    "of_function",
+]
 
 
 @dataclass
@@ -68,6 +80,8 @@ APPEND = {
     "if_incarnation": "text",
 }
 APPEND_OPTIONAL = "tag node durability producer if_head key if_incarnation"
+DELETE = {"before": "whole", "tag": "text", "start": "whole", "end": "whole", "seqs": "wholes"}
+DELETE_OPTIONAL = "before tag start end seqs"
 OPEN = {
     "path": "path",
     "create": "bool",
@@ -151,7 +165,7 @@ LOG = {
     "Topic.frames": _of_topic("frames", {"first": "whole", "last": "whole"}, first=1, last=1),
     "Topic.frame_batches": _of_topic("frame_batches", {"first": "whole", "last": "whole"}, first=1, last=1),
     "Topic.sealed_files": _of_topic("sealed_files", {"first": "whole", "last": "whole"}, first=1, last=1),
-    "Topic.delete": _of_topic("delete", {"before": "whole", "tag": "text"}, "before tag", tag="eu"),
+    "Topic.delete": _of_topic("delete", DELETE, DELETE_OPTIONAL, tag="eu"),
     "Topic.evict": _of_topic("evict", {"before": "whole"}),
     "Topic.settle_deletes": _of_topic("settle_deletes", {"op": "whole"}),
     "Topic.truncate": _of_topic("truncate", {"seq": "whole", "position": "position"}, "position", seq=3),
