@@ -466,14 +466,10 @@ class Volumes:
         return snapshot
 
     def _load(self, vid: Vid, first_lsn: int, last_lsn: int) -> tuple[StoredCommit, ...]:
-        commits = self._cached(vid, first_lsn, last_lsn)
-        if (
-            last_lsn - first_lsn - len(commits) > _FAR
-            and last_lsn not in commits
-            and not self.has_commit(vid, last_lsn)
-        ):
+        cached = self._cached(vid, first_lsn, last_lsn)
+        if last_lsn - first_lsn - len(cached) > _FAR and last_lsn not in cached and not self.has_commit(vid, last_lsn):
             raise NoSuchObject(commit_key(vid, last_lsn))  # checked before so many are fetched
-        missing = [lsn for lsn in range(first_lsn, last_lsn + 1) if lsn not in commits]
+        missing = [lsn for lsn in range(first_lsn, last_lsn + 1) if lsn not in cached]
         fetched = dict(zip(missing, self._fetch(vid, missing), strict=True))
         absent = next((lsn for lsn in missing if fetched[lsn] is None), None)
         if absent is not None:
@@ -482,8 +478,8 @@ class Volumes:
                 raise InvalidObject(commit_key(vid, absent), f"it is missing, though lsn {last_lsn} is there")
             raise NoSuchObject(commit_key(vid, absent if is_gap else last_lsn))
         bodies = {lsn: body for lsn, body in fetched.items() if body is not None}
-        commits.update((lsn, decode_commit_at(body, vid, lsn)) for lsn, body in bodies.items())
-        loaded = tuple(commits[lsn] for lsn in range(first_lsn, last_lsn + 1))
+        cached.update((lsn, decode_commit_at(body, vid, lsn)) for lsn, body in bodies.items())
+        loaded = tuple(cached[lsn] for lsn in range(first_lsn, last_lsn + 1))
         _check_chain(loaded)
         if self.cache and bodies:
             self.cache.put_commits(vid, bodies.items())

@@ -211,9 +211,7 @@ def encode_oplog_entry(entry: OplogEntry) -> bytes:
         value=entry.value,
         nonce=entry.nonce,
         message=entry.message,
-        others=[
-            pb.NameChange(subject=change.subject, former=change.former, value=change.value) for change in entry.others
-        ],
+        others=[pb.NameChange(subject=name.subject, former=name.former, value=name.value) for name in entry.others],
     )
     return wrap(MessageType.OPLOG_ENTRY, serialized(message))
 

@@ -247,8 +247,8 @@ class Collector:
         grace_ms = self._policy.grace_s * 1000
         return survey(self._store, marker, self._attempts(), now_ms=marker.now_ms, grace_ms=grace_ms)
 
-    def _check_clock(self, what: str) -> int | None:
-        return check_clock(self._store, self._clock, what)
+    def _check_clock(self, consequence: str) -> int | None:
+        return check_clock(self._store, self._clock, consequence)
 
     def _marker(self, now_ms: int) -> Marker:
         policy = self._policy

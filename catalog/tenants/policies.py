@@ -308,13 +308,11 @@ def _block(conditions: Sequence[Condition]) -> dict[str, dict[str, list[str]]]:
     """Return the conditions as IAM writes them. Raises `InvalidArgument` for two of one operator and key (IAM-3)."""
     block: dict[str, dict[str, list[str]]] = {}
     for condition in conditions:
-        keys = block.setdefault(condition.operator, {})
-        if condition.key.lower() in {key.lower() for key in keys}:
-            accepted = (
-                f"the only one of {condition.operator}:{condition.key}; one condition takes several values with commas"
-            )
-            raise InvalidArgument("condition", str(condition), accepted)
-        keys[condition.key] = list(condition.values)
+        keys, key = block.setdefault(condition.operator, {}), condition.key
+        if key.lower() in {other.lower() for other in keys}:
+            only = f"the only one of {condition.operator}:{key}; one condition takes several values with commas"
+            raise InvalidArgument("condition", str(condition), only)
+        keys[key] = list(condition.values)
     return block
 
 
