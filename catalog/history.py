@@ -261,10 +261,10 @@ class KeptCommits:
     damage, or nothing, below the boundary that `boundary_of` gives now.
     """
 
-    def __init__(self, load: Load, boundary_of: Callable[[Vid], int], known: Mapping[Vid, int]) -> None:
+    def __init__(self, load: Load, boundary_of: Callable[[Vid], int], boundaries: Mapping[Vid, int]) -> None:
         self._load = load
         self._boundary_of = boundary_of
-        self._known = known
+        self._known = boundaries
         self._joints: dict[tuple[Vid, int], bytes] = {}
 
     def __call__(self, vid: Vid, first_lsn: int, last_lsn: int) -> Sequence[StoredCommit]:

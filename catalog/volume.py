@@ -206,8 +206,8 @@ class Volumes:
 
         A copy that was read from such a key since then may be another writer's commit.
         """
-        known = self._known.get(vid)
-        if known is not None and known.lsn < below_lsn:
+        snapshot = self._known.get(vid)
+        if snapshot is not None and snapshot.lsn < below_lsn:
             self._known.pop(vid, None)
         if self.cache:
             self.cache.drop_commits(vid, below_lsn, first_lsn)
@@ -404,11 +404,11 @@ class Volumes:
 
     def _base(self, vid: Vid, lsn: int) -> Snapshot | None:
         """Return the newest snapshot at or below `lsn` that is known or that a checkpoint gives; None without one."""
-        known = self._known.get(vid)
-        if known is not None and known.lsn > lsn:
-            known = None
-        if known is not None and (lsn - known.lsn < _FAR or self._are_here(vid, known.lsn + 1, lsn)):
-            return known
+        snapshot = self._known.get(vid)
+        if snapshot is not None and snapshot.lsn > lsn:
+            snapshot = None
+        if snapshot is not None and (lsn - snapshot.lsn < _FAR or self._are_here(vid, snapshot.lsn + 1, lsn)):
+            return snapshot
         if lsn == 0:
             return None
         last_read = self._last_read(vid, partial(decode_down_to, lsn))
@@ -418,8 +418,8 @@ class Volumes:
             mark = newest.at_or_below(lsn)
             if mark is None and newest.older:
                 mark = self.checkpoints(vid).at_or_below(lsn)
-        if known is not None and (mark is None or mark.lsn <= known.lsn):
-            return known
+        if snapshot is not None and (mark is None or mark.lsn <= snapshot.lsn):
+            return snapshot
         return None if mark is None else self._from_checkpoint(vid, mark.lsn)
 
     def _are_here(self, vid: Vid, first_lsn: int, last_lsn: int) -> bool:
@@ -460,8 +460,8 @@ class Volumes:
         if commits:
             _check_epoch(base.epoch, commits[0])
         snapshot = fold(base, commits)
-        known = self._known.get(base.vid)
-        if known is None or known.lsn < snapshot.lsn:
+        older = self._known.get(base.vid)
+        if older is None or older.lsn < snapshot.lsn:
             self._known[base.vid] = snapshot
         return snapshot
 
