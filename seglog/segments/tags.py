@@ -52,7 +52,7 @@ def reached_seqs(
     below = range(max(info.first_seq, known_below), min(info.last_seq + 1, reach.below))
     if not reach.has_tags or reach.top <= max(info.first_seq, reach.below):
         return below
-    first_seq, found = info.first_seq, {*below}
+    first_seq, seqs = info.first_seq, {*below}
     ends: dict[bytes, int] = {}
 
     def wants(tag: bytes) -> bool:
@@ -61,8 +61,8 @@ def reached_seqs(
 
     for tag, positions in _positions(files, layout, segment, info, wants).items():
         end = (ends[tag] if tag in ends else reach.end(tag.decode())) - first_seq
-        found.update(first_seq + position for position in positions if position < end)
-    return sorted(found)
+        seqs.update(first_seq + position for position in positions if position < end)
+    return sorted(seqs)
 
 
 def write_tags(files: Files, layout: Layout, segment: SegmentFiles, info: SegmentInfo) -> bool:
@@ -131,7 +131,7 @@ def _read_tags(segment: SegmentFiles, info: SegmentInfo) -> dict[bytes, list[int
 
     Records whose bytes were reclaimed are left out. Runs without tags are not read.
     """
-    found: dict[bytes, list[int]] = {}
+    tags: dict[bytes, list[int]] = {}
     seq = info.first_seq
     while seq <= info.last_seq:
         last = min(info.last_seq, seq + FRAME_BATCH_MAX_RECORDS - 1)
@@ -142,9 +142,9 @@ def _read_tags(segment: SegmentFiles, info: SegmentInfo) -> dict[bytes, list[int
         batch = segment.batch(seq + int(tagged[0]), last)
         for record in batch.records(_tagged(batch.entries)):
             if record.tag is not None:
-                found.setdefault(record.tag.encode(), []).append(record.seq - info.first_seq)
+                tags.setdefault(record.tag.encode(), []).append(record.seq - info.first_seq)
         seq = batch.last_seq + 1
-    return found
+    return tags
 
 
 def _tagged(entries: NDArray[Any]) -> NDArray[np.intp]:
