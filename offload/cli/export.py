@@ -16,7 +16,7 @@ from offload.cli.streams import discard_output
 from offload.errors import InvalidParameters
 from offload.operations import export as use
 from offload.operations.command import COMMANDS, About, Command, TopicName
-from offload.operations.export import ExportVerified, Wanted, WrongPart
+from offload.operations.export import ExportRequest, ExportVerified, WrongPart
 from offload.operations.export_directory import Exported, PartExported
 from offload.operations.export_forms import Form
 from offload.operations.export_state import ExportBegun, Source
@@ -60,7 +60,7 @@ def export(
     if str(directory) == "-":
         if session.as_json or verify:
             raise InvalidParameters("with -, the output is the records: leave out --json and --verify")
-        _print(session, Wanted(topic, at, Form(form), part_bytes))
+        _print(session, ExportRequest(topic, at, Form(form), part_bytes))
         return
     if verify:
         if at is not None:
@@ -69,7 +69,7 @@ def export(
             session.output.show(found, _verified_text(found))
         return
     with closing(_Seen(session, topic)) as seen, told(seen.text):
-        wanted = Wanted(topic, at, Form(form), part_bytes)
+        wanted = ExportRequest(topic, at, Form(form), part_bytes)
         for result in use.export(_source(session, topic), OsFiles(), directory, wanted, seen.passed):
             if isinstance(result, Exported):
                 seen.close()
@@ -104,7 +104,7 @@ class _Seen:
         return f"interrupted: this run ended {counted(self.count, 'file')}; repeat the command to continue"
 
 
-def _print(session: Session, wanted: Wanted) -> None:
+def _print(session: Session, wanted: ExportRequest) -> None:
     with closing(_Seen(session, wanted.name)) as seen:
         try:
             use.export_to(_source(session, wanted.name), sys.stdout.buffer, wanted, seen.passed)
