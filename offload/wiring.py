@@ -102,8 +102,8 @@ def variables_without_credentials(variables: Mapping[str, str]) -> dict[str, str
     """
     from catalog.objects.s3_client import place_variables
 
-    others = {name: text for name, text in variables.items() if not name.startswith("AWS_")}
-    return others | place_variables(variables)
+    plain = {name: text for name, text in variables.items() if not name.startswith("AWS_")}
+    return plain | place_variables(variables)
 
 
 def check_remote_apart(url: str, directory: Path) -> None:

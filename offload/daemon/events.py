@@ -106,4 +106,4 @@ class Events:
         try:
             yield listener
         finally:
-            self._listeners = tuple(known for known in self._listeners if known is not listener)
+            self._listeners = tuple(other for other in self._listeners if other is not listener)

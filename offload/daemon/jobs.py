@@ -62,8 +62,8 @@ def start(
         if service.stopping.is_set():  # the command may have waited for its thread since then
             raise Stopping
         host = _Daemon(service, stream, tells_progress=for_people, takes_lines=takes_lines)
-        place = _place(service, command, host, remote)
-        with closing(_results(service.sync, command, place, values)) as results:
+        part = _place(service, command, host, remote)
+        with closing(_results(service.sync, command, part, values)) as results:
             for result in filter(shows, service.runs.counted(command, values, results)):
                 stream.put(message(result) if for_people else json_line(result).encode())
 

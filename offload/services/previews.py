@@ -249,10 +249,10 @@ class PreviewService(Owned):
         return BitMap64(view.ref.first_seq + entry for entry in live_entries(view, self._reader))
 
     def _shares(self, mine: Mapping[Sid, Sequence[SegmentView]], views: Iterable[SegmentView]) -> bool:
-        """Return whether some of the others show a live record that mine show, too."""
-        pairs = ((view, other) for other in views for view in mine.get(other.ref.sid, ()))
+        """Return whether some of `views` show a live record that those of `mine` show, too."""
+        pairs = ((view, twin) for twin in views for view in mine.get(twin.ref.sid, ()))
         return any(
-            self._live(view) if _is_alike(view, each) else self._seqs(view) & self._seqs(each) for view, each in pairs
+            self._live(view) if _is_alike(view, twin) else self._seqs(view) & self._seqs(twin) for view, twin in pairs
         )
 
     def _cold(self, op: DeleteOp, earlier: Sequence[DeleteOp], snapshot: Snapshot, start: int) -> Going:

@@ -79,12 +79,12 @@ def contents_of(prefix: WholePrefix, owner: WholePrefix | None) -> Contents:
     """Look at the prefix, and change nothing."""
     objects = size = foreign = 0
     examples: list[str] = []
-    for held in prefix.held():
+    for stored in prefix.held():
         objects += 1
-        size += held.size
-        if not _is_ours(held.key):
+        size += stored.size
+        if not _is_ours(stored.key):
             foreign += 1
-            examples += [held.key] if len(examples) < _SHOWN else []
+            examples += [stored.key] if len(examples) < _SHOWN else []
     uploads = None if owner is None else sum(1 for _ in owner.uploads())
     return Contents(objects, size, foreign, tuple(examples), uploads)
 
@@ -108,7 +108,7 @@ def delete_all(
     aborted = _abort(prefix, on_record)
     if owner is not None:
         aborted += _abort(owner, [*owner.uploads()])
-    remaining = [held.key for held in prefix.held()]
+    remaining = [stored.key for stored in prefix.held()]
     uploads = [] if owner is None else [upload.key for upload in owner.uploads()]
     if remaining or uploads:
         raise TenantWritten(prefix.url, len(remaining), len(uploads))
@@ -133,14 +133,14 @@ def _in_order(prefix: WholePrefix) -> Iterator[list[Held]]:
     """Yield the objects in batches: names, then histories, then segments (TDEL-2)."""
     for name in _NAMES:
         yield from _batches(prefix.held(name))
-    yield from _batches(held for held in prefix.held() if not _is_of_segment(held.key))
+    yield from _batches(stored for stored in prefix.held() if not _is_of_segment(stored.key))
     yield from _batches(prefix.held())
 
 
 def _batches(objects: Iterable[Held]) -> Iterator[list[Held]]:
     batch: list[Held] = []
-    for held in objects:
-        batch.append(held)
+    for stored in objects:
+        batch.append(stored)
         if len(batch) == _BATCH:
             yield batch
             batch = []

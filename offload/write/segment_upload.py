@@ -257,7 +257,7 @@ def delete_segment(store: ObjectStore, vid: Vid, sid: Sid, upload_id: str | None
 
 def _abort_uploads(store: ObjectStore, data: keys.Key, upload_id: str | None) -> None:
     own_ids = [upload_id] if upload_id else None
-    for stale_id in own_ids or [found for key, found in store.list_uploads(data) if key == data]:
+    for stale_id in own_ids or [open_id for key, open_id in store.list_uploads(data) if key == data]:
         store.abort_upload(data, stale_id)
 
 
