@@ -61,15 +61,15 @@ def checkpoint_due(volumes: Volumes, vid: Vid, lsn: LsnNumber, policy: Checkpoin
     Sizes count only for commits that the local copy has.
     """
     last = volumes.last_checkpoint(vid)
-    due = last + policy.commits
+    lsn_due = last + policy.commits
     if volumes.cache:
         total = 0
-        for at, body in sorted(volumes.cache.commit_bodies(vid, last + 1, min(lsn, due)).items()):
+        for at, body in sorted(volumes.cache.commit_bodies(vid, last + 1, min(lsn, lsn_due)).items()):
             total += len(body)
             if total >= policy.commit_bytes:
-                due = at
+                lsn_due = at
                 break
-    return due if due <= lsn else None
+    return lsn_due if lsn_due <= lsn else None
 
 
 @checked
@@ -112,20 +112,20 @@ def _rewrite(volumes: Volumes, vid: Vid, lsn: int, checkpoint: Checkpoint) -> by
         is_one = decode_commit_at(body, vid, lsn).checkpoint is not None
         return None if is_one else with_checkpoint(body, checkpoint, key)
 
-    found = change(volumes.store, key, rewritten)
-    assert found is not None  # noqa: S101 - `rewritten` raises when it is absent
-    return found
+    rewritten_body = change(volumes.store, key, rewritten)
+    assert rewritten_body is not None  # noqa: S101 - `rewritten` raises when it is absent
+    return rewritten_body
 
 
 def _list_mark(volumes: Volumes, vid: Vid, mark: Mark, pruned: bytes | None = None) -> None:
     def listed(body: bytes | None) -> bytes | None:
-        known = CheckpointSet(vid) if body is None else decode_checkpoint_set(body, vid)
-        if any(each.lsn == mark.lsn for each in known.marks):
+        checkpoints = CheckpointSet(vid) if body is None else decode_checkpoint_set(body, vid)
+        if any(old.lsn == mark.lsn for old in checkpoints.marks):
             return None
-        if mark.lsn < known.floor and pruned != known.nonce:
-            raise OutOfWindow(f"lsn:{mark.lsn}", f"lsn {known.floor} of its volume and what came later")
-        marks = sorted((*known.marks, mark), key=lambda each: each.lsn)
-        return encode_checkpoint_set(replace(known, marks=tuple(marks)))
+        if mark.lsn < checkpoints.floor and pruned != checkpoints.nonce:
+            raise OutOfWindow(f"lsn:{mark.lsn}", f"lsn {checkpoints.floor} of its volume and what came later")
+        marks = sorted((*checkpoints.marks, mark), key=lambda mark: mark.lsn)
+        return encode_checkpoint_set(replace(checkpoints, marks=tuple(marks)))
 
     body = change(volumes.store, checkpoints_key(vid), listed)
     assert body is not None  # noqa: S101 - `listed` makes one when it is absent

@@ -247,8 +247,8 @@ class History:
         return len(self.spans), 0
 
     def _one(self, span: BranchSpan, lsn: int) -> PastCommit:
-        [found] = self._past(span, lsn, lsn)
-        return found
+        [past] = self._past(span, lsn, lsn)
+        return past
 
     def _past(self, span: BranchSpan, first: int, last: int) -> list[PastCommit]:
         return [PastCommit(stored.commit, stored.hash, span.cut_seq) for stored in self._load(span.vid, first, last)]
@@ -261,24 +261,24 @@ class KeptCommits:
     damage, or nothing, below the boundary that `boundary_of` gives now.
     """
 
-    def __init__(self, load: Load, boundary_of: Callable[[Vid], int], known: Mapping[Vid, int]) -> None:
+    def __init__(self, load: Load, boundary_of: Callable[[Vid], int], boundaries: Mapping[Vid, int]) -> None:
         self._load = load
         self._boundary_of = boundary_of
-        self._known = known
+        self._known = boundaries
         self._joints: dict[tuple[Vid, int], bytes] = {}
 
     def __call__(self, vid: Vid, first_lsn: int, last_lsn: int) -> Sequence[StoredCommit]:
         try:
-            found = self._load(vid, first_lsn, last_lsn)
-            if found:
-                self._join(vid, first_lsn - 1, found[0].commit.parent_hash)
-                self._join(vid, last_lsn, found[-1].hash)
+            commits = self._load(vid, first_lsn, last_lsn)
+            if commits:
+                self._join(vid, first_lsn - 1, commits[0].commit.parent_hash)
+                self._join(vid, last_lsn, commits[-1].hash)
         except (NoSuchObject, InvalidObject) as trouble:
             boundary = self._boundary_of(vid)
             if boundary <= max(self._known[vid], first_lsn):
                 raise
             raise HistoryCollected(vid, first_lsn, boundary) from trouble
-        return found
+        return commits
 
     def _join(self, vid: Vid, lsn: int, digest: bytes) -> None:
         """Compare the hash of the commit at `lsn`, as the commit gives it, with the parent hash of the next commit."""

@@ -99,9 +99,9 @@ _held = _Held()
 
 def _before() -> None:
     # In one order, so that two threads that fork do not wait for each other.
-    for each in sorted(_connected, key=id):
-        if not is_foreign(each) and each._lock.acquire(timeout=_PATIENCE_S):  # noqa: SLF001 - the hook of this module
-            _held.locks.append(each._lock)  # noqa: SLF001 - the same
+    for connection in sorted(_connected, key=id):
+        if not is_foreign(connection) and connection._lock.acquire(timeout=_PATIENCE_S):  # noqa: SLF001 - the hook of this module
+            _held.locks.append(connection._lock)  # noqa: SLF001 - the same
 
 
 def _in_parent() -> None:
@@ -130,12 +130,12 @@ def copy_aside(path: Path) -> Copy:
     Raise `LocalCatalogUnavailable` if the database cannot be read, or never stays the same long enough.
     """
     try:
-        made = Copy()
+        copy = Copy()
         before = _read(path, None)
         for _ in range(_TRIES):
-            after = _read(path, Path(made.name))
+            after = _read(path, Path(copy.name))
             if after == before:
-                return made
+                return copy
             before = after
     except OSError as cause:
         raise LocalCatalogUnavailable(str(path), str(cause)) from cause
@@ -147,15 +147,15 @@ def _read(path: Path, into: Path | None) -> dict[str, bytes]:
 
     The WAL comes first: a checkpoint moves content from the WAL to the database.
     """
-    found: dict[str, bytes] = {}
+    digests: dict[str, bytes] = {}
     for name in (f"{path.name}-wal", path.name):
         copy = None if into is None else into / name
         try:
-            found[name] = _read_file(path.with_name(name), copy)
+            digests[name] = _read_file(path.with_name(name), copy)
         except FileNotFoundError:
             if copy is not None:
                 copy.unlink(missing_ok=True)
-    return found
+    return digests
 
 
 def _read_file(path: Path, copy: Path | None) -> bytes:
@@ -562,8 +562,8 @@ def _is_full(path: Path, cause: Exception) -> bool:
     if code & 0xFF != sqlite3.SQLITE_IOERR:
         return bool(code == sqlite3.SQLITE_FULL)
     with contextlib.suppress(OSError):
-        found = os.statvfs(path.parent)
-        return found.f_bavail * found.f_frsize < _PAGES_BYTES
+        disk = os.statvfs(path.parent)
+        return disk.f_bavail * disk.f_frsize < _PAGES_BYTES
     return False
 
 

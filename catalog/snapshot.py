@@ -113,7 +113,7 @@ def cut(snapshot: Snapshot, seq: int) -> Snapshot:
         segments=tuple(_without(snapshot.segments, above, None)),
         before_seq=min(snapshot.before_seq, above),
         max_seq=min(snapshot.max_seq, seq),
-        loaded=tuple(each for each in snapshot.loaded if each.last_seq <= seq),
+        loaded=tuple(load for load in snapshot.loaded if load.last_seq <= seq),
     )
 
 
@@ -203,10 +203,10 @@ def _apply(views: list[SegmentView], commit: Commit) -> list[SegmentView]:
     return _without(views, 1, below - 1) if below > 1 else views
 
 
-def _loaded(known: tuple[LoadedKey, ...], commit: Commit) -> tuple[LoadedKey, ...]:
+def _loaded(keys: tuple[LoadedKey, ...], commit: Commit) -> tuple[LoadedKey, ...]:
     if commit.load is None or not commit.load.key:
-        return known
-    return (*known, LoadedKey(commit.load.key, commit.bounds.head_seq))[-_KEYS:]
+        return keys
+    return (*keys, LoadedKey(commit.load.key, commit.bounds.head_seq))[-_KEYS:]
 
 
 def _puts_out(views: Iterable[SegmentView], bitmaps: Mapping[Sid, BitMap], commit: Commit) -> bool:
@@ -238,13 +238,13 @@ def _without(views: Sequence[SegmentView], first: int, last: int | None) -> list
     """
     low = bisect_left(views, first, key=lambda view: view.last)
     high = len(views) if last is None else bisect_right(views, last, low, key=lambda view: view.first)
-    kept: list[SegmentView] = []
+    cut_views: list[SegmentView] = []
     for view in views[low:high]:
         if view.first < first:
-            kept.append(replace(view, last=first - 1))
+            cut_views.append(replace(view, last=first - 1))
         if last is not None and view.last > last:
-            kept.append(replace(view, first=last + 1))
-    return [*views[:low], *kept, *views[high:]]
+            cut_views.append(replace(view, first=last + 1))
+    return [*views[:low], *cut_views, *views[high:]]
 
 
 def _merge(bitmaps: dict[Sid, BitMap], commit: Commit) -> None:

@@ -59,8 +59,8 @@ class Updates:
         """Return the topic's configuration if the commits change it; otherwise empty."""
         if self.newest is not None:
             return self.newest.config
-        told = [stored.commit.config for stored in self.commits if stored.commit.config]
-        return told[-1] if told else ""
+        configs = [stored.commit.config for stored in self.commits if stored.commit.config]
+        return configs[-1] if configs else ""
 
     def fenced_by(self, epoch: int) -> tuple[int, int] | None:
         """Return LSN and epoch of the first commit with a higher epoch than `epoch`; None if there is none."""
@@ -112,8 +112,8 @@ def pull(volumes: Volumes, vid: Vid, lsn: int, head_hash: bytes, *, each: bool =
     newest = _jump(volumes, vid, last.commit.lsn)
     if newest is not None:
         return Updates(vid, lsn, newest=newest)
-    rest = pull(volumes, vid, last.commit.lsn, last.hash)
-    return Updates(vid, lsn, commits + rest.commits, rest.newest)
+    later = pull(volumes, vid, last.commit.lsn, last.hash)
+    return Updates(vid, lsn, commits + later.commits, later.newest)
 
 
 def _jump(volumes: Volumes, vid: Vid, lsn: int) -> Snapshot | None:

@@ -186,11 +186,11 @@ def _volume(text: str, volume: str | None) -> Vid | None:
 @checked
 def resolve(target: Target, history: History, last_seq_at: LastSeqAt) -> ForkPoint:
     """Return the fork point that `target` means in `history`. Raise `OutOfWindow` if there is none."""
-    found = _found(target, history, last_seq_at)
-    if found is None:
+    point = _found(target, history, last_seq_at)
+    if point is None:
         raise OutOfWindow(str(target), window(history))
-    whole = history.whole_at(found.vid, found.lsn)
-    return found if whole is None else _found(target, whole, last_seq_at) or found
+    full_history = history.whole_at(point.vid, point.lsn)
+    return point if full_history is None else _found(target, full_history, last_seq_at) or point
 
 
 def _found(target: Target, history: History, last_seq_at: LastSeqAt) -> ForkPoint | None:
@@ -228,17 +228,17 @@ class Span:
 @checked
 def window(history: History) -> str:
     """Return the range that can be restored from `history`: `DATE (lsn a) to DATE (lsn b), seq c to d`."""
-    found = span(history)
-    return "nothing, because nothing is committed yet" if found is None else span_text(found)
+    restorable = span(history)
+    return "nothing, because nothing is committed yet" if restorable is None else span_text(restorable)
 
 
-def span_text(found: Span) -> str:
+def span_text(span: Span) -> str:
     """Return the text of `window` for a span. Omit LSNs if `last_lsn` is 0."""
-    if found.first_ms is None or found.last_ms is None:
-        return f"lsn {found.first_lsn} to lsn {found.last_lsn}"
-    first, last = (f" (lsn {lsn})" if found.last_lsn else "" for lsn in (found.first_lsn, found.last_lsn))
-    dates = f"{_date(found.first_ms)}{first} to {_date(found.last_ms)}{last}"
-    return f"{dates}, seq {found.seqs[0]} to {found.seqs[1]}" if found.seqs else dates
+    if span.first_ms is None or span.last_ms is None:
+        return f"lsn {span.first_lsn} to lsn {span.last_lsn}"
+    first, last = (f" (lsn {lsn})" if span.last_lsn else "" for lsn in (span.first_lsn, span.last_lsn))
+    dates = f"{_date(span.first_ms)}{first} to {_date(span.last_ms)}{last}"
+    return f"{dates}, seq {span.seqs[0]} to {span.seqs[1]}" if span.seqs else dates
 
 
 def span(history: History) -> Span | None:
@@ -268,12 +268,12 @@ def span(history: History) -> Span | None:
 
 
 def _up_to_records(commits: Iterable[PastCommit]) -> list[PastCommit]:
-    found: list[PastCommit] = []
+    commits_read: list[PastCommit] = []
     for past in commits:
-        found.append(past)
+        commits_read.append(past)
         if past.commit.kind is CommitKind.OFFLOAD and any(past.segments()):
             break
-    return found
+    return commits_read
 
 
 def _after_seq(seq: int, history: History) -> ForkPoint | None:
@@ -300,8 +300,8 @@ def _after_seq(seq: int, history: History) -> ForkPoint | None:
 
 
 def _at_time(ms: int, history: History, last_seq_at: LastSeqAt) -> ForkPoint | None:
-    found = span(history)
-    if found is None or found.first_ms is None or found.last_ms is None or not found.first_ms <= ms <= found.last_ms:
+    dates = span(history)
+    if dates is None or dates.first_ms is None or dates.last_ms is None or not dates.first_ms <= ms <= dates.last_ms:
         return None
     last_taken: PastCommit | None = None
     seq = 0

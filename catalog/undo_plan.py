@@ -54,12 +54,12 @@ class Taken:
 
     def ranges(self) -> Iterator[tuple[int, int]]:
         """Yield the ranges of seqs, ascending."""
-        base, rest = self.view.ref.first_seq, self.entries
-        while rest:
-            first = rest.min()
-            last = (_bits(first, rest.max() + 1) - rest).min() - 1
+        base, entries = self.view.ref.first_seq, self.entries
+        while entries:
+            first = entries.min()
+            last = (_bits(first, entries.max() + 1) - entries).min() - 1
             yield base + first, base + last
-            rest = rest - _bits(first, last)
+            entries = entries - _bits(first, last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,12 @@ class UndoPlan:
 
 def count(taken: Iterable[Taken]) -> int:
     """Return the number of records."""
-    return sum(len(each.entries) for each in taken)
+    return sum(len(records.entries) for records in taken)
 
 
 def first_ranges(taken: Iterable[Taken], limit: int) -> tuple[tuple[int, int], ...]:
     """Return the first ranges of seqs."""
-    return tuple(islice((found for each in taken for found in each.ranges()), limit))
+    return tuple(islice((seqs for records in taken for seqs in records.ranges()), limit))
 
 
 def plan_undo(
@@ -109,15 +109,15 @@ def plan_undo(
     Raise `NotTakenBack` if the commit takes no records away, or its seqs are in use again. `name` is for the message.
     """
     commit = undone.commit
-    undos = [(by.lsn, each) for by in later if (each := by.restored) is not None]
-    undone_by = {(each.undone.vid, each.undone.lsn): lsn for lsn, each in undos}
+    undos = [(by.lsn, undo) for by in later if (undo := by.restored) is not None]
+    undone_by = {(undo.undone.vid, undo.undone.lsn): lsn for lsn, undo in undos}
     _check(name, commit, later, undone_by.get((commit.vid, commit.lsn), 0))
-    in_force = [each for each in later if (each.vid, each.lsn) not in undone_by]
-    earlier = [each.views for _, each in undos if (each.undone.vid, each.undone.lsn) == (commit.vid, commit.lsn)]
+    in_force = [commit for commit in later if (commit.vid, commit.lsn) not in undone_by]
+    earlier = [undo.views for _, undo in undos if (undo.undone.vid, undo.undone.lsn) == (commit.vid, commit.lsn)]
     search = _Search(now, live, earlier, *_reach(in_force))
     for taken in _taken_by(before, undone, search.held):
         search.add(taken, is_missing=taken.view.ref.sid in missing)
-    shown = {view.ref.sid for view in now.segments}
+    sids = {view.ref.sid for view in now.segments}
     views = search.views()
     return UndoPlan(
         Restored(ForkPoint(commit.vid, commit.lsn), _before_seq(before, in_force), views),
@@ -125,9 +125,9 @@ def plan_undo(
         tuple(search.back),
         tuple(search.gone),
         tuple(search.away),
-        tuple({view.ref.sid: view for view in views if view.ref.sid not in shown}.values()),
+        tuple({view.ref.sid: view for view in views if view.ref.sid not in sids}.values()),
         undone_by.get((commit.vid, commit.lsn), 0),
-        tuple(each.lsn for each in in_force if _takes_by_seq(each)),
+        tuple(commit.lsn for commit in in_force if _takes_by_seq(commit)),
     )
 
 
@@ -136,7 +136,7 @@ def _check(name: str, commit: Commit, later: Sequence[Commit], undone_by: int) -
         raise NotTakenBack(name, commit.lsn, f"a commit of kind {commit.kind.name.lower()} takes no records away")
     if commit.truncate_from is None or undone_by:
         return
-    reused = next((each for each in later if each.bounds.head_seq >= commit.truncate_from), None)
+    reused = next((newer for newer in later if newer.bounds.head_seq >= commit.truncate_from), None)
     if reused is not None:
         raise NotTakenBack(
             name,
@@ -165,14 +165,14 @@ def _reach(later: Iterable[Commit]) -> tuple[int, int]:
 
 def _before_seq(before: Snapshot, later: Iterable[Commit]) -> int:
     """Return `Snapshot.before_seq` as it would be without the commit that is undone."""
-    found = before.before_seq
+    seq = before.before_seq
     for commit in later:
         if commit.restored is not None:
-            found = min(found, commit.restored.before_seq)
+            seq = min(seq, commit.restored.before_seq)
         if commit.truncate_from is not None:
-            found = min(found, commit.truncate_from)
-        found = max(found, deleted_below(commit))
-    return found
+            seq = min(seq, commit.truncate_from)
+        seq = max(seq, deleted_below(commit))
+    return seq
 
 
 def _bounds(before: Snapshot, undone: Commit, later: Iterable[Commit], now: Snapshot, *, is_undone: bool) -> Bounds:
@@ -194,12 +194,12 @@ def _taken_by(before: Snapshot, undone: StoredCommit, held: Callable[[SegmentVie
     """Yield the live records that the commit took, by the views of `before`."""
     after = fold(before, [undone]).segments
     unchanged = frozenset(after)
-    left: dict[Sid, list[SegmentView]] = defaultdict(list)
+    views_after: dict[Sid, list[SegmentView]] = defaultdict(list)
     for view in after:
-        left[view.ref.sid].append(view)
+        views_after[view.ref.sid].append(view)
     for view in before.segments:
         if view not in unchanged:
-            entries = _shown(view) - BitMap.union(BitMap(), *map(_shown, left[view.ref.sid]))
+            entries = _shown(view) - BitMap.union(BitMap(), *map(_shown, views_after[view.ref.sid]))
             if entries and (entries := entries & held(view)):
                 yield Taken(view, entries)
 
@@ -280,38 +280,38 @@ class _Search:
                 joined[-1] = replace(last, last=piece.last)
             else:
                 joined.append(replace(piece.view, first=piece.first, last=piece.last))
-        bits = {sid: found.serialize() if found else None for sid, found in deleted.items()}
+        bits = {sid: entries.serialize() if entries else None for sid, entries in deleted.items()}
         return tuple(replace(view, deleted=bits[view.ref.sid]) for view in joined)
 
-    def _note(self, found: list[Taken], view: SegmentView, entries: BitMap) -> None:
+    def _note(self, taken: list[Taken], view: SegmentView, entries: BitMap) -> None:
         if entries:
-            found.append(Taken(view, entries))
+            taken.append(Taken(view, entries))
 
     def _returned(self, first: int, last: int, base: int) -> BitMap:
         """Return the entries of a range that earlier undos of the same commit showed again."""
-        found = BitMap()
+        entries = BitMap()
         for views in self._earlier:
             for view, begin, end in _parts(views, first, last):
                 if view is not None:
-                    found |= _moved(_shown(view), view.ref.first_seq - base) & _bits(begin - base, end - base)
-        return found
+                    entries |= _moved(_shown(view), view.ref.first_seq - base) & _bits(begin - base, end - base)
+        return entries
 
     def _shown_by(
-        self, before: SegmentView, now: SegmentView | None, first: int, last: int, wanted: BitMap
+        self, before: SegmentView, now: SegmentView | None, first: int, last: int, entries: BitMap
     ) -> Iterator[_Piece]:
-        """Yield the pieces that show `wanted` in a range (UNDO-4). `wanted` are entries of `before`."""
+        """Yield the pieces that show `entries` in a range (UNDO-4). `entries` are those of `before`."""
         if now is None or now.ref.sid == before.ref.sid:
-            yield _Piece(before, first, last, wanted)
+            yield _Piece(before, first, last, entries)
             return
         base, offset = before.ref.first_seq, before.ref.first_seq - now.ref.first_seq
         by_now, by_before = _moved(self.held(now), -offset), self.held(before)
-        if wanted <= by_now:
-            yield _Piece(now, first, last, _moved(wanted, offset))
-        elif wanted <= by_before:
-            yield _Piece(before, first, last, wanted)
+        if entries <= by_now:
+            yield _Piece(now, first, last, _moved(entries, offset))
+        elif entries <= by_before:
+            yield _Piece(before, first, last, entries)
         else:
-            for is_now, begin, end in _runs(wanted, by_now, by_before, first - base, last - base):
-                part = wanted & _bits(begin, end)
+            for is_now, begin, end in _runs(entries, by_now, by_before, first - base, last - base):
+                part = entries & _bits(begin, end)
                 view, entries = (now, _moved(part, offset)) if is_now else (before, part)
                 yield _Piece(view, base + begin, base + end, entries)
 
@@ -331,10 +331,10 @@ def _parts(views: Sequence[SegmentView], first: int, last: int) -> Iterator[tupl
         first = end + 1
 
 
-def _runs(wanted: BitMap, by_now: BitMap, by_before: BitMap, first: int, last: int) -> Iterator[tuple[bool, int, int]]:
-    """Divide a range of entries, so that one of two objects holds all that is wanted of each part."""
+def _runs(entries: BitMap, by_now: BitMap, by_before: BitMap, first: int, last: int) -> Iterator[tuple[bool, int, int]]:
+    """Divide a range of entries, so that one of two objects holds all entries of each part."""
     is_now: bool | None = None
-    for entry in wanted:
+    for entry in entries:
         if is_now is None:
             is_now = entry in by_now
         elif entry not in (by_now if is_now else by_before):
@@ -346,14 +346,14 @@ def _runs(wanted: BitMap, by_now: BitMap, by_before: BitMap, first: int, last: i
 
 def _shown(view: SegmentView) -> BitMap:
     base = view.ref.first_seq
-    shown = _bits(view.first - base, view.last - base)
-    return shown if view.deleted is None else shown - BitMap.deserialize(view.deleted)
+    entries = _bits(view.first - base, view.last - base)
+    return entries if view.deleted is None else entries - BitMap.deserialize(view.deleted)
 
 
 def _bits(first: int, last: int) -> BitMap:
-    found = BitMap()
-    found.add_range(first, last + 1)
-    return found
+    entries = BitMap()
+    entries.add_range(first, last + 1)
+    return entries
 
 
 def _moved(entries: BitMap, by: int) -> BitMap:

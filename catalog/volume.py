@@ -180,20 +180,20 @@ class Volumes:
 
         This takes no LIST. It takes a GET for each commit that is not here yet, and GETs that find none.
         """
-        found = self._cached_run(vid, lsn)
+        commits = self._cached_run(vid, lsn)
         width = 1
-        while enough is None or len(found) < enough:
-            lsns = range(lsn + len(found) + 1, lsn + len(found) + 1 + width)
+        while enough is None or len(commits) < enough:
+            lsns = range(lsn + len(commits) + 1, lsn + len(commits) + 1 + width)
             bodies = list(itertools.takewhile(lambda body: body is not None, self._fetch(vid, lsns)))
             fetched = [(at, body) for at, body in zip(lsns, bodies, strict=False) if body is not None]
-            found.extend(decode_commit_at(body, vid, at) for at, body in fetched)
+            commits.extend(decode_commit_at(body, vid, at) for at, body in fetched)
             if self.cache and fetched:
                 self.cache.put_commits(vid, fetched)
             if len(fetched) < width:
                 break
             width = min(width * 2, _CONCURRENT_GETS)
-        _check_chain(found)
-        return tuple(found)
+        _check_chain(commits)
+        return tuple(commits)
 
     @checked
     def boundary(self, vid: Vid) -> int:
@@ -206,8 +206,8 @@ class Volumes:
 
         A copy that was read from such a key since then may be another writer's commit.
         """
-        known = self._known.get(vid)
-        if known is not None and known.lsn < below_lsn:
+        snapshot = self._known.get(vid)
+        if snapshot is not None and snapshot.lsn < below_lsn:
             self._known.pop(vid, None)
         if self.cache:
             self.cache.drop_commits(vid, below_lsn, first_lsn)
@@ -242,8 +242,8 @@ class Volumes:
         """Remember `body`, the current list of checkpoints or its beginning. Return the newest ones in it."""
         newest = decode_newest_checkpoints(body[:NEWEST_BYTES], vid)
         if self.cache:
-            here = self.cache.object(checkpoints_key(vid))
-            if here is None or len(body) > NEWEST_BYTES or here[:NEWEST_BYTES] != body:
+            cached = self.cache.object(checkpoints_key(vid))
+            if cached is None or len(body) > NEWEST_BYTES or cached[:NEWEST_BYTES] != body:
                 self.cache.put_object(checkpoints_key(vid), body)
         self._last_marks[vid] = newest.marks[-1].lsn if newest.marks else 0
         return newest
@@ -274,7 +274,7 @@ class Volumes:
         missing = ""
         while True:
             try:
-                whole = self._whole(vid, self.newest_lsn(vid) if lsn is None else lsn)
+                snapshot = self._whole(vid, self.newest_lsn(vid) if lsn is None else lsn)
             except (NoSuchObject, InvalidObject) as trouble:
                 # GC may have passed the known state, or the commits that were being read. Then a checkpoint lies
                 # above them, so try again. Give up if the same object is missing twice.
@@ -283,7 +283,7 @@ class Volumes:
                 missing = str(trouble)
                 self._known.clear()
             else:
-                return whole if seq is None else cut(whole, seq)
+                return snapshot if seq is None else cut(snapshot, seq)
 
     @checked
     def history(self, vid: Vid, lsn: LsnNumber | None = None) -> History:
@@ -334,10 +334,10 @@ class Volumes:
             body = self.store.get(boundary_key(vid))
         except NoSuchObject:
             body = encode_boundary(Boundary(vid, 0))
-        found = decode_boundary(body, vid)
+        boundary = decode_boundary(body, vid)
         if self.cache:
             self.cache.put_object(boundary_key(vid), body)
-        return found
+        return boundary
 
     def _kept(self, vid: Vid) -> tuple[int, CheckpointSet]:
         """Return boundary and checkpoints. If the store is unavailable, return the last ones that were read (VOL-7)."""
@@ -386,11 +386,11 @@ class Volumes:
                 break
             vid, lsn = control.parent.vid, control.parent.lsn
             base = base_of(vid, lsn)
-        whole = None if base is None else self._folded(base, lsn)
+        snapshot = None if base is None else self._folded(base, lsn)
         for control, lsn in reversed(path):
-            whole = self._folded(_origin(control, whole), lsn)
-        assert whole is not None  # noqa: S101 - a path that found no base is not empty
-        return whole
+            snapshot = self._folded(_origin(control, snapshot), lsn)
+        assert snapshot is not None  # noqa: S101 - a path that found no base is not empty
+        return snapshot
 
     def _unlisted_base(self, vid: Vid, lsn: int) -> Snapshot | None:
         """Return the snapshot of the nearest commit at or below `lsn` that is a checkpoint, listed or not."""
@@ -404,11 +404,11 @@ class Volumes:
 
     def _base(self, vid: Vid, lsn: int) -> Snapshot | None:
         """Return the newest snapshot at or below `lsn` that is known or that a checkpoint gives; None without one."""
-        known = self._known.get(vid)
-        if known is not None and known.lsn > lsn:
-            known = None
-        if known is not None and (lsn - known.lsn < _FAR or self._are_here(vid, known.lsn + 1, lsn)):
-            return known
+        snapshot = self._known.get(vid)
+        if snapshot is not None and snapshot.lsn > lsn:
+            snapshot = None
+        if snapshot is not None and (lsn - snapshot.lsn < _FAR or self._are_here(vid, snapshot.lsn + 1, lsn)):
+            return snapshot
         if lsn == 0:
             return None
         last_read = self._last_read(vid, partial(decode_down_to, lsn))
@@ -418,8 +418,8 @@ class Volumes:
             mark = newest.at_or_below(lsn)
             if mark is None and newest.older:
                 mark = self.checkpoints(vid).at_or_below(lsn)
-        if known is not None and (mark is None or mark.lsn <= known.lsn):
-            return known
+        if snapshot is not None and (mark is None or mark.lsn <= snapshot.lsn):
+            return snapshot
         return None if mark is None else self._from_checkpoint(vid, mark.lsn)
 
     def _are_here(self, vid: Vid, first_lsn: int, last_lsn: int) -> bool:
@@ -433,17 +433,17 @@ class Volumes:
             stored = decode_commit_at(body, vid, lsn)
             if self.cache:
                 self.cache.put_commits(vid, [(lsn, body)])
-        found = stored.checkpoint
-        if found is None:
+        checkpoint = stored.checkpoint
+        if checkpoint is None:
             raise InvalidObject(key, f"{checkpoints_key(vid)} names it, and it is no checkpoint")
-        views = self._list(vid, lsn, found.views_hash) if found.views is None else found.views
-        return from_checkpoint(stored, found, decode_views(views, key))
+        views = self._list(vid, lsn, checkpoint.views_hash) if checkpoint.views is None else checkpoint.views
+        return from_checkpoint(stored, checkpoint, decode_views(views, key))
 
     def _list(self, vid: Vid, lsn: int, digest: bytes) -> bytes:
         key = list_key(vid, lsn, digest)
-        here = self.cache.object(key) if self.cache else None
-        if here is not None and blake3(here).digest() == digest:
-            return here
+        cached = self.cache.object(key) if self.cache else None
+        if cached is not None and blake3(cached).digest() == digest:
+            return cached
         views = unwrap(MessageType.SEGMENT_LIST, self.store.get(key), key)
         if blake3(views).digest() != digest:
             raise InvalidObject(key, "its content does not match its name")
@@ -455,21 +455,21 @@ class Volumes:
         """Return `base` after the commits that follow in its volume, up to `lsn`."""
         commits = self.commits(base.vid, base.lsn + 1, lsn)
         if commits and commits[0].commit.parent_hash != base.head_hash:
-            what = f"lsn {base.lsn}: the parent hash is another" if base.lsn else "what its volume was forked from"
-            raise InvalidObject(commit_key(base.vid, base.lsn + 1), f"it does not continue {what}")
+            base_text = f"lsn {base.lsn}: the parent hash is another" if base.lsn else "what its volume was forked from"
+            raise InvalidObject(commit_key(base.vid, base.lsn + 1), f"it does not continue {base_text}")
         if commits:
             _check_epoch(base.epoch, commits[0])
-        whole = fold(base, commits)
-        known = self._known.get(base.vid)
-        if known is None or known.lsn < whole.lsn:
-            self._known[base.vid] = whole
-        return whole
+        snapshot = fold(base, commits)
+        older = self._known.get(base.vid)
+        if older is None or older.lsn < snapshot.lsn:
+            self._known[base.vid] = snapshot
+        return snapshot
 
     def _load(self, vid: Vid, first_lsn: int, last_lsn: int) -> tuple[StoredCommit, ...]:
-        found = self._cached(vid, first_lsn, last_lsn)
-        if last_lsn - first_lsn - len(found) > _FAR and last_lsn not in found and not self.has_commit(vid, last_lsn):
+        cached = self._cached(vid, first_lsn, last_lsn)
+        if last_lsn - first_lsn - len(cached) > _FAR and last_lsn not in cached and not self.has_commit(vid, last_lsn):
             raise NoSuchObject(commit_key(vid, last_lsn))  # checked before so many are fetched
-        missing = [lsn for lsn in range(first_lsn, last_lsn + 1) if lsn not in found]
+        missing = [lsn for lsn in range(first_lsn, last_lsn + 1) if lsn not in cached]
         fetched = dict(zip(missing, self._fetch(vid, missing), strict=True))
         absent = next((lsn for lsn in missing if fetched[lsn] is None), None)
         if absent is not None:
@@ -478,8 +478,8 @@ class Volumes:
                 raise InvalidObject(commit_key(vid, absent), f"it is missing, though lsn {last_lsn} is there")
             raise NoSuchObject(commit_key(vid, absent if is_gap else last_lsn))
         bodies = {lsn: body for lsn, body in fetched.items() if body is not None}
-        found.update((lsn, decode_commit_at(body, vid, lsn)) for lsn, body in bodies.items())
-        loaded = tuple(found[lsn] for lsn in range(first_lsn, last_lsn + 1))
+        cached.update((lsn, decode_commit_at(body, vid, lsn)) for lsn, body in bodies.items())
+        loaded = tuple(cached[lsn] for lsn in range(first_lsn, last_lsn + 1))
         _check_chain(loaded)
         if self.cache and bodies:
             self.cache.put_commits(vid, bodies.items())
@@ -488,18 +488,18 @@ class Volumes:
     def _cached_run(self, vid: Vid, lsn: int) -> list[StoredCommit]:
         """Return the commits after `lsn` that are here, up to the first gap."""
         newest = self.cache.newest_lsn(vid) if self.cache else 0
-        found = self._cached(vid, lsn + 1, newest)
-        return [found[at] for at in itertools.takewhile(found.__contains__, range(lsn + 1, newest + 1))]
+        commits = self._cached(vid, lsn + 1, newest)
+        return [commits[at] for at in itertools.takewhile(commits.__contains__, range(lsn + 1, newest + 1))]
 
     def _cached(self, vid: Vid, first_lsn: int, last_lsn: int) -> dict[int, StoredCommit]:
-        found: dict[int, StoredCommit] = {}
+        commits: dict[int, StoredCommit] = {}
         bodies = self.cache.commit_bodies(vid, first_lsn, last_lsn) if self.cache else {}
         for lsn, body in bodies.items():
             try:
-                found[lsn] = decode_commit_at(body, vid, lsn)
+                commits[lsn] = decode_commit_at(body, vid, lsn)
             except Corrupt as damage:
                 _log.warning("local copy is damaged, fetching it again: %s", damage)
-        return found
+        return commits
 
     def _fetch(self, vid: Vid, lsns: Sequence[int]) -> Iterator[bytes | None]:
         if len(lsns) < 2:
@@ -542,27 +542,27 @@ class Volumes:
         neither drop the commit nor use another LSN.
         """
         ours = decode_commit_at(body, vid, lsn)
-        found = put_once(self.store, commit_key(vid, lsn), body)
+        stored_body = put_once(self.store, commit_key(vid, lsn), body)
         # Hashes, not bytes: a commit that became a checkpoint meanwhile has other bytes and the same hash.
-        there = ours if found == body else decode_commit_at(found, vid, lsn)
+        stored = ours if stored_body == body else decode_commit_at(stored_body, vid, lsn)
         try:
             boundary = self.boundary(vid)
         except (Unavailable, NoSuchBucket) as trouble:
             raise OutcomeUnknown(boundary_key(vid), str(trouble)) from trouble
-        if lsn < boundary and not self._is_continued(vid, there, boundary):
+        if lsn < boundary and not self._is_continued(vid, stored, boundary):
             raise Outdated(self.full_name(vid), str(vid), lsn, boundary)
-        if there.commit.epoch > ours.commit.epoch:
-            raise Fenced(self.full_name(vid), str(vid), lsn, there.commit.epoch)
-        if there.hash != ours.hash:
+        if stored.commit.epoch > ours.commit.epoch:
+            raise Fenced(self.full_name(vid), str(vid), lsn, stored.commit.epoch)
+        if stored.hash != ours.hash:
             raise Diverged(self.full_name(vid), str(vid), lsn)
 
-    def _is_continued(self, vid: Vid, there: StoredCommit, boundary: int) -> bool:
+    def _is_continued(self, vid: Vid, stored: StoredCommit, boundary: int) -> bool:
         """Tell whether the commits after `there`, up to the boundary, stand on it.
 
         If they do, it counted when they were made.
         """
-        head_hash = there.hash
-        for lsn in range(there.commit.lsn + 1, boundary + 1 if boundary < DEAD else 0):
+        head_hash = stored.hash
+        for lsn in range(stored.commit.lsn + 1, boundary + 1 if boundary < DEAD else 0):
             try:
                 following = decode_commit_at(self.store.get(commit_key(vid, lsn)), vid, lsn)
             except NoSuchObject:

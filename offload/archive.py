@@ -346,11 +346,11 @@ class ColdTier:
         while True:
             own = [view for view in own_views(snapshot) if view.first < end]
             try:
-                found = min(first_since(own, oldest_ms, self._parts.context.reader), end)
+                first_live = min(first_since(own, oldest_ms, self._parts.context.reader), end)
             except NoSuchObject as missing:
                 snapshot = self._newer(branch, snapshot, missing)
             else:
-                return found, own[0].ref.min_ts_ms if own and found == 1 else 0
+                return first_live, own[0].ref.min_ts_ms if own and first_live == 1 else 0
 
     def _snapshot(self, topic: str, last: int) -> Snapshot:
         snapshot = self._parts.states.newest(topic)

@@ -46,7 +46,7 @@ class DaemonClient:
         `on_progress` gets the title of an operation or of a phase, the total or None, and the part done so far. It also
         gets the unit: `bytes`, or a noun. With `takes_lines`, records may come as lines alone.
         """
-        kinds = {kind_of(each): each for each in command.results.values()}
+        kinds = {kind_of(result): result for result in command.results.values()}
         headers = {"Accept": SHOWN_TYPE, "Content-Type": "application/json"}
         if remote is not None:
             headers["Seglog-Remote"] = remote
@@ -54,25 +54,25 @@ class DaemonClient:
             headers[LINES_HEADER] = "1"
         with self._answer(Request("POST", f"/rpc/{command.path}", headers, json.dumps(values).encode())) as answer:
             while line := answer.line():
-                said = json.loads(line)
-                kind = said.get("kind")
+                message = json.loads(line)
+                kind = message.get("kind")
                 if kind is None:
                     from seglog.client.answers import failure_of
 
-                    raise failure_of(said["error"])
+                    raise failure_of(message["error"])
                 if kind == PROGRESS:
-                    on_progress(said["title"], said["total"], said["done"], said["unit"])
+                    on_progress(message["title"], message["total"], message["done"], message["unit"])
                 elif kind not in kinds:
                     raise DaemonGone(self._place, f"a result of the kind {kind}, as of another version")
                 else:
-                    yield result_of(kinds[kind], said, answer.exactly)
+                    yield result_of(kinds[kind], message, answer.exactly)
 
     def tenants(self) -> list[dict[str, str]]:
         """Return the tenants of a daemon of many, as GET /tenants does. Raises `DaemonError`, `DaemonGone`."""
         try:
             with self._answer(Request("GET", "/tenants")) as answer:
-                told: list[dict[str, str]] = json.loads(answer.whole().body)["tenants"]
-                return told
+                rows: list[dict[str, str]] = json.loads(answer.whole().body)["tenants"]
+                return rows
         except DaemonError as error:
             if error.status != 404:
                 raise

@@ -63,8 +63,8 @@ class part(Generic[T]):  # noqa: N801 - a decorator, like `property`
     def __get__(self, owner: object, kind: type) -> part[T] | T:
         if owner is None:  # a tool looks at the class, as `inspect` does
             return self
-        made: T = vars(owner).setdefault(self._name, self._make(owner))
-        return made
+        built: T = vars(owner).setdefault(self._name, self._make(owner))
+        return built
 
 
 class ArchiveContext:

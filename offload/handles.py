@@ -234,15 +234,15 @@ class Handles:
 
     def tip(self, handle: Handle) -> Tip:
         """Return the newest state of the volume that this directory knows. Only the first call may make a request."""
-        known = self._tips.get(handle.vid)
-        if known is None or known[0] != handle.lsn:
-            known = self._tips[handle.vid] = (handle.lsn, _find_tip(self._volumes, handle))
-        return known[1]
+        lsn_and_tip = self._tips.get(handle.vid)
+        if lsn_and_tip is None or lsn_and_tip[0] != handle.lsn:
+            lsn_and_tip = self._tips[handle.vid] = (handle.lsn, _find_tip(self._volumes, handle))
+        return lsn_and_tip[1]
 
     def is_tip_here(self, handle: Handle) -> bool:
         """Return whether `tip` makes no request: the copies of its commits are on this disk, and whole."""
-        known = self._tips.get(handle.vid)
-        if known is None or known[0] != handle.lsn:
+        lsn_and_tip = self._tips.get(handle.vid)
+        if lsn_and_tip is None or lsn_and_tip[0] != handle.lsn:
             try:
                 self._tips[handle.vid] = (handle.lsn, _find_tip(self._volumes.offline(), handle))
             except CatalogError:
@@ -292,21 +292,21 @@ class Handles:
 
     def _check_remote(self, handle: Handle) -> None:
         try:
-            found: Vid | None = self.resolve(handle.name)
+            vid: Vid | None = self.resolve(handle.name)
         except (NoSuchTopic, NoSuchBranch):
-            found = None
-        if found != handle.vid:
+            vid = None
+        if vid != handle.vid:
             self.check_alive(handle)
             if not self._is_fenced_there(handle):
-                raise self._parted(handle, found)
+                raise self._parted(handle, vid)
         self._check_known(handle)
 
-    def _parted(self, handle: Handle, found: Vid | None) -> OtherRemote:
+    def _parted(self, handle: Handle, other_vid: Vid | None) -> OtherRemote:
         """Return the error for a handle whose name leads to another volume, or nowhere."""
         name, url, vid, is_writer = handle.name, self._volumes.store.url, str(handle.vid), self.is_writer(handle)
         if self._is_here(handle):
-            if found is not None:
-                return NameMoved(name, url, vid, str(found), is_writer=is_writer)
+            if other_vid is not None:
+                return NameMoved(name, url, vid, str(other_vid), is_writer=is_writer)
             if split_name(name)[1] != MAIN:
                 return NameDeleted(name, url, vid, is_writer=is_writer)
         return OtherRemote(name, url, vid)

@@ -271,8 +271,8 @@ def _volume(branches: Branches, volumes: Volumes, request: LoadRequest, now_ms: 
 
 def _loaded_seq(snapshot: Snapshot, request: LoadRequest) -> int | None:
     """Return the last seq of the load with the idempotency key, if a state has the key (LOAD-3); otherwise None."""
-    found = (each.last_seq for each in snapshot.loaded if each.key == request.key)
-    return next(found, None) if request.key else None
+    seqs = (load.last_seq for load in snapshot.loaded if load.key == request.key)
+    return next(seqs, None) if request.key else None
 
 
 def is_free(snapshot: Snapshot) -> bool:

@@ -16,16 +16,16 @@ T = TypeVar("T")
 _ROUNDS = 5
 
 
-def retry_if_moved(look: Callable[[], T], place: Callable[[], object], *errors: type[Exception]) -> T:
-    """Return what `look` returns. After one of the `errors`, look again if `place` returns another value than before.
+def retry_if_moved(look: Callable[[], T], position: Callable[[], object], *errors: type[Exception]) -> T:
+    """Return what `look` returns. After one of the `errors`, look again if `position` returns another value since.
 
     `look` may change something, if a caller may repeat it after these errors.
     """
     for _ in range(_ROUNDS - 1):
-        before = place()
+        before = position()
         try:
             return look()
         except errors:
-            if place() == before:
+            if position() == before:
                 raise
     return look()

@@ -160,7 +160,7 @@ def prepare(
     All that can be refused is refused before anything is written. Raises as `recover` does.
     """
     port = seglog.OsFiles() if files is None else files
-    found = _found(port, directory, url)
+    present = _found(port, directory, url)
     settings = settings_in(directory, variables, tenant)
     if store is None:
         check_remote_apart(url, directory)
@@ -170,11 +170,11 @@ def prepare(
         names = _names(store)
     if not names:
         raise RemoteEmpty(url)
-    wanted = [name for name in names if only in {None, name, name.partition("@")[0]}]
-    if not wanted:
+    chosen = [name for name in names if only in {None, name, name.partition("@")[0]}]
+    if not chosen:
         raise NoSuchTopic(only or "", url)
-    _begin(port, directory, url, found, tenant)
-    return wanted, settings
+    _begin(port, directory, url, present, tenant)
+    return chosen, settings
 
 
 def settings_in(
@@ -207,7 +207,7 @@ def _each(
 ) -> Iterator[_T | NotRecovered]:
     port = seglog.OsFiles() if files is None else files
     names, settings = prepare(directory, url, only, store=store, files=port, variables=variables, tenant=tenant)
-    failed, found = False, False
+    failed, is_recovered = False, False
     with (
         seglog.open(directory, settings=settings.log, clock=clock, files=port) as log,
         attach(log, url, store=store, settings=settings, clock=clock) as archive,
@@ -216,13 +216,13 @@ def _each(
             on_progress(done, len(names))
             try:
                 yield work(archive, name)
-                found = True
+                is_recovered = True
             except (NoSuchTopic, NoSuchBranch):
                 continue  # deleted meanwhile
             except seglog.SeglogError as error:
-                failed = found = True
+                failed = is_recovered = True
                 yield NotRecovered(name, error)
-    if not found:
+    if not is_recovered:
         raise RemoteEmpty(url) if only is None else NoSuchTopic(only, url)
     if not failed:
         complete(directory, files=port)
@@ -258,21 +258,21 @@ def _found(files: Files, directory: Path, url: str) -> set[str]:
 
     Raises `DirectoryNotEmpty` unless an earlier recovery of the same remote made them.
     """
-    found = set(files.list_dir(directory)) - {f"{MARKER}.tmp"} if files.is_dir(directory) else set[str]()
-    if found and (MARKER not in found or _read(files, directory / MARKER) != url):
+    names = set(files.list_dir(directory)) - {f"{MARKER}.tmp"} if files.is_dir(directory) else set[str]()
+    if names and (MARKER not in names or _read(files, directory / MARKER) != url):
         raise DirectoryNotEmpty(directory)
-    return found
+    return names
 
 
-def _begin(files: Files, directory: Path, url: str, found: set[str], tenant: TenantSettings | None) -> None:
-    """Do steps 1 and 2. `found` are the names in the directory."""
+def _begin(files: Files, directory: Path, url: str, names: set[str], tenant: TenantSettings | None) -> None:
+    """Do steps 1 and 2. `names` are those in the directory."""
     for path in reversed([directory, *directory.absolute().parents]):
         if not files.is_dir(path):
             files.make_dir(path)
             files.sync_dir(path.parent)
-    if not found:
+    if not names:
         seglog.replace_atomically(files, directory / MARKER, url.encode())
-    if seglog.SETTINGS_FILE not in found:
+    if seglog.SETTINGS_FILE not in names:
         seglog.replace_atomically(files, directory / seglog.SETTINGS_FILE, default_file(url, tenant).encode())
 
 

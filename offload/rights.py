@@ -110,22 +110,22 @@ class Rights:
 
     def check(self, role: Role, topic: str | None = None) -> None:
         """Raise `NotAllowed` if the client lacks the role. With `topic`, on that topic."""
-        if not any(each.role >= role and (topic is None or each.covers(topic)) for each in self.grants):
+        if not any(grant.role >= role and (topic is None or grant.covers(topic)) for grant in self.grants):
             raise NotAllowed(self.name, role.word, "" if topic is None else f"topic {topic}")
 
     def check_all_topics(self, role: Role) -> None:
         """Raise `NotAllowed` if the client lacks the role on all topics."""
-        if not any(each.role >= role and _ALL in each.topics for each in self.grants):
+        if not any(grant.role >= role and _ALL in grant.topics for grant in self.grants):
             raise NotAllowed(self.name, role.word, "all topics")
 
     def check_all_tenants(self, role: Role) -> None:
         """Raise `NotAllowed` if the client is bound to a tenant, or lacks the role on all topics."""
-        if self.tenant or not any(each.role >= role and _ALL in each.topics for each in self.grants):
+        if self.tenant or not any(grant.role >= role and _ALL in grant.topics for grant in self.grants):
             raise NotAllowed(self.name, role.word, "all tenants")
 
     def shows(self, topic: str, role: Role = Role.READ) -> bool:
         """Return whether a list of topics shows this one to the client."""
-        return any(each.role >= role and each.covers(topic) for each in self.grants)
+        return any(grant.role >= role and grant.covers(topic) for grant in self.grants)
 
 
 EVERYTHING: Final = Rights("", (Grant(Role.ADMIN, (_ALL,)),))
@@ -134,8 +134,8 @@ EVERYTHING: Final = Rights("", (Grant(Role.ADMIN, (_ALL,)),))
 
 def rights_of(scope: Mapping[str, Any]) -> Rights:
     """Return the rights of the client. Without a guard in front, the caller is this process, and may do everything."""
-    found: Rights = scope.get(RIGHTS_KEY, EVERYTHING)
-    return found
+    rights: Rights = scope.get(RIGHTS_KEY, EVERYTHING)
+    return rights
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,41 +146,39 @@ class Tokens:
 
     def for_tenant(self, tenant: str) -> Tokens:
         """Return the tokens that count in a daemon of this tenant alone: its own, and tokens without a tenant."""
-        return Tokens(tuple(each for each in self.known if each[1].tenant in ("", tenant)))
+        return Tokens(tuple(pair for pair in self.known if pair[1].tenant in ("", tenant)))
 
     def rights_of(self, authorization: bytes) -> Rights:
         """Return the rights of the token in a header `Authorization`. Raises `Refused` (401)."""
         scheme = _BEARER.match(authorization)
-        given = hashlib.sha256(authorization[scheme.end() :].strip() if scheme else b"").digest()
-        found = None
+        token_digest = hashlib.sha256(authorization[scheme.end() :].strip() if scheme else b"").digest()
+        client_rights = None
         for digest, rights in self.known:
-            if hmac.compare_digest(digest, given):
-                found = rights
-        if scheme is None or found is None:
+            if hmac.compare_digest(digest, token_digest):
+                client_rights = rights
+        if scheme is None or client_rights is None:
             raise Refused(401, "token", "the bearer token is missing or wrong")
-        return found
+        return client_rights
 
 
-def parse_tokens(text: bytes, place: str) -> Tokens:
-    """Return the tokens of a file. `place` names it in errors. Raises `InvalidTokens` with the number of the line."""
+def parse_tokens(text: bytes, file: str) -> Tokens:
+    """Return the tokens of a file. `file` is its name in errors. Raises `InvalidTokens` with the number of the line."""
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
     lines = [(number, line) for number, line in lines if line and not line.startswith(b"#")]
     if not lines:
-        raise InvalidTokens(place, 1, "the file has no token")
+        raise InvalidTokens(file, 1, "the file has no token")
     if len(lines) == 1 and b":" not in lines[0][1]:
-        return _bare(lines[0][1], place, lines[0][0])
-    known: dict[bytes, Rights] = {}
+        return _bare(lines[0][1], file, lines[0][0])
+    rights_by_digest: dict[bytes, Rights] = {}
     for number, line in lines:
-        digest, rights = _parsed(line, place, number)
-        before = known.setdefault(digest, Rights(rights.name, (), rights.tenant))
+        digest, rights = _parsed(line, file, number)
+        before = rights_by_digest.setdefault(digest, Rights(rights.name, (), rights.tenant))
         if before.name != rights.name:
-            raise InvalidTokens(place, number, f"{before.name} and {rights.name} have the same token")
+            raise InvalidTokens(file, number, f"{before.name} and {rights.name} have the same token")
         if before.tenant != rights.tenant:
-            raise InvalidTokens(
-                place, number, f"the lines of {rights.name} name several tenants, or only some name one"
-            )
-        known[digest] = replace(before, grants=(*before.grants, *rights.grants))
-    return Tokens(tuple(known.items()))
+            raise InvalidTokens(file, number, f"the lines of {rights.name} name several tenants, or only some name one")
+        rights_by_digest[digest] = replace(before, grants=(*before.grants, *rights.grants))
+    return Tokens(tuple(rights_by_digest.items()))
 
 
 def token_line(name: str, role: Role, topics: str, token: str, tenant: str = "") -> str:
@@ -199,38 +197,38 @@ def new_token() -> str:
     return secrets.token_urlsafe(32)
 
 
-def _bare(token: bytes, place: str, number: int) -> Tokens:
+def _bare(token: bytes, file: str, number: int) -> Tokens:
     if len(token) < _LEAST_BYTES:
-        raise InvalidTokens(place, number, f"the token has fewer than {_LEAST_BYTES} characters")
+        raise InvalidTokens(file, number, f"the token has fewer than {_LEAST_BYTES} characters")
     return Tokens(((hashlib.sha256(token).digest(), Rights("token", EVERYTHING.grants)),))
 
 
-def _parsed(line: bytes, place: str, number: int) -> tuple[bytes, Rights]:
+def _parsed(line: bytes, file: str, number: int) -> tuple[bytes, Rights]:
     """Return the SHA-256 of a line, and its rights."""
     parts = [part.strip() for part in line.decode("utf-8", "replace").split(":")]
     if len(parts) not in (4, 5):
-        raise InvalidTokens(place, number, "a line is name:role:topics:sha256, or that with :tenant")
+        raise InvalidTokens(file, number, "a line is name:role:topics:sha256, or that with :tenant")
     name, role, topics, digest = parts[:4]
     if not _NAME.fullmatch(name):
-        raise InvalidTokens(place, number, f"{name[:80]!r} is no name of a token")
-    if role not in {each.word for each in Role}:
-        raise InvalidTokens(place, number, f"{role[:80]!r} is none of {', '.join(each.word for each in Role)}")
+        raise InvalidTokens(file, number, f"{name[:80]!r} is no name of a token")
+    if role not in {member.word for member in Role}:
+        raise InvalidTokens(file, number, f"{role[:80]!r} is none of {', '.join(member.word for member in Role)}")
     globs = tuple(glob.strip() for glob in topics.split(","))
     wrong = _first_wrong(globs)
     if wrong is not None:
-        raise InvalidTokens(place, number, f"{wrong[:80]!r} is no glob of topics")
+        raise InvalidTokens(file, number, f"{wrong[:80]!r} is no glob of topics")
     if not _SHA256.fullmatch(digest):
-        raise InvalidTokens(place, number, "the SHA-256 of a token has 64 hex digits")
+        raise InvalidTokens(file, number, "the SHA-256 of a token has 64 hex digits")
     if len(parts) == 5:
-        _check_tenant(parts[4], place, number)
+        _check_tenant(parts[4], file, number)
     return bytes.fromhex(digest), Rights(name, (Grant(Role[role.upper()], globs),), "".join(parts[4:]))
 
 
-def _check_tenant(name: str, place: str, number: int) -> None:
+def _check_tenant(name: str, file: str, number: int) -> None:
     try:
         check_tenant(name)
     except InvalidTenant as error:
-        raise InvalidTokens(place, number, f"{name[:80]!r} is no name of a tenant") from error
+        raise InvalidTokens(file, number, f"{name[:80]!r} is no name of a tenant") from error
 
 
 def _first_wrong(globs: Sequence[str]) -> str | None:

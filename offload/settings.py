@@ -202,8 +202,8 @@ TRIGGERS = ("offload_after_s", "offload_hot_bytes", "tail_interval_s")
 
 def trigger_overrides(attributes: Mapping[str, str]) -> dict[str, Any]:
     """Return the triggers that a topic's attributes set. Raises `InvalidSetting`."""
-    known = settings_of(OffloadSettings)
-    return {key: known[key].parse(attributes[key]) for key in TRIGGERS if key in attributes}
+    settings = settings_of(OffloadSettings)
+    return {key: settings[key].parse(attributes[key]) for key in TRIGGERS if key in attributes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,18 +340,18 @@ class ServeSettings:
 
     def laminarmq_ports(self) -> dict[str, int]:
         """Return the port of each topic in `laminarmq`. Raise `InvalidSetting`."""
-        found: dict[str, int] = {}
-        for part in filter(None, (each.strip() for each in self.laminarmq.split(","))):
+        ports: dict[str, int] = {}
+        for part in filter(None, (pair.strip() for pair in self.laminarmq.split(","))):
             topic, _, port = part.rpartition(":")
-            if topic in found or not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 65_536):
+            if topic in ports or not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) < 65_536):
                 raise InvalidSetting("serve.laminarmq", f"{part!r} is not topic:port, with each topic once")
             try:
-                found[check_topic_name(topic)] = int(port)
+                ports[check_topic_name(topic)] = int(port)
             except InvalidTopicName as error:
                 raise InvalidSetting("serve.laminarmq", str(error)) from error
-        if found and not self.host:
+        if ports and not self.host:
             raise InvalidSetting("serve.laminarmq", "needs an address: serve.host is empty")
-        return found
+        return ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,8 +433,8 @@ class Settings:
         section = self.sections.get(TenantSettings.SECTION, {})
         if not name or not isinstance(section, dict):
             return self
-        named = {**section, "name": section.get("name") or name}
-        return replace(self, sections={**self.sections, TenantSettings.SECTION: named})
+        with_name = {**section, "name": section.get("name") or name}
+        return replace(self, sections={**self.sections, TenantSettings.SECTION: with_name})
 
     def with_parts(
         self, *parts: OffloadSettings | ColdSettings | CatalogSettings | ServeSettings | TenantSettings
@@ -480,8 +480,8 @@ class Settings:
     def _part(self, kind: type[_Part]) -> _Part:
         self._check_sections()
         name = kind.SECTION  # type: ignore[attr-defined]
-        found = from_section(kind, self.sections.get(name, {}), self.variables)
-        part: _Part = self.parts.get(kind, found)
+        configured = from_section(kind, self.sections.get(name, {}), self.variables)
+        part: _Part = self.parts.get(kind, configured)
         return part
 
     def _check_sections(self) -> None:

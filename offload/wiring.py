@@ -102,8 +102,8 @@ def variables_without_credentials(variables: Mapping[str, str]) -> dict[str, str
     """
     from catalog.objects.s3_client import place_variables
 
-    kept = {name: text for name, text in variables.items() if not name.startswith("AWS_")}
-    return kept | place_variables(variables)
+    plain = {name: text for name, text in variables.items() if not name.startswith("AWS_")}
+    return plain | place_variables(variables)
 
 
 def check_remote_apart(url: str, directory: Path) -> None:
@@ -156,17 +156,17 @@ def _s3(
     reads = ReadSettings(timeout_s=settings.get_timeout_s, attempts=settings.get_attempts)
     storage_class = "" if offload.storage_class == DEFAULT else offload.storage_class
     writes = WriteSettings(offload.checksum, storage_class, offload.sse, offload.sse_kms_key_id)
-    place = f"s3://{bucket}/{prefix}" if prefix else f"s3://{bucket}"
-    return S3Store(place, credentials=credentials, reads=reads, writes=writes, limit_s=settings.store_timeout_s)
+    store_url = f"s3://{bucket}/{prefix}" if prefix else f"s3://{bucket}"
+    return S3Store(store_url, credentials=credentials, reads=reads, writes=writes, limit_s=settings.store_timeout_s)
 
 
 def _is_in(path: Path, other: Path) -> bool:
     """Return whether `path` lies in `other`, or is the same. Neither needs to exist."""
     path, other = Path(os.path.realpath(path)), Path(os.path.realpath(other))
-    for each in (path, *path.parents):
-        if each == other:
+    for ancestor in (path, *path.parents):
+        if ancestor == other:
             return True
         with suppress(OSError):
-            if each.samefile(other):
+            if ancestor.samefile(other):
                 return True
     return False

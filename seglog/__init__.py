@@ -258,9 +258,9 @@ if not TYPE_CHECKING:
             raise AttributeError(f"module 'seglog' has no attribute {name!r}")
         from importlib import import_module
 
-        found = getattr(import_module(_HOMES.get(name, "seglog.errors")), name)
-        globals()[name] = found
-        return found
+        attribute = getattr(import_module(_HOMES.get(name, "seglog.errors")), name)
+        globals()[name] = attribute
+        return attribute
 
     def __dir__():
         return sorted({*globals(), *__all__})

@@ -512,11 +512,11 @@ def _start(
     if not opening.is_data_directory(files, layout):
         opening.make_new(files, layout)
     warm_stores = WarmStores.configured(files, layout, settings, stores)
-    found = _recover(files, layout)
+    recovered = _recover(files, layout)
     if warm_stores is not None:
-        opening.adopt_warm(files, layout, found.topics.values(), warm_stores)
+        opening.adopt_warm(files, layout, recovered.topics.values(), warm_stores)
     try:
-        return _engine(files, layout, clock, settings, upkeep, warm_stores, found)
+        return _engine(files, layout, clock, settings, upkeep, warm_stores, recovered)
     except BaseException:
         if warm_stores is not None:
             warm_stores.release()
@@ -530,28 +530,28 @@ def _engine(
     settings: LogSettings,
     upkeep: UpkeepFactory,
     warm_stores: WarmStores | None,
-    found: Recovered,
+    recovered: Recovered,
 ) -> tuple[Engine, Reclaimer]:
-    if len(found.wal_ends) != settings.wal_shards:
-        before = opening.engine_of(files, layout, clock, settings, found, warm_stores)
+    if len(recovered.wal_ends) != settings.wal_shards:
+        before = opening.engine_of(files, layout, clock, settings, recovered, warm_stores)
         with before.checkpoint_lock:
             checkpoint_locked(before)
         before.close()
         opening.reshard(files, layout, settings.wal_shards)
-        found = _recover(files, layout)
-    engine = opening.engine_of(files, layout, clock, settings, found, warm_stores)
+        recovered = _recover(files, layout)
+    engine = opening.engine_of(files, layout, clock, settings, recovered, warm_stores)
     engine.room.begin()
     try:
         with engine.checkpoint_lock:
             checkpoint_locked(engine)
     except DiskFull:
-        engine, found = opening.open_full(engine, lambda: _recover(files, layout))
+        engine, recovered = opening.open_full(engine, lambda: _recover(files, layout))
     reclaimer = Reclaimer(engine)
     engine.upkeep = upkeep(lambda: relieve(engine))
     engine.syncer = upkeep(lambda: write.sync_written(engine))
     engine.relocator = upkeep(lambda: relocate_due(engine))
     engine.reclaim = upkeep(reclaimer.run)
-    for state in found.topics.values():
+    for state in recovered.topics.values():
         engine.has_dead |= bool(reclaimable(state, settings.reclaim_dead_percent))
     engine.wake_relocator()
     wake_reclaim(engine)
@@ -559,9 +559,9 @@ def _engine(
 
 
 def _recover(files: Files, layout: Layout) -> Recovered:
-    found = recover(files, layout)
-    opening.remove_other_shards(files, layout, len(found.wal_ends))
-    return found
+    recovered = recover(files, layout)
+    opening.remove_other_shards(files, layout, len(recovered.wal_ends))
+    return recovered
 
 
 def _make_root(files: Files, root: Path) -> None:

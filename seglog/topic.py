@@ -300,8 +300,8 @@ class Topic:
         state = self._engine.state(self.name)
         first, last, truncations, expired = self._range(state, start, end, since_ms, until_ms)
         items = continue_records(self._engine, state, first, last, truncations, gaps=gaps, expired=expired)
-        found = guarded(self._engine, state, items)
-        return found if gaps else cast("Iterator[Record]", found)
+        records = guarded(self._engine, state, items)
+        return records if gaps else cast("Iterator[Record]", records)
 
     @checked
     def read_batches(self, start: int | None = None, end: int | None = None) -> Iterator[list[Record]]:
@@ -332,8 +332,8 @@ class Topic:
         call. Deletes reach the arrays that come after them, as in `read_batches`. Raise the errors of `read`, after the
         records that come before.
         """
-        found = self._arrays(start, end, gaps=gaps)
-        return found if gaps else cast("Iterator[RecordArrays]", found)
+        arrays = self._arrays(start, end, gaps=gaps)
+        return arrays if gaps else cast("Iterator[RecordArrays]", arrays)
 
     @checked
     def read_arrow(
@@ -431,8 +431,8 @@ class Topic:
         `read`. If the topic is deleted meanwhile, raise `NoSuchTopic`. If the log is read-only, raise `ReadOnly`,
         because no record is ever added there.
         """
-        found = follow_records(self.follower(start, gaps=gaps, epoch=epoch), timeout_s)
-        return found if gaps else cast("Iterator[Record]", found)
+        items = follow_records(self.follower(start, gaps=gaps, epoch=epoch), timeout_s)
+        return items if gaps else cast("Iterator[Record]", items)
 
     @checked
     def follower(self, start: int | None = None, *, gaps: bool = False, epoch: int | None = None) -> Follower:
@@ -461,8 +461,8 @@ class Topic:
         The call asks the cold tier if that seq may lie below `hot_floor`. Raise `NoSuchTopic`, `ColdTierRequired`.
         """
         state = self._engine.state(self.name)
-        found = self._seq_at(state, ts_ms)
-        return max(found, expired_seq(self._engine, state, found))
+        seq = self._seq_at(state, ts_ms)
+        return max(seq, expired_seq(self._engine, state, seq))
 
     @checked
     def frames(self, first: int, last: int) -> Iterator[bytes]:

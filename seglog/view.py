@@ -71,12 +71,12 @@ def look(files: Files, layout: Layout, clock: Clock, settings: LogSettings, warm
                 raise
             before = str(error)
             continue
-        said = str({topic: str(why) for topic, why in unknown.items()})
-        if not unknown or said == before:
+        reasons = str({topic: str(why) for topic, why in unknown.items()})
+        if not unknown or reasons == before:
             for topic, why in unknown.items():
                 log_unknown_front(topic, why)
             return engine
-        before = said
+        before = reasons
     raise ViewOutdated(layout.root)
 
 
@@ -89,9 +89,9 @@ def _look_once(
     unknown: dict[str, Exception],
 ) -> Engine:
     """Look once. If the first live record of a topic is not found, add the topic to `unknown`, with the reason."""
-    found = recover(files, layout)
+    recovered = recover(files, layout)
     return engine_of(
-        files, layout, clock, settings, found, warm_stores, is_read_only=True, on_unknown=unknown.__setitem__
+        files, layout, clock, settings, recovered, warm_stores, is_read_only=True, on_unknown=unknown.__setitem__
     )
 
 
@@ -136,7 +136,7 @@ def _has_moved_on(engine: Engine, state: TopicState, error: FileCorrupt | FileNo
     if first_seq is None:
         return True  # a WAL file, which the fresh look has found sound
     [before, now] = [
-        next((info for info in each.segments if info.first_seq == first_seq), None) for each in (state, fresh)
+        next((info for info in topic.segments if info.first_seq == first_seq), None) for topic in (state, fresh)
     ]
     return before is None or not _goes_on(before, now and _on_disk(engine, state, now))
 

@@ -136,8 +136,8 @@ class CheckpointSet:
 
     def at_or_below(self, lsn: int) -> Mark | None:
         """Return the newest of `marks` that a reader of `lsn` can start from; None if there is none."""
-        found = bisect_right(self.marks, lsn, key=lambda mark: mark.lsn)
-        return self.marks[found - 1] if found else None
+        count = bisect_right(self.marks, lsn, key=lambda mark: mark.lsn)
+        return self.marks[count - 1] if count else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,4 +189,4 @@ class OplogEntry:
 
     def value_of(self, subject: str) -> bytes | None:
         """Return the value that the operation gives the object under that key; None if it changes another one."""
-        return next((each.value for each in self.changes if each.subject == subject), None)
+        return next((change.value for change in self.changes if change.subject == subject), None)

@@ -277,10 +277,10 @@ def encode_commit(commit: Commit) -> tuple[bytes, bytes]:
     return wrap(MessageType.COMMIT, serialized(message)), digest
 
 
-def with_checkpoint(body: bytes, checkpoint: Checkpoint, place: str) -> bytes:
+def with_checkpoint(body: bytes, checkpoint: Checkpoint, key: str) -> bytes:
     """Return the commit in `body` as an object that is a checkpoint too. Raise as `decode_commit` does."""
-    decode_commit(body, place)
-    message = parse(pb.Commit(), MessageType.COMMIT, body, place)
+    decode_commit(body, key)
+    message = parse(pb.Commit(), MessageType.COMMIT, body, key)
     message.checkpoint_ts.CopyFrom(timestamp(checkpoint.made_at_ms))
     message.checkpoint.CopyFrom(
         pb.Checkpoint(
@@ -294,28 +294,28 @@ def with_checkpoint(body: bytes, checkpoint: Checkpoint, place: str) -> bytes:
             collected_before_ms=checkpoint.collected_before_ms,
             put_out_ms=checkpoint.put_out_ms,
             load_epoch=checkpoint.load_epoch,
-            loaded=[pb.LoadedKey(key=each.key, last_seq=each.last_seq) for each in checkpoint.loaded],
+            loaded=[pb.LoadedKey(key=loaded.key, last_seq=loaded.last_seq) for loaded in checkpoint.loaded],
         )
     )
     return wrap(MessageType.COMMIT, serialized(message))
 
 
-def decode_commit(body: bytes, place: str) -> StoredCommit:
-    """Return the commit in `body`, its hash verified. `place` names the object in errors.
+def decode_commit(body: bytes, key: str) -> StoredCommit:
+    """Return the commit in `body`, its hash verified. `key` names the object in errors.
 
     Raise `InvalidObject` and `FormatUnsupported`.
     """
-    message = parse(pb.Commit(), MessageType.COMMIT, body, place)
+    message = parse(pb.Commit(), MessageType.COMMIT, body, key)
     if message.kind > max(CommitKind):
         raise FormatUnsupported(
-            place, f"1 with commits of kind {message.kind}", "kinds up to " + str(int(max(CommitKind)))
+            key, f"1 with commits of kind {message.kind}", "kinds up to " + str(int(max(CommitKind)))
         )
-    with fields_of(place):
+    with fields_of(key):
         commit = _commit(message)
         digest = commit_hash(commit)
         checkpoint = _checkpoint(message)
     if message.hash != digest:
-        raise InvalidObject(place, "its commit hash does not match its contents")
+        raise InvalidObject(key, "its commit hash does not match its contents")
     return StoredCommit(commit, digest, checkpoint)
 
 
@@ -357,24 +357,24 @@ def _commit(message: pb.Commit) -> Commit:
 def _checkpoint(message: pb.Commit) -> Checkpoint | None:
     if not message.HasField("checkpoint"):
         return None
-    found = message.checkpoint
-    views = found.list if found.HasField("list") else None
-    _sized(found.list_hash, _HASH_SIZE)
-    if views is not None and (len(views) != found.list_length or blake3(views).digest() != found.list_hash):
+    checkpoint = message.checkpoint
+    views = checkpoint.list if checkpoint.HasField("list") else None
+    _sized(checkpoint.list_hash, _HASH_SIZE)
+    if views is not None and (len(views) != checkpoint.list_length or blake3(views).digest() != checkpoint.list_hash):
         raise ValueError("the list of its checkpoint does not match its hash")
     return Checkpoint(
         made_at_ms=message.checkpoint_ts.ToMilliseconds(),
         views=views,
-        views_hash=found.list_hash,
-        views_length=found.list_length,
-        before_seq=found.before_seq,
-        max_seq=found.max_seq,
-        max_ts_ms=found.max_ts_ms,
-        config=found.config,
-        collected_before_ms=found.collected_before_ms,
-        put_out_ms=found.put_out_ms,
-        load_epoch=found.load_epoch,
-        loaded=tuple(LoadedKey(each.key, each.last_seq) for each in found.loaded),
+        views_hash=checkpoint.list_hash,
+        views_length=checkpoint.list_length,
+        before_seq=checkpoint.before_seq,
+        max_seq=checkpoint.max_seq,
+        max_ts_ms=checkpoint.max_ts_ms,
+        config=checkpoint.config,
+        collected_before_ms=checkpoint.collected_before_ms,
+        put_out_ms=checkpoint.put_out_ms,
+        load_epoch=checkpoint.load_epoch,
+        loaded=tuple(LoadedKey(loaded.key, loaded.last_seq) for loaded in checkpoint.loaded),
     )
 
 
@@ -466,8 +466,8 @@ def encode_views(views: Iterable[SegmentView]) -> bytes:
     return serialized(pb.SegmentList(views=map(_view_message, views)))
 
 
-def decode_views(raw: bytes, place: str) -> tuple[SegmentView, ...]:
-    """Return the views, ascending, without overlap. Raise `InvalidObject`, which names `place`.
+def decode_views(raw: bytes, key: str) -> tuple[SegmentView, ...]:
+    """Return the views, ascending, without overlap. Raise `InvalidObject`, which names `key`.
 
     The caller has compared the hash.
     """
@@ -476,7 +476,7 @@ def decode_views(raw: bytes, place: str) -> tuple[SegmentView, ...]:
         message.ParseFromString(raw)
         return _views(message.views)
     except (DecodeError, InvalidKey, ValueError) as cause:
-        raise InvalidObject(place, f"its list of segments does not decode: {cause}") from None
+        raise InvalidObject(key, f"its list of segments does not decode: {cause}") from None
 
 
 def _views(messages: Iterable[pb.SegmentView]) -> tuple[SegmentView, ...]:

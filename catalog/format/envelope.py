@@ -76,27 +76,27 @@ def wrap(message_type: MessageType, data: bytes) -> bytes:
     return body + TRAILER.pack(xxhash.xxh3_64_intdigest(body))
 
 
-def unwrap(message_type: MessageType, body: bytes, place: str) -> bytes:
-    """Return the data inside `body`. `place` names the object in errors.
+def unwrap(message_type: MessageType, body: bytes, key: str) -> bytes:
+    """Return the data inside `body`. `key` names the object in errors.
 
     Raise `FormatUnsupported` for another format version. Raise `InvalidObject` for bytes that `wrap` would not produce
     for `message_type`.
     """
     if len(body) < HEADER.size + TRAILER.size:
-        raise InvalidObject(place, f"{len(body)} bytes are too few for an envelope")
+        raise InvalidObject(key, f"{len(body)} bytes are too few for an envelope")
     magic, padding, found_type = HEADER.unpack_from(body)
     if magic != MAGIC:
         if magic[:3] == MAGIC[:3] and magic[3:].isdigit():
-            raise FormatUnsupported(place, magic[3:].decode("ascii"))
-        raise InvalidObject(place, f"magic is {magic.hex()}, not {MAGIC.hex()}")
+            raise FormatUnsupported(key, magic[3:].decode("ascii"))
+        raise InvalidObject(key, f"magic is {magic.hex()}, not {MAGIC.hex()}")
     data_end = len(body) - TRAILER.size
     (checksum,) = TRAILER.unpack_from(body, data_end)
     if checksum != xxhash.xxh3_64_intdigest(memoryview(body)[:data_end]):
-        raise InvalidObject(place, "its checksum does not match")
+        raise InvalidObject(key, "its checksum does not match")
     if padding != _PADDING:
-        raise InvalidObject(place, f"padding is {padding.hex()}, not zeros")
+        raise InvalidObject(key, f"padding is {padding.hex()}, not zeros")
     if found_type != message_type:
-        raise InvalidObject(place, f"message type is {found_type}, not {message_type:d} ({message_type.name.lower()})")
+        raise InvalidObject(key, f"message type is {found_type}, not {message_type:d} ({message_type.name.lower()})")
     return body[HEADER.size : data_end]
 
 
@@ -119,22 +119,22 @@ def serialized(message: Message) -> bytes:
     return message.SerializeToString(deterministic=True)
 
 
-def parse(message: _Message, message_type: MessageType, body: bytes, place: str) -> _Message:
-    """Fill `message` from `body`, and return it. Raise `InvalidObject` and `FormatUnsupported`, which name `place`."""
+def parse(message: _Message, message_type: MessageType, body: bytes, key: str) -> _Message:
+    """Fill `message` from `body`, and return it. Raise `InvalidObject` and `FormatUnsupported`, which name `key`."""
     try:
-        message.ParseFromString(unwrap(message_type, body, place))
+        message.ParseFromString(unwrap(message_type, body, key))
     except DecodeError as cause:
-        raise InvalidObject(place, f"it is not a protobuf message of its type: {cause}") from None
+        raise InvalidObject(key, f"it is not a protobuf message of its type: {cause}") from None
     return message
 
 
 @contextmanager
-def fields_of(place: str) -> Iterator[None]:
-    """Turn an error of the block into `InvalidObject`, which names `place`.
+def fields_of(key: str) -> Iterator[None]:
+    """Turn an error of the block into `InvalidObject`, which names `key`.
 
     The block makes a value of a message's fields. The error is a field that does not fit.
     """
     try:
         yield
     except (InvalidKey, InvalidName, ValueError) as cause:
-        raise InvalidObject(place, f"a field is out of range: {cause}") from None
+        raise InvalidObject(key, f"a field is out of range: {cause}") from None

@@ -1,6 +1,6 @@
 """Conversion of the small objects beside the commits: protobuf (catalog/schema.proto) in the envelope.
 
-Every decoder raises `InvalidObject` and `FormatUnsupported`, which name `place`.
+Every decoder raises `InvalidObject` and `FormatUnsupported`, which name the `key`.
 Source: Graft RFC 0001 (Control, Fork); the others are ours. No I/O: bytes in, bytes out.
 
 **The list of a volume's checkpoints** has an object of its own kind. All integers little-endian.
@@ -85,9 +85,9 @@ def encode_control(control: Control) -> bytes:
     return wrap(MessageType.CONTROL, serialized(message))
 
 
-def decode_control(body: bytes, place: str) -> Control:
-    message = parse(pb.Control(), MessageType.CONTROL, body, place)
-    with fields_of(place):
+def decode_control(body: bytes, key: str) -> Control:
+    message = parse(pb.Control(), MessageType.CONTROL, body, key)
+    with fields_of(key):
         check_name("topic", message.topic)
         check_name("branch", message.branch)
         return Control(
@@ -114,9 +114,9 @@ def encode_fork(fork: Fork) -> bytes:
     )
 
 
-def decode_fork(body: bytes, place: str) -> Fork:
-    message = parse(pb.Fork(), MessageType.FORK, body, place)
-    with fields_of(place):
+def decode_fork(body: bytes, key: str) -> Fork:
+    message = parse(pb.Fork(), MessageType.FORK, body, key)
+    with fields_of(key):
         return Fork(Vid(message.fork_vid), fork_point(message.parent))
 
 
@@ -130,9 +130,9 @@ def encode_ref(ref: Ref) -> bytes:
     return wrap(MessageType.REF, serialized(message))
 
 
-def decode_ref(body: bytes, place: str) -> Ref:
-    message = parse(pb.Ref(), MessageType.REF, body, place)
-    with fields_of(place):
+def decode_ref(body: bytes, key: str) -> Ref:
+    message = parse(pb.Ref(), MessageType.REF, body, key)
+    with fields_of(key):
         return Ref(
             Vid(message.vid),
             message.created_at.ToMilliseconds(),
@@ -153,9 +153,9 @@ def encode_tag(tag: Tag) -> bytes:
     return wrap(MessageType.TAG, serialized(message))
 
 
-def decode_tag(body: bytes, place: str) -> Tag:
-    message = parse(pb.Tag(), MessageType.TAG, body, place)
-    with fields_of(place):
+def decode_tag(body: bytes, key: str) -> Tag:
+    message = parse(pb.Tag(), MessageType.TAG, body, key)
+    with fields_of(key):
         if message.branch:  # a tag of a point has none
             check_name("branch", message.branch)
         return Tag(
@@ -178,9 +178,9 @@ def encode_pin(pin: Pin) -> bytes:
     return wrap(MessageType.PIN, serialized(message))
 
 
-def decode_pin(body: bytes, place: str) -> Pin:
-    message = parse(pb.Pin(), MessageType.PIN, body, place)
-    with fields_of(place):
+def decode_pin(body: bytes, key: str) -> Pin:
+    message = parse(pb.Pin(), MessageType.PIN, body, key)
+    with fields_of(key):
         return Pin(fork_point(message.point), message.expires_at.ToMilliseconds(), message.holder, message.nonce)
 
 
@@ -191,10 +191,10 @@ def encode_boundary(boundary: Boundary) -> bytes:
 
 def decode_boundary(body: bytes, vid: Vid) -> Boundary:
     """Return the boundary of `vid`. Raise `InvalidObject` too if `body` is another volume's boundary."""
-    place = boundary_key(vid)
-    message = parse(pb.Boundary(), MessageType.BOUNDARY, body, place)
+    key = boundary_key(vid)
+    message = parse(pb.Boundary(), MessageType.BOUNDARY, body, key)
     if message.vid != vid.raw:
-        raise InvalidObject(place, "it belongs to another volume")
+        raise InvalidObject(key, "it belongs to another volume")
     return Boundary(vid, message.lsn, message.closing, message.nonce)
 
 
@@ -211,17 +211,17 @@ def encode_oplog_entry(entry: OplogEntry) -> bytes:
         value=entry.value,
         nonce=entry.nonce,
         message=entry.message,
-        others=[pb.NameChange(subject=each.subject, former=each.former, value=each.value) for each in entry.others],
+        others=[pb.NameChange(subject=name.subject, former=name.former, value=name.value) for name in entry.others],
     )
     return wrap(MessageType.OPLOG_ENTRY, serialized(message))
 
 
-def decode_oplog_entry(body: bytes, place: str) -> OplogEntry:
-    message = parse(pb.OplogEntry(), MessageType.OPLOG_ENTRY, body, place)
+def decode_oplog_entry(body: bytes, key: str) -> OplogEntry:
+    message = parse(pb.OplogEntry(), MessageType.OPLOG_ENTRY, body, key)
     if len(message.nonce) != _NONCE_SIZE:
-        raise InvalidObject(place, f"a nonce of {len(message.nonce)} bytes")
-    with fields_of(place):
-        for subject in (message.subject, *(each.subject for each in message.others)):
+        raise InvalidObject(key, f"a nonce of {len(message.nonce)} bytes")
+    with fields_of(key):
+        for subject in (message.subject, *(change.subject for change in message.others)):
             check_key(subject)
         return OplogEntry(
             at_ms=message.at.ToMilliseconds(),
@@ -234,11 +234,11 @@ def decode_oplog_entry(body: bytes, place: str) -> OplogEntry:
             message=message.message,
             others=tuple(
                 NameChange(
-                    each.subject,
-                    each.former if each.HasField("former") else None,
-                    each.value if each.HasField("value") else None,
+                    change.subject,
+                    change.former if change.HasField("former") else None,
+                    change.value if change.HasField("value") else None,
                 )
-                for each in message.others
+                for change in message.others
             ),
         )
 
@@ -267,30 +267,30 @@ def decode_newest_checkpoints(body: bytes, vid: Vid) -> CheckpointSet:
 
     Raise `FormatUnsupported` and `InvalidObject`, the latter also for another volume's list.
     """
-    place = checkpoints_key(vid)
-    data = unwrap(MessageType.CHECKPOINT_SET, body, place)
+    key = checkpoints_key(vid)
+    data = unwrap(MessageType.CHECKPOINT_SET, body, key)
     if len(data) != _NEWEST.size:
-        raise InvalidObject(place, f"its first part has {len(body)} bytes, not {NEWEST_BYTES}")
+        raise InvalidObject(key, f"its first part has {len(body)} bytes, not {NEWEST_BYTES}")
     raw_vid, count, floor, nonce = _HEAD.unpack_from(data)
     if raw_vid != vid.raw:
-        raise InvalidObject(place, "it belongs to another volume")
-    here = min(count, _NEWEST_MARKS)
-    end = _HEAD.size + here * _MARK.size
+        raise InvalidObject(key, "it belongs to another volume")
+    newest = min(count, _NEWEST_MARKS)
+    end = _HEAD.size + newest * _MARK.size
     if any(data[end:]):
-        raise InvalidObject(place, f"{count} marks are followed by other bytes than zeros")
-    return CheckpointSet(vid, _marks(data[_HEAD.size : end], place), count - here, floor, nonce)
+        raise InvalidObject(key, f"{count} marks are followed by other bytes than zeros")
+    return CheckpointSet(vid, _marks(data[_HEAD.size : end], key), count - newest, floor, nonce)
 
 
 def decode_checkpoint_set(body: bytes, vid: Vid) -> CheckpointSet:
     """Return the set with all marks, from the whole object. Raise as `decode_newest_checkpoints` does."""
-    place = checkpoints_key(vid)
+    key = checkpoints_key(vid)
     newest = decode_newest_checkpoints(body[:NEWEST_BYTES], vid)
-    rest = body[NEWEST_BYTES:]
-    older = unwrap(MessageType.OLDER_CHECKPOINTS, rest, place) if rest or newest.older else b""
+    older_part = body[NEWEST_BYTES:]
+    older = unwrap(MessageType.OLDER_CHECKPOINTS, older_part, key) if older_part or newest.older else b""
     if len(older) != newest.older * _MARK.size:
-        raise InvalidObject(place, f"{len(older)} bytes where {newest.older} marks belong")
-    marks = _marks(older, place) + newest.marks
-    _check_order(marks[newest.older - 1 : newest.older + 1] if newest.older else (), place)
+        raise InvalidObject(key, f"{len(older)} bytes where {newest.older} marks belong")
+    marks = _marks(older, key) + newest.marks
+    _check_order(marks[newest.older - 1 : newest.older + 1] if newest.older else (), key)
     return replace(newest, marks=marks, older=0)
 
 
@@ -304,16 +304,16 @@ def decode_down_to(lsn: int, body: bytes, vid: Vid) -> CheckpointSet:
     return newest if is_enough or len(body) == NEWEST_BYTES else decode_checkpoint_set(body, vid)
 
 
-def _marks(raw: bytes, place: str) -> tuple[Mark, ...]:
+def _marks(raw: bytes, key: str) -> tuple[Mark, ...]:
     """Return the marks in `raw`, ascending. Raise `InvalidObject` if they are not in order."""
     marks = tuple(map(Mark._make, _MARK.iter_unpack(raw)))[::-1]
     if marks and marks[0].lsn == 0:
-        raise InvalidObject(place, "its LSNs do not ascend from 1")
-    _check_order(marks, place)
+        raise InvalidObject(key, "its LSNs do not ascend from 1")
+    _check_order(marks, key)
     return marks
 
 
-def _check_order(marks: tuple[Mark, ...], place: str) -> None:
+def _check_order(marks: tuple[Mark, ...], key: str) -> None:
     lsns = [mark.lsn for mark in marks]
     if not all(map(operator.lt, lsns, lsns[1:])):
-        raise InvalidObject(place, "its LSNs do not ascend from 1")
+        raise InvalidObject(key, "its LSNs do not ascend from 1")

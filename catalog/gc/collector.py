@@ -181,7 +181,7 @@ class Collector:
         report.waiting = [PendingPlan(p.number, p.objects, p.written_at_ms + grace_ms) for p in waiting if p.is_whole]
         report.refused = marker.refused
         report.blocked = {vid: str(trouble) for vid, trouble in marker.blocked.items()}
-        report.kept = [_kept_volume(kept) for _, kept in sorted(marker.kept.items()) if kept.is_held]
+        report.kept = [_kept_volume(volume) for _, volume in sorted(marker.kept.items()) if volume.is_held]
         return report
 
     def marked(self) -> Marker:
@@ -247,8 +247,8 @@ class Collector:
         grace_ms = self._policy.grace_s * 1000
         return survey(self._store, marker, self._attempts(), now_ms=marker.now_ms, grace_ms=grace_ms)
 
-    def _check_clock(self, what: str) -> int | None:
-        return check_clock(self._store, self._clock, what)
+    def _check_clock(self, consequence: str) -> int | None:
+        return check_clock(self._store, self._clock, consequence)
 
     def _marker(self, now_ms: int) -> Marker:
         policy = self._policy
@@ -273,7 +273,7 @@ class Collector:
                         branches.take_back(topic, branch, vid, now_ms=now_ms)
                         marker.refused.append(f"branch {topic}@{branch}, of volume {vid}")
 
-    def _carry_out(self, found: list[Plan], marker: Marker, report: GcReport, now_ms: int) -> list[Plan]:
+    def _carry_out(self, planned: list[Plan], marker: Marker, report: GcReport, now_ms: int) -> list[Plan]:
         """Carry out the plans that are due, oldest first, and return the plans that still wait.
 
         Delete plans whose time lies in the future (GC-1), and old pages without a plan.
@@ -283,7 +283,7 @@ class Collector:
         execution = Execution(
             self._store, marker, report, self._attempts, self._note, self._writer_id, now_ms, self._watch
         )
-        for plan in reversed(found):
+        for plan in reversed(planned):
             if plan.written_at_ms > latest_ms:
                 remove_plan(self._store, plan.number)
             elif plan.written_at_ms + grace_ms > now_ms:
@@ -296,13 +296,13 @@ class Collector:
         return waiting
 
 
-def _kept_volume(kept: Kept) -> KeptVolume:
+def _kept_volume(volume: Kept) -> KeptVolume:
     return KeptVolume(
-        kept.vid,
-        kept.control.topic if kept.control else "",
-        kept.control.branch if kept.control else "",
-        tuple(kept.holders),
-        kept.first_lsn,
-        None if kept.tip is None or kept.first_lsn is None else kept.tip.lsn,
-        tuple((lsn, tuple(kept.points[lsn])) for lsn in kept.held_alone()),
+        volume.vid,
+        volume.control.topic if volume.control else "",
+        volume.control.branch if volume.control else "",
+        tuple(volume.holders),
+        volume.first_lsn,
+        None if volume.tip is None or volume.first_lsn is None else volume.tip.lsn,
+        tuple((lsn, tuple(volume.points[lsn])) for lsn in volume.held_alone()),
     )

@@ -95,11 +95,11 @@ class Execution:
 
     # ------------------------------------------------------------ before anything goes
 
-    def _raise_boundary(self, kept: Kept) -> None:
-        vid, target = kept.vid, self._begin(kept)
-        if vid in self.marker.blocked or target <= max(kept.boundary, 1):
+    def _raise_boundary(self, volume: Kept) -> None:
+        vid, target = volume.vid, self._begin(volume)
+        if vid in self.marker.blocked or target <= max(volume.boundary, 1):
             return
-        self._make_checkpoints(kept)
+        self._make_checkpoints(volume)
         if vid in self.marker.blocked:
             return
         self.note("boundary", boundary_key(vid), f"raised to lsn {target}")
@@ -114,8 +114,8 @@ class Execution:
             self.marker.block(vid, damage)
             return
         assert body is not None  # noqa: S101 - `raised` makes one when it is absent
-        kept.boundary = decode_boundary(body, vid).lsn
-        kept.lowest = max(kept.lowest, target)
+        volume.boundary = decode_boundary(body, vid).lsn
+        volume.lowest = max(volume.lowest, target)
 
     def _close(self, vids: Iterable[Vid]) -> None:
         """Close each volume of `vids` if no range of it is kept now. None was kept when the plan was written.
@@ -127,21 +127,21 @@ class Execution:
             return
         self.marker.refresh(begun, closing=begun)
         for vid, boundary in begun.items():
-            kept = self.marker.look(vid)
+            volume = self.marker.look(vid)
             if vid in self.marker.blocked:
                 continue  # the volume stays closing
-            if kept.first_lsn is not None:
+            if volume.first_lsn is not None:
                 keep_open(self.store, vid)
                 continue
             self.note("boundary", boundary_key(vid), "closed")
-            kept.boundary = close(self.store, boundary).lsn
+            volume.boundary = close(self.store, boundary).lsn
 
     def _begun(self, vids: Iterable[Vid]) -> Iterator[tuple[Vid, Boundary]]:
         for vid in sorted(vids):
-            kept = self.marker.look(vid)
-            if kept.first_lsn is not None or kept.is_dead:
+            volume = self.marker.look(vid)
+            if volume.first_lsn is not None or volume.is_dead:
                 continue
-            self._make_checkpoints(kept)
+            self._make_checkpoints(volume)
             if vid in self.marker.blocked:
                 continue
             try:
@@ -149,21 +149,21 @@ class Execution:
             except Corrupt as damage:
                 self.marker.block(vid, damage)
                 continue
-            kept.boundary = boundary.lsn
-            if not kept.is_dead:
+            volume.boundary = boundary.lsn
+            if not volume.is_dead:
                 yield vid, boundary
 
-    def _make_checkpoints(self, kept: Kept) -> None:
+    def _make_checkpoints(self, volume: Kept) -> None:
         """Make a checkpoint of each state that will have nothing below it: the first one, and each single one."""
-        begin = self._begin(kept)
-        first = [begin] if begin > max(kept.boundary, 1) else []
-        marked = {mark.lsn for mark in kept.marks.marks}
+        begin = self._begin(volume)
+        first = [begin] if begin > max(volume.boundary, 1) else []
+        marked = {mark.lsn for mark in volume.marks.marks}
         try:
-            for lsn in sorted({*kept.held_alone(), *first} - marked):
-                self._make_checkpoint(kept.vid, lsn)
-            kept.marks = self.marker.volumes().checkpoints(kept.vid)
+            for lsn in sorted({*volume.held_alone(), *first} - marked):
+                self._make_checkpoint(volume.vid, lsn)
+            volume.marks = self.marker.volumes().checkpoints(volume.vid)
         except (Corrupt, NoSuchObject) as damage:
-            self.marker.block(kept.vid, damage)
+            self.marker.block(volume.vid, damage)
 
     def _make_checkpoint(self, vid: Vid, lsn: int) -> None:
         """Make the commit at `lsn` a checkpoint, and add its mark if GC may add one (VCKPT-3).
@@ -188,29 +188,29 @@ class Execution:
 
         `run` calls this after it has read the names again, before it deletes anything of the page.
         """
-        for kept in list(self.marker.kept.values()):
-            if kept.boundary > 1 and kept.vid not in self.marker.blocked and not self._stands(kept):
-                self._make_checkpoints(kept)
+        for volume in list(self.marker.kept.values()):
+            if volume.boundary > 1 and volume.vid not in self.marker.blocked and not self._stands(volume):
+                self._make_checkpoints(volume)
         for vid, newest_ms in newest_orphans.items():
-            kept = self.marker.look(vid)
-            if newest_ms >= 0 and kept.first_lsn is not None and vid not in self.marker.blocked:
-                self._shut_out(kept, newest_ms)
+            volume = self.marker.look(vid)
+            if newest_ms >= 0 and volume.first_lsn is not None and vid not in self.marker.blocked:
+                self._shut_out(volume, newest_ms)
 
-    def _stands(self, kept: Kept) -> bool:
-        marked = {mark.lsn for mark in kept.marks.marks}
-        return all(lsn in marked for lsn in kept.held_alone())
+    def _stands(self, volume: Kept) -> bool:
+        marked = {mark.lsn for mark in volume.marks.marks}
+        return all(lsn in marked for lsn in volume.held_alone())
 
-    def _shut_out(self, kept: Kept, newest_ms: int) -> None:
+    def _shut_out(self, volume: Kept, newest_ms: int) -> None:
         """Publish a commit that forbids new segments as old as `newest_ms`.
 
         The commit takes the LSN that a stalled writer would use. If another commit takes the LSN first, GC keeps the
         segments of that commit, and tries the next LSN.
         """
-        volumes, vid = self.marker.volumes(), kept.vid
+        volumes, vid = self.marker.volumes(), volume.vid
         for _ in range(_FENCE_ROUNDS):
-            tip = kept.tip
+            tip = volume.tip
             assert tip is not None  # noqa: S101 - a volume with a range has one
-            if kept.is_dead or tip.collected_before_ms > newest_ms:
+            if volume.is_dead or tip.collected_before_ms > newest_ms:
                 return
             commit = Commit(
                 vid=vid,
@@ -246,39 +246,39 @@ class Execution:
                     self.marker.sids[vid].add(ref.sid)
                 for view in stored.commit.restored_views:
                     self.marker.sids[view.vid].add(view.ref.sid)
-            kept.tip = replace(fold(tip, following), segments=())
+            volume.tip = replace(fold(tip, following), segments=())
 
     # ------------------------------------------------------------ deletes
 
     def _delete(self, garbage: Garbage, attempts: frozenset[Sid]) -> None:
         vid = garbage.vid
-        kept = self.marker.look(vid)
-        if vid in self.marker.blocked or not self._is_passed(kept):
+        volume = self.marker.look(vid)
+        if vid in self.marker.blocked or not self._is_passed(volume):
             return
-        self._remove("commits", [commit_key(vid, lsn) for lsn in garbage.lsns if not kept.keeps(lsn)])
-        self._remove("lists", [list_key(vid, *each) for each in garbage.lists if not kept.keeps(each[0])])
-        self._delete_segments(kept, garbage, attempts)
+        self._remove("commits", [commit_key(vid, lsn) for lsn in garbage.lsns if not volume.keeps(lsn)])
+        self._remove("lists", [list_key(vid, lsn, digest) for lsn, digest in garbage.lists if not volume.keeps(lsn)])
+        self._delete_segments(volume, garbage, attempts)
         self._remove("forks", [fork_key(vid, fork) for fork in garbage.forks if self.marker.is_gone(fork)])
         expired = {(vid, name) for vid, name, _ in self.marker.roots.expired_pins}
         self._remove("pins", [pin_key(vid, name) for name in garbage.pins if (vid, name) in expired])
         if garbage.closes:
-            self._delete_rest(kept)
+            self._delete_rest(volume)
 
-    def _delete_segments(self, kept: Kept, garbage: Garbage, attempts: frozenset[Sid]) -> None:
-        vid, keep = kept.vid, self.marker.sids[kept.vid]
+    def _delete_segments(self, volume: Kept, garbage: Garbage, attempts: frozenset[Sid]) -> None:
+        vid, keep = volume.vid, self.marker.sids[volume.vid]
         sizes = {sid: size for sid, size in garbage.segments if sid not in keep and sid not in attempts}
         orphans = [sid for sid in garbage.orphans if sid not in keep and sid not in attempts]
-        if kept.first_lsn is not None and not kept.is_dead:
-            assert kept.tip is not None  # noqa: S101 - a volume with a range has one
-            orphans = [sid for sid in orphans if sid.created_ms < kept.tip.collected_before_ms]
-            orphans = self._never_named(kept, orphans)
+        if volume.first_lsn is not None and not volume.is_dead:
+            assert volume.tip is not None  # noqa: S101 - a volume with a range has one
+            orphans = [sid for sid in orphans if sid.created_ms < volume.tip.collected_before_ms]
+            orphans = self._never_named(volume, orphans)
         sids = [*sizes, *orphans]
         if sids:
             self.store.delete_many([key for sid in sids for key in (data_key(vid, sid), index_key(vid, sid))])
             self.report.deleted["segments"] += len(sids)
         self.report.deleted_bytes += sum(sizes.values())
 
-    def _never_named(self, kept: Kept, orphans: list[Sid]) -> list[Sid]:
+    def _never_named(self, volume: Kept, orphans: list[Sid]) -> list[Sid]:
         """Return the orphans that still no commit names.
 
         No commit named them when the plan was written. Since then a commit may have named one, and then left the
@@ -286,75 +286,75 @@ class Execution:
         or above the boundary, so its segments stay. This method reads the commits from the boundary to the first kept
         LSN.
         """
-        begin, volumes = self._begin(kept), self.marker.volumes()
-        assert kept.first_lsn is not None  # noqa: S101 - else the volume goes as a whole
-        if not orphans or begin == kept.first_lsn:
+        begin, volumes = self._begin(volume), self.marker.volumes()
+        assert volume.first_lsn is not None  # noqa: S101 - else the volume goes as a whole
+        if not orphans or begin == volume.first_lsn:
             return orphans
         try:
-            commits = self.marker.commits(volumes, kept.vid, begin, kept.first_lsn)
-            named = {
+            commits = self.marker.commits(volumes, volume.vid, begin, volume.first_lsn)
+            sids = {
                 ref.sid
                 for commit in commits
                 for ref in (*commit.segments, *(view.ref for view in commit.restored_views))
             }
         except (Corrupt, NoSuchObject) as damage:
-            self.marker.block(kept.vid, damage)
+            self.marker.block(volume.vid, damage)
             return []
-        return [sid for sid in orphans if sid not in named]
+        return [sid for sid in orphans if sid not in sids]
 
-    def _prune(self, kept: Kept) -> None:
+    def _prune(self, volume: Kept) -> None:
         """Remove the marks of states below the boundary that nothing holds.
 
         After that, no reader starts from such a state, and a new holder is refused (`catalog.refs.beside_gc`).
         """
-        vid = kept.vid
-        is_pruned = vid in self._pruned and kept.boundary <= kept.marks.floor
-        if is_pruned or vid in self.marker.blocked or not self._is_passed(kept):
+        vid = volume.vid
+        is_pruned = vid in self._pruned and volume.boundary <= volume.marks.floor
+        if is_pruned or vid in self.marker.blocked or not self._is_passed(volume):
             return
 
         def pruned(body: bytes | None) -> bytes | None:
-            if body is None and kept.control is None:
+            if body is None and volume.control is None:
                 return None  # the volume is gone, so a caller can hold nothing of it
-            known = CheckpointSet(vid) if body is None else decode_checkpoint_set(body, vid)
-            marks = tuple(mark for mark in known.marks if mark.lsn >= kept.boundary or kept.keeps(mark.lsn))
-            self._before[vid] = known
-            if len(marks) == len(known.marks) and kept.boundary <= known.floor:
+            checkpoints = CheckpointSet(vid) if body is None else decode_checkpoint_set(body, vid)
+            marks = tuple(mark for mark in checkpoints.marks if mark.lsn >= volume.boundary or volume.keeps(mark.lsn))
+            self._before[vid] = checkpoints
+            if len(marks) == len(checkpoints.marks) and volume.boundary <= checkpoints.floor:
                 return None
-            return encode_checkpoint_set(CheckpointSet(vid, marks, 0, kept.boundary, os.urandom(16)))
+            return encode_checkpoint_set(CheckpointSet(vid, marks, 0, volume.boundary, os.urandom(16)))
 
         try:
             body = change(self.store, checkpoints_key(vid), pruned)
         except Corrupt as damage:
             self.marker.block(vid, damage)
             return
-        kept.marks = CheckpointSet(vid) if body is None else decode_checkpoint_set(body, vid)
-        self._pruned[vid] = kept.marks.nonce
+        volume.marks = CheckpointSet(vid) if body is None else decode_checkpoint_set(body, vid)
+        self._pruned[vid] = volume.marks.nonce
 
-    def _begin(self, kept: Kept) -> int:
+    def _begin(self, volume: Kept) -> int:
         """Return the lower of the first LSNs that the plan and this run keep.
 
         0 if the plan or this run keeps no range.
         """
-        return min(kept.first_lsn or 0, self._planned.get(kept.vid, 0))
+        return min(volume.first_lsn or 0, self._planned.get(volume.vid, 0))
 
-    def _is_passed(self, kept: Kept) -> bool:
+    def _is_passed(self, volume: Kept) -> bool:
         """Return True if the boundary allows the deletes of the plan.
 
         Without a kept range the boundary must be `DEAD`. Otherwise it must have reached `_begin`. If it has not, the
         holders of the volume have changed since the plan was written.
         """
-        return kept.is_dead if kept.first_lsn is None else 0 < self._begin(kept) <= max(kept.boundary, 1)
+        return volume.is_dead if volume.first_lsn is None else 0 < self._begin(volume) <= max(volume.boundary, 1)
 
-    def _delete_rest(self, kept: Kept) -> None:
+    def _delete_rest(self, volume: Kept) -> None:
         """Delete checkpoints and control, if only the boundary is left beside them."""
-        vid = kept.vid
+        vid = volume.vid
         last = {boundary_key(vid), checkpoints_key(vid), control_key(vid)}
-        if kept.is_held or not kept.is_dead or not last.issuperset(self.store.list(f"{vid}/", limit=len(last) + 1)):
+        if volume.is_held or not volume.is_dead or not last.issuperset(self.store.list(f"{vid}/", limit=len(last) + 1)):
             return
         self.store.delete(checkpoints_key(vid))
         self.store.delete(control_key(vid))
         self.report.deleted["volumes"] += 1
-        kept.control = None
+        volume.control = None
 
     def _remove(self, kind: str, keys: list[Key]) -> None:
         if keys:

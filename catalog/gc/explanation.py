@@ -73,9 +73,9 @@ def _judged(
         return "unknown", ["it belongs to no volume and is no name, so GC leaves it alone"]
     if vid in marker.blocked:
         return "blocked", [f"damage may hide what needs its volume: {marker.blocked[vid]}"]
-    found = _planned(store, marker, attempts, vid, grace_ms)
-    if _whole(key) in found:
-        return "garbage", [found[_whole(key)]]
+    reasons = _planned(store, marker, attempts, vid, grace_ms)
+    if _whole(key) in reasons:
+        return "garbage", [reasons[_whole(key)]]
     return _of_volume(marker, attempts, vid, key, grace_ms)
 
 
@@ -93,105 +93,105 @@ def _whole(key: str) -> str:
 
 def _planned(store: ObjectStore, marker: Marker, attempts: Collection[Sid], vid: Vid, grace_ms: int) -> dict[str, str]:
     """Return the reason for each object of the volume that GC would plan now."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
 
     def take(page: list[Garbage]) -> None:
-        found.update((each.key, each.reason) for each in _keys(marker, page))
+        reasons.update((planned.key, planned.reason) for planned in _keys(marker, page))
 
     writer = PlanWriter(None, marker.now_ms, take)
     search = GarbageSearch(store, marker, writer, GcReport(), attempts, now_ms=marker.now_ms, grace_ms=grace_ms)
     search.search(vid)
     writer.close(marker.now_ms)
-    return found
+    return reasons
 
 
 def _of_pin(marker: Marker, vid: Vid, name: str, grace_ms: int) -> tuple[str, list[str]]:
-    for of, each, until_ms in marker.roots.expired_pins:
-        if (of, each) == (vid, name):
+    for of, pin, until_ms in marker.roots.expired_pins:
+        if (of, pin) == (vid, name):
             age_ms = marker.now_ms - until_ms
             is_due = age_ms >= grace_ms
-            told = f"the pin expired {_span(age_ms)} ago, and holds nothing"
-            return ("garbage", [told]) if is_due else ("kept", [f"{told}; it goes {_span(grace_ms)} after its end"])
+            reason = f"the pin expired {_span(age_ms)} ago, and holds nothing"
+            return ("garbage", [reason]) if is_due else ("kept", [f"{reason}; it goes {_span(grace_ms)} after its end"])
     return "kept", ["the pin has not expired, or GC cannot read it"]
 
 
 def _of_volume(marker: Marker, attempts: Collection[Sid], vid: Vid, key: Key, grace_ms: int) -> tuple[str, list[str]]:
-    kept = marker.look(vid)
+    volume = marker.look(vid)
     kind = key.split("/")[1] if key.count("/") else ""
     if (lsn := lsn_of(key)) is not None:
-        return "kept", list(_of_state(kept, lsn))
-    if (named := list_of(key)) is not None:
-        return "kept", [f"it belongs to the checkpoint of lsn {named[0]}", *_of_state(kept, named[0])]
+        return "kept", list(_of_state(volume, lsn))
+    if (list_name := list_of(key)) is not None:
+        return "kept", [f"it belongs to the checkpoint of lsn {list_name[0]}", *_of_state(volume, list_name[0])]
     if (sid := sid_of(_whole(key))) is not None:
-        return _of_segment(marker, attempts, kept, sid, grace_ms)
+        return _of_segment(marker, attempts, volume, sid, grace_ms)
     if kind == "forks":
         return "kept", ["the fork that it names may still stand on this volume"]
     if key == f"{vid}/boundary":
         return "kept", ["it is a boundary, which stays also after its volume"]
     if kind in {"control", "checkpoints"} and key.count("/") == 1:
-        return "kept", list(_of_holders(kept)) or ["its volume closes first: GC deletes this object last"]
+        return "kept", list(_of_holders(volume)) or ["its volume closes first: GC deletes this object last"]
     return "unknown", ["seglog writes no such key into a volume, so GC leaves it alone"]
 
 
-def _of_state(kept: Kept, lsn: int) -> Iterator[str]:
-    for holder in kept.points.get(lsn, ()):
+def _of_state(volume: Kept, lsn: int) -> Iterator[str]:
+    for holder in volume.points.get(lsn, ()):
         yield f"{holder} holds lsn {lsn}"
-    if kept.first_lsn is None or lsn < kept.first_lsn:
+    if volume.first_lsn is None or lsn < volume.first_lsn:
         return
-    newest = kept.tip is not None and lsn >= kept.tip.lsn
-    place = "is the newest state" if newest else "is the first state of the window" if lsn == kept.first_lsn else ""
-    told = f"lsn {lsn} {place}" if place else f"lsn {lsn} is in the window, which begins with lsn {kept.first_lsn}"
-    yield f"{told}: {_names(kept.holders)} keeps it"
+    newest = volume.tip is not None and lsn >= volume.tip.lsn
+    part = "is the newest state" if newest else "is the first state of the window" if lsn == volume.first_lsn else ""
+    state = f"lsn {lsn} {part}" if part else f"lsn {lsn} is in the window, which begins with lsn {volume.first_lsn}"
+    yield f"{state}: {_names(volume.holders)} keeps it"
 
 
-def _of_holders(kept: Kept) -> Iterator[str]:
-    if kept.first_lsn is not None:
-        yield f"{_names(kept.holders)} keeps its volume, from lsn {kept.first_lsn} on"
-    for lsn in sorted(kept.points):
-        yield f"{_names(kept.points[lsn])} holds lsn {lsn} of its volume"
+def _of_holders(volume: Kept) -> Iterator[str]:
+    if volume.first_lsn is not None:
+        yield f"{_names(volume.holders)} keeps its volume, from lsn {volume.first_lsn} on"
+    for lsn in sorted(volume.points):
+        yield f"{_names(volume.points[lsn])} holds lsn {lsn} of its volume"
 
 
 def _of_segment(
-    marker: Marker, attempts: Collection[Sid], kept: Kept, sid: Sid, grace_ms: int
+    marker: Marker, attempts: Collection[Sid], volume: Kept, sid: Sid, grace_ms: int
 ) -> tuple[str, list[str]]:
     age_ms = marker.now_ms - sid.created_ms
     if sid in attempts:
         return "kept", ["an upload of this directory has it on record"]
-    if sid not in marker.sids[kept.vid]:
-        told = f"no commit names it; it is {_span(age_ms)} old, and the grace is {_span(grace_ms)}"
-        return "young", [told]
-    reasons = [told for each in _standing_on(marker, kept.vid) for told in _of_states(marker, each, sid)]
+    if sid not in marker.sids[volume.vid]:
+        reason = f"no commit names it; it is {_span(age_ms)} old, and the grace is {_span(grace_ms)}"
+        return "young", [reason]
+    reasons = [reason for standing in _standing_on(marker, volume.vid) for reason in _of_states(marker, standing, sid)]
     return "kept", reasons or ["a kept state shows it"]
 
 
 def _standing_on(marker: Marker, vid: Vid) -> Iterator[Kept]:
     """Yield the volume, and the volumes that were forked from it, directly or not."""
-    for each in list(marker.kept.values()):
-        ancestor: Kept | None = each
+    for volume in list(marker.kept.values()):
+        ancestor: Kept | None = volume
         while ancestor is not None and ancestor.vid != vid:
             parent = None if ancestor.control is None else ancestor.control.parent
             ancestor = None if parent is None else marker.look(parent.vid)
-        if ancestor is not None and each.is_held and each.vid not in marker.blocked:
-            yield each
+        if ancestor is not None and volume.is_held and volume.vid not in marker.blocked:
+            yield volume
 
 
-def _of_states(marker: Marker, kept: Kept, sid: Sid) -> Iterator[str]:
+def _of_states(marker: Marker, volume: Kept, sid: Sid) -> Iterator[str]:
     """Yield the kept states of one volume that show a segment, with their holders."""
-    volumes, vid = marker.volumes(), kept.vid
-    name = "" if kept.control is None else f" of {kept.control.topic}@{kept.control.branch}"
+    volumes, vid = marker.volumes(), volume.vid
+    name = "" if volume.control is None else f" of {volume.control.topic}@{volume.control.branch}"
     try:
-        for lsn in kept.held_alone():
+        for lsn in volume.held_alone():
             if any(view.ref.sid == sid for view in volumes.snapshot(vid, lsn).segments):
-                yield f"lsn {lsn}{name} shows it: {_names(kept.points[lsn])} holds that state"
-        if kept.first_lsn is None or kept.tip is None:
+                yield f"lsn {lsn}{name} shows it: {_names(volume.points[lsn])} holds that state"
+        if volume.first_lsn is None or volume.tip is None:
             return
-        first = kept.first_lsn
+        first = volume.first_lsn
         if any(view.ref.sid == sid for view in volumes.snapshot(vid, first).segments):
-            yield f"lsn {first}{name} shows it, where the kept states begin: {_names(kept.holders)} keeps them"
+            yield f"lsn {first}{name} shows it, where the kept states begin: {_names(volume.holders)} keeps them"
             return
-        for commit in marker.commits(volumes, vid, first + 1, kept.tip.lsn):
+        for commit in marker.commits(volumes, vid, first + 1, volume.tip.lsn):
             if any(ref.sid == sid for ref in commit.segments):
-                yield f"lsn {commit.lsn}{name} names it: {_names(kept.holders)} keeps the states from lsn {first} on"
+                yield f"lsn {commit.lsn}{name} names it: {_names(volume.holders)} keeps the states from lsn {first} on"
                 return
     except (Corrupt, NoSuchObject) as damage:
         yield f"a state of volume {vid} cannot be read: {damage}"
@@ -204,8 +204,8 @@ def _keys(marker: Marker, page: Iterable[Garbage]) -> Iterator[PlannedKey]:
 
 def _waiting(store: ObjectStore, marker: Marker, key: Key, grace_ms: int) -> Iterator[str]:
     for plan in plans(store):
-        named = (each.key for page in pages_of(store, plan) for each in _keys(marker, page))
-        if plan.is_whole and any(each == _whole(key) for each in named):
+        keys = (planned.key for page in pages_of(store, plan) for planned in _keys(marker, page))
+        if plan.is_whole and any(planned == _whole(key) for planned in keys):
             yield f"plan {plan.number} names it, and may be carried out {_span(grace_ms)} after it was written"
 
 

@@ -64,9 +64,9 @@ class GarbageSearch:
         for plan in waiting:
             for garbage in _readable(self._store, plan):
                 _take(self._planned[garbage.vid], garbage)
-        known = len(self._marker.kept)
+        total = len(self._marker.kept)
         for done, vid in enumerate(volumes_of(self._store)):
-            watch("searching", min(done, known), known, "volumes")
+            watch("searching", min(done, total), total, "volumes")
             self.search(vid)
         for vid, name, until_ms in self._marker.roots.expired_pins:
             is_due = until_ms + self._grace_ms <= self._now_ms
@@ -79,17 +79,17 @@ class GarbageSearch:
         if vid not in self._marker.blocked:
             self._search(self._marker.look(vid))
 
-    def _search(self, kept: Kept) -> None:
-        vid, planned = kept.vid, self._planned[kept.vid]
-        named: dict[Sid, int] | None = None
-        stays, has_rest = kept.is_held, False
+    def _search(self, volume: Kept) -> None:
+        vid, planned = volume.vid, self._planned[volume.vid]
+        sizes: dict[Sid, int] | None = None
+        stays, has_rest = volume.is_held, False
         last_sid = None
         for key in self._store.list(f"{vid}/"):
             _, kind, name = f"{key}//".split("/", 2)
             if kind in _LEFT_FOR_LAST and name == "/":
                 has_rest = has_rest or kind != "boundary"
             elif kind == "log":
-                stays = not self._plan_commit(kept, planned, key) or stays
+                stays = not self._plan_commit(volume, planned, key) or stays
             elif kind == "segments":
                 sid = _sid_of(name.rstrip("/"))
                 if sid is None:
@@ -99,82 +99,82 @@ class GarbageSearch:
                 elif sid in self._marker.sids[vid] or sid in self._attempts:
                     stays = True
                 elif sid not in planned.sids:
-                    named = self._named(kept) if named is None else named
-                    stays = not self._plan_segment(kept, sid, named) or stays
+                    sizes = self._named(volume) if sizes is None else sizes
+                    stays = not self._plan_segment(volume, sid, sizes) or stays
                 last_sid = sid
             elif kind == "lists" and (named_list := list_of(key)) is not None:
-                stays = not self._plan_list(kept, planned, named_list) or stays
+                stays = not self._plan_list(volume, planned, named_list) or stays
             elif kind == "forks":
-                stays = not self._plan_fork(kept, planned, key) or stays
+                stays = not self._plan_fork(volume, planned, key) or stays
             else:
                 stays = self._tell(key)
         goes = has_rest and not stays
-        if kept.first_lsn is None and (goes or not kept.is_dead) and "closes" not in planned.rest:
-            self._of(kept).closes = True
+        if volume.first_lsn is None and (goes or not volume.is_dead) and "closes" not in planned.rest:
+            self._of(volume).closes = True
             self._add("volumes")
-        if kept.first_lsn is not None and kept.first_lsn > max(kept.boundary, 1):
+        if volume.first_lsn is not None and volume.first_lsn > max(volume.boundary, 1):
             # Every plan names this volume, so GC raises the boundary before the deletes. The plan may delete objects of
             # another volume that states below the new boundary stand on.
-            self._of(kept).raises = True
-            if kept.first_lsn > planned.first_lsn:
+            self._of(volume).raises = True
+            if volume.first_lsn > planned.first_lsn:
                 self._add("boundaries")
 
     # Each of these methods returns True if the object is garbage, planned now or by an earlier run.
 
-    def _plan_commit(self, kept: Kept, planned: _Planned, key: str) -> bool:
+    def _plan_commit(self, volume: Kept, planned: _Planned, key: str) -> bool:
         lsn = lsn_of(key)
         if lsn is None:
             return not self._tell(key)
-        if kept.keeps(lsn):
+        if volume.keeps(lsn):
             return False
         if lsn not in planned.lsns:
-            self._of(kept).lsns.append(lsn)
+            self._of(volume).lsns.append(lsn)
             self._add("commits")
         return True
 
-    def _plan_list(self, kept: Kept, planned: _Planned, name: tuple[int, bytes]) -> bool:
-        if kept.keeps(name[0]):
+    def _plan_list(self, volume: Kept, planned: _Planned, name: tuple[int, bytes]) -> bool:
+        if volume.keeps(name[0]):
             return False
         if name not in planned.rest:
-            self._of(kept).lists.append(name)
+            self._of(volume).lists.append(name)
             self._add("lists")
         return True
 
-    def _plan_fork(self, kept: Kept, planned: _Planned, key: str) -> bool:
+    def _plan_fork(self, volume: Kept, planned: _Planned, key: str) -> bool:
         fork = fork_of(key)
         if fork is None:
             return not self._tell(key)
         if not self._marker.is_gone(fork):
             return False
         if fork not in planned.rest:
-            self._of(kept).forks.append(fork)
+            self._of(volume).forks.append(fork)
             self._add("forks")
         return True
 
-    def _plan_segment(self, kept: Kept, sid: Sid, named: dict[Sid, int]) -> bool:
-        if sid in named:
-            self._of(kept).segments.append((sid, named[sid]))
-            self._report.planned_bytes += named[sid]
-        elif kept.first_lsn is not None and sid.created_ms + self._grace_ms > self._now_ms:
+    def _plan_segment(self, volume: Kept, sid: Sid, sizes: dict[Sid, int]) -> bool:
+        if sid in sizes:
+            self._of(volume).segments.append((sid, sizes[sid]))
+            self._report.planned_bytes += sizes[sid]
+        elif volume.first_lsn is not None and sid.created_ms + self._grace_ms > self._now_ms:
             self._report.young_segments += 1
             return False
         else:
-            self._of(kept).orphans.append(sid)
+            self._of(volume).orphans.append(sid)
         self._add("segments")
         return True
 
-    def _named(self, kept: Kept) -> dict[Sid, int]:
+    def _named(self, volume: Kept) -> dict[Sid, int]:
         """Return the segments that commits below the kept range have named, with their sizes in bytes.
 
         Such a segment is no pending upload, so it needs no grace. Commits newer than the mark are not read: their
         segments are needed.
         """
-        newest = 0 if kept.tip is None else kept.tip.lsn
-        last = newest if kept.first_lsn is None else min(kept.first_lsn, newest)
-        if kept.is_dead or last < kept.lowest:
+        newest = 0 if volume.tip is None else volume.tip.lsn
+        last = newest if volume.first_lsn is None else min(volume.first_lsn, newest)
+        if volume.is_dead or last < volume.lowest:
             return {}
-        volumes, vid = self._marker.volumes(), kept.vid
-        base = kept.lowest if kept.lowest > 1 else 0
+        volumes, vid = self._marker.volumes(), volume.vid
+        base = volume.lowest if volume.lowest > 1 else 0
         refs: list[SegmentRef] = []
         try:
             if base:
@@ -192,9 +192,9 @@ class GarbageSearch:
         self._report.add_unknown_key(key)
         return True
 
-    def _of(self, kept: Kept) -> Garbage:
-        garbage = self._writer.of(kept.vid)
-        garbage.first_lsn = kept.first_lsn or 0
+    def _of(self, volume: Kept) -> Garbage:
+        garbage = self._writer.of(volume.vid)
+        garbage.first_lsn = volume.first_lsn or 0
         return garbage
 
     def _add(self, kind: str) -> None:

@@ -164,8 +164,8 @@ class Marker:
 
     def marks(self, vids: Iterable[Vid]) -> Marks:
         """Return the marks of `vids`, which this marker has marked, and no others."""
-        kept = {vid: self.kept[vid] for vid in vids}
-        return Marks(kept, dict(self.sids), list(self._needed), self.blocked, self.refused)
+        volumes = {vid: self.kept[vid] for vid in vids}
+        return Marks(volumes, dict(self.sids), list(self._needed), self.blocked, self.refused)
 
     def add(self, marks: Marks) -> None:
         """Take over the marks of volumes that another marker has marked."""
@@ -191,13 +191,13 @@ class Marker:
         before, self.roots = self.roots, read_roots(self._store, self._now_ms - self._skew_ms)
         roots = self.roots
         for vid in sorted({*roots.refs, *roots.deleted_refs}):
-            known = self.kept.get(vid)
+            volume = self.kept.get(vid)
             is_new = vid in roots.refs or roots.deleted_refs.get(vid) != before.deleted_refs.get(vid)
-            if known is None or (known.first_lsn is None and is_new):
+            if volume is None or (volume.first_lsn is None and is_new):
                 self._mark_named(vid, roots)
         for vid in closing:
-            kept = self.kept[vid]
-            if kept.first_lsn is None and vid not in self.blocked and self._is_named(kept, roots):
+            volume = self.kept[vid]
+            if volume.first_lsn is None and vid not in self.blocked and self._is_named(volume, roots):
                 self._mark_named(vid, roots)
         for parent in vids:
             self._mark_forks(parent, roots)
@@ -211,11 +211,11 @@ class Marker:
         """
         if vid not in self.kept:
             volumes = self.volumes()
-            kept = self.kept[vid] = Kept(vid, 0, CheckpointSet(vid), None)
+            volume = self.kept[vid] = Kept(vid, 0, CheckpointSet(vid), None)
             try:
-                kept.boundary = volumes.boundary(vid)
-                kept.marks = volumes.checkpoints(vid)
-                kept.control = self.control(vid)
+                volume.boundary = volumes.boundary(vid)
+                volume.marks = volumes.checkpoints(vid)
+                volume.control = self.control(vid)
             except Corrupt as damage:
                 self.block(vid, damage)
         return self.kept[vid]
@@ -232,8 +232,8 @@ class Marker:
 
         Such a volume takes no commit, and nothing of it can be read.
         """
-        kept = self.look(vid)
-        return kept.is_dead and kept.control is None and vid not in self.blocked
+        volume = self.look(vid)
+        return volume.is_dead and volume.control is None and vid not in self.blocked
 
     def volumes(self) -> Volumes:
         """Return a reader without the snapshots of earlier readers, which would stay in memory (MARK-4)."""
@@ -251,63 +251,63 @@ class Marker:
         self._mark_volume(vid, roots)
 
     def _mark_volume(self, vid: Vid, roots: Roots) -> None:
-        kept = self.look(vid)
-        if vid in self.blocked or kept.is_dead:
+        volume = self.look(vid)
+        if vid in self.blocked or volume.is_dead:
             return  # a name of a dead volume is void: its writer, or GC, takes it back (catalog.refs.beside_gc)
-        named = vid in roots.refs or vid in roots.deleted_refs or self._is_named(kept, roots)
+        is_named = vid in roots.refs or vid in roots.deleted_refs or self._is_named(volume, roots)
         is_young = vid.created_ms > self._now_ms - self._grace_ms
         try:
-            if kept.control is None and not named:
+            if volume.control is None and not is_named:
                 return  # a volume without name and control was never complete, or GC is deleting it
-            _check_control(kept)
+            _check_control(volume)
             volumes = self.volumes()
-            kept.lowest = max(kept.boundary, 1)
-            kept.tip = volumes.snapshot(vid, self._newest(volumes, kept))
-            window_ms = window_ms_of(kept.tip.config, self._window_ms) if self._retain_ms is None else self._retain_ms
-            kept.holders = list(roots.refs.get(vid, ()))
+            volume.lowest = max(volume.boundary, 1)
+            volume.tip = volumes.snapshot(vid, self._newest(volumes, volume))
+            window_ms = window_ms_of(volume.tip.config, self._window_ms) if self._retain_ms is None else self._retain_ms
+            volume.holders = list(roots.refs.get(vid, ()))
             for name, at_ms in roots.deleted_refs.get(vid, ()):
                 if at_ms + window_ms > self._now_ms:
-                    kept.holders.append(Holder(HeldBy.DELETED_REF, name))
-            if is_young and not named:
-                kept.holders.append(Holder(HeldBy.YOUNG, str(vid)))
-            self._mark_range(volumes, kept, self._now_ms - window_ms)
-            kept.tip = replace(kept.tip, segments=())
+                    volume.holders.append(Holder(HeldBy.DELETED_REF, name))
+            if is_young and not is_named:
+                volume.holders.append(Holder(HeldBy.YOUNG, str(vid)))
+            self._mark_range(volumes, volume, self._now_ms - window_ms)
+            volume.tip = replace(volume.tip, segments=())
         except (Corrupt, NoSuchObject) as damage:
-            parent = kept.control.parent if kept.control else None
-            if not named and parent is not None and self._came_too_late(self.look(parent.vid), parent.lsn):
+            parent = volume.control.parent if volume.control else None
+            if not is_named and parent is not None and self._came_too_late(self.look(parent.vid), parent.lsn):
                 self.refused.append(f"volume {vid}, forked from lsn {parent.lsn} of volume {parent.vid}")
             else:
-                self.block(vid, damage, only_below=not (named or is_young))
+                self.block(vid, damage, only_below=not (is_named or is_young))
 
-    def _is_named(self, kept: Kept, roots: Roots) -> bool:
+    def _is_named(self, volume: Kept, roots: Roots) -> bool:
         """Return True if the ref that was made for the volume names it.
 
         If so, add the ref to `roots`, because the LIST may lack it.
         """
-        if kept.control is None or kept.vid in roots.deleted_refs:
+        if volume.control is None or volume.vid in roots.deleted_refs:
             return False
-        key = ref_key(kept.control.topic, kept.control.branch)
+        key = ref_key(volume.control.topic, volume.control.branch)
         try:
-            roots.take_ref(key, self._store.get(key), only=kept.vid)
+            roots.take_ref(key, self._store.get(key), only=volume.vid)
         except NoSuchObject:
             return False
-        return kept.vid in roots.refs or kept.vid in roots.deleted_refs
+        return volume.vid in roots.refs or volume.vid in roots.deleted_refs
 
-    def _mark_range(self, volumes: Volumes, kept: Kept, since_ms: int) -> None:
+    def _mark_range(self, volumes: Volumes, volume: Kept, since_ms: int) -> None:
         """Mark the range of a volume with holders. Without holders, mark only what it stands on (MARK-2).
 
         A commit of kind restore shows segments that neither the first state nor a later commit adds.
         """
-        vid, tip, lowest = kept.vid, kept.tip, kept.lowest
+        vid, tip, lowest = volume.vid, volume.tip, volume.lowest
         assert tip is not None  # noqa: S101 - the caller has looked
-        start = scan_from(kept.marks, lowest, tip.lsn, since_ms) or lowest
+        start = scan_from(volume.marks, lowest, tip.lsn, since_ms) or lowest
         first = max(first_kept(self.commits(volumes, vid, start, tip.lsn), since_ms) or lowest, lowest)
-        is_held = bool(kept.holders)
+        is_held = bool(volume.holders)
         if first > 1:
             for view in volumes.snapshot(vid, first).segments:
                 if is_held or view.vid != vid:
                     self._keep(view.vid, view.ref)
-        is_fork = kept.control is not None and kept.control.parent is not None
+        is_fork = volume.control is not None and volume.control.parent is not None
         for commit in self.commits(volumes, vid, first + 1 if first > 1 else 1, tip.lsn) if is_held or is_fork else ():
             for ref in commit.segments if is_held else ():
                 self._keep(vid, ref)
@@ -315,9 +315,9 @@ class Marker:
                 if is_held or view.vid != vid:
                     self._keep(view.vid, view.ref)
         if is_held:
-            kept.first_lsn = first
+            volume.first_lsn = first
         if lowest <= 1:
-            self._need_parent(kept)
+            self._need_parent(volume)
 
     def _keep(self, vid: Vid, ref: SegmentRef) -> None:
         sids = self.sids[vid]
@@ -325,19 +325,19 @@ class Marker:
             sids.add(ref.sid, _LENGTHS.pack(ref.data_length, ref.index_length) if self._keeps_lengths else b"")
             self.kept_bytes += ref.data_length + ref.index_head_length
 
-    def _need_parent(self, kept: Kept) -> None:
-        control = kept.control
+    def _need_parent(self, volume: Kept) -> None:
+        control = volume.control
         if control is not None and control.parent is not None:
-            name = f"{control.topic}@{control.branch} ({kept.vid})"
+            name = f"{control.topic}@{control.branch} ({volume.vid})"
             self._needed.append((control.parent, Holder(HeldBy.FORK, name)))
 
-    def _newest(self, volumes: Volumes, kept: Kept) -> int:
+    def _newest(self, volumes: Volumes, volume: Kept) -> int:
         """Return the newest LSN. The LIST may be behind, so GC asks for the next commits by key."""
-        listed = volumes.newest_lsn(kept.vid)
-        known = max(listed, kept.marks.marks[-1].lsn if kept.marks.marks else 0, kept.lowest - 1)
-        newest = known + len(volumes.next_commits(kept.vid, known))
+        listed = volumes.newest_lsn(volume.vid)
+        lsn = max(listed, volume.marks.marks[-1].lsn if volume.marks.marks else 0, volume.lowest - 1)
+        newest = lsn + len(volumes.next_commits(volume.vid, lsn))
         if not self._store.is_ordered:
-            self._check_no_hole(volumes, kept.vid, newest)
+            self._check_no_hole(volumes, volume.vid, newest)
         return newest
 
     def _check_no_hole(self, volumes: Volumes, vid: Vid, newest: int) -> None:
@@ -359,36 +359,36 @@ class Marker:
     def _mark_points(self, roots: Roots) -> None:
         """Mark the states that tags and pins hold and that forks stand on. Follow the parents down to the roots."""
         for (vid, lsn), holders in roots.points.items():
-            known = self.kept[vid].points.get(lsn, ()) if vid in self.kept else ()
-            self._needed.extend((ForkPoint(vid, lsn), holder) for holder in holders if holder not in known)
+            marked = self.kept[vid].points.get(lsn, ()) if vid in self.kept else ()
+            self._needed.extend((ForkPoint(vid, lsn), holder) for holder in holders if holder not in marked)
         while self._needed:
             point, holder = self._needed.popleft()
-            kept = self.look(point.vid)
-            is_new = point.lsn not in kept.points
-            holders = kept.points.setdefault(point.lsn, [])
+            volume = self.look(point.vid)
+            is_new = point.lsn not in volume.points
+            holders = volume.points.setdefault(point.lsn, [])
             if holder not in holders:
                 holders.append(holder)
-            if is_new and point.vid not in self.blocked and not (kept.first_lsn and point.lsn >= kept.first_lsn):
-                self._mark_point(kept, point.lsn)
+            if is_new and point.vid not in self.blocked and not (volume.first_lsn and point.lsn >= volume.first_lsn):
+                self._mark_point(volume, point.lsn)
 
-    def _mark_point(self, kept: Kept, lsn: int) -> None:
-        stands_alone = any(mark.lsn == lsn for mark in kept.marks.marks)
+    def _mark_point(self, volume: Kept, lsn: int) -> None:
+        stands_alone = any(mark.lsn == lsn for mark in volume.marks.marks)
         try:
-            _check_control(kept)
+            _check_control(volume)
             if lsn:
-                for view in self.volumes().snapshot(kept.vid, lsn).segments:
+                for view in self.volumes().snapshot(volume.vid, lsn).segments:
                     self._keep(view.vid, view.ref)
         except (Corrupt, NoSuchObject) as damage:
-            if self._came_too_late(kept, lsn) and self._is_absent(commit_key(kept.vid, lsn)):
-                self.refused += [f"{holder} at lsn {lsn} of volume {kept.vid}" for holder in kept.points.pop(lsn)]
+            if self._came_too_late(volume, lsn) and self._is_absent(commit_key(volume.vid, lsn)):
+                self.refused += [f"{holder} at lsn {lsn} of volume {volume.vid}" for holder in volume.points.pop(lsn)]
             else:
-                self.block(kept.vid, damage)
+                self.block(volume.vid, damage)
             return
-        if not stands_alone and not 1 < kept.boundary <= lsn:
-            self._need_parent(kept)
+        if not stands_alone and not 1 < volume.boundary <= lsn:
+            self._need_parent(volume)
 
-    def _came_too_late(self, kept: Kept, lsn: int) -> bool:
-        return lsn < kept.boundary and all(mark.lsn != lsn for mark in kept.marks.marks)
+    def _came_too_late(self, volume: Kept, lsn: int) -> bool:
+        return lsn < volume.boundary and all(mark.lsn != lsn for mark in volume.marks.marks)
 
     def _is_absent(self, key: Key) -> bool:
         try:
@@ -403,10 +403,10 @@ class Marker:
             vid = fork_of(key)
             if vid is None or vid in self.kept:
                 continue
-            kept = self.look(vid)
-            if kept.control is not None:
+            volume = self.look(vid)
+            if volume.control is not None:
                 self._mark_volume(vid, roots)
-            elif not kept.is_dead:
+            elif not volume.is_dead:
                 self._hold_by_fork(parent, vid, key)
 
     def _hold_by_fork(self, parent: Vid, vid: Vid, key: str) -> None:
@@ -442,8 +442,8 @@ class Marker:
         except Corrupt:
             control = None
         if control is None:
-            others = {*self.kept, *volumes_of(self._store)}
-            return [other for other in others if any(self._store.list(fork_key(other, vid), limit=1))]
+            vids = {*self.kept, *volumes_of(self._store)}
+            return [parent for parent in vids if any(self._store.list(fork_key(parent, vid), limit=1))]
         return [] if control.parent is None else [control.parent.vid]
 
     def _doubt(self, roots: Roots) -> None:
@@ -451,11 +451,11 @@ class Marker:
         for vid, damage in roots.doubtful_volumes.items():
             self.block(vid, damage)
         for topic, damage in roots.doubtful_topics.items():
-            for kept in list(self.kept.values()):
-                if kept.control is None or kept.control.topic == topic:
-                    self.block(kept.vid, damage)
+            for volume in list(self.kept.values()):
+                if volume.control is None or volume.control.topic == topic:
+                    self.block(volume.vid, damage)
 
 
-def _check_control(kept: Kept) -> None:
-    if kept.control is None:
-        raise NoSuchObject(control_key(kept.vid))
+def _check_control(volume: Kept) -> None:
+    if volume.control is None:
+        raise NoSuchObject(control_key(volume.vid))

@@ -110,27 +110,27 @@ class ObjectCheck:
 
     def _is_wanted(self, sid: Sid) -> bool:
         place = place_of(sid)
-        in_part = any(self._start <= each < self._end for each in (place, place + 1))  # a part may go past 1
+        in_part = any(self._start <= point < self._end for point in (place, place + 1))  # a part may go past 1
         return in_part and str(sid) not in self._done
 
     def _segments(self, marker: Marker) -> Iterator[tuple[Vid, SegmentRef]]:
         """Yield each segment of a kept state once. If GC raises a boundary meanwhile, mark again for that volume."""
         seen, moved = SidSet(), set[Vid]()
-        for kept in _readable(marker):
+        for volume in _readable(marker):
             try:
-                yield from self._new_segments(marker, kept, seen)
+                yield from self._new_segments(marker, volume, seen)
             except (Corrupt, NoSuchObject):
-                if not self._scrub.has_moved(kept):
+                if not self._scrub.has_moved(volume):
                     raise
-                moved.add(kept.vid)
+                moved.add(volume.vid)
         if moved:
             again = self._marked()
-            for kept in _readable(again):
-                if kept.vid in moved:
-                    yield from self._new_segments(again, kept, seen)
+            for volume in _readable(again):
+                if volume.vid in moved:
+                    yield from self._new_segments(again, volume, seen)
 
-    def _new_segments(self, marker: Marker, kept: Kept, seen: SidSet) -> Iterator[tuple[Vid, SegmentRef]]:
-        for vid, ref in self._scrub.segments(marker, kept):
+    def _new_segments(self, marker: Marker, volume: Kept, seen: SidSet) -> Iterator[tuple[Vid, SegmentRef]]:
+        for vid, ref in self._scrub.segments(marker, volume):
             if ref.sid not in seen:
                 seen.add(ref.sid)
                 yield vid, ref
@@ -159,13 +159,13 @@ class ObjectCheck:
         for vid, ref in suspects:
             if ref.sid not in marker.sids[vid]:
                 continue
-            bad = {each.key: each for each in self._bad(vid, ref, is_read=self._is_wanted(ref.sid))}
+            bad = {looked.key: looked for looked in self._bad(vid, ref, is_read=self._is_wanted(ref.sid))}
             for key in (data_key(vid, ref.sid), index_key(vid, ref.sid)):
-                found = bad.get(key, Looked(key, "found"))
-                yield Looked(key, "lost", reason="it is not there") if self._is_lost(key, found) else found
+                looked = bad.get(key, Looked(key, "found"))
+                yield Looked(key, "lost", reason="it is not there") if self._is_lost(key, looked) else looked
 
-    def _is_lost(self, key: Key, found: Looked) -> bool:
-        if found.state != "corrupt":
+    def _is_lost(self, key: Key, looked: Looked) -> bool:
+        if looked.state != "corrupt":
             return False
         try:
             self._store.head(key)
@@ -192,10 +192,10 @@ class ObjectCheck:
             for sid, _ in self._scrub.listed(vid):
                 if sid not in marker.sids[vid]:
                     is_young = sid.created_ms + _YOUNG_MS > self._now_ms
-                    told = "no commit names it" + (" yet" if is_young else ": GC deletes it")
-                    yield Looked(data_key(vid, sid), "uploading" if is_young else "orphan", reason=told)
+                    reason = "no commit names it" + (" yet" if is_young else ": GC deletes it")
+                    yield Looked(data_key(vid, sid), "uploading" if is_young else "orphan", reason=reason)
 
 
 def _readable(marker: Marker) -> list[Kept]:
     """Return the volumes with kept states whose commits the mark has read."""
-    return [each for each in marker.kept.values() if each.is_held and each.vid not in marker.blocked]
+    return [volume for volume in marker.kept.values() if volume.is_held and volume.vid not in marker.blocked]

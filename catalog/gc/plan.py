@@ -94,7 +94,7 @@ class Garbage:
 
     def __len__(self) -> int:
         names = (self.lsns, self.segments, self.orphans, self.lists, self.forks, self.pins)
-        return sum(len(each) for each in names) + self.closes + self.raises
+        return sum(len(keys) for keys in names) + self.closes + self.raises
 
     @property
     def counts(self) -> Counter[str]:
@@ -136,37 +136,37 @@ def encode_plan(plan: Plan) -> bytes:
 
 def decode_plan(body: bytes, number: int) -> Plan:
     """Decode a plan. Raises `InvalidObject` and `FormatUnsupported`."""
-    place = plan_key(number)
-    message = parse(pb.GcPlan(), MessageType.GC_PLAN, body, place)
-    with fields_of(place):
+    key = plan_key(number)
+    message = parse(pb.GcPlan(), MessageType.GC_PLAN, body, key)
+    with fields_of(key):
         return Plan(number, message.written_at.ToMilliseconds(), message.pages, message.objects)
 
 
 def encode_page(garbage: list[Garbage], written_at_ms: int, nonce: bytes) -> bytes:
     volumes = [
         pb.GcVolume(
-            vid=each.vid.raw,
-            lsns=each.lsns,
-            segments=[sid.raw for sid, _ in each.segments],
-            segment_bytes=[size for _, size in each.segments],
-            orphans=[sid.raw for sid in each.orphans],
-            lists=[pb.GcList(lsn=lsn, digest=digest) for lsn, digest in each.lists],
-            forks=[vid.raw for vid in each.forks],
-            pins=each.pins,
-            closes=each.closes,
-            raises=each.raises,
-            first_lsn=each.first_lsn,
+            vid=volume.vid.raw,
+            lsns=volume.lsns,
+            segments=[sid.raw for sid, _ in volume.segments],
+            segment_bytes=[size for _, size in volume.segments],
+            orphans=[sid.raw for sid in volume.orphans],
+            lists=[pb.GcList(lsn=lsn, digest=digest) for lsn, digest in volume.lists],
+            forks=[vid.raw for vid in volume.forks],
+            pins=volume.pins,
+            closes=volume.closes,
+            raises=volume.raises,
+            first_lsn=volume.first_lsn,
         )
-        for each in garbage
+        for volume in garbage
     ]
     message = pb.GcPage(written_at=timestamp(written_at_ms), volumes=volumes, nonce=nonce)
     return wrap(MessageType.GC_PAGE, serialized(message))
 
 
-def decode_page(body: bytes, place: str) -> tuple[list[Garbage], int]:
+def decode_page(body: bytes, key: str) -> tuple[list[Garbage], int]:
     """Return the garbage of the page, and when it was written. Raises `InvalidObject` and `FormatUnsupported`."""
-    message = parse(pb.GcPage(), MessageType.GC_PAGE, body, place)
-    with fields_of(place):
+    message = parse(pb.GcPage(), MessageType.GC_PAGE, body, key)
+    with fields_of(key):
         return [_garbage(volume) for volume in message.volumes], message.written_at.ToMilliseconds()
 
 
@@ -176,7 +176,7 @@ def _garbage(message: pb.GcVolume) -> Garbage:
         list(message.lsns),
         [(Sid(raw), size) for raw, size in zip(message.segments, message.segment_bytes, strict=True)],
         [Sid(raw) for raw in message.orphans],
-        [(each.lsn, each.digest) for each in message.lists],
+        [(entry.lsn, entry.digest) for entry in message.lists],
         [Vid(raw) for raw in message.forks],
         list(message.pins),
         message.closes,
@@ -232,12 +232,12 @@ class PlanWriter:
 
     def _write(self, now_ms: int) -> None:
         if self._store is not None:
-            body = encode_page([each for each in self._waiting if len(each)], now_ms, self._nonce)
+            body = encode_page([volume for volume in self._waiting if len(volume)], now_ms, self._nonce)
             while put_once(self._store, page_key(self._number, self.pages), body) != body:
                 if self.pages:
                     raise InvalidObject(page_key(self._number, self.pages), "another run writes this plan, too")
                 self._number += 1  # another run has this number: each plan has its own
-        self._on_page([each for each in self._waiting if len(each)])
+        self._on_page([volume for volume in self._waiting if len(volume)])
         self.pages += 1
         self._count = 0
         self._waiting.clear()
@@ -252,14 +252,14 @@ def plans(store: ObjectStore, on_unknown: Callable[[str], None] = _ignore) -> li
 
     Call `on_unknown` with each key among the plans that is neither a plan's nor a page's.
     """
-    found: dict[int, Plan] = {}
+    by_number: dict[int, Plan] = {}
     for key in store.list(plans_prefix()):
         number = plan_of(key)
         if number is None:
             on_unknown(key)
-        elif number not in found:
-            found[number] = _plan(store, number, key)
-    return list(found.values())
+        elif number not in by_number:
+            by_number[number] = _plan(store, number, key)
+    return list(by_number.values())
 
 
 def _plan(store: ObjectStore, number: int, key: str) -> Plan:
@@ -305,9 +305,9 @@ class PlannedKey:
 def planned_keys(garbage: Garbage, *, is_held: bool = False) -> Iterator[PlannedKey]:
     """Yield the objects of one volume that a plan names. If GC keeps single states of the volume, its control stays."""
     vid, first = garbage.vid, garbage.first_lsn
-    kept = f"the kept states of its volume begin with lsn {first}" if first else "nothing keeps a range of its volume"
+    reason = f"the kept states of its volume begin with lsn {first}" if first else "nothing keeps a range of its volume"
     for lsn in garbage.lsns:
-        yield PlannedKey(commit_key(vid, lsn), None, kept)
+        yield PlannedKey(commit_key(vid, lsn), None, reason)
     for sid, size_bytes in garbage.segments:
         yield PlannedKey(data_key(vid, sid), size_bytes, "only states that nothing keeps show it")
     for sid in garbage.orphans:
@@ -325,7 +325,7 @@ def planned_keys(garbage: Garbage, *, is_held: bool = False) -> Iterator[Planned
 def small_keys_of(garbage: Garbage, *, is_held: bool) -> list[Key]:
     """Return the keys that `garbage` names, without segments. `is_held` says that GC keeps states of the volume."""
     small = replace(garbage, segments=[], orphans=[])
-    keys = [each.key for each in planned_keys(small, is_held=is_held)]
+    keys = [planned.key for planned in planned_keys(small, is_held=is_held)]
     return [*keys, checkpoints_key(garbage.vid)] if garbage.closes and not is_held else keys
 
 
@@ -334,18 +334,18 @@ def keys_needed(garbage: Garbage, marker: Marker, attempts: Collection[Sid]) -> 
 
     If the volume is damaged, all its keys may be needed (MARK-3).
     """
-    vid, kept = garbage.vid, marker.look(garbage.vid)
+    vid, volume = garbage.vid, marker.look(garbage.vid)
     if vid in marker.blocked:
-        yield from (each.key for each in planned_keys(garbage))
+        yield from (planned.key for planned in planned_keys(garbage))
         return
-    yield from (commit_key(vid, lsn) for lsn in garbage.lsns if kept.keeps(lsn))
-    yield from (list_key(vid, *each) for each in garbage.lists if kept.keeps(each[0]))
+    yield from (commit_key(vid, lsn) for lsn in garbage.lsns if volume.keeps(lsn))
+    yield from (list_key(vid, lsn, digest) for lsn, digest in garbage.lists if volume.keeps(lsn))
     for sid in (*(sid for sid, _ in garbage.segments), *garbage.orphans):
         if sid in marker.sids[vid] or sid in attempts:
             yield data_key(vid, sid)
     yield from (fork_key(vid, fork) for fork in garbage.forks if not marker.is_gone(fork))
     expired = {name for of, name, _ in marker.roots.expired_pins if of == vid}
-    held = {holder.name for (of, _), holders in marker.roots.points.items() if of == vid for holder in holders}
-    yield from (pin_key(vid, name) for name in garbage.pins if name in held - expired)
-    if garbage.closes and kept.first_lsn is not None:
+    held_names = {holder.name for (of, _), holders in marker.roots.points.items() if of == vid for holder in holders}
+    yield from (pin_key(vid, name) for name in garbage.pins if name in held_names - expired)
+    if garbage.closes and volume.first_lsn is not None:
         yield control_key(vid)

@@ -97,12 +97,12 @@ def first_kept(commits: Iterable[Commit], since_ms: int) -> int | None:
 
     `commits` are oldest first.
     """
-    found = None
+    lsn = None
     for commit in commits:
         if commit.at_ts_ms > since_ms:
             break
-        found = commit.lsn
-    return found
+        lsn = commit.lsn
+    return lsn
 
 
 @dataclass(frozen=True, slots=True)

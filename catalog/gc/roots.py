@@ -98,9 +98,9 @@ class Roots:
         self.points[point.vid, point.lsn].append(Holder(HeldBy.TAG, f"{topic_of(key)}/{branch_of(key)}"))
 
     def take_pin(self, key: str, body: bytes, now_ms: int) -> None:
-        named = volume_in_pin(key)
-        assert named is not None  # noqa: S101 - no other key is read
-        vid, name = named
+        vid_and_name = volume_in_pin(key)
+        assert vid_and_name is not None  # noqa: S101 - no other key is read
+        vid, name = vid_and_name
         try:
             pin = decode_pin(body, key)
         except Corrupt as damage:

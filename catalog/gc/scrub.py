@@ -79,7 +79,7 @@ class Scrub:
         if suspected:
             self._again = "again, "
             again = set(self._look(ScrubReport(), deep=deep))
-            report.findings = sorted(suspected & again, key=lambda each: (each.place, each.reason))
+            report.findings = sorted(suspected & again, key=lambda finding: (finding.place, finding.reason))
         return report
 
     def _look(self, report: ScrubReport, *, deep: bool) -> Iterator[Finding]:
@@ -90,16 +90,16 @@ class Scrub:
             if not any(self.has_moved(marker.look(vid)) for vid in concerned):
                 yield _finding(trouble)
         seen = SidSet()
-        for kept in [each for each in marker.kept.values() if each.is_held]:
+        for volume in [volume for volume in marker.kept.values() if volume.is_held]:
             report.volumes += 1
-            report.commits += len(kept.held_alone())
-            if kept.first_lsn is not None and kept.tip is not None:
-                report.commits += max(kept.tip.lsn - kept.first_lsn + 1, 0)
-            if kept.vid in marker.blocked:
+            report.commits += len(volume.held_alone())
+            if volume.first_lsn is not None and volume.tip is not None:
+                report.commits += max(volume.tip.lsn - volume.first_lsn + 1, 0)
+            if volume.vid in marker.blocked:
                 continue
-            yield from self._look_at_fork(kept)
+            yield from self._look_at_fork(volume)
             if deep:
-                yield from self._read_all(marker, kept, seen, report)
+                yield from self._read_all(marker, volume, seen, report)
         looked, segments = 0, sum(len(sids) for sids in marker.sids.values())
         for vid in sorted(marker.sids):
             self._watch(f"{self._again}looking for objects", looked, segments, "segments")
@@ -121,11 +121,11 @@ class Scrub:
         marker.mark()
         return marker
 
-    def _look_at_fork(self, kept: Kept) -> Iterator[Finding]:
-        control = kept.control
-        if control is None or control.parent is None or kept.boundary > 1:
+    def _look_at_fork(self, volume: Kept) -> Iterator[Finding]:
+        control = volume.control
+        if control is None or control.parent is None or volume.boundary > 1:
             return
-        key = fork_key(control.parent.vid, kept.vid)
+        key = fork_key(control.parent.vid, volume.vid)
         try:
             self._store.head(key)
         except NoSuchObject as trouble:
@@ -133,26 +133,26 @@ class Scrub:
 
     # ------------------------------------------------------------ objects
 
-    def _look_at_objects(self, vid: Vid, kept: SidSet, report: ScrubReport) -> Iterator[Finding]:
+    def _look_at_objects(self, vid: Vid, sids: SidSet, report: ScrubReport) -> Iterator[Finding]:
         listed = self.listed(vid)
-        shown = next(listed, None)
-        for sid, value in kept.items():
+        segment = next(listed, None)
+        for sid, value in sids.items():
             report.segments += 1
-            while shown is not None and shown[0] < sid:
+            while segment is not None and segment[0] < sid:
                 report.unreferenced += 1
-                shown = next(listed, None)
-            there, lengths = shown, lengths_of(value)
-            if shown is not None and shown[0] == sid:
-                shown = next(listed, None)
-            if there != (sid, lengths):
+                segment = next(listed, None)
+            stored, lengths = segment, lengths_of(value)
+            if segment is not None and segment[0] == sid:
+                segment = next(listed, None)
+            if stored != (sid, lengths):
                 for key, length in zip((data_key(vid, sid), index_key(vid, sid)), lengths, strict=True):
                     yield from self._ask(key, length)
-        if shown is not None:
+        if segment is not None:
             report.unreferenced += 1 + sum(1 for _ in listed)
 
     def listed(self, vid: Vid) -> Iterator[tuple[Sid, tuple[int | None, int | None]]]:
         """Yield each listed segment with the lengths of its data object and its index object. None is not listed."""
-        for sid, objects in itertools.groupby(self._objects(vid), key=lambda each: each[0]):
+        for sid, objects in itertools.groupby(self._objects(vid), key=lambda stored: stored[0]):
             lengths = {is_index: length for _, is_index, length in objects}
             yield sid, (lengths.get(False), lengths.get(True))
 
@@ -174,35 +174,35 @@ class Scrub:
 
     # ------------------------------------------------------------ deep
 
-    def _read_all(self, marker: Marker, kept: Kept, seen: SidSet, report: ScrubReport) -> Iterator[Finding]:
+    def _read_all(self, marker: Marker, volume: Kept, seen: SidSet, report: ScrubReport) -> Iterator[Finding]:
         try:
-            for vid, ref in self.segments(marker, kept):
+            for vid, ref in self.segments(marker, volume):
                 if ref.sid not in seen:
                     seen.add(ref.sid)
                     yield from self.read(vid, ref, report)
-            yield from self._fold_again(marker, kept)
+            yield from self._fold_again(marker, volume)
         except (Corrupt, NoSuchObject) as trouble:
-            if not self.has_moved(kept):
+            if not self.has_moved(volume):
                 yield _finding(trouble)
 
-    def has_moved(self, kept: Kept) -> bool:
+    def has_moved(self, volume: Kept) -> bool:
         """Return True if GC has changed the boundary since this scrub read it."""
         try:
-            return Volumes(self._store).boundary(kept.vid) != kept.boundary
+            return Volumes(self._store).boundary(volume.vid) != volume.boundary
         except Corrupt:
             return False
 
-    def segments(self, marker: Marker, kept: Kept) -> Iterator[tuple[Vid, SegmentRef]]:
+    def segments(self, marker: Marker, volume: Kept) -> Iterator[tuple[Vid, SegmentRef]]:
         """Yield all segments of the volume, and the segments of other volumes that its states show."""
-        volumes, vid = marker.volumes(), kept.vid
-        for lsn in kept.held_alone():
+        volumes, vid = marker.volumes(), volume.vid
+        for lsn in volume.held_alone():
             yield from ((view.vid, view.ref) for view in volumes.snapshot(vid, lsn).segments)
-        if kept.first_lsn is None or kept.tip is None:
+        if volume.first_lsn is None or volume.tip is None:
             return
-        first = kept.first_lsn
+        first = volume.first_lsn
         if first > 1:
             yield from ((view.vid, view.ref) for view in volumes.snapshot(vid, first).segments)
-        for commit in marker.commits(volumes, vid, first + 1 if first > 1 else 1, kept.tip.lsn):
+        for commit in marker.commits(volumes, vid, first + 1 if first > 1 else 1, volume.tip.lsn):
             yield from ((vid, ref) for ref in commit.segments)
             yield from ((view.vid, view.ref) for view in commit.restored_views)
 
@@ -229,16 +229,16 @@ class Scrub:
             self._watch(f"{self._again}reading objects", self._read_bytes, self._all_bytes, "bytes")
         return hasher.digest()
 
-    def _fold_again(self, marker: Marker, kept: Kept) -> Iterator[Finding]:
+    def _fold_again(self, marker: Marker, volume: Kept) -> Iterator[Finding]:
         """Compare each checkpoint, except the first, with the fold from the checkpoint before it."""
-        if kept.first_lsn is None or kept.tip is None:
+        if volume.first_lsn is None or volume.tip is None:
             return
-        lsns = [mark.lsn for mark in kept.marks.marks if kept.first_lsn <= mark.lsn <= kept.tip.lsn]
+        lsns = [mark.lsn for mark in volume.marks.marks if volume.first_lsn <= mark.lsn <= volume.tip.lsn]
         for before, lsn in itertools.pairwise(lsns):
-            base = Volumes(self._store).snapshot(kept.vid, before)
-            folded = fold(base, marker.volumes().commits(kept.vid, before + 1, lsn))
-            if folded != Volumes(self._store).snapshot(kept.vid, lsn):
-                yield Finding(commit_key(kept.vid, lsn), "its checkpoint is not what the commits up to it add up to")
+            base = Volumes(self._store).snapshot(volume.vid, before)
+            folded = fold(base, marker.volumes().commits(volume.vid, before + 1, lsn))
+            if folded != Volumes(self._store).snapshot(volume.vid, lsn):
+                yield Finding(commit_key(volume.vid, lsn), "its checkpoint is not what the commits up to it add up to")
 
 
 def _finding(trouble: SeglogError) -> Finding:

@@ -50,8 +50,8 @@ class SidSet:
     def _is_ordered(self, raw: bytes) -> bool:
         ordered, size = self._ordered, self._piece_bytes
         count = len(ordered) // size
-        found = bisect_left(range(count), raw, key=lambda at: ordered[at * size : at * size + _SIZE])
-        return found < count and ordered[found * size : found * size + _SIZE] == raw
+        index = bisect_left(range(count), raw, key=lambda at: ordered[at * size : at * size + _SIZE])
+        return index < count and ordered[index * size : index * size + _SIZE] == raw
 
     def _settle(self) -> None:
         if self._recent:

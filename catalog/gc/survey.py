@@ -100,24 +100,24 @@ def survey(store: ObjectStore, marker: Marker, attempts: Collection[Sid], *, now
         vid = volume_of(key)
         use = others.setdefault(key.partition("/")[0], Use()) if vid is None else volumes.setdefault(vid, Use())
         use.add(size_bytes, is_garbage=garbage.has(key))
-    found = tuple(_volume_use(marker, vid, use) for vid, use in sorted(volumes.items()))
-    return Survey(found, others, len(marker.blocked))
+    uses = tuple(_volume_use(marker, vid, use) for vid, use in sorted(volumes.items()))
+    return Survey(uses, others, len(marker.blocked))
 
 
 def _volume_use(marker: Marker, vid: Vid, use: Use) -> VolumeUse:
-    kept = marker.look(vid)
-    named = tuple(marker.roots.named.get(vid, ()))
-    made_for = () if kept.control is None else ((kept.control.topic, kept.control.branch),)
-    return VolumeUse(vid, named or made_for, bool(named), use, _shared_bytes(marker, vid))
+    volume = marker.look(vid)
+    names = tuple(marker.roots.named.get(vid, ()))
+    made_for = () if volume.control is None else ((volume.control.topic, volume.control.branch),)
+    return VolumeUse(vid, names or made_for, bool(names), use, _shared_bytes(marker, vid))
 
 
 def _shared_bytes(marker: Marker, vid: Vid) -> int:
     """Return the bytes of segments of other volumes in the newest state. 0 if the state is not kept or is damaged."""
-    kept = marker.look(vid)
-    if kept.control is None or kept.control.parent is None or kept.first_lsn is None or kept.tip is None:
+    volume = marker.look(vid)
+    if volume.control is None or volume.control.parent is None or volume.first_lsn is None or volume.tip is None:
         return 0
     try:
-        views = marker.volumes().snapshot(vid, kept.tip.lsn).segments
+        views = marker.volumes().snapshot(vid, volume.tip.lsn).segments
     except (Corrupt, NoSuchObject) as damage:
         marker.block(vid, damage)
         return 0

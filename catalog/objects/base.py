@@ -235,7 +235,7 @@ def first_valid_key(store: ObjectStore, prefix: str, parse: Callable[[str], T | 
     first = next(store.list(prefix, limit=1), None)
     if first is None:
         return None
-    found = parse(first)
-    if found is not None:
-        return found
-    return next((known for key in store.list(prefix, start_after=first) if (known := parse(key)) is not None), None)
+    parsed = parse(first)
+    if parsed is not None:
+        return parsed
+    return next((later for key in store.list(prefix, start_after=first) if (later := parse(key)) is not None), None)

@@ -19,7 +19,7 @@ from typing import Literal, TypeVar
 from catalog.errors import AccessDenied, CatalogError, NoSuchBucket, StoreUnreachable
 from catalog.format.keys import Key
 from catalog.objects.base import ObjectStore
-from catalog.objects.conformance import CHECKS, Check, NotKept, NotPermitted, Place, PromiseBroken
+from catalog.objects.conformance import CHECKS, Check, NotKept, NotPermitted, PromiseBroken, Sandbox
 from catalog.objects.wrapped import WrappedStore
 
 __all__ = ["Examination", "Outcome"]
@@ -69,7 +69,7 @@ class Examination:
 
     def _run(self, check: Check) -> tuple[Outcome, CatalogError | None]:
         try:
-            check.run(Place(self._store, f"{self._prefix}{check.name}/"))
+            check.run(Sandbox(self._store, f"{self._prefix}{check.name}/"))
         except (NotPermitted, NotKept) as reason:
             return Outcome(check, "skipped", str(reason)), None
         except PromiseBroken as reason:

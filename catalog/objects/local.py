@@ -150,10 +150,10 @@ class LocalStore:
     def head(self, key: Key) -> ObjectInfo:
         path = self._path(key)
         with self._errors(key, reading=True):
-            found = path.stat()
-            if stat.S_ISDIR(found.st_mode):
+            status = path.stat()
+            if stat.S_ISDIR(status.st_mode):
                 raise NoSuchObject(key)
-            return ObjectInfo(found.st_size, *self._metadata(key))
+            return ObjectInfo(status.st_size, *self._metadata(key))
 
     def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
         check_prefix(prefix)
@@ -184,7 +184,7 @@ class LocalStore:
             removed = [self._remove_object(key, path) for key, path in paths.items()]
             # Sync the removal of objects first, then the removal of metadata.
             for directories in zip(*removed, strict=True):
-                for directory in {each for each in directories if each is not None}:
+                for directory in {synced for synced in directories if synced is not None}:
                     sync_dir(directory)
 
     def create_upload(self, key: Key, metadata: Mapping[str, str]) -> str:
@@ -214,8 +214,8 @@ class LocalStore:
             directory, metadata = self._upload(key, upload_id)
             stored = [found_part(directory, part, key) for part in parts]
             with self._joined(stored, key) as (temporary, checksum):
-                whole = checksum_of_parts(parts)
-                if whole is not None and whole.checksum != checksum:
+                expected = checksum_of_parts(parts)
+                if expected is not None and expected.checksum != checksum:
                     raise InvalidObject(key, "its joined parts differ from the bytes that were sent")
                 self._make_durable_dir(target.parent)
                 with self._turn(key):
@@ -231,14 +231,14 @@ class LocalStore:
 
     def list_uploads(self, prefix: str) -> Iterator[tuple[Key, str]]:
         check_prefix(prefix)
-        found: list[tuple[Key, str]] = []
+        uploads: list[tuple[Key, str]] = []
         with self._errors(prefix):
             self._check_place()
             root = self._root / _MULTIPART
             for directory in root.iterdir() if root.is_dir() else ():
                 with contextlib.suppress(NoSuchObject):  # aborted just now, or not yet begun
-                    found.append((self._read_upload(directory)[0], directory.name))
-        return iter(sorted((key, upload_id) for key, upload_id in found if key.startswith(prefix)))
+                    uploads.append((self._read_upload(directory)[0], directory.name))
+        return iter(sorted((key, upload_id) for key, upload_id in uploads if key.startswith(prefix)))
 
     def time_ms(self) -> int | None:
         """Return the mtime of a file that was just written, in ms. None if the store may not write.
@@ -298,14 +298,14 @@ class LocalStore:
     @contextlib.contextmanager
     def _joined(self, parts: Sequence[StoredPart], key: Key) -> Iterator[tuple[Path, Checksum]]:
         """Yield a file that consists of `parts`, on disk, and its checksum. Remove the file as `_temporary` does."""
-        with whole_file(parts) as found:
-            if found is None:
+        with whole_file(parts) as joined:
+            if joined is None:
                 with self._temporary(b"") as temporary:
                     yield temporary, join(parts, temporary, key)
                 return
-            whole, checksum = found
+            file, checksum = joined
             path = self._temporary_path()
-            os.link(whole, path)
+            os.link(file, path)
             try:
                 yield path, checksum
             finally:
@@ -341,8 +341,8 @@ class LocalStore:
         This process syncs the entry of each level that it does not know, even if another process made it.
         """
         with self._durable_lock:
-            known = os.fspath(directory) in self._durable
-        if known and directory.is_dir():
+            is_durable = os.fspath(directory) in self._durable
+        if is_durable and directory.is_dir():
             return
         if directory != self._root:
             self._make_durable_dir(directory.parent)
@@ -374,8 +374,8 @@ class LocalStore:
 
     def _metadata(self, key: Key) -> tuple[dict[str, str], Checksum | None]:
         try:
-            found = json.loads((self._root / _METADATA / key).read_bytes())
-            return _string_map(found["metadata"]), Checksum.parse(KIND, found[KIND.value])
+            stored = json.loads((self._root / _METADATA / key).read_bytes())
+            return _string_map(stored["metadata"]), Checksum.parse(KIND, stored[KIND.value])
         except (FileNotFoundError, NotADirectoryError):
             return {}, None
         except (KeyError, TypeError, ValueError):
@@ -386,8 +386,8 @@ class LocalStore:
         directory = self._root / _MULTIPART / upload_id
         if not _UPLOAD_ID.fullmatch(upload_id):
             raise NoSuchObject(f"upload {upload_id} of {key}")
-        found, metadata = self._read_upload(directory)
-        if found != key:
+        upload_key, metadata = self._read_upload(directory)
+        if upload_key != key:
             raise NoSuchObject(f"upload {upload_id} of {key}")
         return directory, metadata
 

@@ -67,8 +67,8 @@ def walk(directory: Path, above: str, beginning: str, start_after: str) -> Itera
     a slash: `a-b` comes before `a/b`.
     """
     try:
-        with os.scandir(directory) as found:
-            names = [entry.name + "/" * entry.is_dir() for entry in found if entry.name[0] != "."]
+        with os.scandir(directory) as entries:
+            names = [entry.name + "/" * entry.is_dir() for entry in entries if entry.name[0] != "."]
     except (FileNotFoundError, NotADirectoryError):
         return
     for name in sorted(name for name in names if name.startswith(beginning)):
@@ -189,23 +189,23 @@ def whole_file(parts: Sequence[StoredPart]) -> Iterator[tuple[Path, Checksum] | 
 def join(parts: Sequence[StoredPart], target: Path, key: str) -> Checksum:
     """Write the parts to `target`, one after the other. Return the checksum of their bytes."""
     checksum = Checksum.of(KIND, b"")
-    with target.open("wb", buffering=0) as whole:
+    with target.open("wb", buffering=0) as output:
         for part in parts:
             try:
                 file = part.path.open("rb", buffering=0)
             except FileNotFoundError:
                 raise _not_sent(part.number, key) from None
             with file:
-                _copy(file.fileno(), part, whole.fileno(), key)
+                _copy(file.fileno(), part, output.fileno(), key)
                 file.seek(part.offset)
-                left = part.size
-                while left:
-                    body = file.read(min(_CHECK_BYTES, left))
+                remaining = part.size
+                while remaining:
+                    body = file.read(min(_CHECK_BYTES, remaining))
                     if not body:
                         raise _not_sent(part.number, key)
                     checksum = Checksum.of(KIND, body, checksum.value)
-                    left -= len(body)
-        os.fsync(whole.fileno())
+                    remaining -= len(body)
+        os.fsync(output.fileno())
     return checksum
 
 
@@ -224,10 +224,10 @@ def _not_sent(number: int, key: str) -> InvalidObject:
 
 def _slot_bytes(directory: Path, size: int) -> int | None:
     """Return the size of the slots in which a part of `size` bytes may lie, or None."""
-    with os.scandir(directory) as found:
-        names = [entry.name for entry in found if entry.name.startswith(_WHOLE)]
+    with os.scandir(directory) as entries:
+        names = [entry.name for entry in entries if entry.name.startswith(_WHOLE)]
     sizes = [int(name.removeprefix(_WHOLE)) for name in names]
-    fitting = min((each for each in sizes if each >= size), default=None)
+    fitting = min((slot for slot in sizes if slot >= size), default=None)
     return size if fitting is None and size >= LEAST_SLOT_BYTES else fitting
 
 
@@ -244,8 +244,8 @@ def _write_slot(path: Path, body: bytes | bytearray, offset: int) -> bool:
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_SH)
-        ours, there = os.fstat(fd), path.stat()
-        if there.st_nlink != 1 or not os.path.samestat(ours, there):
+        ours, current = os.fstat(fd), path.stat()
+        if current.st_nlink != 1 or not os.path.samestat(ours, current):
             return False
         write_all(fd, body, offset)
         os.fsync(fd)
@@ -259,8 +259,8 @@ def _locked(path: Path, size: int) -> int | None:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     with contextlib.suppress(BlockingIOError):
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        found = os.fstat(fd)  # behind the lock: a writer may have ended just before it
-        if found.st_nlink == 1 and found.st_size == size:
+        status = os.fstat(fd)  # behind the lock: a writer may have ended just before it
+        if status.st_nlink == 1 and status.st_size == size:
             return fd
     os.close(fd)
     return None

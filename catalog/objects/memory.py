@@ -108,8 +108,8 @@ class MemoryStore:
     def swap(self, key: Key, body: bytes, etag: str) -> None:
         check_key(key)
         with self._lock:
-            found = self._objects.get(key)
-            if found is None or _etag(found.body) != etag:
+            stored = self._objects.get(key)
+            if stored is None or _etag(stored.body) != etag:
                 raise KeyChanged(key)
             self._objects[key] = _Object(body)
 
@@ -122,8 +122,8 @@ class MemoryStore:
         return body[start : start + length]
 
     def head(self, key: Key) -> ObjectInfo:
-        found = self._object(key)
-        return ObjectInfo(len(found.body), found.metadata, found.checksum)
+        stored = self._object(key)
+        return ObjectInfo(len(stored.body), stored.metadata, stored.checksum)
 
     def list(self, prefix: str, *, limit: int | None = None, start_after: str = "") -> Iterator[str]:
         check_prefix(prefix)
@@ -166,9 +166,9 @@ class MemoryStore:
                 if part.number not in upload.parts or _etag(upload.parts[part.number]) != part.etag:
                     raise InvalidObject(key, f"part {part.number} of its upload is not the one that was sent")
             body = b"".join(upload.parts[part.number] for part in parts)
-            whole = checksum_of_parts(parts)
+            expected = checksum_of_parts(parts)
             checksum = _checksum(body)
-            if whole is not None and whole.checksum != checksum:
+            if expected is not None and expected.checksum != checksum:
                 raise InvalidObject(key, "its joined parts differ from the bytes that were sent")
             self._keep(key, _Object(body, upload.metadata, checksum))
             del self._uploads[upload_id]
@@ -181,8 +181,8 @@ class MemoryStore:
     def list_uploads(self, prefix: str) -> Iterator[tuple[Key, str]]:
         check_prefix(prefix)
         with self._lock:
-            found = sorted((upload.key, upload_id) for upload_id, upload in self._uploads.items())
-        return ((key, upload_id) for key, upload_id in found if key.startswith(prefix))
+            uploads = sorted((upload.key, upload_id) for upload_id, upload in self._uploads.items())
+        return ((key, upload_id) for key, upload_id in uploads if key.startswith(prefix))
 
     def time_ms(self) -> int | None:
         return None if self._clock is None else self._clock() // 1000 * 1000
@@ -190,18 +190,18 @@ class MemoryStore:
     def close(self) -> None:
         """Do nothing: the objects live as long as the instance."""
 
-    def _keep(self, key: Key, made: _Object) -> None:
+    def _keep(self, key: Key, stored: _Object) -> None:
         if key not in self._objects:
             self._order.add(key)
-        self._objects[key] = made
+        self._objects[key] = stored
 
     def _object(self, key: Key) -> _Object:
         check_key(key)
         with self._lock:
-            found = self._objects.get(key)
-        if found is None:
+            stored = self._objects.get(key)
+        if stored is None:
             raise NoSuchObject(key)
-        return found
+        return stored
 
     def _upload(self, key: Key, upload_id: str) -> _Upload:
         upload = self._uploads.get(upload_id)

@@ -118,10 +118,10 @@ def carried(work: Callable[P, T]) -> Callable[P, T]:
         return work
 
     @functools.wraps(work)
-    def run(*args: P.args, **named: P.kwargs) -> T:
+    def run(*args: P.args, **keywords: P.kwargs) -> T:
         token = _COMMAND.set(patience)
         try:
-            return work(*args, **named)
+            return work(*args, **keywords)
         finally:
             _COMMAND.reset(token)
 
@@ -132,11 +132,11 @@ def one_request(read: Callable[P, T]) -> Callable[P, T]:
     """Let the tries of one request, and the reading of its answer, share one time, if no command has one."""
 
     @functools.wraps(read)
-    def run(*args: P.args, **named: P.kwargs) -> T:
+    def run(*args: P.args, **keywords: P.kwargs) -> T:
         if _COMMAND.get() is not None:
-            return read(*args, **named)
+            return read(*args, **keywords)
         with one_command():
-            return read(*args, **named)
+            return read(*args, **keywords)
 
     return run
 

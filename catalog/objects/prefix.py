@@ -129,13 +129,13 @@ class LocalPrefix:
             hint = f"name the directory itself: --remote {self._root.resolve().as_uri()}"
             raise StoreUnreachable(self.url, "a link stands where its directory should be", hint)
 
-    def take(self, found: Sequence[Held]) -> Freed:
-        for each in found:
+    def take(self, objects: Sequence[Held]) -> Freed:
+        for stored in objects:
             try:
-                (self._root / each.key).unlink(missing_ok=True)
+                (self._root / stored.key).unlink(missing_ok=True)
             except OSError as error:
                 self._refuse(error)
-        return Freed(sum(each.size for each in found), 0)
+        return Freed(sum(stored.size for stored in objects), 0)
 
     def old_versions(self) -> OldVersions:
         raise NotOffered(self.url, "a directory has no versions")

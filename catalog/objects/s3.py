@@ -185,10 +185,10 @@ class S3Store:
         return self._read(key).body
 
     def get_with_etag(self, key: Key) -> WithETag:
-        found = self._read(key)
-        if not found.etag:
+        tagged = self._read(key)
+        if not tagged.etag:
             raise StoreUnreachable(self._url, f"it gives no ETag with {key}", "use a store that has ETags")
-        return found
+        return tagged
 
     def swap(self, key: Key, body: bytes, etag: str) -> None:
         try:
@@ -247,8 +247,8 @@ class S3Store:
         with self._errors(prefix):
             while True:
                 page = self._client.list_objects_v2(**request)
-                for found in page.get("Contents", ()):
-                    yield found["Key"].removeprefix(self._base), found["Size"]
+                for entry in page.get("Contents", ()):
+                    yield entry["Key"].removeprefix(self._base), entry["Size"]
                 if limit is not None or not page.get("IsTruncated"):
                     return
                 request["ContinuationToken"] = page["NextContinuationToken"]
@@ -258,11 +258,11 @@ class S3Store:
             self._client.delete_object(**self._at(key))
 
     def delete_many(self, keys: Sequence[Key]) -> None:
-        named = [{"Key": self._at(key)["Key"]} for key in keys]
-        for start in range(0, len(named), MOST_KEYS):
+        objects = [{"Key": self._at(key)["Key"]} for key in keys]
+        for start in range(0, len(objects), MOST_KEYS):
             batch = slice(start, start + MOST_KEYS)
             try:
-                self._delete_batch(named[batch])
+                self._delete_batch(objects[batch])
             except ClientError as refusal:
                 if refusal.response["Error"].get("Code") not in _UNKNOWN_REQUEST:
                     raise self._refused(keys[start], refusal) from refusal
@@ -284,24 +284,24 @@ class S3Store:
 
     def put_part(self, key: Key, upload_id: str, number: int, body: bytes | bytearray) -> PartTag:
         checksum = _checksum(self._schemes.in_use("upload").kind, body)
-        named = request_of(checksum)
+        fields = request_of(checksum)
         with self._errors(key):
             answer = self._client.upload_part(
-                **self._at(key), UploadId=upload_id, PartNumber=number, Body=body, **named
+                **self._at(key), UploadId=upload_id, PartNumber=number, Body=body, **fields
             )
         return PartTag(number, answer["ETag"], len(body), checksum)
 
     def complete_upload(self, key: Key, upload_id: str, parts: Sequence[PartTag]) -> None:
-        whole = checksum_of_parts(parts) if self._schemes.in_use("upload").is_whole else None
-        named = [_named(part) for part in parts]
+        checksum = checksum_of_parts(parts) if self._schemes.in_use("upload").is_whole else None
+        part_fields = [_named(part) for part in parts]
         with self._one_try(key):
             answer = self._once.complete_multipart_upload(
                 **self._at(key),
                 UploadId=upload_id,
-                MultipartUpload={"Parts": named},
-                **(completion_of(whole) if whole else {}),
+                MultipartUpload={"Parts": part_fields},
+                **(completion_of(checksum) if checksum else {}),
             )
-        _compare(key, whole.checksum if whole else None, answer)
+        _compare(key, checksum.checksum if checksum else None, answer)
 
     def abort_upload(self, key: Key, upload_id: str) -> None:
         with contextlib.suppress(NoSuchObject), self._errors(key):
@@ -321,8 +321,8 @@ class S3Store:
             answer = refusal.response  # the store may refuse the request because of the clock
         except _TROUBLE as trouble:
             raise self._trouble(trouble) from trouble
-        told = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
-        return None if told is None else int(parsedate_to_datetime(told).timestamp()) * 1000
+        date = answer["ResponseMetadata"].get("HTTPHeaders", {}).get("date")
+        return None if date is None else int(parsedate_to_datetime(date).timestamp()) * 1000
 
     def close(self) -> None:
         self._once.close()
@@ -385,8 +385,8 @@ class S3Store:
                     raise self._trouble(trouble) from trouble
         raise AssertionError  # the last attempt returns or raises
 
-    def _delete_batch(self, named: Sequence[Mapping[str, str]]) -> None:
-        answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": named, "Quiet": True})
+    def _delete_batch(self, objects: Sequence[Mapping[str, str]]) -> None:
+        answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": objects, "Quiet": True})
         for error in answer.get("Errors", ()):
             code, key = error.get("Code", ""), error.get("Key", "").removeprefix(self._base)
             if code not in _ABSENT:
@@ -478,9 +478,9 @@ def _checksum(kind: ChecksumKind | None, body: bytes | bytearray) -> Checksum | 
 
 
 def _compare(key: Key, sent: Checksum | None, answer: Mapping[str, Any]) -> None:
-    kept = checksum_in(answer, (sent.kind,)) if sent else None
-    if kept is not None and kept != sent:
-        raise InvalidObject(key, f"the store has it with {kept.kind} {kept}, {sent} was sent")
+    stored = checksum_in(answer, (sent.kind,)) if sent else None
+    if stored is not None and stored != sent:
+        raise InvalidObject(key, f"the store has it with {stored.kind} {stored}, {sent} was sent")
 
 
 def _named(part: PartTag) -> dict[str, Any]:

@@ -85,12 +85,12 @@ def place_variables(variables: Mapping[str, str]) -> dict[str, str]:
     """
     core = Session()
     scoped = core.get_scoped_config()
-    found = {
+    values = {
         "AWS_CA_BUNDLE": core.get_config_variable("ca_bundle"),
         "AWS_DEFAULT_REGION": core.get_config_variable("region"),
         "AWS_ENDPOINT_URL": scoped.get("endpoint_url"),
     } | {name: variables[name] for name in _PLACE_VARIABLES if name in variables}
-    return {name: text for name, text in found.items() if text} | _NO_CREDENTIALS
+    return {name: text for name, text in values.items() if text} | _NO_CREDENTIALS
 
 
 def open_client(

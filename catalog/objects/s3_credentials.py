@@ -109,8 +109,8 @@ class SourceCredentials(Credentials):  # type: ignore[misc]  # botocore has no t
         return self.source.current().session_token
 
     def get_frozen_credentials(self) -> ReadOnlyCredentials:
-        found = self.source.current()
-        return ReadOnlyCredentials(found.access_key, found.secret_key, found.session_token, None)
+        credentials = self.source.current()
+        return ReadOnlyCredentials(credentials.access_key, credentials.secret_key, credentials.session_token, None)
 
 
 def session_of(source: CredentialSource) -> boto3.Session:
@@ -152,16 +152,16 @@ class CredentialFinder:
         """Return the credentials. Raises `AccessDenied` if there are none, or if boto3 cannot get them."""
         session = self._renewing or new_session()
         try:
-            found = session.get_credentials()
-            frozen = None if found is None else found.get_frozen_credentials()
+            credentials = session.get_credentials()
+            frozen = None if credentials is None else credentials.get_frozen_credentials()
         except (BotoCoreError, OSError, ValueError) as trouble:  # a program that is absent, or gives no JSON
             raise AccessDenied("S3", f"boto3 gets no credentials here: {trouble}", _HINT) from trouble
         if frozen is None or not frozen.access_key or not frozen.secret_key:
             raise AccessDenied("S3", "boto3 finds no credentials here", _HINT)
         expires_at_ms: int | None = None
-        if isinstance(found, RefreshableCredentials):
+        if isinstance(credentials, RefreshableCredentials):
             self._renewing = session
-            expires_at_ms = round(found._expiry_time.timestamp() * 1000)  # noqa: SLF001 - botocore tells it nowhere else
+            expires_at_ms = round(credentials._expiry_time.timestamp() * 1000)  # noqa: SLF001 - botocore tells it nowhere else
         return FoundCredentials(frozen.access_key, frozen.secret_key, frozen.token, expires_at_ms)
 
 
@@ -181,26 +181,26 @@ class EnvironmentCredentials:
     def current(self, refused: str = "") -> FoundCredentials:
         with self._lock:
             now_ms = self._now_ms()
-            held = self._held
-            if held is None or _left_ms(held, now_ms) <= 0:
+            credentials = self._held
+            if credentials is None or _left_ms(credentials, now_ms) <= 0:
                 return self._ask(now_ms)
-            is_ending = _left_ms(held, now_ms) < _SPARE_MS and now_ms - self._asked_ms > _PATIENCE_MS
-            is_refused = refused == held.access_key and now_ms - self._refused_ms > _REFUSED_AGAIN_MS
+            is_ending = _left_ms(credentials, now_ms) < _SPARE_MS and now_ms - self._asked_ms > _PATIENCE_MS
+            is_refused = refused == credentials.access_key and now_ms - self._refused_ms > _REFUSED_AGAIN_MS
             if is_refused:
                 self._refused_ms = now_ms
-            return self._ask_in_time(held, now_ms) if is_ending or is_refused else held
+            return self._ask_in_time(credentials, now_ms) if is_ending or is_refused else credentials
 
     def _ask(self, now_ms: float) -> FoundCredentials:
         self._asked_ms = now_ms
         self._held = self._find()
         return self._held
 
-    def _ask_in_time(self, held: FoundCredentials, now_ms: float) -> FoundCredentials:
+    def _ask_in_time(self, credentials: FoundCredentials, now_ms: float) -> FoundCredentials:
         try:
             return self._ask(now_ms)
         except AccessDenied as error:
             _log.warning("there are no newer AWS credentials yet: %s", error)
-            return held  # the old ones stay until they expire (AMBIENT-2)
+            return credentials  # the old ones stay until they expire (AMBIENT-2)
 
 
 def _found_anew() -> FoundCredentials:
@@ -212,5 +212,5 @@ def _now_ms() -> float:
     return time.time() * 1000
 
 
-def _left_ms(found: FoundCredentials, now_ms: float) -> float:
-    return float("inf") if found.expires_at_ms is None else found.expires_at_ms - now_ms
+def _left_ms(credentials: FoundCredentials, now_ms: float) -> float:
+    return float("inf") if credentials.expires_at_ms is None else credentials.expires_at_ms - now_ms

@@ -29,43 +29,43 @@ class S3Prefix(S3Store):
     def held(self, prefix: str = "") -> Iterator[Held]:
         return (Held(key, size) for key, size in self.sizes(prefix))
 
-    def take(self, found: Sequence[Held]) -> Freed:
+    def take(self, objects: Sequence[Held]) -> Freed:
         freed = Freed()
-        for start in range(0, len(found), MOST_KEYS):
-            batch = found[start : start + MOST_KEYS]
+        for start in range(0, len(objects), MOST_KEYS):
+            batch = objects[start : start + MOST_KEYS]
             # XML 1.0 cannot hold control characters, so such a key gets a request of its own.
-            freed += self._take_batch([each for each in batch if each.key.isprintable()])
-            for each in batch:
-                if not each.key.isprintable():
-                    freed += self._take_one(each)
+            freed += self._take_batch([stored for stored in batch if stored.key.isprintable()])
+            for stored in batch:
+                if not stored.key.isprintable():
+                    freed += self._take_one(stored)
         return freed
 
     def _take_batch(self, batch: Sequence[Held]) -> Freed:
         if not batch:
             return Freed()
-        named = [{"Key": self._base + each.key} for each in batch]
+        keys = [{"Key": self._base + stored.key} for stored in batch]
         with self._errors(batch[0].key):
-            answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": named})
+            answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": keys})
         for error in answer.get("Errors", ()):
             code, key = error.get("Code", ""), error.get("Key", "").removeprefix(self._base)
             raise self._error_of(key, code, 0, f"{code}: {error.get('Message', '')} (deleting {key})")
         marked = {done["Key"].removeprefix(self._base) for done in answer["Deleted"] if done.get("DeleteMarker")}
-        unreferenced = sum(each.size for each in batch if each.key in marked)
-        return Freed(sum(each.size for each in batch) - unreferenced, unreferenced)
+        unreferenced = sum(stored.size for stored in batch if stored.key in marked)
+        return Freed(sum(stored.size for stored in batch) - unreferenced, unreferenced)
 
-    def _take_one(self, found: Held) -> Freed:
-        with self._errors(found.key):
-            answer = self._client.delete_object(Bucket=self._bucket, Key=self._base + found.key)
-        return Freed(0, found.size) if answer.get("DeleteMarker") else Freed(found.size, 0)
+    def _take_one(self, stored: Held) -> Freed:
+        with self._errors(stored.key):
+            answer = self._client.delete_object(Bucket=self._bucket, Key=self._base + stored.key)
+        return Freed(0, stored.size) if answer.get("DeleteMarker") else Freed(stored.size, 0)
 
     def old_versions(self) -> OldVersions:
         versions = markers = size = 0
         pages = self._client.get_paginator("list_object_versions")
         with self._errors(self._base):
             for page in pages.paginate(Bucket=self._bucket, Prefix=self._base):
-                found = page.get("Versions", ())
-                versions += len(found)
-                size += sum(each["Size"] for each in found)
+                in_page = page.get("Versions", ())
+                versions += len(in_page)
+                size += sum(version["Size"] for version in in_page)
                 markers += len(page.get("DeleteMarkers", ()))
         return OldVersions(versions, markers, size)
 

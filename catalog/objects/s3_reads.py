@@ -143,7 +143,7 @@ class ObstoreReads:
             etag = answer.meta["e_tag"] or ""  # before the body, which uses the answer up
             return WithETag(bytes(answer.bytes()), etag)
 
-        return self._read(read, lambda found: len(found.body))
+        return self._read(read, lambda tagged: len(tagged.body))
 
     def get_range(self, path: str, start: int, length: int) -> bytes:
         """Return the bytes of the range that exist."""
@@ -153,15 +153,15 @@ class ObstoreReads:
         with waiting(self._limit_s) as call:
             used = self._credentials.access_key
             try:
-                found = self._read_once(read, call)
+                answer = self._read_once(read, call)
             except Refusal as refusal:
                 if not self._credentials.has_newer(used, refusal):
                     raise
                 self._usual = (call.limit_s, self._opened(call.limit_s * _USUAL))
-                found = self._read_once(read, call)
+                answer = self._read_once(read, call)
             call.answered()
-            call.moved(size_of(found))
-            return found
+            call.moved(size_of(answer))
+            return answer
 
     def _read_once(self, read: Callable[[S3Store], _Read], call: Call) -> _Read:
         left_s = call.left_s()
@@ -184,22 +184,22 @@ class ObstoreReads:
         if trouble is not None and isinstance(error, UnauthenticatedError):
             return trouble
         text, _, details = str(error).partition(_DEBUG)
-        status = int(found[1]) if (found := _STATUS.search(text)) else 0
-        code = found[1] if (found := _CODE.search(text)) else ""
+        status = int(match[1]) if (match := _STATUS.search(text)) else 0
+        code = match[1] if (match := _CODE.search(text)) else ""
         if code in _REGION_CODES or status == 301 or _BARE_REDIRECT in text:
             return OtherRegion(_BODY.sub(r"\1", text))
         if not status and isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
             status = 403
         if not status and not code:
             text = _in_one_line(details) or text
-        reason = found[1] if (found := _MESSAGE.search(text)) else ""
-        told = f"{code}: {reason}".rstrip(": ") if code else _BODY.sub(r"\1", text)
-        return Refusal(code, status, told, is_silent=not status and not code and "kind: Timeout" in details)
+        reason = match[1] if (match := _MESSAGE.search(text)) else ""
+        message = f"{code}: {reason}".rstrip(": ") if code else _BODY.sub(r"\1", text)
+        return Refusal(code, status, message, is_silent=not status and not code and "kind: Timeout" in details)
 
 
 def _in_one_line(details: str) -> str:
     """Return what became of a GET without an answer, from obstore's description of many lines; "" if it has another."""
-    asked, tried, elapsed = (found.search(details) for found in (_ASKED, _TRIED, _ELAPSED))
+    asked, tried, elapsed = (pattern.search(details) for pattern in (_ASKED, _TRIED, _ELAPSED))
     if not (asked and elapsed):
         return ""
     tries = int(tried[1]) + 1 if tried else 1
@@ -235,10 +235,10 @@ class _Credentials:
         obstore passes an error on as text only, so `trouble` keeps the exception.
         """
         try:
-            found = self._session.get_credentials()
-            if found is None:
+            credentials = self._session.get_credentials()
+            if credentials is None:
                 raise NoCredentialsError
-            frozen = found.get_frozen_credentials()
+            frozen = credentials.get_frozen_credentials()
         except (BotoCoreError, AccessDenied) as trouble:
             self.trouble = trouble
             raise

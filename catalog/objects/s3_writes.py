@@ -78,8 +78,8 @@ class Scheme:
     def of_upload(self) -> dict[str, str]:
         if self.kind is None:
             return {}
-        named = {"ChecksumAlgorithm": self.kind.upper()}
-        return named | {"ChecksumType": "FULL_OBJECT"} if self.is_whole else named
+        fields = {"ChecksumAlgorithm": self.kind.upper()}
+        return fields | {"ChecksumType": "FULL_OBJECT"} if self.is_whole else fields
 
 
 class Schemes:
@@ -106,13 +106,13 @@ class Schemes:
 
         Call `undo` with an answer that does not say that the checksum is kept.
         """
-        known = self._in_use.get(use)
-        if known is None:
+        scheme = self._in_use.get(use)
+        if scheme is None:
             with self._lock:
-                known = self._in_use.get(use)
-                if known is None:
+                scheme = self._in_use.get(use)
+                if scheme is None:
                     return self._find(use, request, is_kept, undo)
-        return request(known)
+        return request(scheme)
 
     def _find(
         self,
@@ -158,9 +158,9 @@ def request_of(checksum: Checksum | None) -> dict[str, str]:
     return {"ChecksumAlgorithm": checksum.kind.upper(), field_of(checksum.kind): str(checksum)}
 
 
-def completion_of(whole: SizedChecksum) -> dict[str, Any]:
-    checksum = whole.checksum
-    return {"ChecksumType": "FULL_OBJECT", field_of(checksum.kind): str(checksum), "MpuObjectSize": whole.size}
+def completion_of(sized: SizedChecksum) -> dict[str, Any]:
+    checksum = sized.checksum
+    return {"ChecksumType": "FULL_OBJECT", field_of(checksum.kind): str(checksum), "MpuObjectSize": sized.size}
 
 
 def checksum_in(answer: Mapping[str, Any], kinds: Sequence[ChecksumKind] = tuple(ChecksumKind)) -> Checksum | None:

@@ -119,29 +119,29 @@ def change_from(
     """
     for rounds in itertools.count(1):
         body = None if before is None else before.body
-        made = make(body)
-        if made is None or made == body:
+        new_body = make(body)
+        if new_body is None or new_body == body:
             return body
         if rounds > ROUNDS:
             raise KeyChanged(key)
-        before = _send(store, key, before, made, pause)
-        if before is not None and before.body == made:
-            return made
+        before = _send(store, key, before, new_body, pause)
+        if before is not None and before.body == new_body:
+            return new_body
         pause(backoff_s(rounds))
     raise AssertionError  # the count has no end
 
 
 def _send(
-    store: ObjectStore, key: Key, before: WithETag | None, made: bytes, pause: Callable[[float], None]
+    store: ObjectStore, key: Key, before: WithETag | None, new_body: bytes, pause: Callable[[float], None]
 ) -> WithETag | None:
-    """Send `made` to replace `before`. Return the state after that: `made`, or a state that is neither of the two."""
+    """Send `new_body` to replace `before`. Return the state after that: `new_body`, or one that is neither."""
     doubt = ""
     for tries in range(1, TRIES + 1):
         try:
             if before is None:
-                store.put_new(key, made)
+                store.put_new(key, new_body)
             else:
-                store.swap(key, made, before.etag)
+                store.swap(key, new_body, before.etag)
         except (KeyTaken, KeyChanged, OutcomeUnknown) as answer:
             doubt = str(answer)
         except _REFUSALS as trouble:
@@ -149,14 +149,14 @@ def _send(
                 raise OutcomeUnknown(key, f"{doubt}; then {trouble}") from trouble
             raise
         else:
-            return WithETag(made, "")
+            return WithETag(new_body, "")
         try:
-            found = read_current(store, key)
+            current = read_current(store, key)
         except _REFUSALS as trouble:
             raise OutcomeUnknown(key, f"{doubt}; reading it back: {trouble}") from trouble
-        if not _is_same(found, before):
-            return found
-        before = found
+        if not _is_same(current, before):
+            return current
+        before = current
         if tries < TRIES:
             pause(backoff_s(tries))
     raise OutcomeUnknown(key, f"{doubt}; it was as before after each of {TRIES} tries")

@@ -45,14 +45,14 @@ def measured_ahead_ms(store: ObjectStore, clock: Callable[[], int]) -> int | Non
     return None if told_ms is None else ahead_ms(asked_ms, told_ms, clock())
 
 
-def check_clock(store: ObjectStore, clock: Callable[[], int], what: str) -> int | None:
+def check_clock(store: ObjectStore, clock: Callable[[], int], consequence: str) -> int | None:
     """Return `measured_ahead_ms`. Raise `ClocksDisagree` if it is more than `MOST_OFF_MS`, either way.
 
-    `what` begins the message: the work that was not done because of the clock.
+    `consequence` begins the message: the work that was not done because of the clock.
     """
     ahead = measured_ahead_ms(store, clock)
     if ahead is not None and abs(ahead) > MOST_OFF_MS:
-        raise ClocksDisagree(store.url, ahead, clock(), MOST_OFF_MS, what)
+        raise ClocksDisagree(store.url, ahead, clock(), MOST_OFF_MS, consequence)
     return ahead
 
 

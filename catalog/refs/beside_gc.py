@@ -77,8 +77,8 @@ def check_kept(volumes: Volumes, point: ForkPoint) -> None:
     # counts only if the commit exists.
     if has_mark and volumes.has_commit(point.vid, point.lsn):
         return
-    what = "nothing of its volume" if boundary == DEAD else f"lsn {boundary} of its volume and what came later"
-    raise OutOfWindow(f"lsn:{point.lsn}", what)
+    window = "nothing of its volume" if boundary == DEAD else f"lsn {boundary} of its volume and what came later"
+    raise OutOfWindow(f"lsn:{point.lsn}", window)
 
 
 def begin_closing(store: ObjectStore, vid: Vid) -> Boundary:
@@ -107,11 +107,11 @@ def keep_open(store: ObjectStore, vid: Vid) -> bool:
 
 
 def _changed(store: ObjectStore, vid: Vid, make: Callable[[Boundary], Boundary | None]) -> Boundary:
-    def made(body: bytes | None) -> bytes | None:
-        wanted = make(_decoded(body, vid))
-        return None if wanted is None else encode_boundary(replace(wanted, nonce=os.urandom(16)))
+    def changed(body: bytes | None) -> bytes | None:
+        boundary = make(_decoded(body, vid))
+        return None if boundary is None else encode_boundary(replace(boundary, nonce=os.urandom(16)))
 
-    return _decoded(change(store, boundary_key(vid), made), vid)
+    return _decoded(change(store, boundary_key(vid), changed), vid)
 
 
 def _decoded(body: bytes | None, vid: Vid) -> Boundary:

@@ -126,7 +126,7 @@ class Branches:
 
     def names(self) -> list[tuple[str, str]]:
         """Return topic and branch of every name, ascending, deleted ones included. One LIST."""
-        return sorted(named for key in self._store.list(refs_prefix()) if (named := named_by(key)))
+        return sorted(name for key in self._store.list(refs_prefix()) if (name := named_by(key)))
 
     @checked
     def branches(self, topic: str, *, deleted: bool = False) -> list[Branch]:
@@ -134,11 +134,11 @@ class Branches:
 
         `deleted` adds the ones that `undelete` can restore. Raises `NoSuchTopic`.
         """
-        names = [named[1] for key in self._store.list(refs_prefix(topic)) if (named := named_by(key))]
+        names = [name_parts[1] for key in self._store.list(refs_prefix(topic)) if (name_parts := named_by(key))]
         if not names:
             raise NoSuchTopic(topic, self._store.url)
-        found = self._each(names, lambda name: self._branch(topic, name))
-        return [each for each in found if each is not None and (deleted or each.deleted_at_ms is None)]
+        branches = self._each(names, lambda name: self._branch(topic, name))
+        return [branch for branch in branches if branch is not None and (deleted or branch.deleted_at_ms is None)]
 
     @checked
     def distances(self, branches: Sequence[Branch]) -> list[Distance]:
@@ -163,22 +163,22 @@ class Branches:
         `OutOfWindow` if its state is not kept any more. Raises `VolumeCollected` if the call took longer than GC's
         grace.
         """
-        found = self._refs.read_current(ref_key(topic, branch))
-        if found.alive is not None and keep_open(self._store, found.alive.vid):
+        current = self._refs.read_current(ref_key(topic, branch))
+        if current.alive is not None and keep_open(self._store, current.alive.vid):
             if branch != MAIN or parent is not None:
                 raise BranchExists(topic, branch)
-            return found.alive.vid
+            return current.alive.vid
         control = Control(Vid.new(now_ms), parent, now_ms, topic, branch)
         self._volumes.create(control)
         if parent is not None:
             check_kept(self._volumes, parent)
-        return self._name(control, message, found)
+        return self._name(control, message, current)
 
     @checked
     def check_free(self, topic: str, branch: str) -> None:
         """Raise `BranchExists` if there is such a branch. `create` looks again: another caller may be faster."""
-        found = self._refs.read_current(ref_key(topic, branch))
-        if found.alive is not None and keep_open(self._store, found.alive.vid):
+        current = self._refs.read_current(ref_key(topic, branch))
+        if current.alive is not None and keep_open(self._store, current.alive.vid):
             raise BranchExists(topic, branch)
 
     @checked
@@ -201,11 +201,11 @@ class Branches:
         if branch == MAIN:
             raise UnnamableBranch(topic, "be deleted")
         key = ref_key(topic, branch)
-        found = self._refs.read_current(key)
-        if found.alive is None:
+        current = self._refs.read_current(key)
+        if current.alive is None:
             raise self._unknown(topic, branch)
         # Read the control first: after the change GC may delete the volume at any time.
-        control = self._volumes.control(found.alive.vid)
+        control = self._volumes.control(current.alive.vid)
         deleted_at_ms = latest_ms(self._store, now_ms)
 
         def deleted(ref: Ref | None) -> Ref | None:
@@ -213,7 +213,7 @@ class Branches:
                 raise NoSuchBranch(topic, branch)
             return ref if ref.deleted_at_ms is not None else replace(ref, deleted_at_ms=deleted_at_ms)
 
-        ref = self._refs.change("branch delete", key, deleted, now_ms=now_ms, message=message, found=found)
+        ref = self._refs.change("branch delete", key, deleted, now_ms=now_ms, message=message, current=current)
         assert ref is not None  # noqa: S101 - `deleted` leaves one
         return Branch(topic, branch, ref.vid, control.parent, control.created_at_ms, ref.deleted_at_ms)
 
@@ -247,18 +247,18 @@ class Branches:
         if MAIN in {branch, new}:
             raise UnnamableBranch(topic, "be renamed" if branch == MAIN else "be the new name of a branch")
         old_key, new_key = ref_key(topic, branch), ref_key(topic, new)
-        old, there = self._refs.read_current(old_key), self._refs.read_current(new_key)
+        old, target = self._refs.read_current(old_key), self._refs.read_current(new_key)
         if old.alive is None:
             raise self._unknown(topic, branch)
         if branch == new:
             return self._existing(topic, branch)
-        if there.alive is not None and there.alive.vid != old.alive.vid:
+        if target.alive is not None and target.alive.vid != old.alive.vid:
             raise BranchExists(topic, new)
         # If another rename gave this name, or a crash left it, a lost race of this one must not delete it.
-        is_there, before = there.alive is not None, before_given(there, now_ms)
-        given = Planned(new_key, there, Ref(old.alive.vid, now_ms), before, is_moved=is_there)
-        taken = Planned(old_key, old, replace(old.alive, deleted_at_ms=now_ms), old.body)
-        self._move("branch rename", [given, taken], now_ms=now_ms, message=f"was {branch}")
+        is_there, before = target.alive is not None, before_given(target, now_ms)
+        new_ref = Planned(new_key, target, Ref(old.alive.vid, now_ms), before, is_moved=is_there)
+        old_ref = Planned(old_key, old, replace(old.alive, deleted_at_ms=now_ms), old.body)
+        self._move("branch rename", [new_ref, old_ref], now_ms=now_ms, message=f"was {branch}")
         return self._existing(topic, new)
 
     @checked
@@ -280,7 +280,7 @@ class Branches:
         if branch == keep:
             raise BranchExists(topic, keep)
         main_key, branch_key = ref_key(topic, MAIN), ref_key(topic, branch)
-        main, source, there = self._looks([main_key, branch_key, ref_key(topic, keep)])
+        main, source, keep_ref = self._looks([main_key, branch_key, ref_key(topic, keep)])
         if main.alive is None or source.alive is None:
             raise self._unknown(topic, branch if source.alive is None else MAIN)
         for key, ref, vid in zip((main_key, branch_key), (main.alive, source.alive), vids, strict=True):
@@ -290,18 +290,18 @@ class Branches:
         if former.vid == source.alive.vid:  # an earlier promotion ended before its last step
             entries = self._oplog.entries()
             keep_key, former = earlier_promotion(entries, (main_key, main), branch_key)
-            keep, there = branch_of(keep_key), self._refs.read_current(keep_key)
-        if there.alive is not None and there.alive.vid != former.vid:
+            keep, keep_ref = branch_of(keep_key), self._refs.read_current(keep_key)
+        if keep_ref.alive is not None and keep_ref.alive.vid != former.vid:
             raise BranchExists(topic, keep)
         planned = plan_promotion(
-            (ref_key(topic, keep), there),
+            (ref_key(topic, keep), keep_ref),
             (main_key, main),
             (branch_key, source),
             former,
             now_ms,
         )
-        told = f"was {branch}, and the former main is {keep}"
-        self._move(PROMOTE, planned, now_ms=now_ms, message=f"{told}: {message}" if message else told)
+        summary = f"was {branch}, and the former main is {keep}"
+        self._move(PROMOTE, planned, now_ms=now_ms, message=f"{summary}: {message}" if message else summary)
         return self._existing(topic, keep)
 
     @checked
@@ -329,23 +329,23 @@ class Branches:
         planned: list[Planned[Ref]] = []
         unchanged: list[Planned[Ref]] = []
         for change in changes:
-            key, found = Key(change.subject), self._refs.read_current(Key(change.subject))
+            key, current = Key(change.subject), self._refs.read_current(Key(change.subject))
             value = None if change.value is None else decode_ref(change.value, key)
             former = None if change.former is None else decode_ref(change.former, key)
-            if value is not None and is_same(found.value, value):
-                wanted = former or replace(value, deleted_at_ms=now_ms)
-                is_moved = found.alive is not None and wanted.deleted_at_ms is None
-                planned.append(Planned(key, found, wanted, found.body, is_moved=is_moved))
-            elif found.body != change.former and (former is None or not is_same(found.value, former)):
+            if value is not None and is_same(current.value, value):
+                ref = former or replace(value, deleted_at_ms=now_ms)
+                is_moved = current.alive is not None and ref.deleted_at_ms is None
+                planned.append(Planned(key, current, ref, current.body, is_moved=is_moved))
+            elif current.body != change.former and (former is None or not is_same(current.value, former)):
                 raise KeyChanged(key)
-            elif found.alive is not None:  # a new nonce: an operation that still runs does not take this name away
-                unchanged.append(Planned(key, found, found.alive, found.body, is_moved=True))
+            elif current.alive is not None:  # a new nonce: an operation that still runs does not take this name away
+                unchanged.append(Planned(key, current, current.alive, current.body, is_moved=True))
         if not planned:
             raise KeyChanged(Key(changes[0].subject))
         # Give names before taking names away, so that a crash leaves two names at worst (PROMOTE-2).
-        planned.sort(key=lambda each: (each.wanted.deleted_at_ms is not None, each.is_moved))
-        if any(each.is_moved for each in planned):
-            planned = [replace(each, is_optional=each.wanted.deleted_at_ms is not None) for each in planned]
+        planned.sort(key=lambda plan: (plan.wanted.deleted_at_ms is not None, plan.is_moved))
+        if any(plan.is_moved for plan in planned):
+            planned = [replace(plan, is_optional=plan.wanted.deleted_at_ms is not None) for plan in planned]
         keys = [Key(change.subject) for change in changes]
         self._move("undo", [*unchanged, *planned], now_ms=now_ms, message=message, keys=keys)
 
@@ -358,29 +358,29 @@ class Branches:
         In the oplog this undoes the operation that gave the name. So a later `undo` passes over both.
         """
         key = ref_key(topic, branch)
-        found = self._refs.read_current(key)
+        current = self._refs.read_current(key)
 
         def taken_back(ref: Ref | None) -> Ref | None:
             if ref is None or ref.vid != vid or ref.deleted_at_ms is not None:
                 return None
             return replace(ref, deleted_at_ms=now_ms)
 
-        if taken_back(found.value) is None:
+        if taken_back(current.value) is None:
             return
-        numbers = (each.number for each in self._oplog.entries() if each.entry.value_of(key) == found.body)
+        numbers = (row.number for row in self._oplog.entries() if row.entry.value_of(key) == current.body)
         number = next(numbers, None)
         message = message if number is None else f"of operation {number}: {message}"
-        self._refs.change("undo", key, taken_back, now_ms=now_ms, message=message, found=found)
+        self._refs.change("undo", key, taken_back, now_ms=now_ms, message=message, current=current)
 
     # ------------------------------------------------------------ inside
 
-    def _name(self, control: Control, message: str, found: Found[Ref]) -> Vid:
-        """Put the ref of a new volume (steps 4 to 6). If `found` is alive, it is the name of a collected volume."""
+    def _name(self, control: Control, message: str, current: Found[Ref]) -> Vid:
+        """Put the ref of a new volume (steps 4 to 6). If `current` is alive, it is the name of a collected volume."""
         topic, branch, parent = control.topic, control.branch, control.parent
         key, now_ms = ref_key(topic, branch), control.created_at_ms
 
         def named(ref: Ref | None) -> Ref | None:
-            if ref is None or ref.deleted_at_ms is not None or ref == found.value:
+            if ref is None or ref.deleted_at_ms is not None or ref == current.value:
                 return Ref(control.vid, now_ms)
             if ref.vid != control.vid and (branch != MAIN or parent is not None):
                 raise BranchExists(topic, branch)
@@ -388,7 +388,7 @@ class Branches:
 
         operation = "branch create" if parent else "topic create"
         try:
-            ref = self._refs.change(operation, key, named, now_ms=now_ms, message=message, found=found)
+            ref = self._refs.change(operation, key, named, now_ms=now_ms, message=message, current=current)
         except OutcomeUnknown as unknown:
             if parent is None or unknown.key != key:
                 raise
@@ -414,11 +414,11 @@ class Branches:
     ) -> Ref:
         """Change a name. The volume of the new value may have no name (BRANCH-3) or another name (BRANCH-7)."""
         key = ref_key(topic, branch)
-        found = self._refs.read_current(key)
-        wanted = make(found.value)
-        if wanted is not None and wanted.deleted_at_ms is None:
-            check_only_name(self._store, self._looks, key, wanted.vid)
-        ref = self._refs.change(operation, key, make, now_ms=now_ms, message=message, found=found)
+        current = self._refs.read_current(key)
+        new_ref = make(current.value)
+        if new_ref is not None and new_ref.deleted_at_ms is None:
+            check_only_name(self._store, self._looks, key, new_ref.vid)
+        ref = self._refs.change(operation, key, make, now_ms=now_ms, message=message, current=current)
         if ref is None:
             raise NoSuchBranch(topic, branch)
         if ref.deleted_at_ms is None:
@@ -432,25 +432,25 @@ class Branches:
 
         `keys` are the names of the operation, if some have their wanted values already.
         """
-        keys = keys or [each.key for each in planned]
+        keys = keys or [plan.key for plan in planned]
 
-        def made(change: Planned[Ref]) -> None:
+        def check(change: Planned[Ref]) -> None:
             vid = change.wanted.vid
             if change.wanted.deleted_at_ms is None:
-                left = {each.key for each in planned if each.wanted.deleted_at_ms is not None or each.wanted.vid != vid}
-                self._check_given(change.key, vid, now_ms=now_ms, taken=left, is_moved=change.is_moved)
+                free = {plan.key for plan in planned if plan.wanted.deleted_at_ms is not None or plan.wanted.vid != vid}
+                self._check_given(change.key, vid, now_ms=now_ms, freed=free, is_moved=change.is_moved)
             if change.is_moved:
                 self._check_still_named(change, keys)
 
-        self._refs.change_together(operation, planned, made, now_ms=now_ms, message=message)
+        self._refs.change_together(operation, planned, check, now_ms=now_ms, message=message)
 
     def _check_given(
-        self, key: Key, vid: Vid, *, now_ms: int, taken: Collection[Key] = (), is_moved: bool = False
+        self, key: Key, vid: Vid, *, now_ms: int, freed: Collection[Key] = (), is_moved: bool = False
     ) -> None:
         """Check a new name of `vid`, and take the name back if the check fails. The caller takes a moved name back.
 
         Raises `OutOfWindow` if the volume is dead. Raises `VolumeHasName` if it has another name that is not one of
-        `taken`.
+        `freed`.
         """
         topic, branch = topic_of(key), branch_of(key)
         if not keep_open(self._store, vid):
@@ -458,10 +458,10 @@ class Branches:
                 self.take_back(topic, branch, vid, now_ms=now_ms)
             raise OutOfWindow(f"{topic}@{branch}", "nothing of its volume, which was collected")
         try:
-            check_only_name(self._store, self._looks, key, vid, taken)
-        except VolumeHasName as other:
+            check_only_name(self._store, self._looks, key, vid, freed)
+        except VolumeHasName as conflict:
             if not is_moved:
-                message = f"its volume has the name {other.name}"
+                message = f"its volume has the name {conflict.name}"
                 self.take_back(topic, branch, vid, now_ms=latest_ms(self._store, now_ms), message=message)
             raise
 
@@ -473,7 +473,7 @@ class Branches:
         former = moved.found.alive
         if former is None or former.vid == moved.wanted.vid:
             return
-        if not any(found.alive is not None and found.alive.vid == former.vid for found in self._looks(keys)):
+        if not any(current.alive is not None and current.alive.vid == former.vid for current in self._looks(keys)):
             raise KeyChanged(moved.key)
 
     def _looks(self, keys: Sequence[Key]) -> list[Found[Ref]]:
@@ -485,10 +485,10 @@ class Branches:
         return NoSuchTopic(topic, self._store.url)
 
     def _existing(self, topic: str, branch: str) -> Branch:
-        found = self._branch(topic, branch)
-        if found is None:
+        existing = self._branch(topic, branch)
+        if existing is None:
             raise NoSuchBranch(topic, branch)
-        return found
+        return existing
 
     def _branch(self, topic: str, branch: str) -> Branch | None:
         ref = self._refs.read_current(ref_key(topic, branch)).value

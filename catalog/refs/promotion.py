@@ -44,27 +44,27 @@ def plan_promotion(
 
     After a crash, a change may be made already. Then only its nonce changes.
     """
-    keep_key, there = keep
+    keep_key, keep_ref = keep
     main_key, now = main
     branch_key, source = branch
     assert source.alive is not None  # noqa: S101 - the caller has looked
-    before = before_given(there, now_ms)
+    before = before_given(keep_ref, now_ms)
     return [
         # If another promotion relies on this name, a lost race of this one must not delete it.
-        Planned(keep_key, there, Ref(former.vid, now_ms), before, is_moved=there.alive is not None),
+        Planned(keep_key, keep_ref, Ref(former.vid, now_ms), before, is_moved=keep_ref.alive is not None),
         Planned(main_key, now, Ref(source.alive.vid, now_ms), encode_ref(former), is_moved=True),
         Planned(branch_key, source, replace(source.alive, deleted_at_ms=now_ms), source.body, is_optional=True),
     ]
 
 
-def before_given(found: Found[Ref], now_ms: int) -> bytes | None:
+def before_given(current: Found[Ref], now_ms: int) -> bytes | None:
     """Return the value that undo puts back for a name that an operation gives.
 
     If the name is alive, an earlier try of the operation has given it. Then undo deletes it.
     """
-    if found.alive is None:
-        return found.body
-    return encode_ref(replace(found.alive, deleted_at_ms=now_ms, nonce=os.urandom(16)))
+    if current.alive is None:
+        return current.body
+    return encode_ref(replace(current.alive, deleted_at_ms=now_ms, nonce=os.urandom(16)))
 
 
 def earlier_promotion(entries: Iterable[NumberedEntry], main: tuple[Key, Found[Ref]], branch: Key) -> tuple[Key, Ref]:
@@ -72,12 +72,12 @@ def earlier_promotion(entries: Iterable[NumberedEntry], main: tuple[Key, Found[R
 
     Raises `VolumeHasName` if no promotion gave main its value.
     """
-    key, found = main
-    for each in entries:
-        first, *others = each.entry.changes
-        if each.entry.operation == PROMOTE and others and others[0].subject == key:
+    key, current = main
+    for operation in entries:
+        first, *others = operation.entry.changes
+        if operation.entry.operation == PROMOTE and others and others[0].subject == key:
             former = others[0].former
-            if former is not None and found.body is not None and others[0].value == found.body:
+            if former is not None and current.body is not None and others[0].value == current.body:
                 return Key(first.subject), decode_ref(former, key)
     raise VolumeHasName(topic_of(key), branch_of(key), branch_of(branch))
 
@@ -96,8 +96,8 @@ def moved_main(entry: OplogEntry) -> MovedMain | None:
     """Return the promotion that an entry describes; None for another operation."""
     if entry.operation != PROMOTE:
         return None
-    kept, main, *_ = entry.changes
+    keep, main, *_ = entry.changes
     key = Key(main.subject)
     assert main.former is not None and main.value is not None  # noqa: S101, PT018 - as `plan_promotion` makes it
     former, value = decode_ref(main.former, key), decode_ref(main.value, key)
-    return MovedMain(topic_of(key), branch_of(Key(kept.subject)), former.vid, value.vid)
+    return MovedMain(topic_of(key), branch_of(Key(keep.subject)), former.vid, value.vid)

@@ -97,65 +97,65 @@ class RefStore(Generic[T]):
         *,
         now_ms: int,
         message: str = "",
-        found: Found[T] | None = None,
+        current: Found[T] | None = None,
     ) -> T | None:
         """Change one name and return its final value.
 
         `make` gets the current value and returns the wanted one. If it returns the current value or None, nothing
-        changes. `found` is an earlier look at the name. Raises the errors of `make` and of the store, and `KeyChanged`
-        for a lost race.
+        changes. `current` is an earlier look at the name. Raises the errors of `make` and of the store, and
+        `KeyChanged` for a lost race.
         """
-        found = self.read_current(key) if found is None else found
-        before = found.body
-        wanted = self._changed(found.value, make)
-        if wanted is not None:
-            self._oplog.note(operation, key, before, wanted, now_ms=now_ms, message=message)
+        current = self.read_current(key) if current is None else current
+        before = current.body
+        new_body = self._changed(current.value, make)
+        if new_body is not None:
+            self._oplog.note(operation, key, before, new_body, now_ms=now_ms, message=message)
 
-        def made(body: bytes | None) -> bytes | None:
+        def changed(body: bytes | None) -> bytes | None:
             if body == before:
-                return wanted
-            if body != wanted and self._changed(None if body is None else self._decode(body, key), make) is not None:
+                return new_body
+            if body != new_body and self._changed(None if body is None else self._decode(body, key), make) is not None:
                 raise KeyChanged(key)
             return None
 
-        body = change_from(self._store, key, found.tagged, made)
+        body = change_from(self._store, key, current.tagged, changed)
         return None if body is None else self._decode(body, key)
 
     def change_together(
         self,
         operation: str,
         planned: Sequence[Planned[T]],
-        made: Callable[[Planned[T]], None],
+        on_change: Callable[[Planned[T]], None],
         *,
         now_ms: int,
         message: str = "",
     ) -> None:
         """Change several names in one operation, in this order: all of them, or none.
 
-        `made` is called after each change. If a name has changed since it was read, the changes are taken back, the
-        last one first. The same happens if `made` raises `KeyChanged`, `OutOfWindow` or `VolumeHasName`. Then `made`
-        itself takes back its change, unless the change `is_moved`. If another caller has changed one of the names
-        since, the changes before it stay. A crash or another error may leave changes, too.
+        `on_change` is called after each change. If a name has changed since it was read, the changes are taken back,
+        the last one first. The same happens if `on_change` raises `KeyChanged`, `OutOfWindow` or `VolumeHasName`. Then
+        `on_change` itself takes back its change, unless the change `is_moved`. If another caller has changed one of the
+        names since, the changes before it stay. A crash or another error may leave changes, too.
 
-        Raises the errors of `made` and of the store, and `KeyChanged` for a lost race.
+        Raises the errors of `on_change` and of the store, and `KeyChanged` for a lost race.
         """
-        planned = [replace(each, wanted=replace(each.wanted, nonce=os.urandom(16))) for each in planned]
-        first, *others = [NameChange(each.key, each.former, self._encode(each.wanted)) for each in planned]
+        planned = [replace(plan, wanted=replace(plan.wanted, nonce=os.urandom(16))) for plan in planned]
+        first, *others = [NameChange(plan.key, plan.former, self._encode(plan.wanted)) for plan in planned]
         number = self._oplog.note(
             operation, Key(first.subject), first.former, first.value, now_ms=now_ms, message=message,
             others=tuple(others),
         )  # fmt: skip
         done: list[Planned[T]] = []
-        for each in planned:
+        for plan in planned:
             try:
-                self._exchange(each)
-                if each.is_moved:
-                    done.append(each)
-                made(each)
-                if not each.is_moved:
-                    done.append(each)
+                self._exchange(plan)
+                if plan.is_moved:
+                    done.append(plan)
+                on_change(plan)
+                if not plan.is_moved:
+                    done.append(plan)
             except (KeyChanged, OutOfWindow, VolumeHasName):
-                if each.is_optional:
+                if plan.is_optional:
                     continue
                 message = f"of operation {number}, which lost to another change"
                 while done and self._take_back(done.pop(), now_ms, message):
@@ -163,14 +163,14 @@ class RefStore(Generic[T]):
                 raise
 
     def _exchange(self, planned: Planned[T]) -> None:
-        before, wanted = planned.found.body, self._encode(planned.wanted)
+        before, new_body = planned.found.body, self._encode(planned.wanted)
 
-        def made(body: bytes | None) -> bytes | None:
-            if body not in (before, wanted):
+        def exchanged(body: bytes | None) -> bytes | None:
+            if body not in (before, new_body):
                 raise KeyChanged(planned.key)
-            return wanted
+            return new_body
 
-        change_from(self._store, planned.key, planned.found.tagged, made)
+        change_from(self._store, planned.key, planned.found.tagged, exchanged)
 
     def _take_back(self, planned: Planned[T], now_ms: int, message: str) -> bool:
         """Delete a name that was given, and give back a name that was taken or moved.
@@ -178,18 +178,18 @@ class RefStore(Generic[T]):
         Later changes by other callers stay. Return False if there was one.
         """
         is_given = planned.wanted.deleted_at_ms is None and not planned.is_moved
-        wanted = replace(planned.wanted, deleted_at_ms=now_ms) if is_given else planned.found.value
+        restored = replace(planned.wanted, deleted_at_ms=now_ms) if is_given else planned.found.value
 
         def taken_back(value: T | None) -> T | None:
-            return wanted if value == planned.wanted else None
+            return restored if value == planned.wanted else None
 
-        left = self.change("undo", planned.key, taken_back, now_ms=now_ms, message=message)
-        return wanted is not None and is_same(left, wanted)
+        current = self.change("undo", planned.key, taken_back, now_ms=now_ms, message=message)
+        return restored is not None and is_same(current, restored)
 
     def _changed(self, value: T | None, make: Callable[[T | None], T | None]) -> bytes | None:
         """Return the encoded value that `make` wants, with a new nonce. None if `make` wants no change."""
-        made = make(value)
-        return None if made is None or made == value else self._encode(replace(made, nonce=os.urandom(16)))
+        changed = make(value)
+        return None if changed is None or changed == value else self._encode(replace(changed, nonce=os.urandom(16)))
 
 
 def is_same(one: T | None, other: T) -> bool:
@@ -200,11 +200,11 @@ def is_same(one: T | None, other: T) -> bool:
 Look = Callable[[Sequence[Key]], Sequence[Found[Ref]]]
 
 
-def check_only_name(store: ObjectStore, look: Look, key: Key, vid: Vid, taken: Collection[Key] = ()) -> None:
-    """Raise `VolumeHasName` if a name besides `key` and `taken` leads to `vid`."""
+def check_only_name(store: ObjectStore, look: Look, key: Key, vid: Vid, freed: Collection[Key] = ()) -> None:
+    """Raise `VolumeHasName` if a name besides `key` and `freed` leads to `vid`."""
     topic = topic_of(key)
-    named = [name for each in store.list(refs_prefix(topic)) if (name := named_by(each))]
-    others = [ref_key(*name) for name in named if ref_key(*name) not in {key, *taken}]
-    for other, found in zip(others, look(others), strict=True):
-        if found.alive is not None and found.alive.vid == vid:
+    names = [name for listed in store.list(refs_prefix(topic)) if (name := named_by(listed))]
+    others = [ref_key(*name) for name in names if ref_key(*name) not in {key, *freed}]
+    for other, ref in zip(others, look(others), strict=True):
+        if ref.alive is not None and ref.alive.vid == vid:
             raise VolumeHasName(topic, branch_of(key), branch_of(other))

@@ -67,8 +67,8 @@ class Tags:
         Raises `TagExists`, and `OutOfWindow` if the point is not kept any more.
         """
         key = tag_key(topic, name)
-        found = self._tags.read_current(key)
-        if found.alive is not None:
+        current = self._tags.read_current(key)
+        if current.alive is not None:
             raise TagExists(topic, name)
 
         def named(tag: Tag | None) -> Tag:
@@ -76,7 +76,7 @@ class Tags:
                 raise TagExists(topic, name)
             return Tag(point, branch, now_ms, message)
 
-        return self._hold("tag create", key, found, named, point, now_ms=now_ms, message=message)
+        return self._hold("tag create", key, current, named, point, now_ms=now_ms, message=message)
 
     @checked
     def get(self, topic: str, name: str) -> Tag:
@@ -90,8 +90,8 @@ class Tags:
     def list(self, topic: str) -> list[NamedTag]:
         """Return the tags of the topic that are not deleted, ascending by name."""
         keys = [key for key in self._store.list(tags_prefix(topic)) if named_by(key)]
-        found = [(key, decode_tag(self._store.get(Key(key)), key)) for key in keys]
-        alive = {key: tag for key, tag in found if tag.deleted_at_ms is None}
+        tags = [(key, decode_tag(self._store.get(Key(key)), key)) for key in keys]
+        alive = {key: tag for key, tag in tags if tag.deleted_at_ms is None}
         if self._volumes.cache is not None:
             bodies = {key: encode_tag(tag) for key, tag in alive.items()}
             self._volumes.cache.replace_objects(tags_prefix(topic), bodies)
@@ -104,25 +104,25 @@ class Tags:
         GC deletes the state if nothing else holds it. Raises `NoSuchTag`.
         """
         key = tag_key(topic, name)
-        found = self._tags.read_current(key)
-        if found.alive is None:
+        current = self._tags.read_current(key)
+        if current.alive is None:
             raise NoSuchTag(topic, name)
-        self._delete("tag delete", key, found, now_ms=now_ms)
-        return found.alive
+        self._delete("tag delete", key, current, now_ms=now_ms)
+        return current.alive
 
     def put_back(self, key: Key, former: Tag | None, value: Tag, *, now_ms: int, message: str) -> None:
         """Undo: replace `value` by `former`. If `former` is None or a deleted tag, delete the tag.
 
         Raises `KeyChanged`, and `OutOfWindow` if the state of `former` is not kept any more.
         """
-        found = self._tags.read_current(key)
-        if not is_same(found.value, value):
+        current = self._tags.read_current(key)
+        if not is_same(current.value, value):
             raise KeyChanged(key)
         if former is None or former.deleted_at_ms is not None:
-            self._delete("undo", key, found, now_ms=now_ms, message=message)
+            self._delete("undo", key, current, now_ms=now_ms, message=message)
         else:
             again = former
-            self._hold("undo", key, found, lambda _: again, former.point, now_ms=now_ms, message=message)
+            self._hold("undo", key, current, lambda _: again, former.point, now_ms=now_ms, message=message)
 
     # ------------------------------------------------------------ inside
 
@@ -130,35 +130,35 @@ class Tags:
         self,
         operation: str,
         key: Key,
-        found: Found[Tag],
+        current: Found[Tag],
         make: Callable[[Tag | None], Tag],
         point: ForkPoint,
         *,
         now_ms: int,
         message: str,
     ) -> Tag:
-        """Replace `found` by the tag that `make` returns. Check before and after the change that `point` is kept."""
+        """Replace `current` by the tag that `make` returns. Check before and after the change that `point` is kept."""
         check_kept(self._volumes, point)
-        tag = self._tags.change(operation, key, make, now_ms=now_ms, message=message, found=found)
+        tag = self._tags.change(operation, key, make, now_ms=now_ms, message=message, current=current)
         assert tag is not None  # noqa: S101 - `make` makes one
         try:
             check_kept(self._volumes, point)
         except OutOfWindow:
-            found = self._tags.read_current(key)
-            if found.value == tag:
-                self._delete("tag delete", key, found, now_ms=now_ms)
+            current = self._tags.read_current(key)
+            if current.value == tag:
+                self._delete("tag delete", key, current, now_ms=now_ms)
             raise
         if self._volumes.cache is not None:
             self._volumes.cache.put_object(key, encode_tag(tag))
         return tag
 
-    def _delete(self, operation: str, key: Key, found: Found[Tag], *, now_ms: int, message: str = "") -> None:
+    def _delete(self, operation: str, key: Key, current: Found[Tag], *, now_ms: int, message: str = "") -> None:
         def deleted(tag: Tag | None) -> Tag | None:
             if tag is None:
                 raise NoSuchTag(topic_of(key), branch_of(key))
             return tag if tag.deleted_at_ms is not None else replace(tag, deleted_at_ms=now_ms)
 
-        self._tags.change(operation, key, deleted, now_ms=now_ms, message=message, found=found)
+        self._tags.change(operation, key, deleted, now_ms=now_ms, message=message, current=current)
         if self._volumes.cache is not None:
             self._volumes.cache.drop_object(key)
 
@@ -188,56 +188,56 @@ class Pins:
         If the state at `point` is not kept, take the pin back and raise `OutOfWindow`.
         """
         now_ms = latest_ms(self._store, now_ms)
-        held = HeldPin(os.urandom(8).hex(), Pin(point, now_ms + ttl_ms, holder, os.urandom(16)))
-        put_once(self._store, held.key, encode_pin(held.pin))
+        held_pin = HeldPin(os.urandom(8).hex(), Pin(point, now_ms + ttl_ms, holder, os.urandom(16)))
+        put_once(self._store, held_pin.key, encode_pin(held_pin.pin))
         try:
             check_kept(self._volumes, point)
         except OutOfWindow:
-            self.release(held, now_ms=now_ms)
+            self.release(held_pin, now_ms=now_ms)
             raise
-        return held
+        return held_pin
 
-    def renew(self, held: HeldPin, *, ttl_ms: int, now_ms: int) -> HeldPin:
+    def renew(self, held_pin: HeldPin, *, ttl_ms: int, now_ms: int) -> HeldPin:
         """Extend the lease, and return the new pin. If the pin had expired, raise `PinLost`: its state may be gone."""
         now_ms = latest_ms(self._store, now_ms)
-        return self._changed(held, now_ms + ttl_ms, now_ms)
+        return self._changed(held_pin, now_ms + ttl_ms, now_ms)
 
-    def release(self, held: HeldPin, *, now_ms: int) -> None:
+    def release(self, held_pin: HeldPin, *, now_ms: int) -> None:
         """End the lease. GC deletes the object later. Idempotent."""
-        if held.pin.expires_at_ms > now_ms:
-            self._changed(held, now_ms, now_ms)
+        if held_pin.pin.expires_at_ms > now_ms:
+            self._changed(held_pin, now_ms, now_ms)
 
     def find(self, name: str) -> HeldPin:
         """Return the pin with that name, expired or not. Raises `NoSuchPin`."""
         for key in self._store.list(pins_prefix()):
-            named = volume_in_pin(key)
-            if named is not None and named[1] == name:
+            vid_and_name = volume_in_pin(key)
+            if vid_and_name is not None and vid_and_name[1] == name:
                 with suppress(NoSuchObject):  # GC has deleted it since
                     return HeldPin(name, decode_pin(self._store.get(Key(key)), key))
         raise NoSuchPin(name)
 
     def list(self) -> list[HeldPin]:
         """Return all pins by name, expired ones included. GC deletes the object of an expired pin later."""
-        found = []
+        pins = []
         for key in self._store.list(pins_prefix()):
-            named = volume_in_pin(key)
+            vid_and_name = volume_in_pin(key)
             with suppress(NoSuchObject):  # GC has deleted it since
-                if named is not None:
-                    found.append(HeldPin(named[1], decode_pin(self._store.get(Key(key)), key)))
-        return sorted(found, key=lambda each: each.name)
+                if vid_and_name is not None:
+                    pins.append(HeldPin(vid_and_name[1], decode_pin(self._store.get(Key(key)), key)))
+        return sorted(pins, key=lambda pin: pin.name)
 
-    def _changed(self, held: HeldPin, expires_at_ms: int, now_ms: int) -> HeldPin:
-        pin = replace(held.pin, expires_at_ms=expires_at_ms, nonce=os.urandom(16))
-        wanted = encode_pin(pin)
+    def _changed(self, held_pin: HeldPin, expires_at_ms: int, now_ms: int) -> HeldPin:
+        pin = replace(held_pin.pin, expires_at_ms=expires_at_ms, nonce=os.urandom(16))
+        new_body = encode_pin(pin)
 
-        def made(body: bytes | None) -> bytes | None:
+        def renewed(body: bytes | None) -> bytes | None:
             if body is None:
-                raise PinLost(held.key)
-            if body == wanted:
+                raise PinLost(held_pin.key)
+            if body == new_body:
                 return None
-            if decode_pin(body, held.key).expires_at_ms <= now_ms:
-                raise PinLost(held.key)
-            return wanted
+            if decode_pin(body, held_pin.key).expires_at_ms <= now_ms:
+                raise PinLost(held_pin.key)
+            return new_body
 
-        change(self._store, held.key, made)
-        return replace(held, pin=pin)
+        change(self._store, held_pin.key, renewed)
+        return replace(held_pin, pin=pin)

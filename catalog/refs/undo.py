@@ -40,14 +40,14 @@ def find_operation(volumes: Volumes, number: int | None = None) -> NumberedEntry
     if number is not None:
         return NumberedEntry(number, oplog.entry(number))
     while True:
-        first, found = _newest(volumes, oplog)
+        first, operation = _newest(volumes, oplog)
         # An entry comes before its change. If another client has put one since, its names are no longer those that the
         # entries before it left, and an older operation would be taken back.
         if oplog.newest() == first:
             break
-    if found is None:
+    if operation is None:
         raise NotUndone(None, "no change of a name is left")
-    return found
+    return operation
 
 
 def _newest(volumes: Volumes, oplog: Oplog) -> tuple[int, NumberedEntry | None]:
@@ -58,30 +58,30 @@ def _newest(volumes: Volumes, oplog: Oplog) -> tuple[int, NumberedEntry | None]:
     first = 0
     bodies: dict[str, bytes | None] = {}
     taken_back: set[int] = set()
-    for found in oplog.entries():
-        first = first or found.number
-        if not _is_of_a_name(found.entry):
+    for operation in oplog.entries():
+        first = first or operation.number
+        if not _is_of_a_name(operation.entry):
             continue
-        for change in found.entry.changes:
+        for change in operation.entry.changes:
             if change.subject not in bodies:
                 bodies[change.subject] = _body(volumes, change.subject)
-        if _is_last(found, bodies, taken_back):
-            return first, found
+        if _is_last(operation, bodies, taken_back):
+            return first, operation
     return first, None
 
 
-def undo_found(volumes: Volumes, found: NumberedEntry, *, writer_id: str, now_ms: int) -> NumberedEntry:
+def undo_found(volumes: Volumes, operation: NumberedEntry, *, writer_id: str, now_ms: int) -> NumberedEntry:
     """Undo an operation that `find_operation` returned, and return it. Raises as `undo` does."""
-    entry = found.entry
+    entry = operation.entry
     if not _is_of_a_name(entry):
-        raise NotUndone(found.number, f"{entry.operation} changes no name")
+        raise NotUndone(operation.number, f"{entry.operation} changes no name")
     try:
-        _put_back(volumes, entry, found.number, writer_id, now_ms)
+        _put_back(volumes, entry, operation.number, writer_id, now_ms)
     except KeyChanged:
-        raise NotUndone(found.number, f"{entry.subject} has changed since, or never had that value") from None
+        raise NotUndone(operation.number, f"{entry.subject} has changed since, or never had that value") from None
     except (OutOfWindow, VolumeHasName) as refused:
-        raise NotUndone(found.number, str(refused)) from refused
-    return found
+        raise NotUndone(operation.number, str(refused)) from refused
+    return operation
 
 
 def names_taken_away(entry: OplogEntry) -> list[tuple[str, str, Vid, bool]]:
@@ -89,43 +89,43 @@ def names_taken_away(entry: OplogEntry) -> list[tuple[str, str, Vid, bool]]:
 
     No main is one of them.
     """
-    taken: dict[Vid, tuple[str, str]] = {}
-    given: set[Vid] = set()
+    lost: dict[Vid, tuple[str, str]] = {}
+    named_again: set[Vid] = set()
     for change in entry.changes:
-        named = named_by(change.subject)
-        if named is None or not change.subject.startswith("refs/"):
+        name = named_by(change.subject)
+        if name is None or not change.subject.startswith("refs/"):
             continue
         value, former = (
             None if body is None else decode_ref(body, change.subject) for body in (change.value, change.former)
         )
         if former is not None and former.deleted_at_ms is None:
-            given.add(former.vid)
+            named_again.add(former.vid)
         if value is not None and value.deleted_at_ms is None:
-            taken[value.vid] = named
-    return [(*named, vid, vid in given) for vid, named in taken.items() if named[1] != MAIN]
+            lost[value.vid] = name
+    return [(*name, vid, vid in named_again) for vid, name in lost.items() if name[1] != MAIN]
 
 
 def _is_of_a_name(entry: OplogEntry) -> bool:
     """Return whether every change is of a branch or a tag. An undo writes to no other key."""
-    return all(named_by(each.subject) is not None for each in entry.changes)
+    return all(named_by(change.subject) is not None for change in entry.changes)
 
 
-def _is_last(found: NumberedEntry, bodies: dict[str, bytes | None], taken_back: set[int]) -> bool:
+def _is_last(operation: NumberedEntry, bodies: dict[str, bytes | None], taken_back: set[int]) -> bool:
     """Return True if this operation is the last one on its names that was made and not taken back.
 
     The caller passes the entries newest first. `bodies` are the names after this operation; on return, before it.
     After a crash, some changes of an operation on several names may be missing. An undo counts only if all its changes
     were made.
     """
-    entry = found.entry
-    made = [each for each in entry.changes if each.value is not None and each.value == bodies[each.subject]]
-    for each in made:
-        bodies[each.subject] = each.former
-    if not made or found.number in taken_back:
+    entry = operation.entry
+    done = [change for change in entry.changes if change.value is not None and change.value == bodies[change.subject]]
+    for change in done:
+        bodies[change.subject] = change.former
+    if not done or operation.number in taken_back:
         return False
     if entry.operation == "undo":
         number = _OF_OPERATION.match(entry.message)
-        if number is not None and len(made) == len(entry.changes):
+        if number is not None and len(done) == len(entry.changes):
             taken_back.add(int(number[1]))
         return False
     return entry.operation != "topic create"

@@ -128,7 +128,7 @@ RIGHTS = (
 
 def actions_of(role: TenantRole, target: Target) -> tuple[str, ...]:
     """Return the actions of the role on the resource, sorted."""
-    return tuple(sorted(each.action for each in RIGHTS if each.target is target and role.includes(each.least)))
+    return tuple(sorted(right.action for right in RIGHTS if right.target is target and role.includes(right.least)))
 
 
 class Partition(StrEnum):
@@ -141,9 +141,9 @@ class Partition(StrEnum):
     @classmethod
     def of(cls, arn: str) -> Partition:
         """Return the partition that an ARN names. Raises `InvalidArgument`."""
-        named = arn.split(":")[1:2]
-        if named and named[0] in set(cls):
-            return cls(named[0])
+        fields = arn.split(":")[1:2]
+        if fields and fields[0] in set(cls):
+            return cls(fields[0])
         raise InvalidArgument("arn", arn, f"an ARN of one of {', '.join(cls)}")
 
 
@@ -157,14 +157,14 @@ class Condition:
 
     def __post_init__(self) -> None:
         """Raise `InvalidArgument` for a condition that IAM does not know, or that would widen the policy (IAM-3)."""
-        given = str(self)
+        text = str(self)
         operator = self.operator if self.operator == "NullIfExists" else self.operator.removesuffix("IfExists")
         if operator not in OPERATORS or not _CONDITION_KEY.fullmatch(self.key):
-            raise InvalidArgument("condition", given, "OPERATOR:KEY=VALUE, such as IpAddress:aws:SourceIp=10.0.0.0/8")
+            raise InvalidArgument("condition", text, "OPERATOR:KEY=VALUE, such as IpAddress:aws:SourceIp=10.0.0.0/8")
         if self.key.lower() in _OWN_KEYS:
-            raise InvalidArgument("condition", given, f"on another key than {self.key}, which the policy uses itself")
-        if not self.values or not all(each.strip() and each.isprintable() for each in self.values):
-            raise InvalidArgument("condition", given, "one with a value of printable characters after the =")
+            raise InvalidArgument("condition", text, f"on another key than {self.key}, which the policy uses itself")
+        if not self.values or not all(value.strip() and value.isprintable() for value in self.values):
+            raise InvalidArgument("condition", text, "one with a value of printable characters after the =")
 
     def __str__(self) -> str:
         return f"{self.operator}:{self.key}={','.join(self.values)}"
@@ -177,8 +177,8 @@ class Condition:
         """
         if " " in text:
             raise InvalidArgument("condition", text, "one condition without spaces; give the option once for each")
-        named, _, values = text.partition("=")
-        operator, _, key = named.partition(":")
+        test, _, values = text.partition("=")
+        operator, _, key = test.partition(":")
         return cls(operator, key, tuple(values.split(",")))
 
 
@@ -248,7 +248,7 @@ def compact(policy: Policy) -> str:
 
     Raises `PolicyTooLong` if it has more characters than STS takes.
     """
-    bare = [{key: value for key, value in each.items() if key != "Sid"} for each in policy["Statement"]]
+    bare = [{key: value for key, value in statement.items() if key != "Sid"} for statement in policy["Statement"]]
     text = json.dumps({**policy, "Statement": bare}, separators=(",", ":"))
     if len(text) > SESSION_POLICY_MAX:
         raise PolicyTooLong(len(text), SESSION_POLICY_MAX)
@@ -263,8 +263,8 @@ def check_bucket(bucket: str) -> str:
 
 def _check_kms_key(arn: str, partition: Partition = Partition.AWS) -> str:
     if not (_KMS_KEY.fullmatch(arn) and arn.startswith(f"arn:{partition}:")):
-        wanted = f"the ARN of a key, arn:{partition}:kms:REGION:ACCOUNT:key/ID: IAM takes no alias for a key"
-        raise InvalidArgument("kms_key", arn, wanted)
+        accepted = f"the ARN of a key, arn:{partition}:kms:REGION:ACCOUNT:key/ID: IAM takes no alias for a key"
+        raise InvalidArgument("kms_key", arn, accepted)
     return arn
 
 
@@ -307,12 +307,12 @@ def _deny(sid: str, actions: list[str], resources: list[str], condition: Mapping
 def _block(conditions: Sequence[Condition]) -> dict[str, dict[str, list[str]]]:
     """Return the conditions as IAM writes them. Raises `InvalidArgument` for two of one operator and key (IAM-3)."""
     block: dict[str, dict[str, list[str]]] = {}
-    for each in conditions:
-        keys = block.setdefault(each.operator, {})
-        if each.key.lower() in {key.lower() for key in keys}:
-            wanted = f"the only one of {each.operator}:{each.key}; one condition takes several values with commas"
-            raise InvalidArgument("condition", str(each), wanted)
-        keys[each.key] = list(each.values)
+    for condition in conditions:
+        keys, key = block.setdefault(condition.operator, {}), condition.key
+        if key.lower() in {other.lower() for other in keys}:
+            only = f"the only one of {condition.operator}:{key}; one condition takes several values with commas"
+            raise InvalidArgument("condition", str(condition), only)
+        keys[key] = list(condition.values)
     return block
 
 

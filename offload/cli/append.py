@@ -67,9 +67,9 @@ class Interrupts:
         for number, former in self._former.items():
             signal.signal(number, former)
 
-    def during(self, found: Iterable[_T]) -> Iterator[_T]:
+    def during(self, batches: Iterable[_T]) -> Iterator[_T]:
         """Yield the items of the input. A signal while the caller waits for one raises at once."""
-        items = iter(found)
+        items = iter(batches)
         while True:
             self._is_reading = True
             self.check()
@@ -125,7 +125,7 @@ def append(
     reached = _Reached(_Resume(topic, "-" if file is None else str(file), options, skip_lines))
     with told(reached.text), reached.interrupts:
         with _stream(file) as (stream, size), _sink(session, topic, durability) as sink:
-            found = use.batches(
+            batches = use.batches(
                 stream,
                 Format(input_format),
                 tag=tag,
@@ -135,7 +135,7 @@ def append(
                 skip_lines=skip_lines,
             )
             with progress(f"append {topic}", size, is_shown=session.shows_progress) as advance:
-                done = _append(sink, topic, _advancing(found, advance), durability, reached)
+                done = _append(sink, topic, _advancing(batches, advance), durability, reached)
         seqs = f", seq {done.first_seq} to {done.last_seq}" if done.appended else ""
         session.output.show(done, f"appended {counted(done.appended)} to {topic}{seqs}")
 
@@ -182,12 +182,12 @@ class _Reached:
 
 
 def _append(
-    sink: RecordSink, topic: str, found: Iterator[Batch], durability: str | None, reached: _Reached
+    sink: RecordSink, topic: str, batches: Iterator[Batch], durability: str | None, reached: _Reached
 ) -> Appended:
     """Append the batches, and return the total. If an error ends this early, say how far the appends came."""
     done: Appended | None = None
     try:
-        for done in use.append(sink, topic, reached.interrupts.during(found), durability):
+        for done in use.append(sink, topic, reached.interrupts.during(batches), durability):
             reached.done = done
             reached.interrupts.check()
     except Exception as error:
@@ -208,20 +208,20 @@ def _partial(error: Exception, done: Appended, resume: _Resume) -> PartlyAppende
     An error that says "nothing was appended" means the last batch. So does an error of the input. After another error,
     the outcome of the last batch is unknown.
     """
-    said = problem(error)
-    told = said["message"].replace(_NOTHING, "")
-    head = f"{said['hint']}; then " if "hint" in said else ""
-    if _NOTHING in said["message"] or isinstance(error, InvalidInput | AppendsHeld):
-        told += f"; {_seqs(done)} were appended, the rest was not"
+    report = problem(error)
+    message = report["message"].replace(_NOTHING, "")
+    head = f"{report['hint']}; then " if "hint" in report else ""
+    if _NOTHING in report["message"] or isinstance(error, InvalidInput | AppendsHeld):
+        message += f"; {_seqs(done)} were appended, the rest was not"
     else:
-        told += f"; {_seqs(done)} were appended before"
+        message += f"; {_seqs(done)} were appended before"
         head += f"look how far the appends came with `seglog topic show {resume.topic}`, and "
-    return PartlyAppended(told, said["exit_code"], hint=f"{head}continue with `{resume.command(done)}`")
+    return PartlyAppended(message, report["exit_code"], hint=f"{head}continue with `{resume.command(done)}`")
 
 
-def _advancing(found: Iterator[Batch], advance: Callable[[int], None]) -> Iterator[Batch]:
+def _advancing(batches: Iterator[Batch], advance: Callable[[int], None]) -> Iterator[Batch]:
     """Yield the batches. When the caller asks for the next one, the one before is done."""
-    for batch in found:
+    for batch in batches:
         yield batch
         advance(batch.size_bytes)
 
@@ -250,8 +250,8 @@ def _sink(session: Session, topic: str, durability: str | None) -> Iterator[Reco
     if daemon is not None:
         yield daemon.topic(topic)
         return
-    with directory_of(session) as place:
-        yield use.open_sink(place, topic, durability)
+    with directory_of(session) as directory:
+        yield use.open_sink(directory, topic, durability)
 
 
 APPEND = Command("append", append)

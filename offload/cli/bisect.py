@@ -61,8 +61,8 @@ def bisect(
         raise InvalidParameters("bisect needs a command: seglog bisect TOPIC --good A --bad B run CMD")
     with reader_of(session) as call:
         past = _Past(topic, call)
-        for found in use.bisect(topic, past, _Judge(session, topic, past, command), good, bad):
-            session.output.show(found, _tried_text(found) if isinstance(found, Tried) else _found_text(found))
+        for tried in use.bisect(topic, past, _Judge(session, topic, past, command), good, bad):
+            session.output.show(tried, _tried_text(tried) if isinstance(tried, Tried) else _found_text(tried))
             session.output.flush()
 
 
@@ -74,8 +74,8 @@ class _Past:
         self._call = call
 
     def resolve(self, target: str) -> Resolved:
-        [found] = self._call("resolve", {"topic": self._topic, "to": target, "neighbours": 0})
-        return found  # type: ignore[no-any-return]
+        [point] = self._call("resolve", {"topic": self._topic, "to": target, "neighbours": 0})
+        return point  # type: ignore[no-any-return]
 
     def commits(self) -> Iterator[CommitListed]:
         return self._call("log", {"topic": self._topic})
@@ -130,19 +130,19 @@ def _exit_code(command: Sequence[str], variables: Mapping[str, str], batches: It
     return process.returncode
 
 
-def _tried_text(found: Tried) -> str:
-    return f"{State(found.at, found.last_seq)}: {found.verdict}, about {found.steps_left} more to try"
+def _tried_text(tried: Tried) -> str:
+    return f"{State(tried.at, tried.last_seq)}: {tried.verdict}, about {tried.steps_left} more to try"
 
 
-def _found_text(found: FirstBad) -> str:
-    lines = [f"the last good state: {found.last_good}"]
-    if found.record is not None:
-        lines += [f"the first bad record: {found.record.heading}", f"    {found.record.content}"]
-    elif found.skipped:
-        lines += [f"the first bad state is one of {', '.join(found.skipped)}, {found.first_bad}"]
+def _found_text(first: FirstBad) -> str:
+    lines = [f"the last good state: {first.last_good}"]
+    if first.record is not None:
+        lines += [f"the first bad record: {first.record.heading}", f"    {first.record.content}"]
+    elif first.skipped:
+        lines += [f"the first bad state is one of {', '.join(first.skipped)}, {first.first_bad}"]
     else:
-        lines += [f"the first bad state: {found.first_bad}"]
-    return "\n".join(lines + ([] if found.commit is None else [f"    {commit_text(found.commit)}"]))
+        lines += [f"the first bad state: {first.first_bad}"]
+    return "\n".join(lines + ([] if first.commit is None else [f"    {commit_text(first.commit)}"]))
 
 
 BISECT = Command("bisect", bisect)

@@ -34,8 +34,8 @@ def candidates(words: Sequence[str], variables: Mapping[str, str]) -> list[tuple
     """Return the words that may take the place of the last one, with their help. None stands for names of files."""
     *before, typed = words or [""]
     line = _Line(before, variables.get("SEGLOG_DIR") or ".")
-    found = line.next_words(typed)
-    return None if found is None else [(word, text) for word, text in found if word.startswith(typed)]
+    words_next = line.next_words(typed)
+    return None if words_next is None else [(word, text) for word, text in words_next if word.startswith(typed)]
 
 
 class _Line:
@@ -58,9 +58,9 @@ class _Line:
         if typed.startswith("-") and not self.is_past_options:
             name, has_value, text = typed.partition("=")
             if has_value:
-                found = self._values(self._option(name), text)
-                return found and ((f"{name}={word}", about) for word, about in found)
-            return ((name, each.help) for each in self.options for name in each.options)
+                values = self._values(self._option(name), text)
+                return values and ((f"{name}={word}", about) for word, about in values)
+            return ((name, option.help) for option in self.options for name in option.options)
         if self.path not in COMMANDS:
             return _names(self.path)
         if any(_names(self.path)) and not self.arguments:
@@ -102,8 +102,8 @@ class _Line:
 
     def _option(self, word: str) -> ListedParameter | None:
         """Return the option with this name that takes a value."""
-        named = [each for each in self.options if word in each.options and each.kind != "bool"]
-        return named[0] if named else None
+        options = [option for option in self.options if word in option.options and option.kind != "bool"]
+        return options[0] if options else None
 
     def _values(self, parameter: ListedParameter | None, typed: str) -> Words | None:
         if parameter is None:
@@ -121,16 +121,16 @@ class _Line:
             return sorted(tags(self.directory, topic))
         if names == "target":
             return _targets(self.directory, topic)
-        place, colon, _ = typed.partition(":")
+        prefix, colon, _ = typed.partition(":")
         if names == "point" and colon:
-            return [f"{place}:{target}" for target in _targets(self.directory, place.partition("@")[0])]
+            return [f"{prefix}:{target}" for target in _targets(self.directory, prefix.partition("@")[0])]
         if names == "branch":
             return sorted(branches(self.directory, topic))
-        found = topics(self.directory)
+        names_here = topics(self.directory)
         if names == "plain topic":
-            return sorted({name.partition("@")[0] for name in found})
+            return sorted({name.partition("@")[0] for name in names_here})
         topic, is_branch, _ = typed.partition("@")
-        return sorted({*found, *(f"{topic}@{name}" for name in branches(self.directory, topic) if is_branch)})
+        return sorted({*names_here, *(f"{topic}@{name}" for name in branches(self.directory, topic) if is_branch)})
 
 
 def _targets(directory: str, topic: str) -> list[str]:
@@ -140,10 +140,10 @@ def _targets(directory: str, topic: str) -> list[str]:
 
 def _names(path: str) -> Iterator[tuple[str, str]]:
     """Yield the commands of a group, or of the top, and the groups there."""
-    for each in COMMANDS.values():
-        group, _, name = each.path.rpartition("/")
+    for command in COMMANDS.values():
+        group, _, name = command.path.rpartition("/")
         if group == path:
-            yield name, summary(each)
+            yield name, summary(command)
     if not path:
         yield from GROUPS.items()
 
@@ -157,8 +157,8 @@ def topics(directory: str) -> set[str]:
 
 
 def branches(directory: str, topic: str) -> set[str]:
-    here = {name.partition("@")[2] for name in topics(directory) if name.startswith(f"{topic}@")}
-    return {"main", *here}
+    names = {name.partition("@")[2] for name in topics(directory) if name.startswith(f"{topic}@")}
+    return {"main", *names}
 
 
 def tags(directory: str, topic: str) -> set[str]:

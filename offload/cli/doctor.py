@@ -56,8 +56,8 @@ def doctor(
             failed = error
     if not is_directory or session.remote or session.settings().url:
         with session.remote_store() as store:
-            for found in _findings(session, store, master, spark=spark):
-                _show(output, found)
+            for finding in _findings(session, store, master, spark=spark):
+                _show(output, finding)
     if failed is not None:
         raise failed
 
@@ -70,9 +70,9 @@ def _check_directory(session: Session) -> None:
     now_ms = SystemClock().now_ms()
     settings = session.settings()
     reject_bytes = settings.log.disk_reject_bytes
-    for found in doctor_directory(session.directory, settings.serve, now_ms, reject_bytes=reject_bytes):
-        advice = f". To do: {found.advice}" if found.advice else ""
-        session.output.show(found, f"{_WORDS[found.outcome]:8}{found.check}: {found.found}{advice}")
+    for check in doctor_directory(session.directory, settings.serve, now_ms, reject_bytes=reject_bytes):
+        advice = f". To do: {check.advice}" if check.advice else ""
+        session.output.show(check, f"{_WORDS[check.outcome]:8}{check.check}: {check.found}{advice}")
 
 
 def _findings(
@@ -92,18 +92,18 @@ def _findings(
     return doctor_spark(lambda: start_session(master), store.url, SystemClock(), settings.offload, source)
 
 
-def _show(output: Output, found: CheckDone | ClockAhead | Left) -> None:
+def _show(output: Output, finding: CheckDone | ClockAhead | Left) -> None:
     from offload.operations import doctor as use
 
-    match found:
+    match finding:
         case use.CheckDone(check, outcome, proves, reason):
-            output.show(found, f"{_WORDS[outcome]:8}{check}: {reason or proves}")
+            output.show(finding, f"{_WORDS[outcome]:8}{check}: {reason or proves}")
         case use.ClockAhead(ahead_ms):
-            output.show(found, f"{'clock':8}this machine's is {_clock(ahead_ms)}")
-        case use.Left(place, reason) if not output.is_json:
-            output.note(f"seglog: what was tried stays in {place}: {reason}")
+            output.show(finding, f"{'clock':8}this machine's is {_clock(ahead_ms)}")
+        case use.Left(url, reason) if not output.is_json:
+            output.note(f"seglog: what was tried stays in {url}: {reason}")
         case use.Left():
-            output.show(found, "")
+            output.show(finding, "")
 
 
 def _clock(ahead_ms: int) -> str:

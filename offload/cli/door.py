@@ -72,8 +72,8 @@ def _complete(words: list[str], variables: Mapping[str, str]) -> int:
     """Print what may come next. Exit code 1 stands for the names of files."""
     from offload.cli.completion import candidates
 
-    found = candidates(words, variables)
-    return 1 if found is None else _answer("".join(f"{word}\t{text}\n" for word, text in found))
+    choices = candidates(words, variables)
+    return 1 if choices is None else _answer("".join(f"{word}\t{text}\n" for word, text in choices))
 
 
 def _run_command(request: Request, serve: Serve) -> int:
@@ -105,8 +105,8 @@ def _stop(request: Request, stop: KeyboardInterrupt) -> int:
     if line and not as_json:
         write_error(f"{line}\n")
     elif line or hint:
-        said = {"error": "Interrupted", "message": line or "interrupted", "hint": hint or None, "exit_code": code}
-        _refuse(said, as_json=as_json)
+        report = {"error": "Interrupted", "message": line or "interrupted", "hint": hint or None, "exit_code": code}
+        _refuse(report, as_json=as_json)
     return code
 
 
@@ -132,14 +132,14 @@ def _command(request: Request, serve: Serve) -> None:
         store_timeout_s=None if options["store_timeout"] is None else int(str(options["store_timeout"])),
         token_file=None if options["token_file"] is None else Path(str(options["token_file"])),
     )
-    paths = [each.name for each in COMMANDS[request.path].parameters if each.kind == "path"]
-    given = {name: Path(str(request.values[name])) for name in paths if request.values[name] is not None}
+    paths = [parameter.name for parameter in COMMANDS[request.path].parameters if parameter.kind == "path"]
+    paths_given = {name: Path(str(request.values[name])) for name in paths if request.values[name] is not None}
     timed, notes = understood_values(
         COMMANDS[request.path].parameters, request.values, is_strict=bool(options["strict_time"])
     )
     if not session.as_json:
-        write_error("".join(f"{each}\n" for each in notes))
-    command = run_command(session, request.path, {**timed, **given})
+        write_error("".join(f"{note}\n" for note in notes))
+    command = run_command(session, request.path, {**timed, **paths_given})
     raise_in_command()
     command()
 
@@ -154,21 +154,21 @@ def _answer(text: str) -> int:
 
 
 def _refuse_words(error: UsageError, *, as_json: bool) -> int:
-    said = {"error": "UsageError", "message": str(error), "hint": error.hint, "exit_code": error.exit_code}
-    return _refuse(said, as_json=as_json)
+    report = {"error": "UsageError", "message": str(error), "hint": error.hint, "exit_code": error.exit_code}
+    return _refuse(report, as_json=as_json)
 
 
-def _refuse(said: Mapping[str, Any], *, as_json: bool) -> int:
+def _refuse(report: Mapping[str, Any], *, as_json: bool) -> int:
     """Print the report of an error, and return its exit code."""
-    hint = said.get("hint")
+    hint = report.get("hint")
     if as_json:
         import json
 
-        write_error(json.dumps({"schema": 1, "kind": "error", **said, "hint": hint}) + "\n")
+        write_error(json.dumps({"schema": 1, "kind": "error", **report, "hint": hint}) + "\n")
     else:
-        line = f"seglog: {said['message']}" + (f". {hint[0].upper()}{hint[1:]}" if hint else "")
+        line = f"seglog: {report['message']}" + (f". {hint[0].upper()}{hint[1:]}" if hint else "")
         write_error(" ".join(line.split()) + "\n")
-    return int(said["exit_code"])
+    return int(report["exit_code"])
 
 
 def _wants_json(words: list[str]) -> bool:
@@ -178,9 +178,9 @@ def _wants_json(words: list[str]) -> bool:
 
 def _columns(variables: Mapping[str, str]) -> int:
     """Return the width of the terminal, or 80 if standard output is none."""
-    given = variables.get("COLUMNS", "")
-    if given.isdecimal():
-        return int(given)
+    columns = variables.get("COLUMNS", "")
+    if columns.isdecimal():
+        return int(columns)
     try:
         return os.get_terminal_size().columns or 80
     except OSError:

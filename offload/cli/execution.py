@@ -256,7 +256,7 @@ def understood_values(
     parameters: Sequence[ListedParameter], values: Mapping[str, object], *, is_strict: bool
 ) -> tuple[dict[str, object], list[str]]:
     """Return the values with their times in UTC, and the lines for the operator. Raises `TimeNeedsZone`."""
-    found = dict(values)
+    understood_by_name = dict(values)
     notes: list[str] = []
     for parameter in parameters:
         text = values[parameter.name]
@@ -264,9 +264,9 @@ def understood_values(
             continue
         topic, colon, target = text.partition(":") if parameter.names == "point" else ("", "", text)
         understood = understand(target, datetime.now(UTC), is_strict=is_strict)
-        found[parameter.name] = f"{topic}{colon}{understood.text}"
+        understood_by_name[parameter.name] = f"{topic}{colon}{understood.text}"
         notes += filter(None, [understood.note])
-    return found, notes
+    return understood_by_name, notes
 
 
 def understand(text: str, now: datetime, *, is_strict: bool) -> Understood:
@@ -280,8 +280,8 @@ def understand(text: str, now: datetime, *, is_strict: bool) -> Understood:
         return Understood(text)
     if utc is None:
         return Understood(text)
-    shown = utc.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
-    return Understood(shown, f"{text!r} is {shown}, {ago_text(now - utc)}")
+    text_utc = utc.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    return Understood(text_utc, f"{text!r} is {text_utc}, {ago_text(now - utc)}")
 
 
 def _moment(text: str, now: datetime, *, is_strict: bool) -> datetime | None:
@@ -309,10 +309,10 @@ def _guessed(text: str, now: datetime) -> datetime | None:
     local = now.astimezone().replace(tzinfo=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of Python, about forms that dateparser tries
-        found: datetime | None = dateparser.parse(
+        moment: datetime | None = dateparser.parse(
             text, languages=["en"], settings={"PREFER_DATES_FROM": "past", "RELATIVE_BASE": local}
         )
-    return found
+    return moment
 
 
 _WATCH_S = 2.0
@@ -330,10 +330,10 @@ def watch_status(output: Output, ask: Callable[[], Iterator[Shown]], values: Map
         return
     from offload.cli.render import Screen, table
 
-    with closing(Screen()) as shown:
+    with closing(Screen()) as screen:
         while True:
             head, rows, notes = parts(list(ask()))
-            shown.show("\n".join([head, "", table(*filled(rows)), *notes]))
+            screen.show("\n".join([head, "", table(*filled(rows)), *notes]))
             time.sleep(_WATCH_S)
 
 
@@ -350,12 +350,12 @@ def run_command(session: Session, path: str, values: Mapping[str, Any]) -> Calla
         if values.get("watch"):
             _watch(session, command, values)
             return
-        given = _confirmed(session, command, values) if command.takes(values) else values
-        with closed_after(results_of(session, command, given, takes_lines=not session.as_json)) as results:
-            ends_early = command.reads(given) or bool(given.get("follow"))
-            waits = command.is_slow and not given.get("follow")
-            shown = while_waiting(results, command.path, is_shown=waits and session.shows_progress)
-            show(session.output, _while_read(shown) if ends_early else shown, given)
+        confirmed = _confirmed(session, command, values) if command.takes(values) else values
+        with closed_after(results_of(session, command, confirmed, takes_lines=not session.as_json)) as results:
+            ends_early = command.reads(confirmed) or bool(confirmed.get("follow"))
+            waits = command.is_slow and not confirmed.get("follow")
+            results_shown = while_waiting(results, command.path, is_shown=waits and session.shows_progress)
+            show(session.output, _while_read(results_shown) if ends_early else results_shown, confirmed)
 
     def run_paged() -> None:
         with session.paged():
@@ -379,17 +379,17 @@ def results_of(
     """
     daemon = session.daemon()
     if daemon is not None:
-        given, finished = command.split(values)
+        sent, finished = command.split(values)
         # If the client works on the results, it needs records.
-        takes_lines = takes_lines and given is values
+        takes_lines = takes_lines and sent is values
         with closing(ToldBars(is_shown=session.shows_progress)) as bars:
-            told = daemon.results(command, given, remote=session.remote, takes_lines=takes_lines, on_progress=bars.tell)
-            for result in finished(told):
+            lines = daemon.results(command, sent, remote=session.remote, takes_lines=takes_lines, on_progress=bars.tell)
+            for result in finished(lines):
                 bars.hide()
                 yield result
         return
-    with _opened(session, command, read_only=command.reads(values), takes_lines=takes_lines) as place:
-        yield from command.run(place, values)
+    with _opened(session, command, read_only=command.reads(values), takes_lines=takes_lines) as directory:
+        yield from command.run(directory, values)
 
 
 @contextmanager
@@ -405,11 +405,12 @@ def reader_of(session: Session) -> Iterator[Callable[[str, Mapping[str, Any]], I
         return
     from offload.archive import Archive
 
-    with directory_of(session, read_only=True) as place:
+    with directory_of(session, read_only=True) as directory:
 
         def run(path: str, values: Mapping[str, Any]) -> Iterator[Any]:
             command = COMMANDS[path]
-            return command.run(place.archive if command.works_on is Archive else place, command.arguments(values))
+            part = directory.archive if command.works_on is Archive else directory
+            return command.run(part, command.arguments(values))
 
         yield run
 
@@ -426,8 +427,8 @@ def _opened(
         with session.log(read_only=read_only) as log:
             yield log
         return
-    with directory_of(session, read_only=read_only, takes_lines=takes_lines) as place:
-        yield place.archive if command.works_on is Archive else place
+    with directory_of(session, read_only=read_only, takes_lines=takes_lines) as directory:
+        yield directory.archive if command.works_on is Archive else directory
 
 
 @contextmanager
@@ -487,26 +488,26 @@ def _confirmed(session: Session, command: Command, values: Mapping[str, Any]) ->
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return values
     previews = list(results_of(session, command, {**values, "dry_run": True}))  # nothing is open during a question
-    for found in previews:
-        _ask(found)
+    for preview in previews:
+        _ask(preview)
     return {**values, "yes": True}
 
 
-def _ask(found: WouldTake) -> None:
-    write_error(would_take_text(found) + "\n")
-    if found.is_most:
-        write_error(f"This is more than half of {found.topic}. Type its name to go on: ")
-        answers = {found.topic}
+def _ask(preview: WouldTake) -> None:
+    write_error(would_take_text(preview) + "\n")
+    if preview.is_most:
+        write_error(f"This is more than half of {preview.topic}. Type its name to go on: ")
+        answers = {preview.topic}
     else:
         write_error("Go on? [y/N] ")
         answers = {"y", "yes", "Y", "Yes"}
     if sys.stdin.readline().strip() not in answers:
-        raise NotConfirmed(found.topic)
+        raise NotConfirmed(preview.topic)
 
 
 def _with_texts(command: Command, values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the values, with the text of a file in the place of its path. Raises `NoSuchFile`, `InvalidParameters`."""
-    names = [name for name, each in command.parameters.items() if each.about.is_file and values[name] is not None]
+    names = [name for name, option in command.parameters.items() if option.about.is_file and values[name] is not None]
     return {**values, **{name: _text_of(values[name]) for name in names}}
 
 

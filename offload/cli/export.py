@@ -16,7 +16,7 @@ from offload.cli.streams import discard_output
 from offload.errors import InvalidParameters
 from offload.operations import export as use
 from offload.operations.command import COMMANDS, About, Command, TopicName
-from offload.operations.export import ExportVerified, Wanted, WrongPart
+from offload.operations.export import ExportRequest, ExportVerified, WrongPart
 from offload.operations.export_directory import Exported, PartExported
 from offload.operations.export_forms import Form
 from offload.operations.export_state import ExportBegun, Source
@@ -60,20 +60,20 @@ def export(
     if str(directory) == "-":
         if session.as_json or verify:
             raise InvalidParameters("with -, the output is the records: leave out --json and --verify")
-        _print(session, Wanted(topic, at, Form(form), part_bytes))
+        _print(session, ExportRequest(topic, at, Form(form), part_bytes))
         return
     if verify:
         if at is not None:
             raise InvalidParameters("--verify takes no --at")
-        for found in use.verify(OsFiles(), directory, topic):
-            session.output.show(found, _verified_text(found))
+        for verdict in use.verify(OsFiles(), directory, topic):
+            session.output.show(verdict, _verified_text(verdict))
         return
-    with closing(_Seen(session, topic)) as seen, told(seen.text):
-        wanted = Wanted(topic, at, Form(form), part_bytes)
-        for result in use.export(_source(session, topic), OsFiles(), directory, wanted, seen.passed):
+    with closing(_Seen(session, topic)) as progress, told(progress.text):
+        request = ExportRequest(topic, at, Form(form), part_bytes)
+        for result in use.export(_source(session, topic), OsFiles(), directory, request, progress.passed):
             if isinstance(result, Exported):
-                seen.close()
-            seen.count += isinstance(result, PartExported)
+                progress.close()
+            progress.count += isinstance(result, PartExported)
             session.output.show(result, _text(result))
 
 
@@ -104,10 +104,10 @@ class _Seen:
         return f"interrupted: this run ended {counted(self.count, 'file')}; repeat the command to continue"
 
 
-def _print(session: Session, wanted: Wanted) -> None:
-    with closing(_Seen(session, wanted.name)) as seen:
+def _print(session: Session, request: ExportRequest) -> None:
+    with closing(_Seen(session, request.name)) as progress:
         try:
-            use.export_to(_source(session, wanted.name), sys.stdout.buffer, wanted, seen.passed)
+            use.export_to(_source(session, request.name), sys.stdout.buffer, request, progress.passed)
             sys.stdout.flush()
         except BrokenPipeError:
             discard_output()
@@ -121,20 +121,20 @@ def _call(session: Session, path: str, values: Mapping[str, Any]) -> Iterator[An
     return results_of(session, COMMANDS[path], COMMANDS[path].arguments(values))
 
 
-def _text(found: ExportBegun | PartExported | Exported) -> str:
-    if not isinstance(found, Exported):
+def _text(result: ExportBegun | PartExported | Exported) -> str:
+    if not isinstance(result, Exported):
         return ""
-    seqs = f", seq {found.first_seq} to {found.last_seq}," if found.records else ""
-    state = "" if found.lsn is None else f" at lsn {found.lsn}"
-    files = f"{counted(found.parts, 'file')}, {format_bytes(found.bytes)}"
-    return f"exported {counted(found.records)} of {found.topic}{state}{seqs} to {found.directory}: {files}"
+    seqs = f", seq {result.first_seq} to {result.last_seq}," if result.records else ""
+    state = "" if result.lsn is None else f" at lsn {result.lsn}"
+    files = f"{counted(result.parts, 'file')}, {format_bytes(result.bytes)}"
+    return f"exported {counted(result.records)} of {result.topic}{state}{seqs} to {result.directory}: {files}"
 
 
-def _verified_text(found: WrongPart | ExportVerified) -> str:
-    if isinstance(found, WrongPart):
-        return f"{found.file} {found.problem}"
-    whole = "" if found.is_whole else "; the export is not whole yet: run it again without --verify"
-    return f"{counted(found.parts, 'file')} of {found.topic} in {found.directory} as written{whole}"
+def _verified_text(verdict: WrongPart | ExportVerified) -> str:
+    if isinstance(verdict, WrongPart):
+        return f"{verdict.file} {verdict.problem}"
+    unfinished = "" if verdict.is_whole else "; the export is not whole yet: run it again without --verify"
+    return f"{counted(verdict.parts, 'file')} of {verdict.topic} in {verdict.directory} as written{unfinished}"
 
 
 EXPORT = Command("export", export)

@@ -82,51 +82,51 @@ def _show(session: Session, results: Iterator[Shown], *, once: bool) -> None:
     failing: set[str | None] = set()
     with ExitStack() as stack:
         screen = _Screen(stack) if output.is_rich and not once else None
-        for found in results:
+        for look in results:
             if screen is not None:
-                screen.take(found)
+                screen.take(look)
             if screen is not None and screen.is_open:
                 continue
-            match found:
+            match look:
                 case Recovered():
-                    output.show(found, recovered_text(found))
+                    output.show(look, recovered_text(look))
                 case TopicFollowed():
-                    if once or found.commits or failing & {found.topic, None}:
-                        output.show(found, _followed_text(found))
-                    failing -= {found.topic, None}
+                    if once or look.commits or failing & {look.topic, None}:
+                        output.show(look, _followed_text(look))
+                    failing -= {look.topic, None}
                 case TopicUnfollowed(name):
-                    output.show(found, f"{name}: {_GONE}")
+                    output.show(look, f"{name}: {_GONE}")
                 case LookFailed():
-                    failing.add(found.topic)
+                    failing.add(look.topic)
                     if output.is_json:
-                        output.show(found, "")
+                        output.show(look, "")
                     else:
-                        output.note(_failed_text(found, once=once))
+                        output.note(_failed_text(look, once=once))
                 case Looked() if once:
-                    failed = f", {found.failed:,} failed" if found.failed else ""
-                    output.show(found, f"looked at {counted(found.topics, 'topic')}{failed}")
+                    failed = f", {look.failed:,} failed" if look.failed else ""
+                    output.show(look, f"looked at {counted(look.topics, 'topic')}{failed}")
             output.flush()
 
 
-def _followed_text(found: TopicFollowed) -> str:
-    place = f"seq {found.head_seq:,} (lsn {found.lsn})"
-    if found.role == "writer":
-        return f"{found.topic}: written here, at {place}, and not followed"
-    if not found.commits:
-        return f"{found.topic}: nothing new, at {place}, no lag"
-    return f"{found.topic}: took in {counted(found.commits, 'commit')}, now at {place}; was {_lag(found)} behind"
+def _followed_text(look: TopicFollowed) -> str:
+    point = f"seq {look.head_seq:,} (lsn {look.lsn})"
+    if look.role == "writer":
+        return f"{look.topic}: written here, at {point}, and not followed"
+    if not look.commits:
+        return f"{look.topic}: nothing new, at {point}, no lag"
+    return f"{look.topic}: took in {counted(look.commits, 'commit')}, now at {point}; was {_lag(look)} behind"
 
 
-def _failed_text(found: LookFailed, *, once: bool = False) -> str:
-    times = "" if found.failures == 1 else f" {found.failures} times in a row"
-    lag = "" if found.lag_s is None else f"; readers are at the state of {ago_text(timedelta(seconds=found.lag_s))}"
-    again = "" if once else f"; next try in {found.retry_in_s:.1f} s"
-    return f"{found.topic or 'follow'}: failed{times}: {found.error}{lag}{again}"
+def _failed_text(failure: LookFailed, *, once: bool = False) -> str:
+    times = "" if failure.failures == 1 else f" {failure.failures} times in a row"
+    lag = "" if failure.lag_s is None else f"; readers are at the state of {ago_text(timedelta(seconds=failure.lag_s))}"
+    again = "" if once else f"; next try in {failure.retry_in_s:.1f} s"
+    return f"{failure.topic or 'follow'}: failed{times}: {failure.error}{lag}{again}"
 
 
-def _lag(found: TopicFollowed) -> str:
-    seconds = "" if found.lag_s is None else f" and {found.lag_s:.1f} s"
-    return f"{counted(found.lag_records)}{seconds}"
+def _lag(look: TopicFollowed) -> str:
+    seconds = "" if look.lag_s is None else f" and {look.lag_s:.1f} s"
+    return f"{counted(look.lag_records)}{seconds}"
 
 
 class _Screen:
@@ -139,21 +139,21 @@ class _Screen:
         self._failed: dict[str | None, str] = {}
         self._shown: Callable[[str], None] | None = None
 
-    def take(self, found: Shown) -> None:
+    def take(self, look: Shown) -> None:
         from offload.operations.follow import Looked, LookFailed, TopicFollowed, TopicUnfollowed
 
-        if isinstance(found, LookFailed):
-            self._failed[found.topic] = _failed_text(found)
-        elif isinstance(found, TopicUnfollowed):
-            self._rows.pop(found.topic, None)
-            self._failed.pop(found.topic, None)
-        elif isinstance(found, Looked):
+        if isinstance(look, LookFailed):
+            self._failed[look.topic] = _failed_text(look)
+        elif isinstance(look, TopicUnfollowed):
+            self._rows.pop(look.topic, None)
+            self._failed.pop(look.topic, None)
+        elif isinstance(look, Looked):
             self._open()
             self._draw()
-        elif isinstance(found, TopicFollowed):
-            self._put(found.topic, found.role, found.head_seq, found.lsn, str(found.last_time or ""), _cell(found))
+        elif isinstance(look, TopicFollowed):
+            self._put(look.topic, look.role, look.head_seq, look.lsn, str(look.last_time or ""), _cell(look))
         else:
-            self._put(found.topic, "replica", found.head_seq, found.lsn, str(found.tail_after_time or ""), "")
+            self._put(look.topic, "replica", look.head_seq, look.lsn, str(look.tail_after_time or ""), "")
 
     def _put(self, topic: str, role: str, seq: int, lsn: int, newest: str, lag: str) -> None:
         """Keep the row of a topic. Its look worked, so the store is there."""
@@ -178,9 +178,9 @@ class _Screen:
         self._shown("\n".join([table(_COLUMNS, rows), *self._failed.values()]))
 
 
-def _cell(found: TopicFollowed) -> str:
+def _cell(look: TopicFollowed) -> str:
     """Return the lag that this look found. If it found none, return "": the table keeps the former one."""
-    return f"was {_lag(found)}" if found.commits else ""
+    return f"was {_lag(look)}" if look.commits else ""
 
 
 FOLLOW = Command("follow", follow)

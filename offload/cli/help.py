@@ -29,15 +29,15 @@ def summary(command: ListedCommand) -> str:
 
 
 def _command_lines(command: ListedCommand, width: int) -> list[str]:
-    words = [each.word if each.is_required else f"[{each.word}]" for each in command.arguments]
+    words = [argument.word if argument.is_required else f"[{argument.word}]" for argument in command.arguments]
     lines = [" ".join(["Usage: seglog", command.name, "[OPTIONS]", *words]), ""]
     lines += _paragraphs(command.help, width)
     if command.arguments:
-        rows = [(f"{each.word}{_kind(each)}", _meaning(each)) for each in command.arguments]
+        rows = [(f"{argument.word}{_kind(argument)}", _meaning(argument)) for argument in command.arguments]
         lines += ["", "Arguments:", *_table(rows, width)]
     lines += ["", "Options:", *_option_rows((*command.options, HELP), width)]
-    below = [each for path, each in COMMANDS.items() if path.rpartition("/")[0] == command.path]
-    rows = [(each.path.rpartition("/")[2], summary(each)) for each in below]
+    below = [command_ for path, command_ in COMMANDS.items() if path.rpartition("/")[0] == command.path]
+    rows = [(command_.path.rpartition("/")[2], summary(command_)) for command_ in below]
     return [*lines, "", "Commands:", *_table(rows, width)] if rows else lines
 
 
@@ -45,8 +45,8 @@ def _group_lines(group: str, width: int) -> list[str]:
     lines = [" ".join(filter(None, ["Usage: seglog", group, "[OPTIONS] COMMAND [ARGS]..."])), ""]
     lines += _paragraphs(GROUPS.get(group, SUMMARY), width)
     lines += ["", "Options:", *_option_rows((HELP,) if group else (*OPTIONS, HELP), width)]
-    listed = [each for path, each in COMMANDS.items() if path.rpartition("/")[0] == group]
-    rows = [(each.path.rpartition("/")[2], summary(each)) for each in listed]
+    listed = [command for path, command in COMMANDS.items() if path.rpartition("/")[0] == group]
+    rows = [(command.path.rpartition("/")[2], summary(command)) for command in listed]
     if not group:
         rows += GROUPS.items()
     lines += ["", "Commands:", *_table(rows, width)]
@@ -54,7 +54,7 @@ def _group_lines(group: str, width: int) -> list[str]:
 
 
 def _option_rows(options: Iterable[ListedParameter], width: int) -> list[str]:
-    return _table([(f"{', '.join(each.options)}{_kind(each)}", _meaning(each)) for each in options], width)
+    return _table([(f"{', '.join(option.options)}{_kind(option)}", _meaning(option)) for option in options], width)
 
 
 def _kind(parameter: ListedParameter) -> str:
@@ -88,12 +88,12 @@ def _table(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
     first = min(max(len(left) for left, _ in rows), 30) + 4
     lines = []
     for left, right in rows:
-        found = _wrapped(right, width - first)
+        lines_right = _wrapped(right, width - first)
         head = f"  {left}"
         if len(head) + 2 > first:
             lines.append(head)
             head = ""
-        lines += [f"{head if not place else '':{first}}{each}" for place, each in enumerate(found)]
+        lines += [f"{head if not index else '':{first}}{part}" for index, part in enumerate(lines_right)]
     return lines
 
 

@@ -52,14 +52,14 @@ def inspect(
                 session.output.show(entry, _entry_line(entry))
         return
     with session.one_command():
-        found = use.inspect(target)
-    session.output.show(found, "\n".join(_lines(found.contents)))
+        inspected = use.inspect(target)
+    session.output.show(inspected, "\n".join(_lines(inspected.contents)))
 
 
 def _entry_line(entry: ShownEntry) -> str:
-    shown = entry.data_base64[:_SHOWN_BYTES].hex() + ("…" if entry.length > _SHOWN_BYTES else "")
+    start = entry.data_base64[:_SHOWN_BYTES].hex() + ("…" if entry.length > _SHOWN_BYTES else "")
     ledger = "" if entry.ledger is None else f"{entry.ledger}:"
-    return f"{ledger}{entry.entry} {entry.length} {shown}".rstrip()
+    return f"{ledger}{entry.entry} {entry.length} {start}".rstrip()
 
 
 def _lines(value: Mapping[str, Any], indent: str = "") -> Iterator[str]:
@@ -69,7 +69,7 @@ def _lines(value: Mapping[str, Any], indent: str = "") -> Iterator[str]:
             yield from _lines(item, indent + "  ")
         elif isinstance(item, list) and item and isinstance(item[0], dict):
             yield f"{indent}{key}: {len(item)}"
-            yield from (f"{indent}  {json.dumps(each)}" for each in item)
+            yield from (f"{indent}  {json.dumps(member)}" for member in item)
         else:
             yield f"{indent}{key}: {item if isinstance(item, str) else json.dumps(item)}"
 

@@ -59,12 +59,12 @@ def painted(text: str) -> str:
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table as wide as the terminal. Longer cells take several lines."""
-    shown = Table(*columns, box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    grid = Table(*columns, box=SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for row in rows:
-        shown.add_row(*map(_WORDS, row))
+        grid.add_row(*map(_WORDS, row))
     console = _console()
     with console.capture() as captured:
-        console.print(shown)
+        console.print(grid)
     return captured.get()
 
 

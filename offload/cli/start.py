@@ -55,16 +55,16 @@ def init(
             raise InvalidParameters("--from names the remote: leave out --remote and SEGLOG_REMOTE")
         with session.one_command(), closing(ToldBars(is_shown=session.shows_progress)) as bars:
             tenant = tenant_of(source, role_arn)
-            made = use.init_from(session.directory, source, bars.tell, dict(os.environ), tenant)
-        branches = sum("@" in name for name in made.topics or ())
-        topics = counted(len(made.topics or ()) - branches, "topic")
-        others = f" and {branches:,} {'branch' if branches == 1 else 'branches'}" if branches else ""
-        session.output.show(made, f"made {made.directory}, which follows {topics}{others} of {source}")
+            directory = use.init_from(session.directory, source, bars.tell, dict(os.environ), tenant)
+        branches = sum("@" in name for name in directory.topics or ())
+        topics = counted(len(directory.topics or ()) - branches, "topic")
+        branch_count = f" and {branches:,} {'branch' if branches == 1 else 'branches'}" if branches else ""
+        session.output.show(directory, f"made {directory.directory}, which follows {topics}{branch_count} of {source}")
         return
     url = remote or session.remote
-    made = use.init(session.directory, url, session.log_settings, tenant_of(url, role_arn))
-    place = f"remote {made.remote}" if made.remote else "without a remote (add one in seglog.toml)"
-    session.output.show(made, f"made {made.directory}, {place}")
+    directory = use.init(session.directory, url, session.log_settings, tenant_of(url, role_arn))
+    target = f"remote {directory.remote}" if directory.remote else "without a remote (add one in seglog.toml)"
+    session.output.show(directory, f"made {directory.directory}, {target}")
 
 
 def recover(
@@ -91,19 +91,19 @@ def recover(
 
     results = with_bars(run, is_shown=session.shows_progress)
     with told(lambda: "interrupted: repeat the command, and it continues"), session.one_command():
-        for found in results:
-            if isinstance(found, NotRecovered):
-                session.output.note(f"{found.topic}: {found.error}")
+        for outcome in results:
+            if isinstance(outcome, NotRecovered):
+                session.output.note(f"{outcome.topic}: {outcome.error}")
             else:
-                session.output.show(found, recovered_text(found))
+                session.output.show(outcome, recovered_text(outcome))
 
 
-def recovered_text(found: Recovered) -> str:
-    last = f", the last one seq {found.last_seq} of {found.last_time}" if found.last_seq else ""
-    time = f", time {found.tail_after_time}" if found.tail_after_time else ""
+def recovered_text(recovered: Recovered) -> str:
+    last = f", the last one seq {recovered.last_seq} of {recovered.last_time}" if recovered.last_seq else ""
+    time = f", time {recovered.tail_after_time}" if recovered.tail_after_time else ""
     return (
-        f"{found.topic}: head {found.head_seq} (lsn {found.lsn}), {counted(found.records)}{last}\n"
-        f"  the tail after seq {found.tail_after_seq}{time}, was not shipped: {found.tail}"
+        f"{recovered.topic}: head {recovered.head_seq} (lsn {recovered.lsn}), {counted(recovered.records)}{last}\n"
+        f"  the tail after seq {recovered.tail_after_seq}{time}, was not shipped: {recovered.tail}"
     )
 
 

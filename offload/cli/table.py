@@ -117,10 +117,10 @@ COMMANDS: tuple[Command, ...] = (
 
 def listed_commands() -> Iterator[ListedCommand]:
     """Yield the commands in the order of the help. The front door answers the last one itself."""
-    for each in COMMANDS:
-        parameters = tuple(map(_listed, each.parameters.values()))
-        text = each.help
-        yield ListedCommand(each.path, text, parameters, each.function.__module__)
+    for command in COMMANDS:
+        parameters = tuple(map(_listed, command.parameters.values()))
+        text = command.help
+        yield ListedCommand(command.path, text, parameters, command.function.__module__)
     yield COMPLETION
 
 
@@ -128,7 +128,7 @@ def _listed(parameter: Parameter) -> ListedParameter:
     about = parameter.about
     if about.clean not in (None, without_main):
         raise ValueError(f"{parameter.name}: the front door knows only names of topics to clean")
-    choices = tuple(each.value for each in parameter.kind) if issubclass(parameter.kind, Enum) else ()
+    choices = tuple(member.value for member in parameter.kind) if issubclass(parameter.kind, Enum) else ()
     return ListedParameter(
         parameter.name,
         "choice" if choices else "path" if about.is_file else parameter.kind.__name__.lower(),

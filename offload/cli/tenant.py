@@ -83,10 +83,10 @@ def policy(
     """
     from offload.operations import tenant as use
 
-    made = use.policy(
+    policy_made = use.policy(
         name, TenantRole(role), bucket, base, kms_key, condition or (), session_tags, Partition(partition)
     )
-    session.output.show(made, json.dumps(made.policy, indent=2))
+    session.output.show(policy_made, json.dumps(policy_made.policy, indent=2))
 
 
 def bucket_policy(
@@ -103,8 +103,8 @@ def bucket_policy(
     """
     from offload.operations import tenant as use
 
-    made = use.policy_of_bucket(bucket, put_if_absent, tls_only, Partition(partition))
-    session.output.show(made, json.dumps(made.policy, indent=2))
+    policy_made = use.policy_of_bucket(bucket, put_if_absent, tls_only, Partition(partition))
+    session.output.show(policy_made, json.dumps(policy_made.policy, indent=2))
 
 
 def list_tenants(session: Session) -> None:
@@ -116,9 +116,9 @@ def list_tenants(session: Session) -> None:
     from offload.operations import tenant as use
 
     client = session.daemon() if session.daemon_url is not None else None
-    found = use.listed(session.directory) if client is None else (use.TenantListed(**each) for each in client.tenants())
-    for each in found:
-        session.output.show(each, f"{each.name:<24} {each.state}{f': {each.error}' if each.error else ''}")
+    tenants = use.listed(session.directory) if client is None else (use.TenantListed(**row) for row in client.tenants())
+    for tenant in tenants:
+        session.output.show(tenant, f"{tenant.name:<24} {tenant.state}{f': {tenant.error}' if tenant.error else ''}")
 
 
 TENANT_LIST = Command("tenant/list", list_tenants)
@@ -156,10 +156,10 @@ def credentials(
     url = session.remote or settings.url
     if bucket is not None:
         url = f"s3://{check_bucket(bucket)}/{prefix_of(name, base)}"
-    asked = use.Asked(name, TenantRole(role), parse_span_s("--for", lasts), kms_key, role_arn, external_id, profile)
+    request = use.Asked(name, TenantRole(role), parse_span_s("--for", lasts), kms_key, role_arn, external_id, profile)
     with _alone(), session.one_command():
-        made = use.credentials(asked, settings, url)
-    session.output.show(made, json.dumps(made.process_output()))
+        grant = use.credentials(request, settings, url)
+    session.output.show(grant, json.dumps(grant.process_output()))
 
 
 @contextmanager
@@ -197,11 +197,11 @@ def check(
     settings = session.settings()
     url = session.remote or settings.url
     with session.one_command():
-        found = use.check(name, settings, url)
-    answers = f"own prefix: {found.own_prefix}, whole bucket: {found.whole_bucket}"
-    session.output.show(found, "\n".join([answers, *found.failures]))
-    if found.failures:
-        raise ChecksFailed(len(found.failures), str(url), "see docs/security.md for what the bucket's policy needs")
+        checked = use.check(name, settings, url)
+    answers = f"own prefix: {checked.own_prefix}, whole bucket: {checked.whole_bucket}"
+    session.output.show(checked, "\n".join([answers, *checked.failures]))
+    if checked.failures:
+        raise ChecksFailed(len(checked.failures), str(url), "see docs/security.md for what the bucket's policy needs")
 
 
 TENANT_CHECK = Command("tenant/check", check)
@@ -239,13 +239,13 @@ def delete(
     if not (dry_run or yes or session.settings().cli.confirm == NEVER):
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             check_meant(f"this deletes all objects of the tenant {name}", yes=yes, dry_run=dry_run)
-        with _opened(session, url, owner_profile) as (place, owner, on_record):
-            found = use.preview(name, place, owner, on_record)
-        _ask(found)  # nothing is open during the question
-    with _opened(session, url, owner_profile) as (place, owner, on_record):
+        with _opened(session, url, owner_profile) as (prefix, owner, on_record):
+            preview = use.preview(name, prefix, owner, on_record)
+        _ask(preview)  # nothing is open during the question
+    with _opened(session, url, owner_profile) as (prefix, owner, on_record):
         if dry_run:
-            found = use.preview(name, place, owner, on_record)
-            session.output.show(found, _would_text(found))
+            preview = use.preview(name, prefix, owner, on_record)
+            session.output.show(preview, _would_text(preview))
             return
         with closing(ToldBars(is_shown=session.shows_progress)) as bars:
             objects = 0
@@ -255,7 +255,7 @@ def delete(
                 objects += count
                 bars.tell(f"tenant delete {name}", None, objects, "objects")
 
-            done = use.delete(name, place, owner, on_record, told)
+            done = use.delete(name, prefix, owner, on_record, told)
     session.output.show(done, _done_text(done))
     if not session.as_json and _own_directory(session, url):
         session.output.note(
@@ -278,9 +278,9 @@ def _opened(
         if directory is not None:
             stack.enter_context(session.log())
             on_record = _on_record(directory)
-        place = stack.enter_context(closing(open_prefix(url, credentials=source_of(session.settings(), url))))
+        prefix = stack.enter_context(closing(open_prefix(url, credentials=source_of(session.settings(), url))))
         owner = stack.enter_context(closing(open_prefix(url, owner_profile))) if owner_profile else None
-        yield place, owner, on_record
+        yield prefix, owner, on_record
 
 
 def _own_directory(session: Session, url: str) -> Path | None:
@@ -301,25 +301,25 @@ def _on_record(directory: Path) -> list[Upload]:
         return []
     with LocalCatalog(directory / "catalog.db", read_only=True) as local:
         return [
-            Upload(data_key(each.vid, each.sid), each.upload_id)
-            for each in local.attempts()
-            if each.upload_id is not None
+            Upload(data_key(attempt.vid, attempt.sid), attempt.upload_id)
+            for attempt in local.attempts()
+            if attempt.upload_id is not None
         ]
 
 
-def _ask(found: WouldDelete) -> None:
-    write_error(_would_text(found) + f"\nThere is no way back. Type {found.tenant} to go on: ")
-    if sys.stdin.readline().strip() != found.tenant:
-        raise NotConfirmed(found.tenant)
+def _ask(preview: WouldDelete) -> None:
+    write_error(_would_text(preview) + f"\nThere is no way back. Type {preview.tenant} to go on: ")
+    if sys.stdin.readline().strip() != preview.tenant:
+        raise NotConfirmed(preview.tenant)
 
 
-def _would_text(found: WouldDelete) -> str:
-    told = f"tenant delete would take {counted(found.objects, 'object')} of {found.tenant}, "
-    told += f"{format_bytes(found.bytes)}: all below {found.remote}/"
-    if found.foreign:
-        told += f"\n  {found.foreign:,} of them are not seglog's, such as {', '.join(map(repr, found.examples))}"
-    others = "the rest is for --owner-profile" if found.uploads is None else f"{found.uploads:,} that the owner lists"
-    return f"{told}\n  uploads: {found.uploads_on_record:,} on record here, {others}"
+def _would_text(plan: WouldDelete) -> str:
+    text = f"tenant delete would take {counted(plan.objects, 'object')} of {plan.tenant}, "
+    text += f"{format_bytes(plan.bytes)}: all below {plan.remote}/"
+    if plan.foreign:
+        text += f"\n  {plan.foreign:,} of them are not seglog's, such as {', '.join(map(repr, plan.examples))}"
+    uploads = "the rest is for --owner-profile" if plan.uploads is None else f"{plan.uploads:,} that the owner lists"
+    return f"{text}\n  uploads: {plan.uploads_on_record:,} on record here, {uploads}"
 
 
 def _done_text(done: TenantDeleted) -> str:

@@ -28,10 +28,10 @@ def new(
     """
     from offload.operations import token as use
 
-    made = use.new(name, role, topics, tenant)
-    session.output.show(made, made.line)
+    token = use.new(name, role, topics, tenant)
+    session.output.show(token, token.line)
     if not session.as_json:
-        session.output.note(f"the token of {made.name}, shown only now: {made.token}")
+        session.output.note(f"the token of {token.name}, shown only now: {token.token}")
 
 
 TOKEN_NEW = Command("token/new", new)

@@ -66,12 +66,12 @@ def _show_directory(session: Session) -> None:
 
     settings = session.settings().log
     results = with_bars(lambda tell: use.verify(session.directory, settings, tell), is_shown=session.shows_progress)
-    for is_file, group in groupby(results, lambda found: isinstance(found, use.FileChecked)):
+    for is_file, group in groupby(results, lambda result: isinstance(result, use.FileChecked)):
         if is_file and not session.as_json:
             session.output.remark("\n".join(_summary(cast("Iterable[FileChecked]", group))))
             continue
-        for found in group:  # not a list of them: the error after the damages would come first
-            session.output.show(found, _line(found))
+        for result in group:  # not a list of them: the error after the damages would come first
+            session.output.show(result, _line(result))
 
 
 def _show_remote(session: Session, *, deep: bool) -> None:
@@ -83,11 +83,11 @@ def _show_remote(session: Session, *, deep: bool) -> None:
         results = with_bars(
             lambda tell: use.verify_remote(store, now_ms, tell, deep=deep), is_shown=session.shows_progress
         )
-        for found in results:
-            if isinstance(found, use.RemoteChecked):
-                session.output.show(found, _counted(found, deep=deep))
+        for result in results:
+            if isinstance(result, use.RemoteChecked):
+                session.output.show(result, _counted(result, deep=deep))
             else:
-                session.output.show(found, f"DAMAGED {found.damaged}: {found.reason}")
+                session.output.show(result, f"DAMAGED {result.damaged}: {result.reason}")
 
 
 def _show_part(session: Session, subset: str, state: Path | None) -> None:
@@ -101,25 +101,25 @@ def _show_part(session: Session, subset: str, state: Path | None) -> None:
             lambda tell: use.verify_part(store, now_ms, tell, share=share, state=state),
             is_shown=session.shows_progress,
         )
-        for found in results:
-            session.output.show(found, _part_text(found))
+        for result in results:
+            session.output.show(result, _part_text(result))
 
 
-def _part_text(found: ObjectLooked | ObjectsLooked) -> str:
+def _part_text(look: ObjectLooked | ObjectsLooked) -> str:
     from offload.operations import verify as use
 
-    if isinstance(found, use.ObjectLooked):
-        return "" if found.state == "found" else f"{found.state:10} {found.object}: {found.reason}"
-    states = f"{found.lost:,} lost, {found.corrupt:,} corrupt, {found.orphan:,} orphan, {found.uploading:,} uploading"
-    part = f"{found.start:.1%} to {found.end:.1%}, {format_bytes(found.read_bytes)} read"
-    resumed = f", {counted(found.resumed, 'segment')} read before" if found.resumed else ""
-    return f"{found.found:,} of {counted(found.objects, 'object')} found; {states}; part {part}{resumed}"
+    if isinstance(look, use.ObjectLooked):
+        return "" if look.state == "found" else f"{look.state:10} {look.object}: {look.reason}"
+    states = f"{look.lost:,} lost, {look.corrupt:,} corrupt, {look.orphan:,} orphan, {look.uploading:,} uploading"
+    part = f"{look.start:.1%} to {look.end:.1%}, {format_bytes(look.read_bytes)} read"
+    resumed = f", {counted(look.resumed, 'segment')} read before" if look.resumed else ""
+    return f"{look.found:,} of {counted(look.objects, 'object')} found; {states}; part {part}{resumed}"
 
 
-def _line(found: FileChecked | Note | DamagedFile) -> str:
+def _line(result: FileChecked | Note | DamagedFile) -> str:
     from offload.operations import verify as use
 
-    match found:
+    match result:
         case use.Note(note):
             return f"note: {note}"
         case use.DamagedFile(path, offset, reason):
@@ -128,11 +128,11 @@ def _line(found: FileChecked | Note | DamagedFile) -> str:
             return path
 
 
-def _counted(found: RemoteChecked, *, deep: bool) -> str:
-    read = f"{format_bytes(found.read_bytes)} read" if deep else "not read: that is --deep"
-    counts = f"{counted(found.volumes, 'volume')}, {counted(found.commits, 'commit')}"
-    segments = f"{counted(found.segments, 'segment')}, {read}"
-    return f"{counts}, {segments}; {found.unreferenced_segments:,} that no commit names"
+def _counted(checked: RemoteChecked, *, deep: bool) -> str:
+    read = f"{format_bytes(checked.read_bytes)} read" if deep else "not read: that is --deep"
+    counts = f"{counted(checked.volumes, 'volume')}, {counted(checked.commits, 'commit')}"
+    segments = f"{counted(checked.segments, 'segment')}, {read}"
+    return f"{counts}, {segments}; {checked.unreferenced_segments:,} that no commit names"
 
 
 def _summary(files: Iterable[FileChecked]) -> list[str]:

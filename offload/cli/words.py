@@ -51,7 +51,7 @@ class Request:
 def request_of(words: Sequence[str], variables: Mapping[str, str]) -> Request:
     """Return the request. Raises `UsageError`."""
     rest = list(words)
-    options = {each.name: _from_variable(each, variables) for each in OPTIONS}
+    options = {option.name: _from_variable(option, variables) for option in OPTIONS}
     before = _Scan("", (*OPTIONS, HELP), options)
     before.leading(rest)
     if options.pop("version"):
@@ -74,9 +74,9 @@ def request_of(words: Sequence[str], variables: Mapping[str, str]) -> Request:
 
 
 def _command_request(command: ListedCommand, words: list[str], options: dict[str, object]) -> Request:
-    values: dict[str, object] = {each.name: each.default for each in command.parameters}
+    values: dict[str, object] = {parameter.name: parameter.default for parameter in command.parameters}
     top: dict[str, object] = {}
-    scan = _Scan(command.path, (*command.options, *ANYWHERE, HELP), values, {each.name: top for each in ANYWHERE})
+    scan = _Scan(command.path, (*command.options, *ANYWHERE, HELP), values, {option.name: top for option in ANYWHERE})
     takes_rest = bool(command.arguments) and command.arguments[-1].kind == "list"
     arguments = scan.all(words, len(command.arguments) - 1 if takes_rest else None)
     options.update(top)
@@ -108,7 +108,7 @@ class _Scan:
     ) -> None:
         self.wants_help = False
         self._path = path
-        self._named = {name: each for each in parameters for name in each.options}
+        self._named = {name: parameter for parameter in parameters for name in parameter.options}
         self._values = values
         self._elsewhere = elsewhere or {}
 
@@ -168,10 +168,10 @@ class _Scan:
     def _parameter(self, name: str) -> ListedParameter:
         if name in self._named:
             return self._named[name]
-        here = f"{self._path.replace('/', ' ')} has" if self._path else "there is"
-        is_of_top = any(name in each.options for each in OPTIONS)
+        owner = f"{self._path.replace('/', ' ')} has" if self._path else "there is"
+        is_of_top = any(name in option.options for option in OPTIONS)
         more = ": it stands before the command" if is_of_top else _similar(name, self._named)
-        raise UsageError(f"{here} no option {name}{more}", self._path)
+        raise UsageError(f"{owner} no option {name}{more}", self._path)
 
 
 def is_option(word: str) -> bool:
@@ -183,16 +183,16 @@ def _from_variable(parameter: ListedParameter, variables: Mapping[str, str]) -> 
     return variables.get(parameter.variable or "") or parameter.default
 
 
-def _value(parameter: ListedParameter, text: str, shown: str, path: str) -> object:
+def _value(parameter: ListedParameter, text: str, name: str, path: str) -> object:
     """Return the value that a word stands for. Raises `UsageError`."""
     if parameter.kind in ("int", "float"):
-        return _number(parameter, text, shown, path)
+        return _number(parameter, text, name, path)
     if parameter.kind != "path" and not _is_utf8(text):
-        raise UsageError(f"{shown} is not UTF-8: {text.encode(errors='surrogateescape')!r}", path)
+        raise UsageError(f"{name} is not UTF-8: {text.encode(errors='surrogateescape')!r}", path)
     if parameter.choices and text not in parameter.choices:
         *others, last = parameter.choices
         choices = f"{', '.join(others)} or {last}" if others else last
-        raise UsageError(f"{shown} takes {choices}, not {text!r}", path)
+        raise UsageError(f"{name} takes {choices}, not {text!r}", path)
     return text.removesuffix("@main") if parameter.is_topic else text
 
 
@@ -205,14 +205,14 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _number(parameter: ListedParameter, text: str, shown: str, path: str) -> int | float:
+def _number(parameter: ListedParameter, text: str, name: str, path: str) -> int | float:
     noun = "a whole number" if parameter.kind == "int" else "a number"
     try:
         value = int(text) if parameter.kind == "int" else float(text)
     except ValueError:
-        raise UsageError(f"{shown} takes {noun}, not {text!r}", path) from None
+        raise UsageError(f"{name} takes {noun}, not {text!r}", path) from None
     if parameter.least is not None and not value >= parameter.least:  # NaN fails this comparison as well
-        raise UsageError(f"{shown} takes {noun} from {parameter.least:g} on, not {text}", path)
+        raise UsageError(f"{name} takes {noun} from {parameter.least:g} on, not {text}", path)
     return value
 
 
@@ -222,8 +222,8 @@ def _shown(parameter: ListedParameter) -> str:
 
 def _no_command(path: str) -> UsageError:
     group, _, name = path.rpartition("/")
-    known = [each for each in (*COMMANDS, *GROUPS) if each.rpartition("/")[0] == group]
-    names = [each.rpartition("/")[2] for each in known]
+    siblings = [path for path in (*COMMANDS, *GROUPS) if path.rpartition("/")[0] == group]
+    names = [path.rpartition("/")[2] for path in siblings]
     return UsageError(f"there is no command {path.replace('/', ' ')}{_similar(name, names)}", group)
 
 
@@ -231,5 +231,5 @@ def _similar(name: str, names: Iterable[str]) -> str:
     """Return the names that look like a wrong one, in parentheses."""
     from difflib import get_close_matches
 
-    found = get_close_matches(name, list(names))
-    return f" (similar: {', '.join(found)})" if found else ""
+    names_alike = get_close_matches(name, list(names))
+    return f" (similar: {', '.join(names_alike)})" if names_alike else ""

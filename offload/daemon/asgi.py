@@ -43,7 +43,7 @@ _HEADERS = "seglog.headers"
 
 def headers_of(scope: Scope) -> Headers:
     """Return the headers of a request, the last of each name. The first call makes the mapping."""
-    found: Headers | None = scope.get(_HEADERS)
-    if found is None:
-        found = scope[_HEADERS] = dict(scope["headers"])
-    return found
+    headers: Headers | None = scope.get(_HEADERS)
+    if headers is None:
+        headers = scope[_HEADERS] = dict(scope["headers"])
+    return headers

@@ -101,7 +101,7 @@ def _name_of(host: str) -> str:
 def _is_allowed(headers: Headers, allowed_origins: str) -> bool:
     """Return whether the request is from a web page on the list."""
     origin = headers.get(b"origin", b"").decode("latin-1").lower()
-    return bool(origin) and origin in {each.strip().lower().rstrip("/") for each in allowed_origins.split(",")}
+    return bool(origin) and origin in {allowed.strip().lower().rstrip("/") for allowed in allowed_origins.split(",")}
 
 
 def _is_preflight(method: str, headers: Headers) -> bool:
@@ -111,10 +111,10 @@ def _is_preflight(method: str, headers: Headers) -> bool:
 async def _answer_preflight(headers: Headers, send: Send) -> None:
     """Answer 204, with the headers beside those of `_with_origin`."""
     # "*" would not cover Authorization, so the answer repeats the names.
-    wanted = headers.get(b"access-control-request-headers", b"")
+    header_names = headers.get(b"access-control-request-headers", b"")
     more = [
         (b"access-control-allow-methods", _CORS_METHODS),
-        (b"access-control-allow-headers", wanted),
+        (b"access-control-allow-headers", header_names),
         (b"access-control-max-age", _CORS_KEPT_S),
     ]
     await send({"type": "http.response.start", "status": 204, "headers": more})

@@ -469,8 +469,8 @@ def _parser_of(connection: Connection) -> Any:
 
 def _address(transport: Any, name: str) -> tuple[str, int] | None:
     """Return the host and the port of one side, None at a Unix socket."""
-    found = transport.get_extra_info(name)
-    return (str(found[0]), int(found[1])) if isinstance(found, (list, tuple)) and len(found) > 1 else None
+    address = transport.get_extra_info(name)
+    return (str(address[0]), int(address[1])) if isinstance(address, (list, tuple)) and len(address) > 1 else None
 
 
 def _waiting_bytes(transport: Any) -> int:

@@ -82,12 +82,12 @@ def is_mistake(status: int) -> bool:
 def title_of(body: bytes) -> str:
     """Return the title of a problem, and its reason if it has one. Return "" for another body."""
     try:
-        said = json.loads(body)
+        problem = json.loads(body)
     except ValueError:
         return ""
-    if not isinstance(said, dict):
+    if not isinstance(problem, dict):
         return ""
-    return " ".join(str(said[name]) for name in ("title", "reason") if name in said)
+    return " ".join(str(problem[name]) for name in ("title", "reason") if name in problem)
 
 
 class Host(Protocol):
@@ -150,9 +150,9 @@ class _Line:
         self._size_bytes = 0
         self._headers: Sequence[tuple[bytes, bytes]] = ()
         self._problem = self._end = b""
-        given = headers_of(scope).get(_HEADER)
-        if given is not None and _ID.fullmatch(given):
-            self.request_id = given.decode()
+        request_header = headers_of(scope).get(_HEADER)
+        if request_header is not None and _ID.fullmatch(request_header):
+            self.request_id = request_header.decode()
         else:
             self.request_id = os.urandom(8).hex()
 
@@ -201,8 +201,8 @@ class _Line:
 
     def write_mistake(self, left_out: int) -> None:
         """Write the line of a client's mistake, and that the lines of so many others were left out."""
-        others = f"; {left_out} more before it" if left_out else ""
-        _log.info("a client's mistake: %s%s", title_of(self._problem) or "no reason", others, extra=self._fields())
+        earlier = f"; {left_out} more before it" if left_out else ""
+        _log.info("a client's mistake: %s%s", title_of(self._problem) or "no reason", earlier, extra=self._fields())
 
     def _fields(self) -> dict[str, Any]:
         client, token = self._scope.get("client"), rights_of(self._scope).name

@@ -73,10 +73,10 @@ class Listener:
                 await self._news.wait()
         self._news.clear()
         with self._lock:
-            held, lost = list(self._held), self._lost
+            events, lost = list(self._held), self._lost
             self._held.clear()
             self._lost = 0
-        return held, lost
+        return events, lost
 
 
 class Events:
@@ -106,4 +106,4 @@ class Events:
         try:
             yield listener
         finally:
-            self._listeners = tuple(each for each in self._listeners if each is not listener)
+            self._listeners = tuple(other for other in self._listeners if other is not listener)

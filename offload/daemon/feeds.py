@@ -60,15 +60,15 @@ class Page:
     def has_gaps(self) -> bool:
         return any(isinstance(item, Gap) for item in self.items)
 
-    def count_records(self, places: Iterable[int]) -> int:
-        return sum(isinstance(self.items[place], Record) for place in places)
+    def count_records(self, indexes: Iterable[int]) -> int:
+        return sum(isinstance(self.items[index], Record) for index in indexes)
 
     def cached(self, key: object, make: Callable[[], bytes]) -> bytes:
         """Return what `make` makes of the page, once for all followers with the same key."""
-        found = self.cache.get(key)
-        if found is None:
-            found = self.cache[key] = make()
-        return found
+        body = self.cache.get(key)
+        if body is None:
+            body = self.cache[key] = make()
+        return body
 
 
 def read_page(topic: Topic, follower: Follower) -> Page | None:
@@ -209,9 +209,9 @@ class _Feed:
 
     def _taken(self) -> tuple[_News, ...]:
         """Return the followers that wait, and let the next ones wait for later news."""
-        taken = tuple(self._waiting)
+        followers = tuple(self._waiting)
         self._waiting.clear()
-        return taken
+        return followers
 
     def _look(self) -> Page | None:
         """Return the news, or None once the topic has the feed's waiter. Blocks. Any error ends the feed (FEED-4)."""

@@ -99,8 +99,8 @@ class FigureCollector:
         yield _plain("seglog_wal_bytes", "Bytes of the write-ahead log on the local disk.", self._source.wal_bytes())
         topics = list(self._source.topics())
         for name, meaning, value_of in _TOPICS:
-            yield _gauge(name, meaning, ((each.topic, value_of(each)) for each in topics))
-        lags = ((each.topic, each.lag_s) for each in self._source.replicas())
+            yield _gauge(name, meaning, ((figures.topic, value_of(figures)) for figures in topics))
+        lags = ((replica.topic, replica.lag_s) for replica in self._source.replicas())
         yield _gauge("seglog_replica_lag_seconds", "Time since the last sync of a replica that succeeded.", lags)
         workers = self._source.live_workers()
         yield _plain(
@@ -111,8 +111,8 @@ class FigureCollector:
             "Producers that a topic knew and knows no longer: silent for long, or followed by too many.",
             labels=["topic"],
         )
-        for each in topics:
-            forgotten.add_metric([each.topic], each.forgotten_producers)
+        for figures in topics:
+            forgotten.add_metric([figures.topic], figures.forgotten_producers)
         yield forgotten
         yield self._caches()
 
@@ -180,7 +180,7 @@ class DirectoryFigures:
         topic, status = self.log.topic(name), None if self.archive is None else self.archive.status
         offloaded_seq = topic.head_seq if status is None else status.offloaded_seq_here(name)
         is_known, above_seq = offloaded_seq is not None, offloaded_seq or 0
-        waiting = [each for each in topic.segments() if each.sealed and each.last_seq > above_seq]
+        waiting = [segment for segment in topic.segments() if segment.sealed and segment.last_seq > above_seq]
         lag_ms = self.now_ms() - waiting[0].min_ts_ms if waiting else 0
         return TopicFigures(
             topic=name,

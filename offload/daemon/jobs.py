@@ -62,8 +62,8 @@ def start(
         if service.stopping.is_set():  # the command may have waited for its thread since then
             raise Stopping
         host = _Daemon(service, stream, tells_progress=for_people, takes_lines=takes_lines)
-        place = _place(service, command, host, remote)
-        with closing(_results(service.sync, command, place, values)) as results:
+        part = _place(service, command, host, remote)
+        with closing(_results(service.sync, command, part, values)) as results:
             for result in filter(shows, service.runs.counted(command, values, results)):
                 stream.put(message(result) if for_people else json_line(result).encode())
 
@@ -83,7 +83,7 @@ def start(
 
 
 def _results(
-    log: Log, command: Command, place: Log | Archive | Directory, values: Mapping[str, Any]
+    log: Log, command: Command, part: Log | Archive | Directory, values: Mapping[str, Any]
 ) -> Generator[Any, None, None]:
     """Yield the results of a command. If its topic leaves the log or comes there before the first result, it begins
     again, and finds the topic in the new place. A command may be repeated after it found no topic.
@@ -91,13 +91,13 @@ def _results(
     names = [with_branch(name, values.get("branch")) for name in command.topics(values)]
 
     def begun() -> tuple[list[Any], Generator[Any, None, None]]:
-        results = command.run(place, values)
+        results = command.run(part, values)
         return [*islice(results, 1)], results
 
-    first, others = retry_if_moved(begun, lambda: _epochs(log, names), NoSuchTopic)
-    with closing(others):
+    first, later = retry_if_moved(begun, lambda: _epochs(log, names), NoSuchTopic)
+    with closing(later):
         yield from first
-        yield from others
+        yield from later
 
 
 def _epochs(log: Log, names: Collection[str]) -> dict[str, int]:
@@ -112,8 +112,8 @@ def _place(service: Service, command: Command, host: _Daemon, remote: str | None
         return log
     if remote is not None and (archive is None or remote.rstrip("/") != archive.url.rstrip("/")):
         raise OtherRemote("this directory, which a daemon serves,", remote, archive.url if archive else "none")
-    place = Directory(lambda: (log, archive), host)
-    return place if command.works_on is Directory else place.archive
+    directory = Directory(lambda: (log, archive), host)
+    return directory if command.works_on is Directory else directory.archive
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +139,17 @@ class _Daemon:
         if not self.tells_progress:
             yield lambda _: None
             return
-        told = _Told(self.stream)
+        sender = _Told(self.stream)
         done = 0
 
         def advance(count: int) -> None:
             nonlocal done
             done += count
-            told.tell(title, total_bytes, done, "bytes")
+            sender.tell(title, total_bytes, done, "bytes")
 
         advance(0)
         yield advance
-        told.send()
+        sender.send()
 
     @contextmanager
     def phases(self) -> Iterator[Tell]:
@@ -157,9 +157,9 @@ class _Daemon:
         if not self.tells_progress:
             yield lambda _title, _total, _done, _unit: None
             return
-        told = _Told(self.stream)
-        yield told.tell
-        told.send()
+        sender = _Told(self.stream)
+        yield sender.tell
+        sender.send()
 
     def requests(self) -> RequestsSeen | None:
         return self.service.metrics.last_day.seen()

@@ -107,10 +107,10 @@ class _Routes:
         lowest, highest = _bounds(topic)
         if topic is None or not lowest < seq <= highest:
             return _refusal(_OUT_OF_BOUNDS)
-        found = await in_threads(self._service.read_threads(topic, seq), lambda: next(topic.read(seq, seq), None))
-        if found is None or found.seq != seq:
+        record = await in_threads(self._service.read_threads(topic, seq), lambda: next(topic.read(seq, seq), None))
+        if record is None or record.seq != seq:
             return _refusal(_GAP)
-        return Response(found.value, media_type="application/octet-stream")
+        return Response(record.value, media_type="application/octet-stream")
 
     async def append(self, request: Request) -> Response:
         self._check(request, Role.APPEND)
@@ -132,10 +132,10 @@ class _Routes:
         if not _JSON_TYPE.fullmatch(request.headers.get("content-type", "")):
             return _text(415, "Expected request with `Content-Type: application/json`")
         try:
-            given = json.loads(await request.body(), object_pairs_hook=_members)
+            body = json.loads(await request.body(), object_pairs_hook=_members)
         except (ValueError, RecursionError) as error:
             return _text(400, f"Failed to parse the request body as JSON: {error}")
-        index = _truncate_index(given)
+        index = _truncate_index(body)
         if isinstance(index, str):
             return _text(422, f"Failed to deserialize the JSON body into the target type: {index}")
         topic = await self._topic()
@@ -163,16 +163,16 @@ def _bounds(topic: Topic | ReplicaTopic | None) -> tuple[int, int]:
     return (0, 0) if topic is None else (topic.earliest_seq - 1, topic.head_seq)
 
 
-def _truncate_index(given: Any) -> int | str:
+def _truncate_index(body: Any) -> int | str:
     """Return the index of a request to truncate, or the reason why it has none. A list of one index is one, too."""
-    if isinstance(given, list) and len(given) == 1:
-        given = _Members({"truncate_index": given})
-    if not isinstance(given, _Members):
-        return f"it is a JSON {type(given).__name__}, expected struct TruncateRequest"
-    found = given.values.get("truncate_index", [])
-    if len(found) != 1:
-        return f"{'duplicate' if found else 'missing'} field `truncate_index`"
-    index = found[0]
+    if isinstance(body, list) and len(body) == 1:
+        body = _Members({"truncate_index": body})
+    if not isinstance(body, _Members):
+        return f"it is a JSON {type(body).__name__}, expected struct TruncateRequest"
+    indexes = body.values.get("truncate_index", [])
+    if len(indexes) != 1:
+        return f"{'duplicate' if indexes else 'missing'} field `truncate_index`"
+    index = indexes[0]
     if type(index) is not int or not 0 <= index < _INDEX_END:
         return f"truncate_index: {type(index).__name__} {str(index)[:80]!r}, expected u64"
     return index
@@ -186,10 +186,10 @@ class _Members:
 
 
 def _members(pairs: list[tuple[str, Any]]) -> _Members:
-    found: dict[str, list[Any]] = {}
+    values: dict[str, list[Any]] = {}
     for key, value in pairs:
-        found.setdefault(key, []).append(value)
-    return _Members(found)
+        values.setdefault(key, []).append(value)
+    return _Members(values)
 
 
 def _json(values: dict[str, int]) -> Response:

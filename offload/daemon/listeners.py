@@ -61,8 +61,8 @@ class Listener:
 @contextmanager
 def listening(directory: Path, settings: ServeSettings) -> Iterator[list[Listener]]:
     """Yield the listeners: the Unix socket first, then those of TCP. Close their sockets at the end."""
-    with listening_over_unix(directory) as unix, listening_over_tcp(settings) as others:
-        yield [unix, *others]
+    with listening_over_unix(directory) as unix, listening_over_tcp(settings) as over_tcp:
+        yield [unix, *over_tcp]
 
 
 @contextmanager
@@ -76,14 +76,14 @@ def listening_over_unix(directory: Path) -> Iterator[Listener]:
 def listening_over_tcp(settings: ServeSettings) -> Iterator[list[Listener]]:
     """Yield the listeners of TCP, with the API as the last one. Close their sockets at the end."""
     with contextlib.ExitStack() as stack:
-        found: list[Listener] = []
+        listeners: list[Listener] = []
 
         def add(kind: Kind, host: str, port: int, *, key: str, is_tls: bool, topic: str = "") -> None:
             opened = stack.enter_context(_tcp_socket(host, port, key))
             name = f"[{host}]" if ":" in host else host
             address = f"{'https' if is_tls else 'http'}://{name}:{opened.getsockname()[1]}"
             address += {Kind.PROBES: " (probes)", Kind.LAMINARMQ: f" (laminarmq {topic})"}.get(kind, "")
-            found.append(Listener(kind, opened, address, is_tls, topic))
+            listeners.append(Listener(kind, opened, address, is_tls, topic))
 
         is_tls = bool(settings.tls_certificate)
         if settings.host:
@@ -94,7 +94,7 @@ def listening_over_tcp(settings: ServeSettings) -> Iterator[list[Listener]]:
             add(Kind.PROBES, host, settings.probe_port, key="probe_port", is_tls=False)
         if settings.host:
             add(Kind.TCP, settings.host, settings.port, key="port", is_tls=is_tls)
-        yield found
+        yield listeners
 
 
 @contextmanager

@@ -179,17 +179,17 @@ class Metrics:
     def http_requests_of(self, route: str, command: str, status: int) -> Counter:
         """Return the counter of requests with these labels. To look it up costs less than `labels`."""
         key = route, command, status
-        found = self._requests_of.get(key)
-        if found is None:
-            found = self._requests_of[key] = self.http_requests.labels(route, command, str(status))
-        return found
+        counter = self._requests_of.get(key)
+        if counter is None:
+            counter = self._requests_of[key] = self.http_requests.labels(route, command, str(status))
+        return counter
 
     def http_s_of(self, route: str, command: str) -> Histogram:
         """Return the histogram of times with these labels."""
-        found = self._s_of.get((route, command))
-        if found is None:
-            found = self._s_of[route, command] = self.http_s.labels(route, command)
-        return found
+        histogram = self._s_of.get((route, command))
+        if histogram is None:
+            histogram = self._s_of[route, command] = self.http_s.labels(route, command)
+        return histogram
 
     def count_rejected(self, reason: str) -> None:
         self.rejected.labels(reason).inc()
@@ -286,10 +286,11 @@ class _Shown(Collector):
         families: dict[str, Metric] = {}
         for tenant, registry in self._registries.items():
             for family in registry.collect():
-                shown = families.setdefault(
+                metric = families.setdefault(
                     family.name, Metric(family.name, family.documentation, family.type, family.unit)
                 )
-                shown.samples += [_labelled(each, tenant) for each in family.samples if self._is_shown(family, each)]
+                samples = (sample for sample in family.samples if self._is_shown(family, sample))
+                metric.samples += [_labelled(sample, tenant) for sample in samples]
         return families.values()
 
     def _is_shown(self, family: Metric, sample: Sample) -> bool:

@@ -94,9 +94,9 @@ class Places:
         self._requests.note(places, now_s)
         self._bytes.note(size_bytes, now_s)
         waiting, self._waiting = self._waiting, []
-        for each in waiting:
-            if not each.done():
-                each.set_result(None)
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _clock_s(self) -> float:
         """Return the time in which a request was under way, up to now."""
@@ -209,9 +209,9 @@ class Place:
 
     def hold(self, size_bytes: int) -> None:
         """Add bytes of the body that came. Raises `Busy` if they need more room than there is (ROOM-2)."""
-        held = max(0, self._body_bytes + size_bytes - _FREE_BYTES)
-        others = self._places.held_bytes - self._held_bytes
-        if others and held and others + held > self._settings.max_bodies_bytes:
+        now_held = max(0, self._body_bytes + size_bytes - _FREE_BYTES)
+        held_elsewhere = self._places.held_bytes - self._held_bytes
+        if held_elsewhere and now_held and held_elsewhere + now_held > self._settings.max_bodies_bytes:
             raise self._places.busy("serve.max_bodies_bytes")
         self._places.begin()
         self._add(size_bytes)
@@ -253,10 +253,10 @@ class Place:
 
     def _add(self, size_bytes: int) -> None:
         self._body_bytes += size_bytes
-        held = max(0, self._body_bytes - _FREE_BYTES)
+        now_held = max(0, self._body_bytes - _FREE_BYTES)
         self._places.body_bytes += size_bytes
-        self._places.held_bytes += held - self._held_bytes
-        self._held_bytes = held
+        self._places.held_bytes += now_held - self._held_bytes
+        self._held_bytes = now_held
 
 
 def become_follower(scope: MutableMapping[str, Any]) -> None:

@@ -102,20 +102,20 @@ _MEMBERS: dict[type[Exception], tuple[tuple[str, str | None, Callable[[Any], int
 def error_answer(error: Exception, members: Mapping[str, Any] = _NO_MEMBERS) -> ErrorAnswer:
     """Return the answer of an error, with further `members` of its body."""
     status = _status(error)
-    said: dict[str, Any] = {"title": type(error).__name__, "status": status, "detail": str(error)}
+    report: dict[str, Any] = {"title": type(error).__name__, "status": status, "detail": str(error)}
     hint = getattr(error, "hint", None)
     if hint:
-        said["hint"] = hint
+        report["hint"] = hint
     if isinstance(error, Refused):
-        said["reason"] = error.reason
+        report["reason"] = error.reason
     if request_id.get():
-        said["request_id"] = request_id.get()
+        report["request_id"] = request_id.get()
     headers = [(b"content-type", b"application/problem+json")]
     for member, header, value_of in _MEMBERS.get(type(error), ()):
-        said[member] = value_of(error)
+        report[member] = value_of(error)
         if header is not None:
-            headers.append((header.encode(), str(said[member]).encode()))
-    body = json.dumps({**said, **members}).encode()
+            headers.append((header.encode(), str(report[member]).encode()))
+    body = json.dumps({**report, **members}).encode()
     headers.append((b"content-length", str(len(body)).encode()))
     if status in (429, 503, 507):
         headers.append((b"retry-after", str(_retry_after_s(error)).encode()))
@@ -160,7 +160,7 @@ def _status(error: Exception) -> int:
     if isinstance(error, Busy):
         return 429
     for kind in type(error).__mro__:
-        known = _BY_NAME.get(kind.__name__) or _BY_GROUP.get(kind.__name__)
-        if known:
-            return known
+        status = _BY_NAME.get(kind.__name__) or _BY_GROUP.get(kind.__name__)
+        if status:
+            return status
     return _BY_EXIT_CODE.get(getattr(error, "exit_code", 1), 500)

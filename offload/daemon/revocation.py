@@ -71,7 +71,7 @@ class OpenAnswers:
     def end_revoked(self) -> int:
         """End the answers whose token has fewer rights now. Return their number."""
         tokens = self._tokens()
-        ended = [each for each, scope in self._scopes.items() if not each.done() and not _keeps(scope, tokens)]
+        ended = [task for task, scope in self._scopes.items() if not task.done() and not _keeps(scope, tokens)]
         for task in ended:
             self._scopes.pop(task)[_REVOKED] = True
             task.cancel()

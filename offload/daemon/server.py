@@ -89,7 +89,7 @@ async def _run(
     guard = Guard(direct(make_app(service)), lambda: service.settings, service.metrics, service.quota)
     try:
         with listening(directory, serve) as listeners:
-            apps = [(each, _app_of(each, guard, service, access)) for each in listeners]
+            apps = [(listener, _app_of(listener, guard, service, access)) for listener in listeners]
             serving = Serving(service, apps, access, notifier, variables)
             await serving.run(lambda: _say_ready(listeners, on_ready, notifier))
     finally:
@@ -117,11 +117,11 @@ async def _run_tenants(
         with listening_over_tcp(serve) as listeners:
             probes = make_root_probe_app(tenants, with_metrics=serve.probe_metrics)
             apps: list[tuple[Listener, App]] = [
-                (each, probes if each.kind is Kind.PROBES else over_tcp) for each in listeners
+                (listener, probes if listener.kind is Kind.PROBES else over_tcp) for listener in listeners
             ]
 
             def say_ready() -> None:
-                _say_ready(listeners, lambda told: on_ready([_opened_text(tenants), *told]), notifier)
+                _say_ready(listeners, lambda texts: on_ready([_opened_text(tenants), *texts]), notifier)
 
             await Serving(tenants, apps, access, notifier, variables).run(say_ready)
     finally:
@@ -141,12 +141,12 @@ def _leave(host: Service | Tenants) -> None:
 
 
 def _opened_text(tenants: Tenants) -> str:
-    states = [each.state for each in tenants]
+    states = [tenant.state for tenant in tenants]
     return f"unix sockets of {states.count('open')} of {len(states)} tenants below {tenants.root}"
 
 
 def _say_ready(listeners: list[Listener], on_ready: Callable[[list[str]], None], notifier: Notifier) -> None:
-    on_ready([each.address for each in listeners])
+    on_ready([listener.address for listener in listeners])
     notifier.say("READY=1")
 
 

@@ -75,9 +75,9 @@ class Server(uvicorn.Server):
         config, limit_s = self.config, self._handshake_timeout_s
         self.servers = [
             await loop.create_server(
-                self._connection, sock=each, ssl=config.ssl, backlog=config.backlog, ssl_handshake_timeout=limit_s
+                self._connection, sock=sock, ssl=config.ssl, backlog=config.backlog, ssl_handshake_timeout=limit_s
             )
-            for each in opened
+            for sock in opened
         ]
         self.started = True
 
@@ -134,14 +134,14 @@ class Server(uvicorn.Server):
 
 def _accepted_last(opened: socket.socket) -> list[socket.socket]:
     """Close a listening socket. Return the connections that waited at it."""
-    found = []
+    connections = []
     opened.setblocking(False)
     with opened, contextlib.suppress(BlockingIOError):
         while True:
             connection, _ = opened.accept()
             connection.setblocking(False)
-            found.append(connection)
-    return found
+            connections.append(connection)
+    return connections
 
 
 class Notifier:
@@ -203,18 +203,18 @@ class Serving:
         self._access = access
         self._notifier = notifier
         self._variables = variables
-        self._servers = [(each, _server(app, each, host.settings, host.stopping)) for each, app in apps]
+        self._servers = [(listener, _server(app, listener, host.settings, host.stopping)) for listener, app in apps]
         self._stops: list[asyncio.Task[None]] = []
 
     async def run(self, on_ready: Callable[[], None]) -> None:
         """Serve until a signal stops the daemon. Call `on_ready` once it takes requests."""
         self._handle_signals()
         self._host.start()
-        tasks = [asyncio.create_task(server.serve(sockets=[each.socket])) for each, server in self._servers]
+        tasks = [asyncio.create_task(server.serve(sockets=[listener.socket])) for listener, server in self._servers]
         try:
             await self._until_ready(tasks, on_ready)
             served = zip(tasks, self._servers, strict=True)
-            await asyncio.gather(*(task for task, (each, _) in served if each.kind is not Kind.PROBES))
+            await asyncio.gather(*(task for task, (listener, _) in served if listener.kind is not Kind.PROBES))
             await self._host.ended()
             self._end(is_probes=True)
             await asyncio.gather(*tasks)
@@ -257,8 +257,8 @@ class Serving:
 
     def _end(self, *, is_probes: bool) -> None:
         """End the servers of the probes, or all others."""
-        for each, server in self._servers:
-            if (each.kind is Kind.PROBES) is is_probes:
+        for listener, server in self._servers:
+            if (listener.kind is Kind.PROBES) is is_probes:
                 server.end()
 
 

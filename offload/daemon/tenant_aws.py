@@ -104,25 +104,25 @@ class TenantAws:
 
         while True:
             try:
-                found = None if self.credentials is None else await self.credentials.first()
-                self._take(await check_bucket(self.url, found), events)
+                credentials = None if self.credentials is None else await self.credentials.first()
+                self._take(await check_bucket(self.url, credentials), events)
             except CatalogError as error:  # no credentials: the renewal logs it, too
                 _log.error("tenant %s: cannot check its bucket: %s", self.tenant, error)
             except Exception:
                 _log.exception("tenant %s: cannot check its bucket", self.tenant)
             await asyncio.sleep(_CHECK_INTERVAL_S)
 
-    def _take(self, found: BucketCheck, events: Events) -> None:
-        self.checked = found
-        self._metrics.tenant_bucket.labels("own_prefix").set(not found.error)
-        self._metrics.tenant_bucket.labels("whole_bucket").set(not found.warning)
-        if (found.error, found.warning) == self._was:
+    def _take(self, bucket_check: BucketCheck, events: Events) -> None:
+        self.checked = bucket_check
+        self._metrics.tenant_bucket.labels("own_prefix").set(not bucket_check.error)
+        self._metrics.tenant_bucket.labels("whole_bucket").set(not bucket_check.warning)
+        if (bucket_check.error, bucket_check.warning) == self._was:
             return
-        self._was = (found.error, found.warning)
-        events.publish("bucket", own_prefix=found.own_prefix.value, whole_bucket=found.whole_bucket.value)
-        if found.error:
-            _log.error("tenant %s: %s", self.tenant, found.error)
-        if found.warning:
-            _log.warning("tenant %s: %s", self.tenant, found.warning)
-        if found.is_good:
+        self._was = (bucket_check.error, bucket_check.warning)
+        events.publish("bucket", own_prefix=bucket_check.own_prefix.value, whole_bucket=bucket_check.whole_bucket.value)
+        if bucket_check.error:
+            _log.error("tenant %s: %s", self.tenant, bucket_check.error)
+        if bucket_check.warning:
+            _log.warning("tenant %s: %s", self.tenant, bucket_check.warning)
+        if bucket_check.is_good:
             _log.info("tenant %s: its bucket keeps it apart again", self.tenant)

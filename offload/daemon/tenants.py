@@ -156,8 +156,8 @@ class Tenants:
     @is_leaving.setter
     def is_leaving(self, value: bool) -> None:
         self._is_leaving = value
-        for each in self._services():
-            each.is_leaving = value
+        for service in self._services():
+            service.is_leaving = value
 
     def count_rejected(self, reason: str) -> None:
         """Count a request that was refused before it reached a tenant."""
@@ -175,8 +175,8 @@ class Tenants:
         except Exception as error:
             _log.error("the settings of all tenants stay as they are: %s", error)
         self._reloads += 1
-        for each in self._services():
-            each.reload(variables)
+        for service in self._services():
+            service.reload(variables)
         self._later(self._look())
 
     @property
@@ -194,27 +194,28 @@ class Tenants:
     async def ended(self) -> None:
         """Return when no Unix socket of a tenant has a request under way."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(each.serving for each in self if each.serving is not None), return_exceptions=True)
+        await asyncio.gather(*(tenant.serving for tenant in self if tenant.serving is not None), return_exceptions=True)
 
     @property
     def has_work(self) -> bool:
         """Return whether a thread of a tenant that was closed still works (`Service.has_work`)."""
-        return any(each.has_work for each in self._left)
+        return any(service.has_work for service in self._left)
 
     async def close(self) -> None:
         """Close all services, some at a time. Idempotent."""
         self.stopping.set()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.gather(*(self._close(each) for each in self))
+        await asyncio.gather(*(self._close(tenant) for tenant in self))
         if self._refresher is not None:
             await self._refresher.close()
 
     def text(self, shows: Callable[[str], bool] | None) -> bytes:
         """Return the metrics of the process and of all open tenants. May be called in any thread."""
-        return text_of({"": self.registry, **{each.tenant: each.metrics.registry for each in self._services()}}, shows)
+        registries = {service.tenant: service.metrics.registry for service in self._services()}
+        return text_of({"": self.registry, **registries}, shows)
 
     def _services(self) -> list[Service]:
-        return [each.service for each in self if each.service is not None]
+        return [tenant.service for tenant in self if tenant.service is not None]
 
     def _later(self, work: Awaitable[None]) -> None:
         task = asyncio.ensure_future(work)
@@ -222,8 +223,8 @@ class Tenants:
         task.add_done_callback(self._tasks.discard)
 
     def _stop_all(self) -> None:
-        for each in self:
-            self._stop(each)
+        for tenant in self:
+            self._stop(tenant)
 
     def _stop(self, tenant: Tenant) -> None:
         if tenant.service is not None:
@@ -235,28 +236,29 @@ class Tenants:
         """Open the directories that are new or failed, and close those that are gone."""
         async with self._looking:
             try:
-                found = await asyncio.to_thread(data_directories, self.root)
+                directories = await asyncio.to_thread(data_directories, self.root)
             except OSError as error:
                 _log.error("all tenants stay as they are: cannot list their directories: %s", error)
                 return
-            ended = [each for each in self if each.name not in found or each.is_failed or self._has_changed(each)]
-            await asyncio.gather(*(self._remove(each, is_gone=each.name not in found) for each in ended))
-            for name, directory in found.items():
+            gone = {tenant.name for tenant in self if tenant.name not in directories}
+            ended = [tenant for tenant in self if tenant.name in gone or tenant.is_failed or self._has_changed(tenant)]
+            await asyncio.gather(*(self._remove(tenant, is_gone=tenant.name in gone) for tenant in ended))
+            for name, directory in directories.items():
                 if name not in self._known and not self.stopping.is_set():
                     self._known[name] = Tenant(name, directory)
-            await asyncio.gather(*(self._open(each) for each in self if each.state == "opening"))
+            await asyncio.gather(*(self._open(tenant) for tenant in self if tenant.state == "opening"))
             self._first_look.set()
 
     def _has_changed(self, tenant: Tenant) -> bool:
         """Return whether an open tenant has another identity or remote by now (TENANTS-6)."""
         try:
             check_directory(tenant.directory)
-            found = identity_of(self._read(tenant))
+            identity = identity_of(self._read(tenant))
         except UnsafeDirectory:
             return tenant.state == "open"
         except Exception:
             return False  # the reload of the service has logged it
-        return tenant.state == "open" and found != tenant.identity
+        return tenant.state == "open" and identity != tenant.identity
 
     async def _remove(self, tenant: Tenant, *, is_gone: bool) -> None:
         if is_gone:

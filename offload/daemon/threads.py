@@ -51,8 +51,8 @@ class _Pool(ThreadPoolExecutor):
         super().__init__(*arguments)
         self.unfinished: set[Future[Any]] = set()
 
-    def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
-        future = super().submit(work, *arguments, **named)
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Future[Any]:
+        future = super().submit(work, *arguments, **keywords)
         self.unfinished.add(future)
         future.add_done_callback(self.unfinished.discard)
         return future

@@ -27,14 +27,14 @@ async def unless_gone(request: Request, work: Callable[[], Awaitable[_T]]) -> _T
 
     # While a body may come, the guard waits with a time limit. Such a wait may swallow the cancel below.
     await request.body()
-    found, gone = asyncio.ensure_future(doing()), asyncio.ensure_future(_is_gone(request))
+    result_task, gone = asyncio.ensure_future(doing()), asyncio.ensure_future(_is_gone(request))
     try:
-        await asyncio.wait({found, gone}, return_when=asyncio.FIRST_COMPLETED)
-        return found.result() if found.done() else None
+        await asyncio.wait({result_task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        return result_task.result() if result_task.done() else None
     finally:
-        found.cancel()
+        result_task.cancel()
         gone.cancel()
-        await asyncio.wait({found, gone})
+        await asyncio.wait({result_task, gone})
 
 
 async def _is_gone(request: Request) -> None:

@@ -143,13 +143,13 @@ def _check_places(
 def _check_sums(raw: bytes | memoryview, bounds: NDArray[np.int64], chunk: ChunkRef, key: str) -> None:
     checksum_starts = bounds[4::_PARTS]
     windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(raw, dtype=np.uint8), CHECKSUM.size)
-    wanted = windows[checksum_starts].view("<u8")[:, 0]
+    expected = windows[checksum_starts].view("<u8")[:, 0]
     view = memoryview(raw)
-    found = [
+    sums = [
         xxh3_64_intdigest(view[start:end])
         for start, end in zip((bounds[0:-1:_PARTS] + ENTRY.size).tolist(), checksum_starts.tolist(), strict=True)
     ]
-    sound = wanted == np.array(found, dtype=np.uint64)
+    sound = expected == np.array(sums, dtype=np.uint64)
     if not sound.all():
         seq = chunk.first_seq + int(np.argmin(sound))
         raise InvalidChunk(key, chunk.offset, f"the record of seq {seq} does not match its checksum")

@@ -131,13 +131,13 @@ class SegmentEncoder:
         """
         sizes = frames.headers["length"].astype(np.int64) + ENTRY.size
         ends = np.cumsum(sizes)
-        start = taken = 0
+        start = taken_bytes = 0
         while start < len(frames):
-            stop = int(ends.searchsorted(taken + self._room, "right"))
+            stop = int(ends.searchsorted(taken_bytes + self._room, "right"))
             if stop > start:
                 self._waiting.append(frames.part(start, stop))
-                self._room -= int(ends[stop - 1]) - taken
-                start, taken = stop, int(ends[stop - 1])
+                self._room -= int(ends[stop - 1]) - taken_bytes
+                start, taken_bytes = stop, int(ends[stop - 1])
                 continue
             yield from self._begin_chunk(int(sizes[start]))
 

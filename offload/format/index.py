@@ -125,10 +125,10 @@ def decode_head(body: bytes, key: str, head_hash: bytes | None = None) -> Segmen
     `head_hash` comes from a commit, and the head's blake3 must equal it. Without it, a flipped bit may pass.
     Raises `InvalidIndex` and `FormatUnsupported`.
     """
-    found = decode_ledger_index(body, key, head_hash)
-    if found.segment is None:
+    index = decode_ledger_index(body, key, head_hash)
+    if index.segment is None:
         raise FormatUnsupported(key, "an index object without our segment metadata")
-    return found.segment
+    return index.segment
 
 
 def decode_ledger_index(body: bytes, key: str, head_hash: bytes | None = None) -> LedgerIndex:
@@ -155,8 +155,8 @@ def decode_ledger_index(body: bytes, key: str, head_hash: bytes | None = None) -
     if len(entries) > 1 and entries[-1].offset == data_length:
         entries = entries[:-1]
     _check_entries(entries, data_length, key, ledger_end)
-    found = LedgerIndex(index_length, head_length, data_length, entries, ledger, None)
-    return replace(found, segment=_segment_of(found, key))
+    index = LedgerIndex(index_length, head_length, data_length, entries, ledger, None)
+    return replace(index, segment=_segment_of(index, key))
 
 
 def _encode_ledger(summary: SegmentSummary, created_at_ms: int, segment: bytes) -> bytes:
@@ -195,14 +195,14 @@ def _check_entries(entries: tuple[BlockRef, ...], data_length: int, key: str, of
         raise InvalidIndex(key, offset, f"its index entries do not lie in a data object of {data_length} bytes")
 
 
-def _segment_of(found: LedgerIndex, key: str) -> SegmentIndex | None:
+def _segment_of(index: LedgerIndex, key: str) -> SegmentIndex | None:
     """Return our SegmentMetadata, checked against the fields of PIP-17; None if there is none."""
-    values = [item.value for item in found.ledger.custom_metadata if item.key == _CUSTOM_KEY]
+    values = [item.value for item in index.ledger.custom_metadata if item.key == _CUSTOM_KEY]
     if not values:
         return None
-    segment = decode_metadata(values[0], found.data_length, key, HEADER.size)
-    if segment.count != found.ledger.last_entry_id + 1:
-        raise InvalidIndex(key, HEADER.size, f"{segment.count} seqs, but entries up to {found.ledger.last_entry_id}")
-    if index_entries(segment.chunks, segment.codec, segment.block_size) != found.entries:
+    segment = decode_metadata(values[0], index.data_length, key, HEADER.size)
+    if segment.count != index.ledger.last_entry_id + 1:
+        raise InvalidIndex(key, HEADER.size, f"{segment.count} seqs, but entries up to {index.ledger.last_entry_id}")
+    if index_entries(segment.chunks, segment.codec, segment.block_size) != index.entries:
         raise InvalidIndex(key, HEADER.size, "its index entries are not those of its chunk table")
     return segment

@@ -124,34 +124,34 @@ def decode_metadata(body: bytes, data_length: int, key: str, offset: int) -> Seg
     Raises `InvalidIndex`, and `FormatUnsupported` for another version or codec.
     """
     try:
-        found = pb.SegmentMetadata.FromString(body)
+        message = pb.SegmentMetadata.FromString(body)
     except DecodeError as error:
         raise InvalidIndex(key, offset, f"its SegmentMetadata does not decode: {error}") from error
-    if found.version != VERSION:
-        raise FormatUnsupported(key, f"segment metadata of version {found.version}")
-    if found.codec not in _CODEC_OF:
-        raise FormatUnsupported(key, f"codec number {found.codec}")
-    if not 0 < found.first_seq <= found.last_seq or len(found.data_hash) != 32:
-        raise InvalidIndex(key, offset, f"its SegmentMetadata is of seqs {found.first_seq} to {found.last_seq}")
-    chunks = _chunks(found)
-    fault = _fault_in(chunks, found, data_length)
+    if message.version != VERSION:
+        raise FormatUnsupported(key, f"segment metadata of version {message.version}")
+    if message.codec not in _CODEC_OF:
+        raise FormatUnsupported(key, f"codec number {message.codec}")
+    if not 0 < message.first_seq <= message.last_seq or len(message.data_hash) != 32:
+        raise InvalidIndex(key, offset, f"its SegmentMetadata is of seqs {message.first_seq} to {message.last_seq}")
+    chunks = _chunks(message)
+    fault = _fault_in(chunks, message, data_length)
     if fault:
         raise InvalidIndex(key, offset, f"its chunk table: {fault}")
     return SegmentIndex(
-        topic=found.topic,
-        topic_id=found.topic_id,
-        first_seq=found.first_seq,
-        last_seq=found.last_seq,
-        min_ts_ms=found.min_ts_ms,
-        max_ts_ms=found.max_ts_ms,
-        codec=_CODEC_OF[found.codec],
-        block_size=found.block_size,
+        topic=message.topic,
+        topic_id=message.topic_id,
+        first_seq=message.first_seq,
+        last_seq=message.last_seq,
+        min_ts_ms=message.min_ts_ms,
+        max_ts_ms=message.max_ts_ms,
+        codec=_CODEC_OF[message.codec],
+        block_size=message.block_size,
         data_length=data_length,
-        data_hash=found.data_hash,
+        data_hash=message.data_hash,
         chunks=chunks,
-        live=found.live,
-        tags={item.tag: item.bitmap for item in found.tags} if found.tags_complete else None,
-        software=found.software,
+        live=message.live,
+        tags={item.tag: item.bitmap for item in message.tags} if message.tags_complete else None,
+        software=message.software,
     )
 
 
@@ -168,17 +168,17 @@ def decode_bitmap(body: bytes, index: SegmentIndex, key: str) -> BitMap:
 
 def index_entries(chunks: Sequence[ChunkRef], codec: Codec, block_size: int) -> tuple[BlockRef, ...]:
     """Return the PIP-17 index entries of a data object with these chunks."""
-    found: list[BlockRef] = []
+    entries: list[BlockRef] = []
     for chunk in chunks:
         block, inside = divmod(chunk.offset, block_size)
         if codec is Codec.NONE or inside == BLOCK_HEADER_LENGTH:
             entry_id = chunk.first_seq - chunks[0].first_seq
-            found.append(BlockRef(entry_id, block + 1, chunk.offset - BLOCK_HEADER_LENGTH))
-    return tuple(found)
+            entries.append(BlockRef(entry_id, block + 1, chunk.offset - BLOCK_HEADER_LENGTH))
+    return tuple(entries)
 
 
-def _chunks(found: pb.SegmentMetadata) -> tuple[ChunkRef, ...]:
-    last_seqs = [chunk.first_seq - 1 for chunk in found.chunks[1:]] + [found.last_seq]
+def _chunks(message: pb.SegmentMetadata) -> tuple[ChunkRef, ...]:
+    last_seqs = [chunk.first_seq - 1 for chunk in message.chunks[1:]] + [message.last_seq]
     return tuple(
         ChunkRef(
             offset=chunk.offset,
@@ -190,27 +190,27 @@ def _chunks(found: pb.SegmentMetadata) -> tuple[ChunkRef, ...]:
             max_ts_ms=chunk.max_ts_ms,
             xxh3=chunk.xxh3,
         )
-        for chunk, last_seq in zip(found.chunks, last_seqs, strict=False)
+        for chunk, last_seq in zip(message.chunks, last_seqs, strict=False)
     )
 
 
-def _fault_in(chunks: Sequence[ChunkRef], found: pb.SegmentMetadata, data_length: int) -> str | None:
+def _fault_in(chunks: Sequence[ChunkRef], message: pb.SegmentMetadata, data_length: int) -> str | None:
     """Return the fault of a chunk table in words, or None for a sound one."""
-    if not chunks or chunks[0].first_seq != found.first_seq:
-        return f"it does not begin with seq {found.first_seq}"
-    if not BLOCK_HEADER_LENGTH < found.block_size <= _MAX_BLOCK_SIZE:
-        return f"blocks of {found.block_size} bytes"
-    codec = _CODEC_OF[found.codec]
-    longest = raw_capacity(found.block_size, codec)
+    if not chunks or chunks[0].first_seq != message.first_seq:
+        return f"it does not begin with seq {message.first_seq}"
+    if not BLOCK_HEADER_LENGTH < message.block_size <= _MAX_BLOCK_SIZE:
+        return f"blocks of {message.block_size} bytes"
+    codec = _CODEC_OF[message.codec]
+    longest = raw_capacity(message.block_size, codec)
     free_from = BLOCK_HEADER_LENGTH
     for number, chunk in enumerate(chunks):
         end = chunk.offset + chunk.stored_length
-        block, inside = divmod(chunk.offset, found.block_size)
+        block, inside = divmod(chunk.offset, message.block_size)
         if chunk.last_seq < chunk.first_seq or chunk.min_ts_ms > chunk.max_ts_ms:
             return f"chunk {number} has an empty range"
         if chunk.offset < free_from or end > data_length or chunk.stored_length == 0:
             return f"chunk {number} overlaps another or the end"
-        if inside < BLOCK_HEADER_LENGTH or (end - 1) // found.block_size != block:
+        if inside < BLOCK_HEADER_LENGTH or (end - 1) // message.block_size != block:
             return f"chunk {number} does not lie inside a block"
         if not chunk.count * _MIN_ENTRY_BYTES <= chunk.raw_length <= longest:
             return f"chunk {number} cannot hold {chunk.count} entries in {chunk.raw_length} bytes"

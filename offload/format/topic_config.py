@@ -40,8 +40,8 @@ def shared_attributes(config: TopicConfig) -> dict[str, str]:
 
 def config_text(config: TopicConfig) -> str:
     """Return the text of a configuration; empty for the default configuration."""
-    told = replace(config, attributes=shared_attributes(config), keep_history=False)
-    return "" if told == TopicConfig() else _encoded(told)
+    shared = replace(config, attributes=shared_attributes(config), keep_history=False)
+    return "" if shared == TopicConfig() else _encoded(shared)
 
 
 def config_change(config: TopicConfig, known: str) -> str | None:
@@ -52,17 +52,17 @@ def config_change(config: TopicConfig, known: str) -> str | None:
     return text or _encoded(TopicConfig())
 
 
-def config_of(text: str, place: str) -> TopicConfig:
-    """Return the configuration of a text. If the text does not decode, raise `InvalidObject`, which names `place`."""
+def config_of(text: str, key: str) -> TopicConfig:
+    """Return the configuration of a text. If the text does not decode, raise `InvalidObject`, which names `key`."""
     if not text:
         return TopicConfig(keep_history=True)
     try:
         value = canonical.decode(text.encode())
         return TopicConfig.from_json({**value, "keep_history": True})
     except (InvalidSetting, KeyError, TypeError, ValueError) as cause:
-        raise InvalidObject(place, f"its configuration of the topic is not one: {cause!r}") from None
+        raise InvalidObject(key, f"its configuration of the topic is not one: {cause!r}") from None
 
 
 def _encoded(config: TopicConfig) -> str:
-    value = {key: told for key, told in config.to_json().items() if key != "keep_history"}
+    value = {key: text for key, text in config.to_json().items() if key != "keep_history"}
     return canonical.encode(value).decode()

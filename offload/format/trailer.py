@@ -107,22 +107,22 @@ def decode_lengths(stored: bytes, ref: LengthsRef, chunk: ChunkRef, key: str, at
 
     Raises `InvalidIndex`.
     """
-    place = at + ref.offset
+    offset = at + ref.offset
     if len(stored) != ref.stored_length:
-        raise InvalidIndex(key, place, f"{len(stored)} bytes of {ref.stored_length}")
+        raise InvalidIndex(key, offset, f"{len(stored)} bytes of {ref.stored_length}")
     if xxh3_64_intdigest(stored) != ref.xxh3:
-        raise InvalidIndex(key, place, "the checksum of these entry lengths does not match")
+        raise InvalidIndex(key, offset, "the checksum of these entry lengths does not match")
     try:
         if zstandard.frame_content_size(stored) != chunk.count * _LENGTH_BYTES:
-            raise InvalidIndex(key, place, f"it does not hold {chunk.count} entry lengths")
+            raise InvalidIndex(key, offset, f"it does not hold {chunk.count} entry lengths")
         raw = zstandard.ZstdDecompressor().decompress(stored, allow_extra_data=False)
     except zstandard.ZstdError as error:
-        raise InvalidIndex(key, place, str(error)) from error
+        raise InvalidIndex(key, offset, str(error)) from error
     lengths: NDArray[np.uint32] = np.frombuffer(raw, dtype="<u4")
     if int(lengths.min()) < MIN_DATA_LENGTH or int(lengths.sum(dtype=np.uint64)) + ENTRY.size * chunk.count != (
         chunk.raw_length
     ):
-        raise InvalidIndex(key, place, f"the entry lengths do not make a chunk of {chunk.raw_length} bytes")
+        raise InvalidIndex(key, offset, f"the entry lengths do not make a chunk of {chunk.raw_length} bytes")
     return lengths
 
 

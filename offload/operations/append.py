@@ -51,9 +51,9 @@ class RecordSink(Protocol):
         ...
 
 
-def open_sink(place: Directory, topic: str, durability: str | None) -> Topic:
+def open_sink(directory: Directory, topic: str, durability: str | None) -> Topic:
     """Return a topic for appends by a process that then ends. Raises `InvalidParameters` for an ephemeral append."""
-    log, archive = place.log, place.maybe_archive
+    log, archive = directory.log, directory.maybe_archive
     sink = log.topic(topic) if archive is None or log.has_topic(topic) else archive.open_for_append(topic)
     if (durability or sink.config.durability) == "ephemeral":
         reason = "ephemeral records end with the process that appends them, and this one ends at once"
@@ -91,14 +91,14 @@ def batches(
     yield from line_batches(stream, tag, node, max_record_bytes)
 
 
-def append(sink: RecordSink, topic: str, found: Iterable[Batch], durability: str | None) -> Iterator[Appended]:
+def append(sink: RecordSink, topic: str, groups: Iterable[Batch], durability: str | None) -> Iterator[Appended]:
     """Append the batches. Yield the total so far, first before the first batch and then after each batch."""
     first = last = count = lines = 0
     yield Appended(topic, 0, None, None)
-    for batch in found:
+    for group in groups:
         seqs = sink.append(
-            batch.values, tag=batch.tag, node=batch.node, unterminated=batch.unterminated, durability=durability
+            group.values, tag=group.tag, node=group.node, unterminated=group.unterminated, durability=durability
         )
         first, last, count = first or seqs.start, seqs.stop - 1, count + len(seqs)
-        lines += batch.line_count
+        lines += group.line_count
         yield Appended(topic, count, first or None, last or None, lines)

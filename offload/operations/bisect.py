@@ -100,49 +100,49 @@ def bisect(topic: str, past: Past, judge: _Judge, good: str, bad: str) -> Iterat
     start, end = past.resolve(good), past.resolve(bad)
     first_state, steps = _states(past, start, end)
     last_state = steps[-1].state
-    for name, end_state, wanted in (("--good", first_state, Verdict.GOOD), ("--bad", last_state, Verdict.BAD)):
+    for name, end_state, expected in (("--good", first_state, Verdict.GOOD), ("--bad", last_state, Verdict.BAD)):
         verdict = judge(end_state)
         yield Tried(end_state.at, end_state.last_seq, verdict, len(steps).bit_length())
-        if verdict not in (wanted, Verdict.SKIP):
+        if verdict not in (expected, Verdict.SKIP):
             raise InvalidParameters(f"{name}: the command says {verdict} of {end_state}, so there is nothing to find")
-    low, high = yield from _search(len(steps), lambda place: steps[place - 1].state, judge)
+    low, high = yield from _search(len(steps), lambda step: steps[step - 1].state, judge)
     step, before = steps[high - 1], first_state if low == 0 else steps[low - 1].state
     state = step.state
     first_seq, last_seq = _new_seqs(step.commit, start, end)
     if high - low > 1 or first_seq > last_seq:
-        skipped = tuple(str(each.state) for each in steps[low : high - 1])
-        found = "unsettled" if skipped else "commit"
-        yield FirstBad(topic, found, str(state), str(before), step.commit, None, skipped)
+        skipped = tuple(str(after.state) for after in steps[low : high - 1])
+        kind = "unsettled" if skipped else "commit"
+        yield FirstBad(topic, kind, str(state), str(before), step.commit, None, skipped)
         return
     low, high = yield from _search(
-        last_seq - first_seq + 1, lambda place: State(state.at, first_seq - 1 + place), judge
+        last_seq - first_seq + 1, lambda position: State(state.at, first_seq - 1 + position), judge
     )
     before = State(state.at, first_seq - 1 + low) if low else before
     state = State(state.at, first_seq - 1 + high)
-    skipped = tuple(str(State(state.at, first_seq - 1 + place)) for place in range(low + 1, high))
+    skipped = tuple(str(State(state.at, first_seq - 1 + position)) for position in range(low + 1, high))
     record = None if skipped else _record(past, state)
-    found = "unsettled" if skipped else "commit" if record is None else "record"
-    yield FirstBad(topic, found, str(state), str(before), step.commit, record, skipped)
+    kind = "unsettled" if skipped else "commit" if record is None else "record"
+    yield FirstBad(topic, kind, str(state), str(before), step.commit, record, skipped)
 
 
 def _states(past: Past, start: Resolved, end: Resolved) -> tuple[State, list[_After]]:
     """Return the state at `start`, and those after it up to `end`, oldest first. None has a record that `end` lacks."""
-    found: list[_After] = []
+    states: list[_After] = []
     for commit in past.commits():
-        place = commit.volume, commit.lsn
-        is_start = place == (start.volume, start.lsn)
-        if found or place == (end.volume, end.lsn):
+        point = commit.volume, commit.lsn
+        is_start = point == (start.volume, start.lsn)
+        if states or point == (end.volume, end.lsn):
             if is_start and start.seq is None:
                 break
-            found.append(_After(commit, State(commit.target, end.seq)))
+            states.append(_After(commit, State(commit.target, end.seq)))
         if is_start:
             break
     else:
         raise InvalidParameters(f"--good {start.target} and --bad {end.target} are no two points of this history")
-    is_cut = start.seq is not None and place == (end.volume, end.lsn)
-    if not found or (is_cut and end.seq is not None and end.seq <= (start.seq or 0)):
+    is_cut = start.seq is not None and point == (end.volume, end.lsn)
+    if not states or (is_cut and end.seq is not None and end.seq <= (start.seq or 0)):
         raise InvalidParameters(f"--good {start.target} is not before --bad {end.target}")
-    return State(commit.target, start.seq), found[::-1]
+    return State(commit.target, start.seq), states[::-1]
 
 
 def _new_seqs(commit: CommitListed, start: Resolved, end: Resolved) -> tuple[int, int]:
@@ -158,30 +158,30 @@ def _new_seqs(commit: CommitListed, start: Resolved, end: Resolved) -> tuple[int
 
 
 def _search(count: int, state_of: Callable[[int], State], judge: _Judge) -> Generator[Tried, None, tuple[int, int]]:
-    """Return the last good place and the first bad one. Place 0 is good, and place `count` is bad."""
+    """Return the last good step and the first bad one. Step 0 is good, and step `count` is bad."""
     low, high = 0, count
     skipped: set[int] = set()
-    while (place := _middle(low, high, skipped)) is not None:
-        state = state_of(place)
+    while (step := _middle(low, high, skipped)) is not None:
+        state = state_of(step)
         verdict = judge(state)
         match verdict:
             case Verdict.GOOD:
-                low = place
+                low = step
             case Verdict.BAD:
-                high = place
+                high = step
             case Verdict.SKIP:
-                skipped.add(place)
+                skipped.add(step)
         yield Tried(state.at, state.last_seq, verdict, (high - low - 1).bit_length())
     return low, high
 
 
 def _middle(low: int, high: int, skipped: set[int]) -> int | None:
-    """Return the place nearest to the middle that was not skipped, or None."""
+    """Return the step nearest to the middle that was not skipped, or None."""
     middle = (low + high) // 2
     for distance in range(high - low):
-        for place in (middle - distance, middle + distance):
-            if low < place < high and place not in skipped:
-                return place
+        for step in (middle - distance, middle + distance):
+            if low < step < high and step not in skipped:
+                return step
     return None
 
 

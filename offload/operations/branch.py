@@ -141,7 +141,7 @@ class BranchSide:
 
 
 def create(
-    place: Directory,
+    directory: Directory,
     topic: TopicName,
     name: Annotated[str, About("The new branch.")],
     at: Annotated[
@@ -153,11 +153,11 @@ def create(
 
     Read the branch as TOPIC@NAME. The branch that it came from does not see its appends and deletes.
     """
-    return _made(place, "branch create", topic, name, at, message)
+    return _made(directory, "branch create", topic, name, at, message)
 
 
 def restore(
-    place: Directory,
+    directory: Directory,
     topic: TopicName,
     to: Annotated[
         str, About("seq:N (right after record N), lsn:N, head, head~N, tag:NAME, or a time.", "--to", names="target")
@@ -171,14 +171,14 @@ def restore(
     Examples: seglog restore orders --to head~1 --as before-the-delete;
     seglog restore orders --to 2026-11-21T09:30:00Z --as morning; seglog restore orders --to "15 minutes ago" --as back
     """
-    return _made(place, "restore", topic, as_branch, to, message)
+    return _made(directory, "restore", topic, as_branch, to, message)
 
 
-def _made(place: Directory, command: str, topic: str, name: str, at: str, message: str) -> BranchMade:
-    with place.counting(f"{command} {topic}"):
-        made = place.archive.restore(topic, to=at, name=name, message=message)
-    last_time = Moment(made.last_ts_ms) if made.last_seq else None
-    return BranchMade(f"{topic.partition('@')[0]}@{name}", str(made.vid), made.records, made.last_seq, last_time)
+def _made(directory: Directory, command: str, topic: str, name: str, at: str, message: str) -> BranchMade:
+    with directory.counting(f"{command} {topic}"):
+        fork = directory.archive.restore(topic, to=at, name=name, message=message)
+    last_time = Moment(fork.last_ts_ms) if fork.last_seq else None
+    return BranchMade(f"{topic.partition('@')[0]}@{name}", str(fork.vid), fork.records, fork.last_seq, last_time)
 
 
 def list_branches(
@@ -188,9 +188,9 @@ def list_branches(
     as_tree: Annotated[bool, About("Show a tree: each branch below its parent.", "--tree")] = False,
 ) -> Iterator[BranchListed]:
     """List the branches of a topic in the remote, and how far each branch and its parent went since the fork."""
-    found = archive.branches.list(topic, deleted=deleted)
-    rows = list(zip(found, archive.branches.distances(found), strict=True))
-    names = {branch.vid: branch.branch for branch in found}
+    branches = archive.branches.list(topic, deleted=deleted)
+    rows = list(zip(branches, archive.branches.distances(branches), strict=True))
+    names = {branch.vid: branch.branch for branch in branches}
     for depth, (branch, distance) in _tree(rows) if as_tree else ((0, row) for row in rows):
         parent = branch.parent
         yield BranchListed(
@@ -208,7 +208,7 @@ def list_branches(
 
 
 def delete(
-    place: Directory,
+    directory: Directory,
     topic: PlainTopicName,
     name: Name,
     message: Reason = "",
@@ -217,7 +217,7 @@ def delete(
 ) -> BranchDeleted | WouldTake:
     """Delete a branch. `undelete` brings it back until GC deletes the objects that only this branch had."""
     check_meant(f"this deletes the branch {topic}@{name}", yes=yes, dry_run=dry_run)
-    archive = place.archive
+    archive = directory.archive
     if dry_run:
         return would("branch delete", f"{topic}@{name}", archive.previews.branch(topic, name))
     gone = archive.branches.delete_branch(topic, name, message=message)
@@ -237,7 +237,7 @@ def rename(
 
 
 def promote(
-    place: Directory,
+    directory: Directory,
     topic: PlainTopicName,
     name: Name,
     keep: Annotated[
@@ -257,8 +257,9 @@ def promote(
     """
     if carry and leave:
         raise InvalidParameters("--carry and --leave exclude each other")
-    with place.counting(f"branch promote {topic}"):
-        done = place.archive.branches.promote_branch(topic, name, keep=keep, carry=carry, leave=leave, message=message)
+    with directory.counting(f"branch promote {topic}"):
+        branches = directory.archive.branches
+        done = branches.promote_branch(topic, name, keep=keep, carry=carry, leave=leave, message=message)
     after = done.after_fork
     return BranchPromoted(
         topic=topic,
@@ -281,18 +282,18 @@ def diff(
 
     Records that are not offloaded yet do not count.
     """
-    found = archive.history.diff(left, right)
-    yield BranchSide(left, found.shared_seq, found.left)
-    yield BranchSide(right, found.shared_seq, found.right)
+    difference = archive.history.diff(left, right)
+    yield BranchSide(left, difference.shared_seq, difference.left)
+    yield BranchSide(right, difference.shared_seq, difference.right)
 
 
 def _tree(rows: Sequence[tuple[Branch, Distance]]) -> Iterator[tuple[int, tuple[Branch, Distance]]]:
     """Yield each branch with its depth. A branch follows the branch that it was forked from."""
-    there = {branch.vid for branch, _ in rows}
+    vids = {branch.vid for branch, _ in rows}
 
     def below(parent: Vid | None, depth: int) -> Iterator[tuple[int, tuple[Branch, Distance]]]:
         for row in rows:
-            origin = row[0].parent.vid if row[0].parent and row[0].parent.vid in there else None
+            origin = row[0].parent.vid if row[0].parent and row[0].parent.vid in vids else None
             if origin == parent:
                 yield depth, row
                 yield from below(row[0].vid, depth + 1)
@@ -300,9 +301,9 @@ def _tree(rows: Sequence[tuple[Branch, Distance]]) -> Iterator[tuple[int, tuple[
     return below(None, 0)
 
 
-def branch_made_text(made: BranchMade) -> str:
-    last = f", the last one seq {made.last_seq} of {made.last_time}" if made.last_seq else ""
-    return f"{made.branch} holds {counted(made.records)}{last}"
+def branch_made_text(branch: BranchMade) -> str:
+    last = f", the last one seq {branch.last_seq} of {branch.last_time}" if branch.last_seq else ""
+    return f"{branch.branch} holds {counted(branch.records)}{last}"
 
 
 def branch_text(row: BranchListed) -> str:
@@ -339,23 +340,23 @@ def _print_renamed(output: Output, results: Iterator[BranchAt], values: Mapping[
 
 
 def promoted_text(done: BranchPromoted) -> str:
-    told = [f"{done.topic} is what {done.promoted} was; the former main is {done.former}"]
+    texts = [f"{done.topic} is what {done.promoted} was; the former main is {done.former}"]
     side = done.after_fork
     if side is not None and (side.appended or side.deleted):
         parts = [f"has {counted(side.appended)}, seq {side.first_seq} to {side.last_seq}"] if side.appended else []
         parts += [f"deleted {counted(side.deleted)} up to seq {done.shared_seq}"] if side.deleted else []
-        told.append(f"  {'' if done.carried else 'only '}{done.former} {' and '.join(parts)}")
+        texts.append(f"  {'' if done.carried else 'only '}{done.former} {' and '.join(parts)}")
     if done.carried:
-        told.append(f"  carried {counted(done.carried)} to {done.topic}, from seq {done.carried_from_seq} on")
-    told.append("  undo: `seglog undo`")
-    return "\n".join(told)
+        texts.append(f"  carried {counted(done.carried)} to {done.topic}, from seq {done.carried_from_seq} on")
+    texts.append("  undo: `seglog undo`")
+    return "\n".join(texts)
 
 
-def side_text(found: BranchSide) -> str:
-    side = found.side
+def side_text(branch_side: BranchSide) -> str:
+    side = branch_side.side
     seqs = f", seq {side.first_seq} to {side.last_seq}" if side.appended else ""
-    told = f"appended {counted(side.appended)}{seqs}; deleted {counted(side.deleted)}"
-    return f"{found.branch:<24} {told} of those up to seq {found.shared_seq}"
+    changes = f"appended {counted(side.appended)}{seqs}; deleted {counted(side.deleted)}"
+    return f"{branch_side.branch:<24} {changes} of those up to seq {branch_side.shared_seq}"
 
 
 _print_branch_made = lines(branch_made_text)

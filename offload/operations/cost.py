@@ -119,7 +119,7 @@ class CostTotal:
 
 
 def cost(
-    place: Directory,
+    directory: Directory,
     prices: Annotated[
         str | None, About("A TOML file with prices; without it those of S3 Standard.", metavar="FILE", is_file=True)
     ] = None,
@@ -132,28 +132,28 @@ def cost(
     Only a daemon counts requests, from its start on and for a day at most. The command itself lists the whole remote
     twice, and reads each commit that this directory does not have. Example: seglog cost --prices prices.toml
     """
-    known = S3_STANDARD if prices is None else parse_prices(prices)
-    archive = place.archive
-    with place.watched("cost") as watch:
+    rates = S3_STANDARD if prices is None else parse_prices(prices)
+    archive = directory.archive
+    with directory.watched("cost") as watch:
         survey = archive.collection.survey(watch=watch)
     topics: dict[str, list[VolumeUse]] = defaultdict(list)
     for volume in survey.volumes:
         topics[volume.names[0][0] if volume.names else ""].append(volume)
     for topic, volumes in sorted(topics.items()):
-        yield _topic(topic, [each.use for each in volumes], known)
-        for volume in sorted(volumes, key=lambda each: (each.names, each.vid)):
-            yield _branch(topic, volume, known)
+        yield _topic(topic, [volume.use for volume in volumes], rates)
+        for volume in sorted(volumes, key=lambda volume: (volume.names, volume.vid)):
+            yield _branch(topic, volume, rates)
     for name, use in sorted(survey.others.items()):
-        yield OtherCost(name, use.objects, use.size_bytes, known.storage(use.size_bytes))
-    yield _requests(place.host.requests(), known)
-    uses = [*(each.use for each in survey.volumes), *survey.others.values()]
-    yield _total(uses, known, survey.blocked)
+        yield OtherCost(name, use.objects, use.size_bytes, rates.storage(use.size_bytes))
+    yield _requests(directory.host.requests(), rates)
+    uses = [*(volume.use for volume in survey.volumes), *survey.others.values()]
+    yield _total(uses, rates, survey.blocked)
 
 
 def _topic(topic: str, uses: Iterable[Use], prices: Prices) -> TopicCost:
     uses = list(uses)
-    size_bytes = sum(each.size_bytes for each in uses)
-    objects, garbage = sum(each.objects for each in uses), sum(each.garbage_bytes for each in uses)
+    size_bytes = sum(use.size_bytes for use in uses)
+    objects, garbage = sum(use.objects for use in uses), sum(use.garbage_bytes for use in uses)
     return TopicCost(topic, objects, size_bytes, prices.storage(size_bytes), garbage)
 
 
@@ -172,20 +172,20 @@ def _branch(topic: str, volume: VolumeUse, prices: Prices) -> BranchCost:
     )
 
 
-def _requests(seen: RequestsSeen | None, prices: Prices) -> RequestCost:
-    if seen is None:
+def _requests(counts: RequestsSeen | None, prices: Prices) -> RequestCost:
+    if counts is None:
         return RequestCost(None, None, None)
-    return RequestCost(seen.methods, seen.covers_s, prices.requests(seen.methods, seen.covers_s))
+    return RequestCost(counts.methods, counts.covers_s, prices.requests(counts.methods, counts.covers_s))
 
 
 def _total(uses: Iterable[Use], prices: Prices, blocked: int) -> CostTotal:
     uses = list(uses)
-    size_bytes, gc_bytes = sum(each.size_bytes for each in uses), sum(each.garbage_bytes for each in uses)
+    size_bytes, gc_bytes = sum(use.size_bytes for use in uses), sum(use.garbage_bytes for use in uses)
     return CostTotal(
-        objects=sum(each.objects for each in uses),
+        objects=sum(use.objects for use in uses),
         bytes=size_bytes,
         money=prices.storage(size_bytes),
-        gc_objects=sum(each.garbage_objects for each in uses),
+        gc_objects=sum(use.garbage_objects for use in uses),
         gc_bytes=gc_bytes,
         gc_money=prices.storage(gc_bytes),
         blocked_volumes=blocked,
@@ -233,56 +233,56 @@ S3_STANDARD = Prices("S3 Standard, us-east-1, first 50 TB", "2025-06-01", "USD",
 def parse_prices(text: str) -> Prices:
     """Return the prices of a file. Raises `InvalidParameters`."""
     try:
-        found = tomllib.loads(text)
+        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidParameters(f"the file of prices is not TOML: {error}") from None
-    for key in found:
+    for key in table:
         if key not in (*_TEXTS, *_AMOUNTS):
             raise InvalidParameters(
                 f"the file of prices has an unknown key {key!r}; the keys are {', '.join(_known())}"
             )
-    amounts = [_amount(found, key) for key in _AMOUNTS]
-    return Prices(_text(found, "name", ""), _day(found), _text(found, "currency", None), *amounts)
+    amounts = [_amount(table, key) for key in _AMOUNTS]
+    return Prices(_text(table, "name", ""), _day(table), _text(table, "currency", None), *amounts)
 
 
 def _known() -> list[str]:
     return sorted((*_TEXTS, *_AMOUNTS))
 
 
-def _amount(found: Mapping[str, Any], key: str) -> float:
-    value: Any = found.get(key)
+def _amount(table: Mapping[str, Any], key: str) -> float:
+    value: Any = table.get(key)
     if type(value) not in (int, float) or not 0 <= value < math.inf:
         raise InvalidParameters(f"the file of prices needs {key}, a number of 0 or more; it has {value!r}")
     return float(value)
 
 
-def _text(found: Mapping[str, Any], key: str, default: str | None) -> str:
-    value = found.get(key, default)
+def _text(table: Mapping[str, Any], key: str, default: str | None) -> str:
+    value = table.get(key, default)
     if not isinstance(value, str) or len(value) > 100:
         raise InvalidParameters(f"the file of prices needs {key}, a text of at most 100 characters; it has {value!r}")
     return value
 
 
-def _day(found: Mapping[str, Any]) -> str:
-    value = found.get("as_of", "")
-    return value.isoformat() if isinstance(value, dt.date) else _text(found, "as_of", "")
+def _day(table: Mapping[str, Any]) -> str:
+    value = table.get("as_of", "")
+    return value.isoformat() if isinstance(value, dt.date) else _text(table, "as_of", "")
 
 
-def cost_text(found: TopicCost | BranchCost | OtherCost | RequestCost | CostTotal) -> str:
-    match found:
+def cost_text(row: TopicCost | BranchCost | OtherCost | RequestCost | CostTotal) -> str:
+    match row:
         case TopicCost():
-            return _line(found.topic or "without a topic", found.objects, found.bytes, found.money)
+            return _line(row.topic or "without a topic", row.objects, row.bytes, row.money)
         case BranchCost():
-            name = f"  {found.branch or found.volume}{'' if found.is_named else ' (no name)'}"
-            shared = f", shared {format_bytes(found.shared_bytes)}" if found.shared_bytes else ""
-            garbage = f", garbage {format_bytes(found.garbage_bytes)}" if found.garbage_bytes else ""
-            return _line(name, found.objects, found.bytes, found.money) + shared + garbage
+            name = f"  {row.branch or row.volume}{'' if row.is_named else ' (no name)'}"
+            shared = f", shared {format_bytes(row.shared_bytes)}" if row.shared_bytes else ""
+            garbage = f", garbage {format_bytes(row.garbage_bytes)}" if row.garbage_bytes else ""
+            return _line(name, row.objects, row.bytes, row.money) + shared + garbage
         case OtherCost():
-            return _line(f"{found.place}/", found.objects, found.bytes, found.money)
+            return _line(f"{row.place}/", row.objects, row.bytes, row.money)
         case RequestCost():
-            return _requests_text(found)
+            return _requests_text(row)
         case CostTotal():
-            return _total_text(found)
+            return _total_text(row)
 
 
 def _line(name: str, objects: int, size_bytes: int, money: float) -> str:
@@ -293,25 +293,25 @@ def _money(money: float) -> str:
     return f"{money:,.2f}" if money >= 1 or not money else f"{money:.6f}"
 
 
-def _requests_text(found: RequestCost) -> str:
-    if found.requests is None or found.covers_s is None or found.money is None:
+def _requests_text(requests: RequestCost) -> str:
+    if requests.requests is None or requests.covers_s is None or requests.money is None:
         return f"{'requests':<28} not counted: no daemon serves this directory"
-    total, span = sum(found.requests.values()), span_text(timedelta(seconds=found.covers_s))
-    kinds = ", ".join(f"{count:,} {method}" for method, count in found.requests.items())
-    told = f"{counted(total, 'request')} of this daemon in the last {span}"
-    shown = f" ({kinds})" if kinds else ""
-    return f"{'requests':<28} {told}, {_money(found.money)} a month at this rate{shown}"
+    total, span = sum(requests.requests.values()), span_text(timedelta(seconds=requests.covers_s))
+    kinds = ", ".join(f"{count:,} {method}" for method, count in requests.requests.items())
+    total_text = f"{counted(total, 'request')} of this daemon in the last {span}"
+    by_method = f" ({kinds})" if kinds else ""
+    return f"{'requests':<28} {total_text}, {_money(requests.money)} a month at this rate{by_method}"
 
 
-def _total_text(found: CostTotal) -> str:
-    dated = f" of {found.prices_as_of}" if found.prices_as_of else ""
-    told = [
-        _line("total", found.objects, found.bytes, found.money),
-        _line("  of it GC would give back", found.gc_objects, found.gc_bytes, found.gc_money),
+def _total_text(total: CostTotal) -> str:
+    dated = f" of {total.prices_as_of}" if total.prices_as_of else ""
+    rows = [
+        _line("total", total.objects, total.bytes, total.money),
+        _line("  of it GC would give back", total.gc_objects, total.gc_bytes, total.gc_money),
     ]
-    if found.blocked_volumes:
-        told.append(f"  without {counted(found.blocked_volumes, 'damaged volume')}: `seglog verify --remote` tells")
-    return "\n".join([*told, f"money in {found.currency}: {found.prices or 'prices of the file'}{dated}, storage only"])
+    if total.blocked_volumes:
+        rows.append(f"  without {counted(total.blocked_volumes, 'damaged volume')}: `seglog verify --remote` tells")
+    return "\n".join([*rows, f"money in {total.currency}: {total.prices or 'prices of the file'}{dated}, storage only"])
 
 
 _print_cost = lines(cost_text)

@@ -66,11 +66,11 @@ def diff(
     """
     left_name, left_at = _point(left)
     right_name, right_at = (left_name, None) if right is None else _point(right)
-    found = archive.history.diff(left_name, right_name, left_at=left_at, right_at=right_at)
-    yield PointSide(left, found.shared_seq, found.left)
-    yield PointSide(right or right_name, found.shared_seq, found.right)
+    difference = archive.history.diff(left_name, right_name, left_at=left_at, right_at=right_at)
+    yield PointSide(left, difference.shared_seq, difference.left)
+    yield PointSide(right or right_name, difference.shared_seq, difference.right)
     if records:
-        for is_left, record in islice(archive.history.differing_records(found), limit):
+        for is_left, record in islice(archive.history.differing_records(difference), limit):
             yield DifferingRecord("left" if is_left else "right", RecordShown.of(record))
 
 
@@ -110,14 +110,14 @@ class RecordShown:
         return repr(self.value_base64) if self.value is None else self.value
 
 
-def diff_text(found: PointSide | DifferingRecord) -> str:
-    if isinstance(found, DifferingRecord):
-        mark = "-" if found.only_in == "left" else "+"
-        return f"{mark} {found.record.heading}  {found.record.content}"
-    side = found.side
+def diff_text(row: PointSide | DifferingRecord) -> str:
+    if isinstance(row, DifferingRecord):
+        mark = "-" if row.only_in == "left" else "+"
+        return f"{mark} {row.record.heading}  {row.record.content}"
+    side = row.side
     seqs = f", seq {side.first_seq} to {side.last_seq}" if side.appended else ""
-    told = f"{counted(side.appended)} appended{seqs}, {counted(side.deleted)} deleted"
-    return f"{found.point:<32} {told} of those up to seq {found.shared_seq}"
+    changes = f"{counted(side.appended)} appended{seqs}, {counted(side.deleted)} deleted"
+    return f"{row.point:<32} {changes} of those up to seq {row.shared_seq}"
 
 
 _print_diff = lines(diff_text)

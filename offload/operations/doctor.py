@@ -119,10 +119,10 @@ def _clock_ahead(store: ObjectStore, clock: Clock) -> Iterator[ClockAhead]:
         yield ClockAhead(ahead_ms)
 
 
-def _cleaned(examination: Examination, place: str) -> Iterator[Left]:
+def _cleaned(examination: Examination, url: str) -> Iterator[Left]:
     reason = examination.clean()
     if reason:
-        yield Left(place, reason)
+        yield Left(url, reason)
 
 
 _SEQUENCE, _UTC_TIME, _GENERAL_TIME, _VERSION = 0x30, 0x17, 0x18, 0xA0
@@ -135,14 +135,14 @@ def valid_until_ms(pem: str) -> int:
     if not 0 <= begin < end:
         raise ValueError("there is no certificate in PEM")
     _, certificate, _ = _item(ssl.PEM_cert_to_DER_cert(pem[begin : end + len(_END)]))
-    tag, rest, _ = _item(certificate)
+    tag, tail, _ = _item(certificate)
     if tag != _SEQUENCE:
         raise ValueError("it has no contents")
-    if rest[:1] == bytes([_VERSION]):
-        _, _, rest = _item(rest)
+    if tail[:1] == bytes([_VERSION]):
+        _, _, tail = _item(tail)
     for _ in ("serialNumber", "signature", "issuer"):
-        _, _, rest = _item(rest)
-    _, validity, _ = _item(rest)
+        _, _, tail = _item(tail)
+    _, validity, _ = _item(tail)
     _, _, after = _item(validity)
     tag, text, _ = _item(after)
     if tag not in (_UTC_TIME, _GENERAL_TIME):
@@ -206,12 +206,12 @@ def doctor_directory(
     failed = 0
     for name, check in checks.items():
         try:
-            outcome, found, advice = check()
+            outcome, finding, advice = check()
         except OSError as error:
-            outcome, found = "fail", str(error)
+            outcome, finding = "fail", str(error)
             advice = _ROOM if error.errno in _FULL else "make the path readable and writable for this user"
         failed += outcome == "fail"
-        yield DirectoryChecked(name, outcome, found, advice)
+        yield DirectoryChecked(name, outcome, finding, advice)
     if failed:
         raise ChecksFailed(failed, str(directory), "each line that says FAIL also says what to do")
 
@@ -219,17 +219,17 @@ def doctor_directory(
 def _versions() -> tuple[str, str, str]:
     from catalog.format.envelope import MAGIC
 
-    found = f"seglog {version('seglog')}, Python {platform.python_version()}, objects of version {MAGIC[3:].decode()}"
-    return "ok", f"{found}, Linux {platform.release()}", ""
+    finding = f"seglog {version('seglog')}, Python {platform.python_version()}, objects of version {MAGIC[3:].decode()}"
+    return "ok", f"{finding}, Linux {platform.release()}", ""
 
 
 def _disk(directory: Path, settings: ServeSettings, reject_bytes: int) -> tuple[str, str, str]:
     usage = shutil.disk_usage(directory)
-    found = f"{usage.free / 1e9:.1f} GB of {usage.total / 1e9:.1f} GB are free"
+    finding = f"{usage.free / 1e9:.1f} GB of {usage.total / 1e9:.1f} GB are free"
     advice = _ROOM
     if usage.free < reject_bytes:
-        return "fail", f"{found}: the log refuses appends here", advice
-    return ("warn", found, advice) if usage.free < settings.disk_alarm_bytes else ("ok", found, "")
+        return "fail", f"{finding}: the log refuses appends here", advice
+    return ("warn", finding, advice) if usage.free < settings.disk_alarm_bytes else ("ok", finding, "")
 
 
 def _fsync(directory: Path) -> tuple[str, str, str]:
@@ -242,22 +242,22 @@ def _fsync(directory: Path) -> tuple[str, str, str]:
             os.fsync(file.fileno())
             spans_ms.append((time.perf_counter() - start) * 1000)
     middle, slowest = sorted(spans_ms)[_SYNCS // 2], max(spans_ms)
-    found = f"a sync of 4 KiB takes {middle:.2f} ms, the slowest of {_SYNCS} took {slowest:.2f} ms"
+    finding = f"a sync of 4 KiB takes {middle:.2f} ms, the slowest of {_SYNCS} took {slowest:.2f} ms"
     if slowest > _SLOW_SYNC_MS:
-        return "warn", found, "move the directory to a faster disk, or give topics the durability `disk`"
-    return "ok", found, ""
+        return "warn", finding, "move the directory to a faster disk, or give topics the durability `disk`"
+    return "ok", finding, ""
 
 
 def _files() -> tuple[str, str, str]:
     limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return "ok", "this process may open any number of files", ""
-    found = f"this process may open {limit:,} files"
+    finding = f"this process may open {limit:,} files"
     advice = (
         f"raise the limit: `ulimit -n {4096 if most == resource.RLIM_INFINITY else min(4096, most)}`, or LimitNOFILE="
     )
     outcome = "fail" if limit < _FEW_FILES else "warn" if limit < _SOME_FILES else "ok"
-    return outcome, found, "" if outcome == "ok" else advice
+    return outcome, finding, "" if outcome == "ok" else advice
 
 
 def _permissions(directory: Path, settings: ServeSettings) -> tuple[str, str, str]:
@@ -283,10 +283,10 @@ def _tls(_directory: Path, settings: ServeSettings, now_ms: int) -> tuple[str, s
     except ValueError as error:
         return "fail", f"{path} is no certificate: {error}", "name a PEM file in serve.tls_certificate"
     days = (until_ms - now_ms) / _DAY_MS
-    found = f"the certificate of the daemon is valid until {format_time(until_ms)}, {days:.0f} days"
+    finding = f"the certificate of the daemon is valid until {format_time(until_ms)}, {days:.0f} days"
     if days <= 0:
         return "fail", f"the certificate of the daemon expired at {format_time(until_ms)}", advice
-    return ("warn", found, advice) if days < _TLS_DAYS else ("ok", found, "")
+    return ("warn", finding, advice) if days < _TLS_DAYS else ("ok", finding, "")
 
 
 def _daemon(directory: Path, answer_s: float) -> tuple[str, str, str]:

@@ -82,18 +82,18 @@ def doctor_spark(
     Raises `ChecksFailed` at the end if a check failed.
     """
     prefix = doctor_prefix(Sid.new(clock.now_ms()))
-    place = f"{url.rstrip('/')}/{prefix.rstrip('/')}"
+    root = f"{url.rstrip('/')}/{prefix.rstrip('/')}"
     settings = settings or OffloadSettings()
     opened = partial(open_store, offload=settings, credentials=credentials)
-    found: dict[str, CheckDone] = {}
+    checks: dict[str, CheckDone] = {}
     session: Any = None
 
     def check(name: str, act: Callable[[], str], *needs: str) -> CheckDone:
-        if missing := [each for each in needs if found[each].outcome != "ok"]:
+        if missing := [need for need in needs if checks[need].outcome != "ok"]:
             done = CheckDone(name, "skipped", "", f"it needs {missing[0]}")
         else:
             done = _checked(name, act)
-        found[name] = done
+        checks[name] = done
         return done
 
     def begun() -> str:
@@ -105,14 +105,14 @@ def doctor_spark(
     yield check("session", begun)
     yield check("jvm reader", lambda: _registered(session), "session")
     try:
-        yield check("archive", lambda: _made(opened, url, prefix, place, _tasks(session), settings), "session")
-        yield check("python", lambda: _read_by_python(session, opened, place), "archive")
-        yield check("jvm", lambda: _read_by_jvm(session, place), "archive", "jvm reader")
+        yield check("archive", lambda: _made(opened, url, prefix, root, _tasks(session), settings), "session")
+        yield check("python", lambda: _read_by_python(session, opened, root), "archive")
+        yield check("jvm", lambda: _read_by_jvm(session, root), "archive", "jvm reader")
     finally:
-        left = _deleted(opened, place) if "archive" in found and found["archive"].outcome != "skipped" else ""
-    if left:
-        yield Left(place, left)
-    if failed := sum(done.outcome == "failed" for done in found.values()):
+        reason = _deleted(opened, root) if "archive" in checks and checks["archive"].outcome != "skipped" else ""
+    if reason:
+        yield Left(root, reason)
+    if failed := sum(done.outcome == "failed" for done in checks.values()):
         raise ChecksFailed(failed, url, _HINT)
 
 
@@ -150,27 +150,27 @@ def _tasks(session: Any) -> int:
     return min(_MOST_TASKS, max(_TASKS_OF_A_CORE * int(session.sparkContext.defaultParallelism), 1))
 
 
-def _made(opened: _Open, url: str, prefix: str, place: str, records: int, settings: OffloadSettings) -> str:
+def _made(opened: _Open, url: str, prefix: str, root: str, records: int, settings: OffloadSettings) -> str:
     """Make an archive with a segment for each task."""
     with closing(opened(url)) as store:
         store.put_new(Key(f"{prefix}list/t"), b"")  # makes the directory of the archive in a file:// remote
     with (
         tempfile.TemporaryDirectory() as directory,
         seglog.open(Path(directory) / "log", settings=LogSettings(segment_max_events=1)) as log,
-        offload.attach(log, place, store=opened(place), settings=Settings().with_parts(settings)) as archive,
+        offload.attach(log, root, store=opened(root), settings=Settings().with_parts(settings)) as archive,
     ):
         topic = log.topic(_TOPIC)
         for number in range(records):
             topic.append([b"record %d" % number])
         topic.seal()
         archive.offload(_TOPIC)
-    return f"{records} records in {place}"
+    return f"{records} records in {root}"
 
 
-def _deleted(opened: _Open, place: str) -> str:
+def _deleted(opened: _Open, root: str) -> str:
     """Delete the archive. Return why something is left, or an empty text."""
     try:
-        with closing(opened(place)) as store:
+        with closing(opened(root)) as store:
             for key in list(store.list("")):
                 store.delete(Key(key))
     except CatalogError as error:
@@ -178,9 +178,9 @@ def _deleted(opened: _Open, place: str) -> str:
     return ""
 
 
-def _read_by_python(session: Any, opened: _Open, place: str) -> str:
+def _read_by_python(session: Any, opened: _Open, root: str) -> str:
     """Read a range of an object in each task. The function travels by value, so that a missing seglog is its answer."""
-    with closing(opened(place)) as store:
+    with closing(opened(root)) as store:
         key = next(Key(key) for key in store.list("") if "/segments/" in key and not key.endswith(".index"))
 
     def read(_: Iterator[int]) -> Iterator[tuple[str, str]]:
@@ -189,7 +189,7 @@ def _read_by_python(session: Any, opened: _Open, place: str) -> str:
             from offload.spark import scan
             from offload.wiring import open_store
 
-            with closing(open_store(place)) as store:
+            with closing(open_store(root)) as store:
                 store.get_range(key, 0, 8)
         except Exception as error:
             yield f"Python {version} at {sys.executable}", f"{type(error).__name__}: {error}"
@@ -208,12 +208,12 @@ def _read_by_python(session: Any, opened: _Open, place: str) -> str:
     return f"{executors} with {', '.join(sorted(who for who, _ in answers))}"
 
 
-def _read_by_jvm(session: Any, place: str) -> str:
+def _read_by_jvm(session: Any, root: str) -> str:
     tasks = _tasks(session)
 
     def job() -> None:
         load = session.read.format("seglog").options(topic=_TOPIC, reader="jvm", verify="record", minPartitions=tasks)
-        rows = load.load(place).selectExpr("sum(length(value))", "count(*)").collect()
+        rows = load.load(root).selectExpr("sum(length(value))", "count(*)").collect()
         if rows[0][1] != tasks:
             raise _Broken(f"{rows[0][1]} records of {tasks} came back")
 
@@ -245,15 +245,15 @@ def _await_executors(session: Any) -> None:
     since = last_change = time.monotonic()
     count = 0
     while time.monotonic() < (last_change + _NO_MORE_EXECUTORS_S if count else since + _EXECUTORS_START_WITHIN_S):
-        found = len(_tasks_of_executors(session))
-        if found != count:
-            count, last_change = found, time.monotonic()
+        now = len(_tasks_of_executors(session))
+        if now != count:
+            count, last_change = now, time.monotonic()
         time.sleep(0.1)
 
 
 def _tasks_of_executors(session: Any) -> Mapping[str, int]:
     """Return the number of tasks of each executor. In local mode the driver is the only one."""
     jvm, context = session._jvm, session.sparkContext._jsc.sc()  # noqa: SLF001 - pyspark has no other way to them
-    found = jvm.scala.jdk.javaapi.CollectionConverters.asJava(context.statusStore().executorList(True))
-    counts = {each.id(): each.totalTasks() for each in found}
+    executors = jvm.scala.jdk.javaapi.CollectionConverters.asJava(context.statusStore().executorList(True))
+    counts = {executor.id(): executor.totalTasks() for executor in executors}
     return counts if context.isLocal() else {name: count for name, count in counts.items() if name != "driver"}

@@ -33,7 +33,7 @@ from seglog import Record
 from seglog.files.port import Files
 from seglog.process import closing_after
 
-__all__ = ["ExportVerified", "PartlyExported", "Wanted", "WrongPart", "export", "export_to", "verify"]
+__all__ = ["ExportRequest", "ExportVerified", "PartlyExported", "WrongPart", "export", "export_to", "verify"]
 
 _Progress = Callable[[int, int], None]
 """Takes the last seq that an export has passed, and the last seq of all."""
@@ -43,13 +43,13 @@ class PartlyExported(OffloadError):
     """An error ended an export, and so many files of it are whole."""
 
     def __init__(self, message: str, exit_code: int, parts: int, *, hint: str) -> None:
-        whole = "1 file is whole" if parts == 1 else f"{parts} files are whole"
-        self._tell(f"{message}; {whole}", hint=hint)
+        complete = "1 file is whole" if parts == 1 else f"{parts} files are whole"
+        self._tell(f"{message}; {complete}", hint=hint)
         self.exit_code = exit_code  # type: ignore[misc]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExportRequest:
     """The wishes of a caller of `export`. `name` is TOPIC or TOPIC@BRANCH."""
 
     name: str
@@ -79,41 +79,41 @@ class ExportVerified:
 
 
 def export(
-    source: Source, files: Files, directory: Path, wanted: Wanted, passed: _Progress
+    source: Source, files: Files, directory: Path, request: ExportRequest, passed: _Progress
 ) -> Iterator[ExportBegun | PartExported | Exported]:
     """Yield the state, each file once it is whole, and the total.
 
     Raises `NotInstalled`, `DirectoryNotEmpty`, `ExportRunning`, `OtherExport`, `ExportDamaged`, `ExportOutdated`, what
     the look-up of the state raises, and `PartlyExported` for another error after the start.
     """
-    check_installed(wanted.form)
-    with _begun(source, files, directory, wanted) as place:
-        assert place.begun is not None  # noqa: S101 - the context is for an export that has begun
-        yield place.begun
+    check_installed(request.form)
+    with _begun(source, files, directory, request) as folder:
+        assert folder.begun is not None  # noqa: S101 - the context is for an export that has begun
+        yield folder.begun
         try:
-            if place.exported is None:
-                yield from _copied(source, place, place.begun, wanted, passed)
-                source.check(place.begun)
-                place.add(_total(place.begun, directory, place.parts))
-            source.release(place.begun)
+            if folder.exported is None:
+                yield from _copied(source, folder, folder.begun, request, passed)
+                source.check(folder.begun)
+                folder.add(_total(folder.begun, directory, folder.parts))
+            source.release(folder.begun)
         except ExportOutdated:
             raise
         except Exception as error:
-            raise _partly(error, len(place.parts)) from error
-        assert place.exported is not None  # noqa: S101 - its last line is there
-        yield place.exported
+            raise _partly(error, len(folder.parts)) from error
+        assert folder.exported is not None  # noqa: S101 - its last line is there
+        yield folder.exported
 
 
-def export_to(source: Source, sink: Sink, wanted: Wanted, passed: _Progress) -> None:
+def export_to(source: Source, sink: Sink, request: ExportRequest, passed: _Progress) -> None:
     """Write all records to a sink, such as standard output. Only lines fit there. Raises `InvalidParameters`."""
-    if wanted.form is Form.PARQUET:
+    if request.form is Form.PARQUET:
         raise InvalidParameters("--format parquet needs a directory, because a file of it has an end")
-    begun = source.begin(wanted.at, wanted.form, wanted.part_bytes)
+    begun = source.begin(request.at, request.form, request.part_bytes)
     try:
-        writer = writer_of(wanted.form, sink, [])
+        writer = writer_of(request.form, sink, [])
         for records in source.records(begun, begun.first_seq):
             while records:
-                count, _ = writer.fill(records, wanted.part_bytes)
+                count, _ = writer.fill(records, request.part_bytes)
                 passed(records[count - 1].seq, begun.last_seq)
                 records = records[count:]
         source.check(begun)
@@ -125,68 +125,68 @@ def verify(files: Files, directory: Path, name: str) -> Iterator[WrongPart | Exp
     """Read the files of an export again, and compare them with the manifest. Raises `DamageFound` at the end."""
     if not look(files, directory):
         raise InvalidParameters(f"{directory} has no export")
-    with opened(files, directory, writes=False) as place:
-        begun = place.begun
+    with opened(files, directory, writes=False) as folder:
+        begun = folder.begun
         if begun is None or begun.name != name:
             raise OtherExport("no topic yet" if begun is None else begun.name, name)
         wrong = 0
-        for part in place.parts:
-            found = sha256_of(files, directory / part.file)
-            if found != (part.bytes, part.sha256):
+        for part in folder.parts:
+            state = sha256_of(files, directory / part.file)
+            if state != (part.bytes, part.sha256):
                 wrong += 1
-                yield WrongPart(part.file, "is missing" if found is None else "has other bytes than were written")
+                yield WrongPart(part.file, "is missing" if state is None else "has other bytes than were written")
         if wrong:
             raise DamageFound(wrong, str(directory), hint="export to another directory")
-        total = _total(begun, directory, place.parts)
-        yield ExportVerified(name, str(directory), place.exported is not None, total.parts, total.records, total.bytes)
+        total = _total(begun, directory, folder.parts)
+        yield ExportVerified(name, str(directory), folder.exported is not None, total.parts, total.records, total.bytes)
 
 
 @contextmanager
-def _begun(source: Source, files: Files, directory: Path, wanted: Wanted) -> Iterator[ExportDirectory]:
+def _begun(source: Source, files: Files, directory: Path, request: ExportRequest) -> Iterator[ExportDirectory]:
     """Yield the directory with an export that has begun: an earlier run's, or a new one."""
     if look(files, directory):
-        with opened(files, directory) as place:
-            if place.begun is not None:
-                _continue(source, place, place.begun, wanted)
-                yield place
+        with opened(files, directory) as folder:
+            if folder.begun is not None:
+                _continue(source, folder, folder.begun, request)
+                yield folder
                 return
-    begun = source.begin(wanted.at, wanted.form, wanted.part_bytes)
+    begun = source.begin(request.at, request.form, request.part_bytes)
     is_begun = False
     try:
-        with opened(files, directory, makes=True) as place:
-            if place.begun is not None:
+        with opened(files, directory, makes=True) as folder:
+            if folder.begun is not None:
                 raise ExportRunning(directory)
-            place.add(begun)
+            folder.add(begun)
             is_begun = True
-            yield place
+            yield folder
     finally:
         if not is_begun:
             source.release(begun)
 
 
-def _continue(source: Source, place: ExportDirectory, begun: ExportBegun, wanted: Wanted) -> None:
+def _continue(source: Source, folder: ExportDirectory, begun: ExportBegun, request: ExportRequest) -> None:
     """Check that the export of an earlier run is the wanted one, and pin its state again."""
-    for found, asked in ((begun.name, wanted.name), (f"--format {begun.format}", f"--format {wanted.form}")):
-        if found != asked:
-            raise OtherExport(found, asked)
-    if begun.part_bytes != wanted.part_bytes:
-        raise OtherExport(f"--part-bytes {begun.part_bytes}", f"--part-bytes {wanted.part_bytes}")
-    place.check_sizes()
-    source.check_target(begun, wanted.at)
-    if place.exported is None:
-        place.remove_remains()
+    for earlier, now in ((begun.name, request.name), (f"--format {begun.format}", f"--format {request.form}")):
+        if earlier != now:
+            raise OtherExport(earlier, now)
+    if begun.part_bytes != request.part_bytes:
+        raise OtherExport(f"--part-bytes {begun.part_bytes}", f"--part-bytes {request.part_bytes}")
+    folder.check_sizes()
+    source.check_target(begun, request.at)
+    if folder.exported is None:
+        folder.remove_remains()
         again = source.resume(begun)
         if again != begun:
-            place.add(again)
+            folder.add(again)
 
 
 def _copied(
-    source: Source, place: ExportDirectory, begun: ExportBegun, wanted: Wanted, passed: _Progress
+    source: Source, folder: ExportDirectory, begun: ExportBegun, request: ExportRequest, passed: _Progress
 ) -> Iterator[PartExported]:
     """Write the files that are not there yet, and yield each one."""
-    first_seq = place.parts[-1].last_seq + 1 if place.parts else begun.first_seq
-    lsns = source.lsns(begun) if wanted.form is Form.PARQUET else []
-    with _Parts(place, wanted, lsns) as parts:
+    first_seq = folder.parts[-1].last_seq + 1 if folder.parts else begun.first_seq
+    lsns = source.lsns(begun) if request.form is Form.PARQUET else []
+    with _Parts(folder, request, lsns) as parts:
         for records in source.records(begun, first_seq):
             yield from parts.take(records)
             passed(records[-1].seq, begun.last_seq)
@@ -196,9 +196,9 @@ def _copied(
 class _Parts:
     """Puts records into files, one after the other."""
 
-    def __init__(self, place: ExportDirectory, wanted: Wanted, lsns: list[tuple[int, int]]) -> None:
-        self._place = place
-        self._wanted = wanted
+    def __init__(self, folder: ExportDirectory, request: ExportRequest, lsns: list[tuple[int, int]]) -> None:
+        self._folder = folder
+        self._request = request
         self._lsns = lsns
         self._file: OpenPart | None = None
 
@@ -214,9 +214,9 @@ class _Parts:
         """Write records, and yield each file that they fill."""
         while records:
             if self._file is None:
-                self._file = self._place.open_part(self._wanted.form)
-                self._writer = writer_of(self._wanted.form, self._file, self._lsns)
-                self._room_bytes, self._first_seq, self._records = self._wanted.part_bytes, records[0].seq, 0
+                self._file = self._folder.open_part(self._request.form)
+                self._writer = writer_of(self._request.form, self._file, self._lsns)
+                self._room_bytes, self._first_seq, self._records = self._request.part_bytes, records[0].seq, 0
             count, size_bytes = self._writer.fill(records, self._room_bytes)
             self._room_bytes -= size_bytes
             self._records += count
@@ -231,7 +231,7 @@ class _Parts:
             self._writer.close()
             part = self._file.keep(self._first_seq, self._last_seq, self._records)
             self._file = None
-            self._place.add(part)
+            self._folder.add(part)
             yield part
 
 
@@ -250,6 +250,6 @@ def _total(begun: ExportBegun, directory: Path, parts: list[PartExported]) -> Ex
 
 def _partly(error: Exception, parts: int) -> PartlyExported:
     """Return the error of an export of which so many files are whole."""
-    said = problem(error)
-    head = f"{said['hint']}; then " if "hint" in said else ""
-    return PartlyExported(said["message"], said["exit_code"], parts, hint=f"{head}repeat the command to continue")
+    report = problem(error)
+    head = f"{report['hint']}; then " if "hint" in report else ""
+    return PartlyExported(report["message"], report["exit_code"], parts, hint=f"{head}repeat the command to continue")

@@ -167,9 +167,9 @@ class ExportDirectory:
 
     def remove_remains(self) -> None:
         """Delete the files that a killed run left (PARTS-3)."""
-        known = {part.file for part in self.parts}
+        files = {part.file for part in self.parts}
         for name in self._files.list_dir(self._path):
-            if name == _PART or (_FILE.fullmatch(name) and name not in known):
+            if name == _PART or (_FILE.fullmatch(name) and name not in files):
                 self._files.unlink(self._path / name)
 
     def _take(self, line: Any) -> None:
@@ -209,12 +209,12 @@ def opened(files: Files, path: Path, *, makes: bool = False, writes: bool = True
         except BlockingIOError:
             raise ExportRunning(path) from None
         body = files.pread(fd, files.size(fd), 0)
-        whole = body[: body.rfind(b"\n") + 1]
-        if writes and len(whole) < len(body):
-            files.truncate(fd, len(whole))
+        lines = body[: body.rfind(b"\n") + 1]
+        if writes and len(lines) < len(body):
+            files.truncate(fd, len(lines))
         if makes:
             files.sync_dir(path)
-        yield ExportDirectory(files, path, fd, list(_lines(path, whole)), len(whole))
+        yield ExportDirectory(files, path, fd, list(_lines(path, lines)), len(lines))
     finally:
         files.close(fd)
 
@@ -225,20 +225,20 @@ def sha256_of(files: Files, path: Path) -> tuple[int, str] | None:
         return None
     fd = files.open(path, os.O_RDONLY)
     try:
-        found, done = hashlib.sha256(), 0
+        digest, done = hashlib.sha256(), 0
         while data := files.pread(fd, _READ_BYTES, done):
-            found.update(data)
+            digest.update(data)
             done += len(data)
     finally:
         files.close(fd)
-    return done, found.hexdigest()
+    return done, digest.hexdigest()
 
 
 def _make(files: Files, path: Path) -> None:
-    for each in reversed([path, *path.absolute().parents]):
-        if not files.is_dir(each):
-            files.make_dir(each)
-            files.sync_dir(each.parent)
+    for ancestor in reversed([path, *path.absolute().parents]):
+        if not files.is_dir(ancestor):
+            files.make_dir(ancestor)
+            files.sync_dir(ancestor.parent)
 
 
 def _size(files: Files, path: Path) -> int | None:
@@ -254,8 +254,8 @@ def _size(files: Files, path: Path) -> int | None:
 def _lines(path: Path, body: bytes) -> Iterator[ExportBegun | PartExported | Exported]:
     for number, line in enumerate(body.splitlines(), 1):
         try:
-            found = json.loads(line)
-            kind = _KINDS[found["kind"]]
-            yield kind(**{field.name: found[field.name] for field in fields(kind)})
+            facts = json.loads(line)
+            kind = _KINDS[facts["kind"]]
+            yield kind(**{field.name: facts[field.name] for field in fields(kind)})
         except (ValueError, KeyError, TypeError) as error:
             raise ExportDamaged(path / MANIFEST, f"line {number} is no line of a manifest: {error!r}") from error

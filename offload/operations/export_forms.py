@@ -141,8 +141,8 @@ class _Parquet:
         return pa.Table.from_pydict(columns, self._schema)
 
     def _lsn(self, seq: int) -> int | None:
-        place = bisect_left(self._lsns, (seq, 0))
-        return self._lsns[place][1] if place < len(self._lsns) else None
+        index = bisect_left(self._lsns, (seq, 0))
+        return self._lsns[index][1] if index < len(self._lsns) else None
 
 
 class _Stream:

@@ -111,12 +111,12 @@ class Source:
         """Return the state that `at` means now, from the first seq that it may have."""
         topic, _, branch = self._name.partition("@")
         try:
-            found = self._resolved("head" if at is None else at, pins=True)
+            state = self._resolved("head" if at is None else at, pins=True)
         except Exception as error:
             if at is not None or problem(error)["error"] not in _NO_COMMIT:
                 raise
-            [here] = self._call("topic/show", {"topic": self._name})
-            first_seq, last_seq = self._first_seq(None) or 1, here.places.head_seq
+            [described] = self._call("topic/show", {"topic": self._name})
+            first_seq, last_seq = self._first_seq(None) or 1, described.places.head_seq
             return ExportBegun(
                 topic=topic,
                 branch=branch or "main",
@@ -125,7 +125,7 @@ class Source:
                 lsn=None,
                 hash=None,
                 seq=None,
-                epoch=here.places.epoch,
+                epoch=described.places.epoch,
                 first_seq=first_seq,
                 last_seq=max(last_seq, first_seq - 1),
                 format=form,
@@ -136,16 +136,16 @@ class Source:
             topic=topic,
             branch=branch or "main",
             target=at,
-            volume=found.volume,
-            lsn=found.lsn,
-            hash=found.hash,
-            seq=found.seq,
+            volume=state.volume,
+            lsn=state.lsn,
+            hash=state.hash,
+            seq=state.seq,
             epoch=None,
             first_seq=1,
-            last_seq=found.before[-1].seq if found.before else 0,
+            last_seq=state.before[-1].seq if state.before else 0,
             format=form,
             part_bytes=part_bytes,
-            pin=found.pin,
+            pin=state.pin,
         )
 
     def _first_of(self, begun: ExportBegun) -> int | None:
@@ -166,10 +166,10 @@ class Source:
         if begun.pin is not None and self._is_renewed(begun.pin):
             return begun
         for target in filter(None, (f"lsn:{begun.lsn}@{begun.volume}", begun.target)):
-            found = self._found(target, pins=True)
-            if found is not None:
-                again = replace(begun, pin=found.pin)
-                if _is_same(found, begun):
+            state = self._found(target, pins=True)
+            if state is not None:
+                again = replace(begun, pin=state.pin)
+                if _is_same(state, begun):
                     return again
                 self.release(again)
         raise ExportOutdated(self._name, f"{begun.state} is no longer kept")
@@ -178,10 +178,10 @@ class Source:
         """Raise `OtherExport` if `at` is given, and does not mean the state of the earlier run."""
         if at is None or at == begun.target:
             return
-        found = self._resolved(at, pins=False)
-        if not _is_same(found, begun) or found.seq != begun.seq:
-            cut = "" if found.seq is None else f" up to seq {found.seq}"
-            raise OtherExport(f"{begun.name} at {begun.state}", f"{at}, which is lsn {found.lsn}{cut}")
+        state = self._resolved(at, pins=False)
+        if not _is_same(state, begun) or state.seq != begun.seq:
+            cut = "" if state.seq is None else f" up to seq {state.seq}"
+            raise OtherExport(f"{begun.name} at {begun.state}", f"{at}, which is lsn {state.lsn}{cut}")
 
     def records(self, begun: ExportBegun, first_seq: int) -> Iterator[tuple[Record, ...]]:
         """Yield the records of the state from `first_seq` on. Raises `ExportOutdated` if the log has lost some."""
@@ -196,16 +196,16 @@ class Source:
                 self._check_whole(batch.items)
                 yield batch.items
         except Exception as error:
-            said = problem(error)
-            if begun.volume is None and said["error"] in ("Evicted", "Truncated"):
-                raise ExportOutdated(self._name, said["message"]) from error
+            report = problem(error)
+            if begun.volume is None and report["error"] in ("Evicted", "Truncated"):
+                raise ExportOutdated(self._name, report["message"]) from error
             raise
 
     def check(self, begun: ExportBegun) -> None:
         """Raise `ExportOutdated` if the topic was truncated since, so that its seqs mean other records."""
         if begun.volume is None:
-            [here] = self._call("topic/show", {"topic": self._name})
-            if here.places.epoch != begun.epoch:
+            [topic] = self._call("topic/show", {"topic": self._name})
+            if topic.places.epoch != begun.epoch:
                 raise ExportOutdated(self._name, "the topic was truncated or made again meanwhile")
 
     def _check_whole(self, items: tuple[Record | Gap, ...]) -> None:
@@ -217,8 +217,8 @@ class Source:
         """Return the last seq and the LSN of each segment of the state, ascending."""
         if begun.volume is None:
             return []
-        found = self._call("segments", {"topic": self._name, "at": self._target(begun)})
-        return [(segment.last_seq, segment.lsn) for segment in found]
+        segments = self._call("segments", {"topic": self._name, "at": self._target(begun)})
+        return [(segment.last_seq, segment.lsn) for segment in segments]
 
     def release(self, begun: ExportBegun) -> None:
         """End the lease on the state. If another process has the directory, the lease ends by itself."""
@@ -228,21 +228,21 @@ class Source:
     def _resolved(self, target: str, *, pins: bool) -> Resolved:
         values: dict[str, Any] = {"topic": self._name, "to": target, "neighbours": 0}
         try:
-            [found] = self._call("resolve", {**values, "pin": _LEASE if pins else None})
+            [state] = self._call("resolve", {**values, "pin": _LEASE if pins else None})
         except Exception as error:
             if not pins or problem(error)["error"] not in _NO_WRITER:
                 raise
-            [found] = self._call("resolve", values)
+            [state] = self._call("resolve", values)
             self._remark(f"another process has the directory, so no lease holds {target} of {self._name}")
-        return found  # type: ignore[no-any-return]
+        return state  # type: ignore[no-any-return]
 
     def _target(self, begun: ExportBegun) -> str:
         """Return a target that means exactly the state."""
         if begun.pin is not None:
             return f"pin:{begun.pin}"
         for target in filter(None, (f"lsn:{begun.lsn}@{begun.volume}", begun.target)):
-            found = self._found(target, pins=False)
-            if found is not None and _is_same(found, begun):
+            state = self._found(target, pins=False)
+            if state is not None and _is_same(state, begun):
                 return target
         raise ExportOutdated(self._name, f"{begun.state} is no longer kept")
 
@@ -285,5 +285,5 @@ class Source:
         return None
 
 
-def _is_same(found: Resolved, begun: ExportBegun) -> bool:
-    return (found.volume, found.lsn, found.hash) == (begun.volume, begun.lsn, begun.hash)
+def _is_same(state: Resolved, begun: ExportBegun) -> bool:
+    return (state.volume, state.lsn, state.hash) == (begun.volume, begun.lsn, begun.hash)

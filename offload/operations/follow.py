@@ -188,7 +188,7 @@ class Follower:
     def _look_at(self, name: str) -> Iterator[Recovered | TopicFollowed | TopicUnfollowed | LookFailed]:
         """Look at one topic. A name that was deleted in the remote is left out until the next search."""
         try:
-            found = self._newest(name)
+            look = self._newest(name)
         except (NoSuchTopic, NoSuchBranch):
             self._names.remove(name)
             return
@@ -201,21 +201,21 @@ class Follower:
                 yield self._failed(name, error)
             return
         self._retries.pop(name, None)
-        yield found
+        yield look
 
     def _newest(self, name: str) -> Recovered | TopicFollowed:
         if self._log.has_topic(name):
             status = self._archive.status.topic(name)
             return TopicFollowed(name, "writer", status.lsn, status.head_seq, None, 0, 0, 0.0)
-        known = self._places.get(name)
-        if known is None:
+        place = self._places.get(name)
+        if place is None:
             state = recovery.recovered(self._archive, name)
             self._places[name] = _Place(state.head_seq, state.tail_after_time, time.monotonic())
             return state
         synced = self._archive.replication.sync(name)
-        found = _followed(synced, known, self._now_at(synced, known))
-        self._places[name] = _Place(found.head_seq, found.last_time, time.monotonic())
-        return found
+        followed = _followed(synced, place, self._now_at(synced, place))
+        self._places[name] = _Place(followed.head_seq, followed.last_time, time.monotonic())
+        return followed
 
     def _is_gone(self, name: str) -> bool:
         """Return whether the remote had the name and has it no more: it was deleted, renamed or promoted.
@@ -226,7 +226,7 @@ class Follower:
         if name not in self._listed:
             return False
         try:
-            return (branch or MAIN) not in {each.branch for each in self._archive.branches.list(topic)}
+            return (branch or MAIN) not in {ref.branch for ref in self._archive.branches.list(topic)}
         except NoSuchTopic:
             return True
 
@@ -238,12 +238,12 @@ class Follower:
         self._retries.pop(name, None)
         return TopicUnfollowed(name)
 
-    def _now_at(self, synced: Synced, known: _Place) -> tuple[int, Moment | None]:
+    def _now_at(self, synced: Synced, place: _Place) -> tuple[int, Moment | None]:
         """Return the seq and the time of the newest record here."""
         if synced.brought is not None:
             return synced.brought.head_seq, Moment(synced.brought.last_ms)
-        if known.last_time is not None and not synced.commits:
-            return known.head_seq, known.last_time
+        if place.last_time is not None and not synced.commits:
+            return place.head_seq, place.last_time
         snapshot = self._archive.history.snapshot(synced.name)
         return snapshot.bounds.head_seq, Moment(snapshot.max_ts_ms) if snapshot.bounds.head_seq else None
 
@@ -255,15 +255,15 @@ class Follower:
     def _lag_s(self, name: str | None) -> float | None:
         """Return the time since the last look that worked, of one topic, or the longest of all."""
         looked = [place.looked_s for key, place in self._places.items() if name in (None, key)]
-        known = [each for each in looked if each is not None]
-        return time.monotonic() - min(known) if known else None
+        times = [time_s for time_s in looked if time_s is not None]
+        return time.monotonic() - min(times) if times else None
 
     def _wait_s(self, name: str | None) -> float:
         retry = self._retries.get(name)
         return 0.0 if retry is None else max(0.0, retry.due_s - time.monotonic())
 
 
-def _followed(synced: Synced, known: _Place, now_at: tuple[int, Moment | None]) -> TopicFollowed:
+def _followed(synced: Synced, place: _Place, now_at: tuple[int, Moment | None]) -> TopicFollowed:
     """Return what a look found. `now_at` are the seq and the time of the newest record here."""
     head_seq, last_time = now_at
     return TopicFollowed(
@@ -273,17 +273,17 @@ def _followed(synced: Synced, known: _Place, now_at: tuple[int, Moment | None]) 
         head_seq=head_seq,
         last_time=last_time,
         commits=synced.commits,
-        lag_records=max(0, head_seq - known.head_seq),
-        lag_s=_behind_s(synced, known) if synced.commits else 0.0,
+        lag_records=max(0, head_seq - place.head_seq),
+        lag_s=_behind_s(synced, place) if synced.commits else 0.0,
     )
 
 
-def _behind_s(synced: Synced, known: _Place) -> float | None:
+def _behind_s(synced: Synced, place: _Place) -> float | None:
     """Return the age of the first new commit, or, if it was not fetched, the time since the last look that worked."""
     first_ms = None if synced.brought is None else synced.brought.first_commit_ms
     if first_ms is not None:
         return max(0, SystemClock().now_ms() - first_ms) / 1000
-    return None if known.looked_s is None else time.monotonic() - known.looked_s
+    return None if place.looked_s is None else time.monotonic() - place.looked_s
 
 
 _FIRST_BACKOFF = Backoff(1_000, 60_000)

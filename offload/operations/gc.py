@@ -109,7 +109,7 @@ GcOutcome = DeletedObjects | PlannedObjects | WaitingPlan | YoungSegments | GcFi
 
 
 def gc(
-    place: Directory,
+    directory: Directory,
     dry_run: Annotated[bool, About("Show the plan, and change nothing.")] = False,
     retain: Annotated[
         str | None, About("Keep so much of every topic's past, whatever its own window is: 7d, 12h, 0.")
@@ -125,8 +125,8 @@ def gc(
     If this machine's clock is more than a minute off the store's, the run changes nothing and ends with exit code 1.
     """
     retain_s, grace_s = _parse_retained("--retain", retain), _parse_retained("--grace", grace)
-    upkeep = place.archive.upkeep
-    with place.watched("gc") as watch:
+    upkeep = directory.archive.upkeep
+    with directory.watched("gc") as watch:
         report = upkeep.collect(dry_run=dry_run, retain_s=retain_s, grace_s=grace_s, watch=watch)
     yield from map(_kept, report.kept)
     yield from _outcomes(report, dry_run=dry_run)
@@ -162,12 +162,12 @@ def _outcomes(report: GcReport, *, dry_run: bool) -> Iterator[GcOutcome]:
         yield YoungSegments(report.young_segments)
     if not report.is_clock_checked:
         yield GcFinding({"clock_checked": False})
-    for name, found in (
+    for name, items in (
         ("unknown", report.unknown_keys),
         ("refused", report.refused),
         ("damaged_plan", report.damaged_plans),
     ):
-        yield from (GcFinding({name: each}) for each in found)
+        yield from (GcFinding({name: key}) for key in items)
     for vid, reason in report.blocked.items():
         yield GcFinding({"blocked": str(vid), "reason": reason})
 
@@ -208,7 +208,7 @@ class KeyExplained:
 
 
 def plan(
-    place: Directory,
+    directory: Directory,
     number: Annotated[
         int | None, About("Show this plan, and write none.", metavar="PLAN", is_argument=True, least=1)
     ] = None,
@@ -223,24 +223,24 @@ def plan(
     if number is not None and (retain is not None or dry_run):
         raise InvalidParameters("an existing PLAN goes with neither --retain nor --dry-run")
     retain_s = _parse_retained("--retain", retain)
-    collection = place.archive.collection
+    collection = directory.archive.collection
     if number is not None:
         for page in collection.pages(number):
             yield from _keys(page)
         return
     pages: list[list[Garbage]] = []
-    with place.watched("gc plan") as watch:
+    with directory.watched("gc plan") as watch:
         report = collection.plan(dry_run=dry_run, retain_s=retain_s, on_page=pages.append, watch=watch)
     for page in pages:
         yield from _keys(page)
     yield PlannedObjects(dict(report.planned), report.planned_bytes, dry_run)
-    for each in report.waiting:
-        yield PlanListed(each.number, each.objects, Moment(each.due_ms), each.number == report.new_plan)
+    for listed in report.waiting:
+        yield PlanListed(listed.number, listed.objects, Moment(listed.due_ms), listed.number == report.new_plan)
     _check_blocked(report)
 
 
 def apply(
-    place: Directory,
+    directory: Directory,
     number: Annotated[int, About("The number of the plan, as `gc plan` shows it.", metavar="PLAN", least=1)],
     retain: Annotated[str | None, About("The same as for the plan, if it had one.")] = None,
     grace: Annotated[str | None, About("The age that the plan must have, instead of gc_grace_s: 24h; 0.")] = None,
@@ -253,8 +253,8 @@ def apply(
     refuses a plan that is younger than the grace. Right before each delete, it checks once more.
     """
     retain_s, grace_s = _parse_retained("--retain", retain), _parse_retained("--grace", grace)
-    collection = place.archive.collection
-    with place.watched("gc apply") as watch:
+    collection = directory.archive.collection
+    with directory.watched("gc apply") as watch:
         report = collection.apply(number, dry_run=dry_run, retain_s=retain_s, grace_s=grace_s, watch=watch)
     if dry_run:
         yield PlannedObjects(dict(report.planned), report.planned_bytes, dry_run=True)
@@ -264,7 +264,7 @@ def apply(
 
 
 def explain(
-    place: Directory,
+    directory: Directory,
     key: Annotated[str, About("The key of the object in the remote, or its URL.")],
     retain: Annotated[str | None, About(_RETAIN)] = None,
 ) -> KeyExplained:
@@ -273,18 +273,18 @@ def explain(
     The command marks all volumes, as `gc --dry-run` does. It changes nothing.
     """
     retain_s = _parse_retained("--retain", retain)
-    collection = place.archive.collection
-    with place.watched("gc explain") as watch:
-        found = collection.explain(key, retain_s=retain_s, watch=watch)
-    return KeyExplained(found.key, found.size_bytes, found.verdict, found.reasons)
+    collection = directory.archive.collection
+    with directory.watched("gc explain") as watch:
+        explained = collection.explain(key, retain_s=retain_s, watch=watch)
+    return KeyExplained(explained.key, explained.size_bytes, explained.verdict, explained.reasons)
 
 
 def _keys(page: Iterable[Garbage]) -> Iterator[PlannedKey]:
     from catalog.gc.plan import planned_keys
 
     for garbage in page:
-        for each in planned_keys(garbage):
-            yield PlannedKey(each.key, each.size_bytes, each.reason)
+        for planned in planned_keys(garbage):
+            yield PlannedKey(planned.key, planned.size_bytes, planned.reason)
 
 
 def _check_blocked(report: GcReport) -> None:
@@ -301,10 +301,10 @@ _FINDINGS = {
 }
 
 
-def outcome_text(found: KeptStates | GcOutcome) -> str:
-    match found:
+def outcome_text(outcome: KeptStates | GcOutcome) -> str:
+    match outcome:
         case KeptStates():
-            return _kept_text(found)
+            return _kept_text(outcome)
         case DeletedObjects(counts, size):
             return f"deleted  {_counts(counts)}, {format_bytes(size)} of segments"
         case PlannedObjects(counts, size, is_dry):
@@ -318,17 +318,17 @@ def outcome_text(found: KeptStates | GcOutcome) -> str:
 
 
 def _kept_text(kept: KeptStates) -> str:
-    what = [f"lsn {point.lsn} by {', '.join(point.holders)}" for point in kept.points]
+    texts = [f"lsn {point.lsn} by {', '.join(point.holders)}" for point in kept.points]
     if kept.first_lsn is not None:
         has_any = kept.newest_lsn is not None and kept.newest_lsn >= kept.first_lsn
         own = f"lsn {kept.first_lsn} to {kept.newest_lsn}" if has_any else "what it was forked from"
-        what.append(f"{own} by {', '.join(kept.holders)}")
-    return f"kept     {kept.topic}@{kept.branch}: {'; '.join(what)}"
+        texts.append(f"{own} by {', '.join(kept.holders)}")
+    return f"kept     {kept.topic}@{kept.branch}: {'; '.join(texts)}"
 
 
 def _counts(counts: Mapping[str, int]) -> str:
-    named = {kind: kind if count != 1 else _singular(kind) for kind, count in counts.items() if count}
-    return ", ".join(f"{counts[kind]:,} {noun}" for kind, noun in named.items()) or "nothing"
+    nouns = {kind: kind if count != 1 else _singular(kind) for kind, count in counts.items() if count}
+    return ", ".join(f"{counts[kind]:,} {noun}" for kind, noun in nouns.items()) or "nothing"
 
 
 def _singular(kind: str) -> str:
@@ -338,8 +338,8 @@ def _singular(kind: str) -> str:
 _print_outcome = lines(outcome_text)
 
 
-def step_text(found: PlannedKey | PlannedObjects | DeletedObjects | PlanListed | KeyExplained) -> str:
-    match found:
+def step_text(step: PlannedKey | PlannedObjects | DeletedObjects | PlanListed | KeyExplained) -> str:
+    match step:
         case PlannedKey(key, size, reason):
             return f"{'' if size is None else format_bytes(size):>10}  {key}: {reason}"
         case PlanListed(number, objects, due, is_new):
@@ -347,7 +347,7 @@ def step_text(found: PlannedKey | PlannedObjects | DeletedObjects | PlanListed |
         case KeyExplained(key, size, verdict, reasons):
             return "\n".join([f"{verdict:8} {key}, {format_bytes(size)}", *(f"  {reason}" for reason in reasons)])
         case _:
-            return outcome_text(found)
+            return outcome_text(step)
 
 
 _print_step = lines(step_text)

@@ -74,7 +74,7 @@ def graph(archive: Archive, topic: str) -> Iterator[GraphedCommit]:
         places = _places(past)
         parents |= {volume: parent for (volume, _), parent in pairwise(places)}
         for volume, last_lsn in places:
-            longest[volume] = max(longest.get(volume, (0, "")), (last_lsn, name), key=lambda each: each[0])
+            longest[volume] = max(longest.get(volume, (0, "")), (last_lsn, name), key=lambda last: last[0])
     lines = [
         Line(volume, parents.get(volume), _commits(archive, topics[name], pasts[name], volume, main))
         for volume, (_, name) in longest.items()
@@ -90,8 +90,8 @@ def _names(archive: Archive, base: str, pasts: Mapping[str, History]) -> Mapping
     """Return the branches and tags by the commit that they stand on."""
     names: dict[_Place, list[str]] = {}
     for name, past in pasts.items():
-        for place in _places(past)[:1]:
-            names.setdefault(place, []).append(name)
+        for point in _places(past)[:1]:
+            names.setdefault(point, []).append(name)
     for tag in archive.tags.list(base):
         names.setdefault((str(tag.tag.point.vid), tag.tag.point.lsn), []).append(f"tag:{tag.name}")
     return names
@@ -100,8 +100,8 @@ def _names(archive: Archive, base: str, pasts: Mapping[str, History]) -> Mapping
 def _commits(archive: Archive, name: str, history: History, volume: str, main: History) -> Iterator[CommitListed]:
     """Yield the commits of one volume of a history. The erasures have to see the newer commits as well."""
     erasures = archive.upkeep.erasures(name)
-    found = (listed(stored, erasures.date_ms(stored), main) for stored in history)
-    newer_left = dropwhile(lambda commit: commit.volume != volume, found)
+    commits = (listed(stored, erasures.date_ms(stored), main) for stored in history)
+    newer_left = dropwhile(lambda commit: commit.volume != volume, commits)
     return takewhile(lambda commit: commit.volume == volume, newer_left)
 
 
@@ -121,10 +121,10 @@ def ordered(lines: Sequence[Line], names: Mapping[_Place, Sequence[str]]) -> Ite
         column = -max(ready)[1]
         commit = heads[column]
         assert commit is not None  # noqa: S101 - it is ready
-        place = commit.volume, commit.lsn
-        joins = tuple(sorted(ended.pop(place, ())))
+        point = commit.volume, commit.lsn
+        joins = tuple(sorted(ended.pop(point, ())))
         open_columns -= {column, *joins}
-        yield GraphedCommit(commit, tuple(names.get(place, ())), column, tuple(sorted(open_columns)), joins)
+        yield GraphedCommit(commit, tuple(names.get(point, ())), column, tuple(sorted(open_columns)), joins)
         heads[column] = next(by_column[column].commits, None)
         parent = by_column[column].parent
         if heads[column] is not None or parent is not None:
@@ -141,41 +141,41 @@ def _columns(lines: Sequence[Line]) -> Mapping[str, int]:
     for line in lines:
         parent = line.parent[0] if line.parent and line.parent[0] in volumes else None
         below.setdefault(parent, []).append(line.volume)
-    free, found = count(), {}
+    free, columns = count(), {}
     waiting = below.get(None, [])[::-1]
     while waiting:
         volume = waiting.pop()
-        found[volume] = next(free)
+        columns[volume] = next(free)
         waiting += below.get(volume, [])[::-1]
-    return found
+    return columns
 
 
-def graphed(found: GraphedCommit, text: str) -> str:
+def graphed(graphed_commit: GraphedCommit, text: str) -> str:
     """Return the text of a commit behind its part of the graph."""
-    joins = sorted(found.joins, reverse=True)
+    joins = sorted(graphed_commit.joins, reverse=True)
     lines = [
-        _fork(found.column, join, {found.column, *found.others, *joins[place + 1 :]})
-        for place, join in enumerate(joins)
+        _fork(graphed_commit.column, join, {graphed_commit.column, *graphed_commit.others, *joins[index + 1 :]})
+        for index, join in enumerate(joins)
     ]
-    first, *rest = text.split("\n")
-    names = f"  ({', '.join(found.names)})" if found.names else ""
-    columns = {found.column, *found.others}
-    lines.append(f"{_row(columns, found.column)}  {first}{names}")
-    lines += [f"{_row(columns)}  {line}" for line in rest]
+    first, *more = text.split("\n")
+    names = f"  ({', '.join(graphed_commit.names)})" if graphed_commit.names else ""
+    columns = {graphed_commit.column, *graphed_commit.others}
+    lines.append(f"{_row(columns, graphed_commit.column)}  {first}{names}")
+    lines += [f"{_row(columns)}  {line}" for line in more]
     return "\n".join(lines)
 
 
 def _row(columns: Iterable[int], commit: int = -1) -> str:
-    there = set(columns)
-    marks = ("*" if each == commit else "|" if each in there else " " for each in range(max(there) + 1))
+    marked = set(columns)
+    marks = ("*" if column == commit else "|" if column in marked else " " for column in range(max(marked) + 1))
     return " ".join(marks)
 
 
-def _fork(column: int, join: int, others: set[int]) -> str:
+def _fork(column: int, join: int, passed: set[int]) -> str:
     """Return the line that leads from the column `join` to its parent's column, past the other columns."""
-    row = list(_row({*others, join}))
+    row = list(_row({*passed, join}))
     row[2 * join] = " "
     row[2 * join - 1] = "/"
-    for place in range(2 * column + 1, 2 * join - 1):
-        row[place] = "_" if row[place] == " " else row[place]
+    for index in range(2 * column + 1, 2 * join - 1):
+        row[index] = "_" if row[index] == " " else row[index]
     return "".join(row).rstrip()

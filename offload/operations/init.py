@@ -70,11 +70,11 @@ def init_from(
 
     topics: list[str] = []
     failed: Exception | None = None
-    for found in recovery.set_up(directory, url, variables=variables, tenant=tenant, on_progress=on_progress):
-        if isinstance(found, recovery.NotRecovered):
-            failed = found.error
+    for outcome in recovery.set_up(directory, url, variables=variables, tenant=tenant, on_progress=on_progress):
+        if isinstance(outcome, recovery.NotRecovered):
+            failed = outcome.error
         else:
-            topics.append(found)
+            topics.append(outcome)
     if failed is not None:
         raise failed
     return DirectoryMade(str(directory.resolve()), url, tuple(topics))

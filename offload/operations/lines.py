@@ -189,39 +189,39 @@ def to_json(record: Record | Gap) -> str:
     return json.dumps(body, ensure_ascii=False)
 
 
-def encode_records(found: RecordBatch | RecordLines) -> bytes:
+def encode_records(batch: RecordBatch | RecordLines) -> bytes:
     """Return many records as one line of JSON, and behind it the bytes of their values, whose sizes the line has.
 
     A column has an item for each record, or one item for all: work for each record would double the time of a read.
     """
-    if isinstance(found, RecordLines):
-        return _with_values({"kind": "record_lines"}, [found.data])
-    gaps = [(place, item.gap_from, item.gap_to) for place, item in enumerate(found.items) if isinstance(item, Gap)]
-    records = [item for item in found.items if isinstance(item, Record)]
+    if isinstance(batch, RecordLines):
+        return _with_values({"kind": "record_lines"}, [batch.data])
+    gaps = [(index, item.gap_from, item.gap_to) for index, item in enumerate(batch.items) if isinstance(item, Gap)]
+    records = [item for item in batch.items if isinstance(item, Record)]
     seqs, times, values, *labels = zip(*records, strict=True) if records else [()] * len(Record._fields)
-    tags, nodes, ends = (each[:1] if len(set(each)) == 1 else each for each in labels)
+    tags, nodes, ends = (column[:1] if len(set(column)) == 1 else column for column in labels)
     columns = {"seqs": seqs, "ts_ms": times, "tags": tags, "nodes": nodes, "unterminated": ends}
-    return _with_values({"kind": "record_batch", "counts": found.counts, "gaps": gaps, **columns}, values)
+    return _with_values({"kind": "record_batch", "counts": batch.counts, "gaps": gaps, **columns}, values)
 
 
-def _with_values(said: Mapping[str, Any], values: Sequence[bytes]) -> bytes:
-    head = json.dumps({"schema": SCHEMA, **said, "sizes": [*map(len, values)]})
+def _with_values(facts: Mapping[str, Any], values: Sequence[bytes]) -> bytes:
+    head = json.dumps({"schema": SCHEMA, **facts, "sizes": [*map(len, values)]})
     return b"".join([head.encode(), b"\n", *values])
 
 
 def decode_records(
-    kind: type[RecordBatch | RecordLines], said: Mapping[str, Any], behind: Callable[[int], bytes]
+    kind: type[RecordBatch | RecordLines], head: Mapping[str, Any], behind: Callable[[int], bytes]
 ) -> RecordBatch | RecordLines:
     """Return the records of a line. `behind` returns so many bytes behind it."""
-    data = behind(sum(said["sizes"]))
+    data = behind(sum(head["sizes"]))
     if kind is RecordLines:
         return RecordLines(data)
-    seqs, values = said["seqs"], map(io.BytesIO(data).read, said["sizes"])
-    labels = (said[name] * (len(seqs) if len(said[name]) == 1 else 1) for name in ("tags", "nodes", "unterminated"))
-    items: list[Record | Gap] = [*map(Record, seqs, said["ts_ms"], values, *labels)]
-    for place, first, last in said["gaps"]:
-        items.insert(place, Gap(first, last))
-    return RecordBatch(tuple(items), None if said["counts"] is None else tuple(said["counts"]))
+    seqs, values = head["seqs"], map(io.BytesIO(data).read, head["sizes"])
+    labels = (head[name] * (len(seqs) if len(head[name]) == 1 else 1) for name in ("tags", "nodes", "unterminated"))
+    items: list[Record | Gap] = [*map(Record, seqs, head["ts_ms"], values, *labels)]
+    for index, first, last in head["gaps"]:
+        items.insert(index, Gap(first, last))
+    return RecordBatch(tuple(items), None if head["counts"] is None else tuple(head["counts"]))
 
 
 def _parse(line: bytes, number: int) -> tuple[bytes, str | None, str | None, bool]:
@@ -251,11 +251,11 @@ class _KeyTwice(Exception):
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         names = [name for name, _ in pairs]
         raise _KeyTwice(next(name for name in names if names.count(name) > 1)[:100])
-    return found
+    return members
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object)

@@ -94,8 +94,8 @@ class ListedCommand:
 
     @property
     def arguments(self) -> list[ListedParameter]:
-        return [each for each in self.parameters if not each.options]
+        return [parameter for parameter in self.parameters if not parameter.options]
 
     @property
     def options(self) -> list[ListedParameter]:
-        return [each for each in self.parameters if each.options]
+        return [parameter for parameter in self.parameters if parameter.options]

@@ -58,7 +58,7 @@ def log(
     if not as_graph:
         yield from _commits(archive, with_branch(topic, branch), kinds, (since_ms, until_ms), record, limit)
         return
-    if any(each is not None for each in (branch, kinds, since_ms, until_ms, record)):
+    if any(condition is not None for condition in (branch, kinds, since_ms, until_ms, record)):
         raise InvalidParameters("--graph shows all branches and commits: only -n and --stat go with it")
     yield from islice(graph(archive, topic), limit)
 
@@ -99,14 +99,14 @@ def show(
     """Show one commit with all that it says: its segments, writer and message. Examples: seglog show orders lsn:7;
     seglog show orders head~1
     """
-    found = archive.history.commit(topic, commit)
+    past = archive.history.commit(topic, commit)
     erasures = archive.upkeep.erasures(topic)
     history = archive.history.commits(topic)
     for stored in history:
         erased_by_ms = erasures.date_ms(stored)
-        if stored.commit.vid == found.commit.vid and stored.commit.lsn <= found.commit.lsn:
-            return listed(found, erased_by_ms, history)
-    return listed(found, None, history)  # a tag of another branch
+        if stored.commit.vid == past.commit.vid and stored.commit.lsn <= past.commit.lsn:
+            return listed(past, erased_by_ms, history)
+    return listed(past, None, history)  # a tag of another branch
 
 
 class _Touched:
@@ -158,9 +158,9 @@ def _shows(view: SegmentView, seq: int) -> bool:
 def _kinds(text: str | None) -> set[str] | None:
     if text is None:
         return None
-    kinds = {each.strip() for each in text.split(",")}
-    for each in sorted(kinds - set(_KINDS)):
-        raise InvalidParameters(f"--kind: {each!r} is none of {', '.join(_KINDS)}")
+    kinds = {word.strip() for word in text.split(",")}
+    for word in sorted(kinds - set(_KINDS)):
+        raise InvalidParameters(f"--kind: {word!r} is none of {', '.join(_KINDS)}")
     return kinds
 
 
@@ -200,17 +200,17 @@ def segments(
 
 def _print_commits(output: Output, results: Iterator[CommitListed | GraphedCommit], values: Mapping[str, Any]) -> None:
     volume = None
-    for found in results:
-        commit = found.commit if isinstance(found, GraphedCommit) else found
-        is_graphed = isinstance(found, GraphedCommit)  # the lines say which volume it is
+    for result in results:
+        commit = result.commit if isinstance(result, GraphedCommit) else result
+        is_graphed = isinstance(result, GraphedCommit)  # the lines say which volume it is
         text = commit_text(replace(commit, target=f"lsn:{commit.lsn}") if is_graphed else commit)
         text += f"\n{stat_text(commit)}" if values["stat"] else ""
-        if isinstance(found, GraphedCommit):
-            text = graphed(found, text)
+        if isinstance(result, GraphedCommit):
+            text = graphed(result, text)
         elif volume is not None and commit.volume != volume:
             output.remark(f"-- forked from volume {commit.volume}")
         volume = commit.volume
-        output.show(found, text)
+        output.show(result, text)
     if volume is None and not _is_filtered(values):
         output.note(f"{with_branch(values['topic'], values['branch'])}: nothing is offloaded yet")
 
@@ -223,17 +223,18 @@ def shown_text(commit: CommitListed) -> str:
     """Return one commit with all that it says."""
     lines = [commit_text(commit), stat_text(commit), f"    volume {commit.volume}, hash {commit.hash}"]
     lines.append(f"    the topic at {commit.at_time}: head seq {commit.head_seq}, operation at seq {commit.at_seq}")
-    lines += [f"    object {each.sid}: {segment_text(each)}" for each in commit.segments]
+    lines += [f"    object {segment.sid}: {segment_text(segment)}" for segment in commit.segments]
     return "\n".join(lines)
 
 
-def _segment_text(found: SegmentShown) -> str:
-    seqs = f"seq {found.first_seq}-{found.last_seq}"
-    return f"{seqs:<24} lsn {found.lsn:<8} {found.sid}  {format_bytes(found.data_bytes)}"
+def _segment_text(segment: SegmentShown) -> str:
+    seqs = f"seq {segment.first_seq}-{segment.last_seq}"
+    return f"{seqs:<24} lsn {segment.lsn:<8} {segment.sid}  {format_bytes(segment.data_bytes)}"
 
 
-def _segment_row(found: SegmentShown) -> tuple[str, ...]:
-    return str(found.first_seq), str(found.last_seq), str(found.lsn), found.sid, format_bytes(found.data_bytes)
+def _segment_row(segment: SegmentShown) -> tuple[str, ...]:
+    numbers = segment.first_seq, segment.last_seq, segment.lsn
+    return *map(str, numbers), segment.sid, format_bytes(segment.data_bytes)
 
 
 _print_shown = lines(shown_text)

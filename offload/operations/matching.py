@@ -64,14 +64,14 @@ def match_of(
     if fixed and grep is None:
         raise InvalidParameters("--fixed goes with --grep")
     if where is not None:
-        name, is_given, wanted = where.partition("=")
-        if name.strip() != "tag" or not is_given or not wanted:
+        name, is_given, text = where.partition("=")
+        if name.strip() != "tag" or not is_given or not text:
             raise InvalidParameters(
                 f"--where takes tag=NAME, or tag=TEXT* for all tags that begin with TEXT, not {where!r}"
             )
         if tag is not None:
             raise InvalidParameters("--tag and --where tag= exclude each other")
-        tag = wanted
+        tag = text
     return Match(
         since_ms, until_ms, tag, None if grep is None else pattern_of(grep, fixed=fixed, serves_others=serves_others)
     )
@@ -79,19 +79,19 @@ def match_of(
 
 def pattern_of(text: str, *, fixed: bool = False, serves_others: bool = False) -> Callable[[bytes], object]:
     """Return a function that says whether a value has the pattern. Raises `InvalidParameters`."""
-    wanted = text.encode("utf-8", "surrogateescape")
+    pattern = text.encode("utf-8", "surrogateescape")
     if fixed:
-        return lambda value: wanted in value
+        return lambda value: pattern in value
     try:
-        known = re.compile(wanted)
+        compiled = re.compile(pattern)
     except re.error as error:
         hint = "--fixed looks for it as it is"
         raise InvalidParameters(f"--grep {text!r} is no regular expression: {error}", hint=hint) from None
-    search = _search_of_re2(wanted)
+    search = _search_of_re2(pattern)
     if search is None and serves_others:
         hint = "use `fixed`, or look for the pattern in what `read` returns"
         raise InvalidParameters("the daemon takes a pattern only for RE2, which is missing or refuses it", hint=hint)
-    return search or known.search
+    return search or compiled.search
 
 
 def _search_of_re2(pattern: bytes) -> Callable[[bytes], object] | None:

@@ -119,7 +119,7 @@ class Retried:
 
 
 def offload(
-    place: Directory,
+    directory: Directory,
     topic: Annotated[str | None, About("TOPIC or TOPIC@BRANCH.", is_argument=True, names="topic")] = None,
     every: Annotated[bool, About("Every topic of this data directory.", "--all")] = False,
     up_to: Annotated[int | None, About("Only segments that end at this seq or before.")] = None,
@@ -135,14 +135,14 @@ def offload(
     """
     if (topic is None) == (not every):
         raise InvalidParameters("name a TOPIC, or give --all")
-    archive = place.archive
+    archive = directory.archive
     if topic is not None:
-        yield _offload(place, archive, topic, up_to, drop_hot=drop_hot, dry_run=dry_run)
+        yield _offload(directory, archive, topic, up_to, drop_hot=drop_hot, dry_run=dry_run)
         return
     failed: Exception | None = None
-    for name in [name for name in place.log.topics() if _is_written(place.log.topic(name))]:
+    for name in [name for name in directory.log.topics() if _is_written(directory.log.topic(name))]:
         try:
-            yield _offload(place, archive, name, up_to, drop_hot=drop_hot, dry_run=dry_run)
+            yield _offload(directory, archive, name, up_to, drop_hot=drop_hot, dry_run=dry_run)
         except Exception as error:
             failed = error
             yield TopicFailed(name, str(error))
@@ -162,11 +162,11 @@ def resume(archive: Archive, topic: TopicName) -> Paused:
     return Paused(topic, is_paused=False)
 
 
-def retry(place: Directory, topic: TopicName) -> Retried:
+def retry(directory: Directory, topic: TopicName) -> Retried:
     """Let the daemon retry a failed offload of a topic now, instead of after its pause."""
-    _ = place.archive  # without a remote there is no offload to try
-    name = place.log.get_topic(topic).name
-    place.host.retry(name)
+    _ = directory.archive  # without a remote there is no offload to try
+    name = directory.log.get_topic(topic).name
+    directory.host.retry(name)
     return Retried(name, retry=True)
 
 
@@ -175,12 +175,12 @@ def _is_written(topic: Topic) -> bool:
 
 
 def _offload(
-    place: Directory, archive: Archive, name: str, up_to: int | None, *, drop_hot: bool, dry_run: bool
+    directory: Directory, archive: Archive, name: str, up_to: int | None, *, drop_hot: bool, dry_run: bool
 ) -> Offloaded | WouldSend:
     waiting_bytes = archive.status.waiting_bytes(name, up_to)
     if dry_run:
         return WouldSend(name, waiting_bytes, archive.url)
-    with place.host.progress(f"offload {name}", waiting_bytes) as advance:
+    with directory.host.progress(f"offload {name}", waiting_bytes) as advance:
         result = archive.offload(name, up_to=up_to, drop_hot=drop_hot, on_bytes=advance)
     segments = [published.segment for published in result.published if published.segment]
     return Offloaded(
@@ -213,7 +213,7 @@ class NothingRewritten:
 
 
 def compact(
-    place: Directory,
+    directory: Directory,
     topic: Annotated[str | None, About("TOPIC or TOPIC@BRANCH.", is_argument=True, names="topic")] = None,
     every: Annotated[bool, About("Every topic of this data directory.", "--all")] = False,
     erase: Annotated[bool, About("Rewrite the objects that hold deleted records instead.")] = False,
@@ -231,26 +231,26 @@ def compact(
     if (topic is None) == (not every):
         raise InvalidParameters("name a TOPIC, or give --all")
     if erase:
-        what = "every topic" if topic is None else topic
-        check_meant(f"this erases the deleted records of {what} from the remote", yes=yes, dry_run=dry_run)
+        topics = "every topic" if topic is None else topic
+        check_meant(f"this erases the deleted records of {topics} from the remote", yes=yes, dry_run=dry_run)
     elif dry_run or message:
         raise InvalidParameters("--dry-run and -m go with --erase")
-    archive = place.archive
-    for name in place.log.topics() if topic is None else [topic]:
+    archive = directory.archive
+    for name in directory.log.topics() if topic is None else [topic]:
         if dry_run:
             yield would("compact --erase", name, archive.previews.erasure(name))
             continue
         total_bytes = archive.upkeep.bytes_to_rewrite(name, erase=erase)
-        with place.host.progress(f"compact {name}", total_bytes) as advance:
+        with directory.host.progress(f"compact {name}", total_bytes) as advance:
             published = (
                 archive.upkeep.erase(name, message=message, on_bytes=advance)
                 if erase
                 else archive.upkeep.compact(name, on_bytes=advance)
             )
-        for each in published:
-            segment = each.segment
+        for commit in published:
+            segment = commit.segment
             assert segment is not None  # noqa: S101 - a merge has one
-            yield Rewritten(name, each.lsn, segment.first_seq, segment.last_seq, segment.data_length)
+            yield Rewritten(name, commit.lsn, segment.first_seq, segment.last_seq, segment.data_length)
         if not published:
             yield NothingRewritten(name)
 
@@ -264,7 +264,7 @@ class UploadListed:
 
 
 def uploads(
-    place: Directory,
+    directory: Directory,
     abort: Annotated[bool, About("Abort them: their parts are freed.")] = False,
     older_than: Annotated[str, About("Only those that began so long ago, such as 24h.")] = "24h",
 ) -> Iterator[UploadListed]:
@@ -273,7 +273,7 @@ def uploads(
     Another data directory may be uploading under the same prefix right now, so only old uploads count.
     """
     age_ms = parse_span_ms("--older-than", older_than)
-    upkeep = place.archive.upkeep
+    upkeep = directory.archive.upkeep
     for upload in upkeep.orphan_uploads(age_ms):
         if abort:
             upkeep.abort(upload)
@@ -295,15 +295,15 @@ def offloaded_text(done: Offloaded | WouldSend | TopicFailed) -> str:
     if isinstance(done, WouldSend):
         return f"{done.topic}: {format_bytes(done.would_send_bytes)} of sealed segments would be sent to {done.url}"
     commits = ", ".join(f"lsn {lsn}" for lsn in done.lsns) or "nothing new"
-    told = [f"{done.topic}: offloaded up to seq {done.offloaded_seq} ({commits})"]
+    texts = [f"{done.topic}: offloaded up to seq {done.offloaded_seq} ({commits})"]
     if done.has_segments:
         frames, stored = format_bytes(done.frame_bytes), format_bytes(done.stored_bytes)
-        told.append(f"  {frames} of frames became {stored} in {done.url}")
+        texts.append(f"  {frames} of frames became {stored} in {done.url}")
     if done.released_seq:
-        told.append(f"  read back, then deleted the hot copy up to seq {done.released_seq}")
+        texts.append(f"  read back, then deleted the hot copy up to seq {done.released_seq}")
     if done.unsealed_records:
-        told.append(f"  {counted(done.unsealed_records)} in the unsealed tail: `seglog seal {done.topic}`")
-    return "\n".join(told)
+        texts.append(f"  {counted(done.unsealed_records)} in the unsealed tail: `seglog seal {done.topic}`")
+    return "\n".join(texts)
 
 
 def _print_rewritten(

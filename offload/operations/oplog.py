@@ -80,7 +80,7 @@ def oplog(
 
 
 def undo(
-    place: Directory,
+    directory: Directory,
     change: Annotated[
         str | None,
         About("The number of a change in `oplog`, or a topic.", clean=without_main, is_argument=True, names="topic"),
@@ -107,50 +107,50 @@ def undo(
     Example: seglog undo orders lsn:7
     """
     if change is not None and not (change.isdecimal() and commit is None):
-        return _undo_commit(place, change, commit, partial=partial, message=message, dry_run=dry_run)
+        return _undo_commit(directory, change, commit, partial=partial, message=message, dry_run=dry_run)
     if partial or message or dry_run:
         raise InvalidParameters("--partial, --message and --dry-run go with a topic and lsn:N")
     number = None if change is None else _number(change)
-    with place.counting("undo"):
+    with directory.counting("undo"):
         if number is None:
-            found = _last_operation(place.archive)
-            _check_newest(place.archive, found)
-            number = found.number
-        return _operation(place.archive.history.undo(number))
+            operation = _last_operation(directory.archive)
+            _check_newest(directory.archive, operation)
+            number = operation.number
+        return _operation(directory.archive.history.undo(number))
 
 
 def _undo_commit(
-    place: Directory, topic: str, commit: str | None, *, partial: bool, message: str, dry_run: bool
+    directory: Directory, topic: str, commit: str | None, *, partial: bool, message: str, dry_run: bool
 ) -> CommitUndone:
     lsn = _LSN.fullmatch(commit or "")
     if lsn is None:
-        given = f"{commit!r} is no commit: " if commit else ""
+        remark = f"{commit!r} is no commit: " if commit else ""
         raise InvalidParameters(
-            f"{given}say `seglog undo {topic} lsn:N`; `seglog log {topic} --kind delete,evict,truncate` lists them"
+            f"{remark}say `seglog undo {topic} lsn:N`; `seglog log {topic} --kind delete,evict,truncate` lists them"
         )
     number, vid = _number(lsn[1]), _volume(lsn[2])
-    history = place.archive.history
-    with place.counting(f"undo {topic}"):
-        found = (
+    history = directory.archive.history
+    with directory.counting(f"undo {topic}"):
+        undone = (
             history.preview_undo(topic, number, vid)
             if dry_run
             else history.undo_removal(topic, number, vid, partial=partial, message=message)
         )
     return CommitUndone(
         topic=topic,
-        target=f"lsn:{number}@{found.undone.vid}",
+        target=f"lsn:{number}@{undone.undone.vid}",
         undone=number,
-        undone_kind=found.kind,
-        lsn=found.lsn,
-        records=found.records,
-        first_seq=found.first_seq or None,
-        last_seq=found.last_seq or None,
-        gone=found.gone,
-        stay_away=found.away,
-        taken_by=found.taken_by,
-        objects=found.objects,
-        bytes=found.size_bytes,
-        is_earlier=found.is_earlier,
+        undone_kind=undone.kind,
+        lsn=undone.lsn,
+        records=undone.records,
+        first_seq=undone.first_seq or None,
+        last_seq=undone.last_seq or None,
+        gone=undone.gone,
+        stay_away=undone.away,
+        taken_by=undone.taken_by,
+        objects=undone.objects,
+        bytes=undone.size_bytes,
+        is_earlier=undone.is_earlier,
     )
 
 
@@ -181,35 +181,35 @@ def _last_operation(archive: Archive) -> NumberedEntry:
         raise
 
 
-def _check_newest(archive: Archive, found: NumberedEntry) -> None:
+def _check_newest(archive: Archive, newest: NumberedEntry) -> None:
     """Raise `NotUndone` if records were taken from the topic after the operation. The operator may mean that."""
     from catalog.errors import Missing, NotUndone
     from catalog.format.control import full_name
     from catalog.format.keys import named_by
 
-    for subject in sorted({each.subject for each in found.entry.changes}):
-        named = named_by(subject)
-        if named is None:
+    for subject in sorted({change.subject for change in newest.entry.changes}):
+        names = named_by(subject)
+        if names is None:
             continue
-        topic, branch = named
+        topic, branch = names
         for name in (topic, full_name(topic, branch)) if subject.startswith("refs/") else (topic,):
             with suppress(Missing):
                 past = archive.history.newest_removal(name)
-                if past is not None and past.commit.created_at_ms > found.entry.at_ms:
+                if past is not None and past.commit.created_at_ms > newest.entry.at_ms:
                     target = archive.history.commits(name).target_of(past.commit)
-                    what = f"{past.commit.kind.name.lower()}, lsn {past.commit.lsn}"
+                    change = f"{past.commit.kind.name.lower()}, lsn {past.commit.lsn}"
                     raise NotUndone(
-                        found.number,
-                        f"the newest change of {name} is a commit of kind {what}",
-                        f"`seglog undo {name} {target}` takes that back, `seglog undo {found.number}` takes back the"
-                        f" {found.entry.operation} before it",
+                        newest.number,
+                        f"the newest change of {name} is a commit of kind {change}",
+                        f"`seglog undo {name} {target}` takes that back, `seglog undo {newest.number}` takes back the"
+                        f" {newest.entry.operation} before it",
                     )
 
 
-def _operation(found: NumberedEntry) -> Operation:
-    entry = found.entry
+def _operation(operation: NumberedEntry) -> Operation:
+    entry = operation.entry
     return Operation(
-        number=found.number,
+        number=operation.number,
         at=Moment(entry.at_ms),
         operation=entry.operation,
         subject=entry.subject,
@@ -218,44 +218,44 @@ def _operation(found: NumberedEntry) -> Operation:
     )
 
 
-def _operation_row(found: Operation) -> Sequence[str]:
-    return str(found.number), str(found.at), found.writer, found.operation, _subject(found.subject), found.message
+def _operation_row(entry: Operation) -> Sequence[str]:
+    return str(entry.number), str(entry.at), entry.writer, entry.operation, _subject(entry.subject), entry.message
 
 
-def operation_text(found: Operation) -> str:
+def operation_text(entry: Operation) -> str:
     return (
-        f"{found.number:<6} {found.at}  {found.writer:<16} {found.operation:<16} "
-        f"{_subject(found.subject)}  {found.message}"
+        f"{entry.number:<6} {entry.at}  {entry.writer:<16} {entry.operation:<16} "
+        f"{_subject(entry.subject)}  {entry.message}"
     ).rstrip()
 
 
 def undone_text(done: Operation | CommitUndone) -> str:
     if isinstance(done, Operation):
         return f"undone: {operation_text(done)}"
-    what = f"lsn {done.undone} of {done.topic}, of kind {done.undone_kind}"
+    subject = f"lsn {done.undone} of {done.topic}, of kind {done.undone_kind}"
     seqs = f", seq {done.first_seq} to {done.last_seq}" if done.records else ""
     if done.is_earlier:
-        told = [f"{what}, is undone already (lsn {done.lsn}): nothing more comes back"]
+        texts = [f"{subject}, is undone already (lsn {done.lsn}): nothing more comes back"]
     elif done.lsn is None:
-        told = [f"undo of {what}, would bring back {counted(done.records)}{seqs}"]
-        told.append(f"  do it: `seglog undo {done.topic} {done.target}`")
+        texts = [f"undo of {subject}, would bring back {counted(done.records)}{seqs}"]
+        texts.append(f"  do it: `seglog undo {done.topic} {done.target}`")
         if done.objects:
-            told.append(f"  shows {counted(done.objects, 'object')} of {format_bytes(done.bytes)} again")
+            texts.append(f"  shows {counted(done.objects, 'object')} of {format_bytes(done.bytes)} again")
     else:
-        told = [f"undone: {what}: {counted(done.records)} are back{seqs} (lsn {done.lsn})"]
-        told.append("  reads go to the remote, and the next append here takes the topic over")
+        texts = [f"undone: {subject}: {counted(done.records)} are back{seqs} (lsn {done.lsn})"]
+        texts.append("  reads go to the remote, and the next append here takes the topic over")
     if done.gone:
-        told.append(f"  {counted(done.gone)} are in no object any more")
+        texts.append(f"  {counted(done.gone)} are in no object any more")
     if done.stay_away:
-        by = ", ".join(f"lsn {each}" for each in done.taken_by)
-        told.append(f"  {counted(done.stay_away)} stay away: {by} took them as well")
-    return "\n".join(told)
+        by = ", ".join(f"lsn {lsn}" for lsn in done.taken_by)
+        texts.append(f"  {counted(done.stay_away)} stay away: {by} took them as well")
+    return "\n".join(texts)
 
 
 def _subject(key: str) -> str:
     """Return the subject of an operation as the command line names it."""
-    kind, _, rest = key.partition("/")
-    topic, _, name = rest.partition("/")
+    kind, _, path = key.partition("/")
+    topic, _, name = path.partition("/")
     return {"refs": f"{topic}@{name}", "tags": f"{topic} tag:{name}"}.get(kind, key)
 
 

@@ -66,25 +66,25 @@ def release(archive: Archive, name: Name) -> PinListed:
     return _listed(archive.pins.release(name))
 
 
-def _listed(found: TopicPin) -> PinListed:
-    pin = found.held.pin
+def _listed(pinned: TopicPin) -> PinListed:
+    pin = pinned.held.pin
     return PinListed(
-        pin=found.held.name,
-        topic=found.topic,
+        pin=pinned.held.name,
+        topic=pinned.topic,
         volume=str(pin.point.vid),
         lsn=pin.point.lsn,
         seq=pin.point.seq,
         holder=pin.holder,
         expires_at=Moment(pin.expires_at_ms),
-        is_expired=found.is_expired,
+        is_expired=pinned.is_expired,
     )
 
 
-def pin_text(found: PinListed) -> str:
-    cut = f" seq {found.seq}" if found.seq else ""
-    place = f"{found.topic or found.volume} lsn {found.lsn}{cut}"
-    until = "expired" if found.is_expired else "until"
-    return f"{found.pin:<16} {place:<28} {until} {found.expires_at}  {found.holder}"
+def pin_text(listed: PinListed) -> str:
+    cut = f" seq {listed.seq}" if listed.seq else ""
+    point = f"{listed.topic or listed.volume} lsn {listed.lsn}{cut}"
+    until = "expired" if listed.is_expired else "until"
+    return f"{listed.pin:<16} {point:<28} {until} {listed.expires_at}  {listed.holder}"
 
 
 _print_pin = lines(pin_text)

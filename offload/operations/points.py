@@ -113,10 +113,10 @@ def points(
     around_ms = time_ms(around)
     history = archive.history.commits(topic)
     yield Window(topic, timeline.window(history))
-    found: Iterable[PointListed] = chain(_of_commits(history), _of_names(archive, topic, history))  # it may be long
+    marks: Iterable[PointListed] = chain(_of_commits(history), _of_names(archive, topic, history))  # it may be long
     if around_ms is not None:
-        found = nsmallest(limit, found, key=lambda each: abs(each.time - around_ms))
-    yield from nsmallest(limit, found, key=lambda each: (-each.time, -each.head_seq))
+        marks = nsmallest(limit, marks, key=lambda point: abs(point.time - around_ms))
+    yield from nsmallest(limit, marks, key=lambda point: (-point.time, -point.head_seq))
 
 
 def resolve(
@@ -137,7 +137,7 @@ def resolve(
     snapshot = archive.history.snapshot_at(point)
     history = archive.history.commits(topic)
     following = history.at(point.vid, point.lsn + 1)
-    found = Resolved(
+    resolved = Resolved(
         topic=topic,
         target=to,
         volume=str(point.vid),
@@ -151,9 +151,9 @@ def resolve(
         hash=archive.history.commit_at(point).hash.hex(),
     )
     if ttl_s is None:
-        return found
-    held = archive.history.pin(point, ttl_s)  # last, so that an error of the lines above leaves no lease behind
-    return replace(found, pin=held.name, pinned_until=Moment(held.pin.expires_at_ms))
+        return resolved
+    pinned = archive.history.pin(point, ttl_s)  # last, so that an error of the lines above leaves no lease behind
+    return replace(resolved, pin=pinned.name, pinned_until=Moment(pinned.pin.expires_at_ms))
 
 
 def _before(archive: Archive, topic: str, snapshot: Snapshot, count: int) -> tuple[RecordNearby, ...]:
@@ -213,7 +213,7 @@ def _of_names(archive: Archive, topic: str, history: History) -> Iterator[PointL
 
 
 def _point(
-    history: History, past: PastCommit, what: str, kept: str, target: str = "", seq: int | None = None
+    history: History, past: PastCommit, event: str, keeper: str, target: str = "", seq: int | None = None
 ) -> PointListed:
     commit = past.commit
     detail = listed(past, None, history)
@@ -223,39 +223,39 @@ def _point(
         time=Moment(commit.at_ts_ms),
         committed_at=Moment(commit.created_at_ms),
         head_seq=past.head_seq if seq is None else seq,
-        what=what,
+        what=event,
         records=added or detail.deleted_records,
         bytes=sum(segment.data_bytes for segment in detail.segments),
         writer=commit.writer_id,
         message=commit.message,
-        kept=kept,
+        kept=keeper,
     )
 
 
-def point_text(found: Window | PointListed) -> str:
-    if isinstance(found, Window):
-        return f"{found.topic}: {found.range}"
-    size = [counted(found.records)] if found.records else []
-    size += [format_bytes(found.bytes)] if found.bytes else []
-    told = ", ".join([found.what, *size, f"kept by {found.kept}", f"by {found.writer}"])
-    message = f": {found.message}" if found.message else ""
-    return f"{found.target:<16} {found.time}  head seq {found.head_seq:<8} {told}{message}"
+def point_text(point: Window | PointListed) -> str:
+    if isinstance(point, Window):
+        return f"{point.topic}: {point.range}"
+    size = [counted(point.records)] if point.records else []
+    size += [format_bytes(point.bytes)] if point.bytes else []
+    details = ", ".join([point.what, *size, f"kept by {point.kept}", f"by {point.writer}"])
+    message = f": {point.message}" if point.message else ""
+    return f"{point.target:<16} {point.time}  head seq {point.head_seq:<8} {details}{message}"
 
 
-def resolved_text(found: Resolved, *, has_context: bool = True) -> str:
-    cut = "" if found.seq is None else f", cut after seq {found.seq}"
-    told = [f"{found.target} is lsn {found.lsn} of volume {found.volume}{cut}"]
-    *earlier, last = [_record(each) for each in found.before] or ["no record"]
-    told += [f"    {each}" for each in earlier]
-    told.append(f"  > {last}")
-    told += [f"    {_record(each)}" for each in found.after]
-    if has_context and not found.after:
-        told.append("    no record follows today")
-    if found.next_commit is not None:
-        told.append(f"  the next commit: {commit_text(found.next_commit)}")
-    if found.pin is not None:
-        told.append(f"  kept until {found.pinned_until} by the pin {found.pin}")
-    return "\n".join(told)
+def resolved_text(resolved: Resolved, *, has_context: bool = True) -> str:
+    cut = "" if resolved.seq is None else f", cut after seq {resolved.seq}"
+    texts = [f"{resolved.target} is lsn {resolved.lsn} of volume {resolved.volume}{cut}"]
+    *earlier, last = [_record(record) for record in resolved.before] or ["no record"]
+    texts += [f"    {text}" for text in earlier]
+    texts.append(f"  > {last}")
+    texts += [f"    {_record(record)}" for record in resolved.after]
+    if has_context and not resolved.after:
+        texts.append("    no record follows today")
+    if resolved.next_commit is not None:
+        texts.append(f"  the next commit: {commit_text(resolved.next_commit)}")
+    if resolved.pin is not None:
+        texts.append(f"  kept until {resolved.pinned_until} by the pin {resolved.pin}")
+    return "\n".join(texts)
 
 
 def _record(record: RecordNearby) -> str:
@@ -264,8 +264,8 @@ def _record(record: RecordNearby) -> str:
 
 
 def _print_resolved(output: Output, results: Iterator[Resolved], values: Mapping[str, Any]) -> None:
-    for found in results:
-        output.show(found, resolved_text(found, has_context=values["neighbours"] > 0))
+    for resolved in results:
+        output.show(resolved, resolved_text(resolved, has_context=values["neighbours"] > 0))
 
 
 _print_points = lines(point_text)

@@ -58,19 +58,19 @@ def parse_duration_ms(text: str) -> int | None:
     return _parse(text, _DURATIONS_MS, "a duration such as 90s, 15m, 12h or 7d")
 
 
-def parse_span_ms(option: str, text: str, others: str = "") -> int:
-    """Return a duration in milliseconds for an option that does not take `none`. `others` are its other forms."""
+def parse_span_ms(option: str, text: str, other_forms: str = "") -> int:
+    """Return a duration in milliseconds for an option that does not take `none`. An error names `other_forms`."""
     span_ms = parse_duration_ms(text)
     if span_ms is None:
-        raise InvalidParameters(f"{option} takes a duration such as 12h or 7d{others}")
+        raise InvalidParameters(f"{option} takes a duration such as 12h or 7d{other_forms}")
     return span_ms
 
 
-def parse_span_s(option: str, text: str, others: str = "") -> int:
-    """Return a duration in whole seconds, for an option that keeps seconds. `others` are its other forms."""
-    seconds, rest_ms = divmod(parse_span_ms(option, text, others), 1000)
+def parse_span_s(option: str, text: str, other_forms: str = "") -> int:
+    """Return a duration in whole seconds, for an option that keeps seconds. An error names `other_forms`."""
+    seconds, rest_ms = divmod(parse_span_ms(option, text, other_forms), 1000)
     if rest_ms:
-        raise InvalidParameters(f"{option} takes whole seconds, at least 1s{others}; {text} is not")
+        raise InvalidParameters(f"{option} takes whole seconds, at least 1s{other_forms}; {text} is not")
     return seconds
 
 
@@ -84,12 +84,12 @@ def parse_count(text: str) -> int | None:
     return _parse(text, {"": 1}, "a whole number from 1 on")
 
 
-def _parse(text: str, units: dict[str, int], what: str) -> int | None:
+def _parse(text: str, units: dict[str, int], noun: str) -> int | None:
     if text == "none":
         return None
     match = _NUMBER.fullmatch(text)
     if match is None or match[2] not in units:
-        raise InvalidParameters(f"{text!r} is not {what}, nor none")
+        raise InvalidParameters(f"{text!r} is not {noun}, nor none")
     return int(match[1]) * units[match[2]]
 
 
@@ -175,8 +175,8 @@ def lines(text: Callable[[Any], str], note_of: Callable[[Any], str] = lambda _: 
 
     def print_lines(output: Output, results: Iterator[Any], _: Mapping[str, Any]) -> None:
         for result in results:
-            if told := note_of(result):
-                output.note(told)
+            if note := note_of(result):
+                output.note(note)
             output.show(result, text(result))
 
     return print_lines
@@ -189,8 +189,8 @@ def rows(columns: Sequence[str], row: Callable[[Any], Sequence[str]], text: Call
     def print_rows(output: Output, results: Iterator[Any], values: Mapping[str, Any]) -> None:
         if not output.is_rich:
             print_plain(output, results, values)
-        elif found := [row(result) for result in results]:
-            output.table(columns, found)
+        elif cells := [row(result) for result in results]:
+            output.table(columns, cells)
 
     return print_rows
 
@@ -221,14 +221,14 @@ class WouldTake:
         return 2 * self.records > self.of_records
 
 
-def check_meant(what: str, *, yes: bool, dry_run: bool) -> None:
+def check_meant(effect: str, *, yes: bool, dry_run: bool) -> None:
     """Raise `InvalidParameters` if the caller gives neither --yes nor --dry-run."""
     if not yes and not dry_run:
-        raise InvalidParameters(f"{what}; say --yes to do it, or --dry-run to see what would go")
+        raise InvalidParameters(f"{effect}; say --yes to do it, or --dry-run to see what would go")
 
 
 def would_take(
-    place: Directory,
+    directory: Directory,
     command: str,
     topic: str,
     *,
@@ -240,32 +240,32 @@ def would_take(
     """Return the preview for the records from `start` on, below `before`, with the tag, older than `age_ms`."""
     from offload.services.previews import preview_here
 
-    archive = place.maybe_archive
+    archive = directory.maybe_archive
     oldest_ms = None if age_ms is None else max(0, int(time.time() * 1000) - age_ms)
     if archive is None:
-        handle = place.log.get_topic(topic)
+        handle = directory.log.get_topic(topic)
         before = before if oldest_ms is None else handle.seq_at(oldest_ms)
         return would(command, topic, preview_here(handle, start, before, tag))
     before = before if oldest_ms is None else archive.previews.seq_at(topic, oldest_ms)
     return would(command, topic, archive.previews.removal(topic, start=start, before=before, tag=tag))
 
 
-def would(command: str, topic: str, found: Preview) -> WouldTake:
+def would(command: str, topic: str, preview: Preview) -> WouldTake:
     """Return the result of `--dry-run`."""
-    going = found.going
+    going = preview.going
     first, last = going.first or (None, None), going.last or (None, None)
     return WouldTake(
         topic=topic,
         command=command,
         records=going.records,
-        of_records=found.of_records,
+        of_records=preview.of_records,
         bytes=going.size_bytes,
         first_seq=first[0],
         last_seq=last[0],
         first_time=None if first[1] is None else Moment(first[1]),
         last_time=None if last[1] is None else Moment(last[1]),
-        deletes=found.deletes,
-        shown_by=found.shown_by,
+        deletes=preview.deletes,
+        shown_by=preview.shown_by,
     )
 
 
@@ -278,16 +278,16 @@ def taking_lines(text: Callable[[Any], str], note_of: Callable[[Any], str] = lam
     return lines(text_of, lambda result: "" if isinstance(result, WouldTake) else note_of(result))
 
 
-def would_take_text(found: WouldTake) -> str:
-    if not found.records:
-        told = f"{found.command} of {found.topic} would take no record"
+def would_take_text(taking: WouldTake) -> str:
+    if not taking.records:
+        text = f"{taking.command} of {taking.topic} would take no record"
     else:
-        of = f"{found.records:,} of about {counted(found.of_records)}"
-        span = f"seq {found.first_seq} to {found.last_seq}, {found.first_time} to {found.last_time}"
-        told = f"{found.command} of {found.topic} would take {of}: {span}, about {format_bytes(found.bytes)}"
-    if found.deletes:
-        told += f"\n  and {counted(found.deletes, 'delete')} that only this directory has"
-    if found.records:
-        how = "kept" if found.command.endswith("--erase") else "shown"
-        told += f"\n  then {how} by: {', '.join(found.shown_by) or 'no other branch or tag'}"
-    return told
+        of = f"{taking.records:,} of about {counted(taking.of_records)}"
+        span = f"seq {taking.first_seq} to {taking.last_seq}, {taking.first_time} to {taking.last_time}"
+        text = f"{taking.command} of {taking.topic} would take {of}: {span}, about {format_bytes(taking.bytes)}"
+    if taking.deletes:
+        text += f"\n  and {counted(taking.deletes, 'delete')} that only this directory has"
+    if taking.records:
+        how = "kept" if taking.command.endswith("--erase") else "shown"
+        text += f"\n  then {how} by: {', '.join(taking.shown_by) or 'no other branch or tag'}"
+    return text

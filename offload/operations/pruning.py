@@ -77,8 +77,8 @@ def pruned_there(
     first, last = range_to_read(name, snapshot.bounds, floor, start)
     last = last if end is None else min(end, last)
     return chain.from_iterable(
-        archive.history.read_snapshot(name, snapshot, floor, *each)
-        for each in _ranges(archive, snapshot, match, first, last, counts)
+        archive.history.read_snapshot(name, snapshot, floor, *span)
+        for span in _ranges(archive, snapshot, match, first, last, counts)
     )
 
 
@@ -133,15 +133,15 @@ def _filters(match: Match) -> Iterator[Filter]:
         yield Filter("tag", Op.PREFIX if is_prefix else Op.EQ, (match.tag.removesuffix("*"),))
 
 
-def _joined(found: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def _joined(ranges: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """Join ranges that touch."""
-    held: tuple[int, int] | None = None
-    for first, last in found:
-        if held is not None and held[1] + 1 == first:
-            held = held[0], last
+    open_range: tuple[int, int] | None = None
+    for first, last in ranges:
+        if open_range is not None and open_range[1] + 1 == first:
+            open_range = open_range[0], last
             continue
-        if held is not None:
-            yield held
-        held = first, last
-    if held is not None:
-        yield held
+        if open_range is not None:
+            yield open_range
+        open_range = first, last
+    if open_range is not None:
+        yield open_range

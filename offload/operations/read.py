@@ -29,23 +29,23 @@ __all__ = ["READ", "read"]
 
 
 def _plain_lines(
-    place: Directory, name: str, start: int | None, end: int | None, at: str | None
+    directory: Directory, name: str, start: int | None, end: int | None, at: str | None
 ) -> Iterator[RecordLines | RecordBatch]:
     """Yield the lines of the records of a range, or of a past state if `at` is given.
 
     A gap comes as a batch of its own. Raises `NoRemote`, and what the records raise.
     """
-    for found in _arrays(place, name, start, end, at):
-        yield RecordBatch((found,)) if isinstance(found, Gap) else RecordLines(found.lines())
+    for arrays in _arrays(directory, name, start, end, at):
+        yield RecordBatch((arrays,)) if isinstance(arrays, Gap) else RecordLines(arrays.lines())
 
 
 def _arrays(
-    place: Directory, name: str, start: int | None, end: int | None, at: str | None
+    directory: Directory, name: str, start: int | None, end: int | None, at: str | None
 ) -> Iterator[RecordArrays | Gap]:
-    archive = place.maybe_archive
-    if at is None and (archive is None or place.log.has_topic(name)):
-        return place.log.get_topic(name).read_arrays(start, end, gaps=True)
-    return place.archive.read_arrays(name, start, end, at=at)
+    archive = directory.maybe_archive
+    if at is None and (archive is None or directory.log.has_topic(name)):
+        return directory.log.get_topic(name).read_arrays(start, end, gaps=True)
+    return directory.archive.read_arrays(name, start, end, at=at)
 
 
 _BATCH_RECORDS = 1024
@@ -58,7 +58,7 @@ _Results: TypeAlias = Iterator[RecordBatch | RecordLines | ReadStats]
 
 
 def read(
-    place: Directory,
+    directory: Directory,
     topic: TopicName,
     start: Annotated[int | None, About("The first seq.", "--from")] = None,
     end: Annotated[int | None, About("The last seq.", "--to")] = None,
@@ -92,25 +92,25 @@ def read(
     if follow and (end is not None or until is not None or at is not None):
         raise InvalidParameters("--follow has no end: leave out --to, --until and --at")
     match = match_of(
-        time_ms(since), time_ms(until), tag, where, grep, fixed=fixed, serves_others=_serves_others(place, grep)
+        time_ms(since), time_ms(until), tag, where, grep, fixed=fixed, serves_others=_serves_others(directory, grep)
     )
     name, counts = with_branch(topic, branch), Skipped()
     is_plain = match == Match() and not stats
     is_few = start is not None and end is not None and _is_few(end - start + 1)
-    if is_plain and not follow and limit is None and place.host.takes_lines and not is_few:
-        yield from _plain_lines(place, name, start, end, at)
+    if is_plain and not follow and limit is None and directory.host.takes_lines and not is_few:
+        yield from _plain_lines(directory, name, start, end, at)
         return
     if follow:
-        found = _followed(place, name, start, wait)
+        records = _followed(directory, name, start, wait)
     else:
-        found = _found(place, name, start, end, match, at, counts if match.is_indexed or stats else None, limit)
+        records = _found(directory, name, start, end, match, at, counts if match.is_indexed or stats else None, limit)
     if is_plain:
-        items = _limited(found, limit)
+        items = _limited(records, limit)
         while group := tuple(islice(items, 1 if follow else _BATCH_RECORDS)):
             yield RecordBatch(group)
         return
-    wanted = _limited(_wanted(found, match, counts), limit)
-    yield from _batches(place, wanted, 1 if follow else _BATCH_RECORDS, counts if stats else None)
+    matching = _limited(_wanted(records, match, counts), limit)
+    yield from _batches(directory, matching, 1 if follow else _BATCH_RECORDS, counts if stats else None)
     if stats:
         yield counts.told()
 
@@ -130,28 +130,28 @@ def _searched(match: Match, limit: int | None, results: _Results) -> _Results:
 
     If the limit ends them early, the counts of the last batch stand for those of the whole read.
     """
-    for found in results:
-        if not isinstance(found, RecordBatch):
-            yield found
+    for batch in results:
+        if not isinstance(batch, RecordBatch):
+            yield batch
             continue
-        fitting = (item for item in found.items if isinstance(item, Gap) or match.fits(item))
+        fitting = (item for item in batch.items if isinstance(item, Gap) or match.fits(item))
         items = tuple(_limited(fitting, limit))
         if items:
             yield RecordBatch(items)
         if limit is not None:
             limit -= sum(isinstance(item, Record) for item in items)
             if not limit:
-                if found.counts is not None:
-                    yield ReadStats(*found.counts)
+                if batch.counts is not None:
+                    yield ReadStats(*batch.counts)
                 return
 
 
-def _serves_others(place: Directory, grep: str | None) -> bool:
-    return grep is not None and place.host.serves_others
+def _serves_others(directory: Directory, grep: str | None) -> bool:
+    return grep is not None and directory.host.serves_others
 
 
 def _found(
-    place: Directory,
+    directory: Directory,
     name: str,
     start: int | None,
     end: int | None,
@@ -164,9 +164,9 @@ def _found(
 
     With `counts`, chunks in the remote without a match are left out. The caller takes `limit` records at most.
     """
-    archive = place.maybe_archive
-    if at is None and (archive is None or place.log.has_topic(name)):
-        topic = place.log.get_topic(name)
+    archive = directory.maybe_archive
+    if at is None and (archive is None or directory.log.has_topic(name)):
+        topic = directory.log.get_topic(name)
         first = topic.earliest_seq if start is None else start
         if archive is not None and counts is not None and first < topic.hot_floor:
             return pruned_here(archive, topic, first, end, match, counts)
@@ -175,8 +175,8 @@ def _found(
         return topic.read(start, end, since_ms=match.since_ms, until_ms=match.until_ms, gaps=True)
     if counts is not None:
         with suppress(NotOffloaded):  # the log has records of the state that no commit has: they are read without index
-            return pruned_there(place.archive, name, start, end, match, at, counts)
-    return place.archive.read(name, start, end, at=at)
+            return pruned_there(directory.archive, name, start, end, match, at, counts)
+    return directory.archive.read(name, start, end, at=at)
 
 
 def _is_within(topic: Topic, first: int, end: int | None, limit: int | None) -> bool:
@@ -198,17 +198,17 @@ def _few_first(topic: Topic, first: int, end: int | None, limit: int) -> Iterato
     yield from topic.read(first + limit, end, gaps=True)
 
 
-def _followed(place: Directory, name: str, start: int | None, wait_s: float | None) -> Iterator[Record | Gap]:
-    archive = place.maybe_archive
+def _followed(directory: Directory, name: str, start: int | None, wait_s: float | None) -> Iterator[Record | Gap]:
+    archive = directory.maybe_archive
     if archive is not None and archive.replication.is_replica(name):
-        return _follow_replica(place, name, start, wait_s)
-    return _follow(place, place.log.get_topic(name), start, wait_s)
+        return _follow_replica(directory, name, start, wait_s)
+    return _follow(directory, directory.log.get_topic(name), start, wait_s)
 
 
-def _follow(place: Directory, topic: Topic, start: int | None, wait_s: float | None) -> Iterator[Record | Gap]:
+def _follow(directory: Directory, topic: Topic, start: int | None, wait_s: float | None) -> Iterator[Record | Gap]:
     """Yield records until the log closes, the process stops, or `wait_s` seconds pass without a record."""
     idle_s = 0.0
-    while not place.host.is_ending and (wait_s is None or idle_s < wait_s):
+    while not directory.host.is_ending and (wait_s is None or idle_s < wait_s):
         slice_s = _LISTENER_CHECK_S if wait_s is None else min(_LISTENER_CHECK_S, wait_s - idle_s)
         try:
             for item in topic.follow(start, timeout_s=slice_s, gaps=True):
@@ -218,22 +218,22 @@ def _follow(place: Directory, topic: Topic, start: int | None, wait_s: float | N
         except LogClosed:
             return
         idle_s += slice_s
-        place.host.check_listener()
+        directory.host.check_listener()
 
 
-def _follow_replica(place: Directory, name: str, start: int | None, wait_s: float | None) -> Iterator[Record | Gap]:
+def _follow_replica(directory: Directory, name: str, start: int | None, wait_s: float | None) -> Iterator[Record | Gap]:
     """Yield the records of a replica, and then the new ones after each sync.
 
     It ends as `_follow` does, and also if this directory becomes the writer of `name`.
     """
-    archive, idle_s = place.archive, 0.0
+    archive, idle_s = directory.archive, 0.0
     while archive.replication.is_replica(name):
         for record in archive.read(name, start):
             start, idle_s = record.seq + 1, 0.0
             yield record
         start = archive.history.snapshot(name).bounds.head_seq + 1
-        place.host.check_listener()
-        if place.host.is_ending or (wait_s is not None and idle_s >= wait_s):
+        directory.host.check_listener()
+        if directory.host.is_ending or (wait_s is not None and idle_s >= wait_s):
             return
         time.sleep(_REPLICA_LOOK_S)
         idle_s += _REPLICA_LOOK_S
@@ -256,7 +256,7 @@ def _wanted(items: Iterator[Record | Gap], match: Match, counts: Skipped) -> Ite
 
 
 def _batches(
-    place: Directory, items: Iterator[Record | Gap | None], size: int, counts: Skipped | None
+    directory: Directory, items: Iterator[Record | Gap | None], size: int, counts: Skipped | None
 ) -> Iterator[RecordBatch]:
     """Yield batches. At a None, yield what there is, and end if nothing takes the results any more."""
     group: list[Record | Gap] = []
@@ -268,7 +268,7 @@ def _batches(
         if item is not None:
             group.append(item)
         else:
-            place.host.check_listener()
+            directory.host.check_listener()
         if group and (item is None or len(group) == size):
             yield batch()
             group = []
@@ -290,23 +290,23 @@ def _print_records(
     output: Output, results: Iterator[RecordBatch | RecordLines | ReadStats], values: Mapping[str, Any]
 ) -> None:
     name = with_branch(values["topic"], values["branch"])
-    for found in results:
-        if isinstance(found, ReadStats):
-            _tell(output, found)
-        elif isinstance(found, RecordLines):
-            output.write(found.data)
+    for result in results:
+        if isinstance(result, ReadStats):
+            _tell(output, result)
+        elif isinstance(result, RecordLines):
+            output.write(result.data)
         else:
-            _write(output, name, found)
+            _write(output, name, result)
         output.flush()
 
 
-def _tell(output: Output, found: ReadStats) -> None:
+def _tell(output: Output, stats: ReadStats) -> None:
     if output.is_json:
-        output.show(found, "")
+        output.show(stats, "")
         return
-    chunks = f"{counted(found.chunks_read, 'chunk')} read, {found.chunks_skipped:,} left out by the index"
-    segments = f"{counted(found.segments_skipped, 'segment')} left out by their commits"
-    output.note(f"{counted(found.records)} looked at; {chunks}, {segments}")
+    chunks = f"{counted(stats.chunks_read, 'chunk')} read, {stats.chunks_skipped:,} left out by the index"
+    segments = f"{counted(stats.segments_skipped, 'segment')} left out by their commits"
+    output.note(f"{counted(stats.records)} looked at; {chunks}, {segments}")
 
 
 def _write(output: Output, name: str, batch: RecordBatch) -> None:

@@ -33,12 +33,12 @@ def recover(
         tell("recover", total, done, "topics")
 
     failed: Exception | None = None
-    found = recovery.recover(
+    outcomes = recovery.recover(
         directory, url, only=topic, writable=writable, variables=variables, tenant=tenant, on_progress=on_progress
     )
-    for each in found:
-        if isinstance(each, NotRecovered):
-            failed = each.error
-        yield each
+    for outcome in outcomes:
+        if isinstance(outcome, NotRecovered):
+            failed = outcome.error
+        yield outcome
     if failed is not None:
         raise failed

@@ -74,7 +74,7 @@ class RecordsRemoved:
 
 
 def delete(
-    place: Directory,
+    directory: Directory,
     topic: TopicName,
     before: Annotated[int | None, About("Delete the records below this seq.")] = None,
     tag: Annotated[str | None, About("Delete the records with this tag; a `*` at its end matches any rest.")] = None,
@@ -92,12 +92,12 @@ def delete(
     if before is None and tag is None:
         raise InvalidParameters("name the records: --before SEQ, --tag TAG, or both")
     check_meant(f"this deletes records of {topic}", yes=yes, dry_run=dry_run)
-    archive = place.maybe_archive
-    _check_within(place, topic, before)
+    archive = directory.maybe_archive
+    _check_within(directory, topic, before)
     if dry_run:
-        return would_take(place, "delete", topic, before=before, tag=tag)
+        return would_take(directory, "delete", topic, before=before, tag=tag)
     if archive is None:
-        handle = place.log.get_topic(topic)
+        handle = directory.log.get_topic(topic)
         done = take_here(handle, before, tag, lambda: handle.delete(before=before, tag=tag))
     else:
         done = archive.delete(topic, before=before, tag=tag, message=message)
@@ -105,7 +105,7 @@ def delete(
 
 
 def evict(
-    place: Directory,
+    directory: Directory,
     topic: TopicName,
     before: Annotated[int | None, About("Evict the records below this seq.", least=1)] = None,
     older: Annotated[str | None, About("Evict the records that are older, such as 90d.", "--older-than")] = None,
@@ -126,12 +126,12 @@ def evict(
         raise InvalidParameters("give a bound: --before SEQ or --older-than AGE")
     age_ms = 0 if older is None else parse_span_ms("--older-than", older)
     check_meant(f"this evicts records of {topic}", yes=yes, dry_run=dry_run)
-    archive = place.maybe_archive
+    archive = directory.maybe_archive
     if before is None and archive is not None:
         archive.upkeep.check_clock(f"nothing of {topic} was evicted")
     if dry_run:
-        return would_take(place, "evict", topic, before=before, age_ms=None if older is None else age_ms)
-    handle = place.log.get_topic(topic if archive is None else archive.open_for_append(topic).name)
+        return would_take(directory, "evict", topic, before=before, age_ms=None if older is None else age_ms)
+    handle = directory.log.get_topic(topic if archive is None else archive.open_for_append(topic).name)
     bound = before if before is not None else handle.seq_at(max(0, int(time.time() * 1000) - age_ms))
     if archive is None:
         done = take_here(handle, bound, None, lambda: handle.evict(bound))
@@ -142,7 +142,7 @@ def evict(
 
 
 def truncate(
-    place: Directory,
+    directory: Directory,
     topic: TopicName,
     start: Annotated[int, About("The first seq to remove.", "--from", least=1)],
     message: Reason = "",
@@ -159,29 +159,29 @@ def truncate(
     from offload.services.writer import truncate_here
 
     check_meant(f"this removes the records of {topic} from {start} on", yes=yes, dry_run=dry_run)
-    archive = place.maybe_archive
+    archive = directory.maybe_archive
     if dry_run:
-        _check_within(place, topic, start)
-        _check_floor(place, topic, start)
-        return would_take(place, "truncate", topic, start=start)
+        _check_within(directory, topic, start)
+        _check_floor(directory, topic, start)
+        return would_take(directory, "truncate", topic, start=start)
     if archive is None:
-        done = truncate_here(place.log.get_topic(topic), start)
+        done = truncate_here(directory.log.get_topic(topic), start)
     else:
         done = archive.truncate(topic, start, message=message)
-    handle = place.log.topic(topic)
+    handle = directory.log.topic(topic)
     way_back = _way_back(archive, topic, done.lsn)
     return RecordsRemoved(
         topic, done.records or 0, handle.head_seq, handle.epoch, done.lsn, *way_back, _waits(done, message)
     )
 
 
-def _check_within(place: Directory, topic: str, seq: int | None) -> None:
+def _check_within(directory: Directory, topic: str, seq: int | None) -> None:
     """Raise `SeqOutOfRange` if `seq` is above the seq that the next record gets. The log refuses a number too large."""
     if seq is None or seq > WHOLE_MAX:
         return
-    archive = place.maybe_archive
-    if archive is None or place.log.has_topic(topic):
-        handle = place.log.get_topic(topic)
+    archive = directory.maybe_archive
+    if archive is None or directory.log.has_topic(topic):
+        handle = directory.log.get_topic(topic)
         first, head_seq = handle.first_seq, handle.head_seq
     else:
         bounds = archive.history.snapshot(topic).bounds
@@ -190,11 +190,11 @@ def _check_within(place: Directory, topic: str, seq: int | None) -> None:
         raise SeqOutOfRange(topic, seq, first, head_seq)
 
 
-def _check_floor(place: Directory, topic: str, seq: int) -> None:
+def _check_floor(directory: Directory, topic: str, seq: int) -> None:
     """Raise `NotTruncatable` if a truncation of a topic of the log may not begin at `seq` (TRUNC-5)."""
-    if not place.log.has_topic(topic):
+    if not directory.log.has_topic(topic):
         return
-    handle = place.log.get_topic(topic)
+    handle = directory.log.get_topic(topic)
     if handle.config.keep_history and handle.config.ttl_ms:
         return  # `evict_floor` counts expired records, below which a topic with history may be truncated
     floor = handle.evict_floor if handle.config.keep_history else max(handle.hot_floor, handle.evict_floor)

@@ -74,14 +74,14 @@ def to_json(value: Any, *, whole: bool = False) -> Any:
     if isinstance(value, Moment):
         return str(value)
     if is_dataclass(value):
-        found: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for field in fields(value):
             name, inner, form = field.name, getattr(value, field.name), field.metadata.get("json")
             if form == "merged":
-                found.update(to_json(inner, whole=whole) or {})
+                members.update(to_json(inner, whole=whole) or {})
             elif form is None or (form == "optional" and inner is not None) or (form == "hidden" and whole):
-                found[name] = to_json(inner, whole=whole)
-        return found
+                members[name] = to_json(inner, whole=whole)
+        return members
     if isinstance(value, Mapping):
         return {key: to_json(item, whole=whole) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -93,12 +93,12 @@ def json_line(result: Any) -> str:
     """Return a result as one line of JSON with its line feed, or "" if it has no JSON form. Records are a line each."""
     if isinstance(result, RecordBatch):
         return "".join(record_json(item) + "\n" for item in result.items)
-    found = to_json(result)
-    return _line(result, found) if found else ""
+    members = to_json(result)
+    return _line(result, members) if members else ""
 
 
-def _line(result: Any, found: Mapping[str, Any]) -> str:
-    return json.dumps({"schema": SCHEMA, "kind": kind_of(type(result)), **found}) + "\n"
+def _line(result: Any, members: Mapping[str, Any]) -> str:
+    return json.dumps({"schema": SCHEMA, "kind": kind_of(type(result)), **members}) + "\n"
 
 
 def message(result: Any) -> bytes:
@@ -110,49 +110,49 @@ def message(result: Any) -> bytes:
 
 def progress_line(title: str, total: int | None, done: int, unit: str) -> bytes:
     """Return the progress of an operation: the total or None, and the part done so far, of bytes or of a noun."""
-    said = {"schema": SCHEMA, "kind": PROGRESS, "title": title, "total": total, "done": done, "unit": unit}
-    return json.dumps(said).encode() + b"\n"
+    facts = {"schema": SCHEMA, "kind": PROGRESS, "title": title, "total": total, "done": done, "unit": unit}
+    return json.dumps(facts).encode() + b"\n"
 
 
-def result_of(kind: type, said: Mapping[str, Any], behind: Callable[[int], bytes]) -> Any:
+def result_of(kind: type, head: Mapping[str, Any], behind: Callable[[int], bytes]) -> Any:
     """Return the result of a line that `message` made. `behind` returns so many bytes behind the line."""
     if kind in (RecordBatch, RecordLines):
-        return decode_records(kind, said, behind)
-    return _made(kind, {key: value for key, value in said.items() if key not in ("schema", "kind")})
+        return decode_records(kind, head, behind)
+    return _made(kind, {key: value for key, value in head.items() if key not in ("schema", "kind")})
 
 
-def _from_json(kind: Any, said: Any) -> Any:
+def _from_json(kind: Any, encoded: Any) -> Any:
     """Return the value of a type that has this JSON form, with the hidden fields."""
     kind, _ = _without_none(kind)
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if said is None or kind is Any:
-        return said
+    if encoded is None or kind is Any:
+        return encoded
     if origin is tuple:
-        kinds = inner[:1] * len(said) if inner[1:] == (...,) else inner
-        return tuple(map(_from_json, kinds, said))
+        kinds = inner[:1] * len(encoded) if inner[1:] == (...,) else inner
+        return tuple(map(_from_json, kinds, encoded))
     if origin is not None:
-        return {key: _from_json(inner[1], item) for key, item in said.items()}
+        return {key: _from_json(inner[1], item) for key, item in encoded.items()}
     if is_dataclass(kind):
-        return _made(kind, said)
+        return _made(kind, encoded)
     if kind is Moment:
-        return Moment.of(said)
+        return Moment.of(encoded)
     if kind is bytes:
-        return base64.b64decode(said)
-    return kind(said) if issubclass(kind, (enum.Enum, int)) else said
+        return base64.b64decode(encoded)
+    return kind(encoded) if issubclass(kind, (enum.Enum, int)) else encoded
 
 
-def _made(kind: Any, said: Mapping[str, Any]) -> Any:
+def _made(kind: Any, encoded: Mapping[str, Any]) -> Any:
     """Return the dataclass that has these keys. Those that no other field has belong to the merged mapping."""
     values: dict[str, Any] = {}
     for name, hint, form in _fields(kind):
         inner, can_be_none = _without_none(hint)
         if form != "merged":
-            values[name] = _from_json(hint, said.get(name))
+            values[name] = _from_json(hint, encoded.get(name))
         elif not is_dataclass(inner):
-            values[name] = _from_json(inner, {key: said[key] for key in said if key not in _keys(kind)})
+            values[name] = _from_json(inner, {key: encoded[key] for key in encoded if key not in _keys(kind)})
         else:
-            is_none = can_be_none and _keys(inner).isdisjoint(said)  # type: ignore[arg-type]
-            values[name] = None if is_none else _made(inner, said)
+            is_none = can_be_none and _keys(inner).isdisjoint(encoded)  # type: ignore[arg-type]
+            values[name] = None if is_none else _made(inner, encoded)
     return kind(**values)
 
 
@@ -180,9 +180,9 @@ def problem(error: BaseException) -> dict[str, Any]:
     is_ours = hasattr(error, "exit_code") or isinstance(error, OSError)
     message = str(error) if is_ours else f"{type(error).__name__}: {error}"
     name = (isinstance(error, DaemonError) and error.title) or type(error).__name__
-    said = {"error": name, "message": message, "exit_code": getattr(error, "exit_code", 1)}
+    report = {"error": name, "message": message, "exit_code": getattr(error, "exit_code", 1)}
     hint = getattr(error, "hint", None)
-    return {**said, "hint": hint} if hint else said
+    return {**report, "hint": hint} if hint else report
 
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -234,13 +234,13 @@ ERROR = _object(
 
 def schemas_of(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the schemas of the results of a use case by their kinds. A result for people only has none."""
-    found: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
     for result in result_types(function).values():
         if result is RecordBatch:
-            found |= {"record": RECORD, "gap": GAP}
+            schemas |= {"record": RECORD, "gap": GAP}
         elif list(_shown(result)):
-            found[kind_of(result)] = schema_of(result)
-    return found
+            schemas[kind_of(result)] = schema_of(result)
+    return schemas
 
 
 def schema_of(result: type) -> dict[str, Any]:
@@ -259,7 +259,7 @@ def _about(result: type) -> str:
 
 def _shown(kind: type) -> Iterator[tuple[str, Any, str | None]]:
     """Yield the fields with a JSON form: name, type and form."""
-    return (each for each in _fields(kind) if each[2] != "hidden")
+    return (field for field in _fields(kind) if field[2] != "hidden")
 
 
 def _fields(kind: type) -> Iterator[tuple[str, Any, str | None]]:
@@ -290,7 +290,7 @@ def _properties(kind: type) -> tuple[dict[str, Any], list[str], bool]:
 
 def _without_none(hint: Any) -> tuple[Any, bool]:
     if isinstance(hint, types.UnionType):
-        kinds = [each for each in typing.get_args(hint) if each is not type(None)]
+        kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
         if len(kinds) == 1:
             return kinds[0], True
     return hint, False
@@ -315,5 +315,5 @@ def _schema(hint: Any) -> dict[str, Any]:
     if issubclass(hint, bytes):
         return {"type": "string", "contentEncoding": "base64"}
     if issubclass(hint, enum.Enum):
-        return {"enum": [each.value for each in hint]}
+        return {"enum": [member.value for member in hint]}
     return {"type": _PLAIN[hint]}

@@ -93,7 +93,7 @@ class ArchivedTopic:
 
 
 def status(
-    place: Directory,
+    directory: Directory,
     topic: Annotated[str | None, About("One topic; all without it.", is_argument=True, names="topic")] = None,
     runs: Annotated[bool, About("Each offloaded range of segments, too.")] = False,
     watch: Annotated[bool, About("Show it again every two seconds, until an interrupt.")] = False,  # noqa: ARG001 - the command line asks again
@@ -105,8 +105,8 @@ def status(
     long before the log refuses appends. The command asks only this directory, never
     the remote or the warm store, so it answers without a network.
     """
-    log, archive = place.log, place.maybe_archive
-    names = _names(place, topic)
+    log, archive = directory.log, directory.maybe_archive
+    names = _names(directory, topic)
     yield DirectoryShown(str(log.path.resolve()), archive.url if archive else None)
     free_bytes, reject_bytes = shutil.disk_usage(log.path).free, log.settings.disk_reject_bytes
     if free_bytes < _LOW_FACTOR * reject_bytes:
@@ -117,20 +117,20 @@ def status(
             yield LocalTopic(name, places_of(local), _ahead(local))
             continue
         try:
-            shown = _archived(place, archive, name, runs=runs)
+            topic_status = _archived(directory, archive, name, runs=runs)
         except NoSuchTopic:
             if topic is not None:
                 raise
             continue  # deleted since the list was made
-        yield shown
+        yield topic_status
 
 
-def _archived(place: Directory, archive: Archive, name: str, *, runs: bool) -> ArchivedTopic:
+def _archived(directory: Directory, archive: Archive, name: str, *, runs: bool) -> ArchivedTopic:
     """Return what there is to show of a topic. It may leave the log meanwhile, or come there (MOVED-1)."""
-    log = place.log
+    log = directory.log
 
     def look() -> ArchivedTopic:
-        state, work = archive.status.topic(name), place.host.work(name)
+        state, work = archive.status.topic(name), directory.host.work(name)
         kept_from_ms = archive.status.kept_from_ms(name)
         return ArchivedTopic(
             status=state,
@@ -163,11 +163,11 @@ def _next_step(state: TopicStatus, work: Work | None) -> str | None:
     return f"seglog compact {name} --erase" if state.unerased_objects else None
 
 
-def _names(place: Directory, topic: str | None) -> list[str]:
-    replicas = place.maybe_archive.replication.replicas() if place.maybe_archive else []
+def _names(directory: Directory, topic: str | None) -> list[str]:
+    replicas = directory.maybe_archive.replication.replicas() if directory.maybe_archive else []
     if topic is None:
-        return sorted({*place.log.topics(), *replicas})
-    return [topic if topic in replicas else place.log.get_topic(topic).name]
+        return sorted({*directory.log.topics(), *replicas})
+    return [topic if topic in replicas else directory.log.get_topic(topic).name]
 
 
 def _ahead(topic: Topic) -> Ahead | None:
@@ -191,8 +191,8 @@ def _print_status(output: Output, results: Iterator[Shown], values: Mapping[str,
     _show_table(output, list(results))
 
 
-def _show_table(output: Output, found: Sequence[Shown]) -> None:
-    head, rows, notes = parts(found)
+def _show_table(output: Output, results: Sequence[Shown]) -> None:
+    head, rows, notes = parts(results)
     output.remark(head)
     if rows:
         output.table(*filled(rows))
@@ -204,34 +204,34 @@ def filled(rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
     """Return the columns that have cells, and the cells. A narrow terminal gets neither LSNs nor sync states."""
     is_wide = shutil.get_terminal_size().columns >= _WIDE
     names = [name for name in _COLUMNS if is_wide or name not in _ONLY_WIDE]
-    kept = [number for number in map(_COLUMNS.index, names) if any(row[number] for row in rows)]
-    return [_COLUMNS[number] for number in kept], [[row[number] for number in kept] for row in rows]
+    columns = [number for number in map(_COLUMNS.index, names) if any(row[number] for row in rows)]
+    return [_COLUMNS[number] for number in columns], [[row[number] for number in columns] for row in rows]
 
 
-def parts(found: Sequence[Shown]) -> tuple[str, list[Sequence[str]], list[str]]:
+def parts(results: Sequence[Shown]) -> tuple[str, list[Sequence[str]], list[str]]:
     """Return the head line, the rows of the table, and what the rows have no room for."""
-    topics = [each for each in found if not isinstance(each, DirectoryShown | DiskLow)]
-    heads = [status_text(each) for each in found if isinstance(each, DirectoryShown | DiskLow)]
+    topics = [result for result in results if not isinstance(result, DirectoryShown | DiskLow)]
+    heads = [status_text(result) for result in results if isinstance(result, DirectoryShown | DiskLow)]
     notes = []
-    for each in topics:
+    for topic in topics:
         name, (_, *more) = (
-            each.name if isinstance(each, LocalTopic) else each.status.name,
-            status_text(each).split("\n"),
+            topic.name if isinstance(topic, LocalTopic) else topic.status.name,
+            status_text(topic).split("\n"),
         )
         notes += [name, *more] if more else []
-    return "\n".join(heads), [_row(each) for each in topics], notes
+    return "\n".join(heads), [_row(topic) for topic in topics], notes
 
 
-def _row(found: LocalTopic | ArchivedTopic) -> Sequence[str]:
-    if isinstance(found, LocalTopic):
-        places = found.places
+def _row(topic: LocalTopic | ArchivedTopic) -> Sequence[str]:
+    if isinstance(topic, LocalTopic):
+        places = topic.places
         size = _bytes(places.hot_bytes, places.relocated_bytes)
-        return found.name, extent_bar(places.earliest_seq, 1, places.head_seq, 0), size, *[""] * 4, "no remote", ""
-    state, lag = found.status, found.lag
+        return topic.name, extent_bar(places.earliest_seq, 1, places.head_seq, 0), size, *[""] * 4, "no remote", ""
+    state, lag = topic.status, topic.lag
     bar = extent_bar(state.earliest_seq, state.hot_first_seq, state.head_seq, state.offloaded_seq)
     offloaded = f"seq {state.offloaded_seq} (lsn {state.lsn})" if state.lsn else "nothing"
     hot = _bytes(state.hot_bytes, state.relocated_bytes) if state.head_seq >= state.hot_first_seq else "nothing"
-    parts = attempts_text(state, found.work), _horizon(found.kept_from), state.state, found.next_step or ""
+    parts = attempts_text(state, topic.work), _horizon(topic.kept_from), state.state, topic.next_step or ""
     return state.name, bar, hot, offloaded, _lag(lag), *parts
 
 
@@ -265,8 +265,8 @@ def extent_bar(first_seq: int, hot_first_seq: int, head_seq: int, offloaded_seq:
     return "".join("░" if seq < hot_first_seq else "▓" if seq <= offloaded_seq else "█" for seq in seqs)
 
 
-def status_text(found: Shown) -> str:
-    match found:
+def status_text(result: Shown) -> str:
+    match result:
         case DirectoryShown(path, remote):
             return f"{path}, remote {remote or 'none'}"
         case DiskLow(free_bytes, reject_bytes):
@@ -277,10 +277,10 @@ def status_text(found: Shown) -> str:
                 "`seglog delete`, or files of other programs"
             )
         case LocalTopic():
-            return _describe_local(found) + _remark(found.ahead)
+            return _describe_local(result) + _remark(result.ahead)
         case ArchivedTopic():
-            lines = [_describe(found.status, found.work), *map(_describe_run, found.runs or ())]
-            return "\n".join(lines) + _remark(found.ahead)
+            lines = [_describe(result.status, result.work), *map(_describe_run, result.runs or ())]
+            return "\n".join(lines) + _remark(result.ahead)
 
 
 def _remark(ahead: Ahead | None) -> str:
@@ -295,8 +295,8 @@ def _remark(ahead: Ahead | None) -> str:
 
 def _describe_local(topic: LocalTopic) -> str:
     places = topic.places
-    kept = _bytes(places.hot_bytes, places.relocated_bytes) if places.relocated_bytes else "all hot"
-    lines = [f"{topic.name}: up to seq {places.head_seq:,}, {kept}", *_floors(places.earliest_seq, places.evict_floor)]
+    sizes = _bytes(places.hot_bytes, places.relocated_bytes) if places.relocated_bytes else "all hot"
+    lines = [f"{topic.name}: up to seq {places.head_seq:,}, {sizes}", *_floors(places.earliest_seq, places.evict_floor)]
     return "\n".join(lines)
 
 
@@ -328,15 +328,15 @@ def _erasure(state: TopicStatus) -> list[str]:
             f"takes them out, or `seglog compact {state.name} --erase`"
         )
     if state.erased_by_ms is not None:
-        others = "what else stays deleted" if state.unerased_objects else "what stays deleted"
-        lines.append(f"  {others} is gone for good by {format_time(state.erased_by_ms)}")
+        deleted = "what else stays deleted" if state.unerased_objects else "what stays deleted"
+        lines.append(f"  {deleted} is gone for good by {format_time(state.erased_by_ms)}")
     return lines
 
 
 def _describe(state: TopicStatus, work: Work | None) -> str:
     if state.is_replica and state.diverged_lsn is None:
-        told = f"{state.name}: replica, {state.state}: up to seq {state.head_seq:,} (lsn {state.lsn})"
-        return "\n".join([told, *_erasure(state)])
+        text = f"{state.name}: replica, {state.state}: up to seq {state.head_seq:,} (lsn {state.lsn})"
+        return "\n".join([text, *_erasure(state)])
     if state.head_seq >= state.hot_first_seq:
         hot = f"hot {state.hot_first_seq}-{state.head_seq} ({_bytes(state.hot_bytes, state.relocated_bytes)})"
     else:

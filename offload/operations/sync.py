@@ -90,34 +90,34 @@ class TakenOver:
     next_seq: int
 
 
-def push(place: Directory, topic: TopicName) -> Pushed:
+def push(directory: Directory, topic: TopicName) -> Pushed:
     """Send the sealed segments of a topic to its volume, and the deletes after them. The same as `offload`."""
-    archive = place.archive
-    with place.host.progress(f"push {topic}", archive.status.waiting_bytes(topic)) as advance:
+    archive = directory.archive
+    with directory.host.progress(f"push {topic}", archive.status.waiting_bytes(topic)) as advance:
         result = archive.offload(topic, on_bytes=advance)
-    return Pushed(_position(topic, archive.replication.sync_state(topic)), tuple(each.lsn for each in result.published))
+    return Pushed(_position(topic, archive.replication.sync_state(topic)), tuple(run.lsn for run in result.published))
 
 
-def pull(place: Directory, topic: TopicName) -> SyncPosition:
+def pull(directory: Directory, topic: TopicName) -> SyncPosition:
     """Fetch new commits of other writers, and keep them here. Readers see no change until `sync`.
 
     If a topic or branch is only in the remote, this directory follows it from now on.
     """
-    with place.counting(f"pull {topic}"):
-        return _position(topic, place.archive.replication.pull(topic))
+    with directory.counting(f"pull {topic}"):
+        return _position(topic, directory.archive.replication.pull(topic))
 
 
-def fetch(place: Directory, topic: TopicName) -> SyncPosition:
+def fetch(directory: Directory, topic: TopicName) -> SyncPosition:
     """Fetch new commits as `pull` does, and every commit that a read of the newest state needs.
 
     `log` and `status` then need no remote, and a shell completes the tags of the topic.
     """
-    with place.counting(f"fetch {topic}"):
-        return _position(topic, place.archive.replication.fetch(topic))
+    with directory.counting(f"fetch {topic}"):
+        return _position(topic, directory.archive.replication.fetch(topic))
 
 
 def sync(
-    place: Directory,
+    directory: Directory,
     topic: TopicName,
     follow: Annotated[bool, About("Then look again and again, until an interrupt.")] = False,
     interval: Annotated[float, About("With --follow: seconds between looks.", least=0.05)] = 5.0,
@@ -127,20 +127,20 @@ def sync(
     If both have changed, `sync` changes nothing, and `reset` is the way out. If a topic is only in the remote, this
     directory becomes a replica of it, which reads the records of other writers.
     """
-    archive = place.archive
-    waiting_bytes = archive.status.waiting_bytes(topic) if place.log.has_topic(topic) else None
-    with place.host.progress(f"sync {topic}", waiting_bytes) as advance:
+    archive = directory.archive
+    waiting_bytes = archive.status.waiting_bytes(topic) if directory.log.has_topic(topic) else None
+    with directory.host.progress(f"sync {topic}", waiting_bytes) as advance:
         synced = archive.replication.sync(topic, on_bytes=advance)
     yield _synced(archive, synced)
-    while follow and _wait(place.host, interval):
+    while follow and _wait(directory.host, interval):
         synced = archive.replication.sync(topic)
         if synced.commits or synced.published:
             yield _synced(archive, synced)
-        place.host.check_listener()
+        directory.host.check_listener()
 
 
 def reset(
-    place: Directory,
+    directory: Directory,
     topic: TopicName,
     as_branch: Annotated[
         str | None, About("Keep the records and deletes that are only here as this new branch.", "--as")
@@ -162,9 +162,9 @@ def reset(
     elif dry_run:
         raise InvalidParameters("--dry-run goes with --discard")
     if dry_run:
-        return would("reset --discard", topic, place.archive.previews.local(topic))
-    with place.counting(f"reset {topic}"):
-        result = place.archive.replication.reset(topic, as_branch=as_branch, discard=discard, message=message)
+        return would("reset --discard", topic, directory.archive.previews.local(topic))
+    with directory.counting(f"reset {topic}"):
+        result = directory.archive.replication.reset(topic, as_branch=as_branch, discard=discard, message=message)
     return TopicReset(
         topic=topic,
         lsn=result.lsn,
@@ -177,14 +177,14 @@ def reset(
     )
 
 
-def takeover(place: Directory, topic: TopicName) -> TakenOver:
+def takeover(directory: Directory, topic: TopicName) -> TakenOver:
     """Become the writer of a topic. The former writer is fenced, and offloads nothing of the topic any more.
 
     Records that the former writer has not offloaded stay in its directory. There, `seglog reset --as` makes them a
     branch.
     """
-    archive = place.archive
-    with place.counting(f"takeover {topic}"):
+    archive = directory.archive
+    with directory.counting(f"takeover {topic}"):
         archive.replication.take_over(topic)
     status = archive.status.topic(topic)
     return TakenOver(topic, status.lsn, status.writer_epoch, status.head_seq + 1)
@@ -214,8 +214,8 @@ def _wait(host: Host, seconds: float) -> bool:
 
 
 def pushed_text(pushed: Pushed) -> str:
-    told = ", ".join(f"lsn {lsn}" for lsn in pushed.lsns) or "nothing new"
-    return f"{pushed.place.topic}: pushed {told}, now at {pushed.place.state}"
+    commits = ", ".join(f"lsn {lsn}" for lsn in pushed.lsns) or "nothing new"
+    return f"{pushed.place.topic}: pushed {commits}, now at {pushed.place.state}"
 
 
 def position_text(position: SyncPosition) -> str:
@@ -227,13 +227,13 @@ def _print_synced(output: Output, results: Iterator[SyncedTopic], _: Mapping[str
     for synced in results:
         done = [f"took in {counted(synced.commits, 'commit')}"] if synced.commits else []
         done += [f"pushed {', '.join(f'lsn {lsn}' for lsn in synced.lsns)}"] if synced.lsns else []
-        told = f"{', '.join(done) or 'nothing new'}, {synced.role} at {synced.place.state}"
-        output.show(synced, f"{synced.place.topic}: {told}")
+        changes = f"{', '.join(done) or 'nothing new'}, {synced.role} at {synced.place.state}"
+        output.show(synced, f"{synced.place.topic}: {changes}")
         output.flush()
 
 
-def taken_over_text(taken: TakenOver) -> str:
-    return f"{taken.topic} is written here from seq {taken.next_seq} on (epoch {taken.epoch})"
+def taken_over_text(taken_over: TakenOver) -> str:
+    return f"{taken_over.topic} is written here from seq {taken_over.next_seq} on (epoch {taken_over.epoch})"
 
 
 def reset_text(done: TopicReset) -> str:

@@ -54,7 +54,7 @@ def create(
 
 def list_tags(archive: Archive, topic: PlainTopicName) -> Iterator[TagListed]:
     """List the tags of a topic and its branches."""
-    return (_listed(topic, each.name, each.tag) for each in archive.tags.list(topic))
+    return (_listed(topic, tag.name, tag.tag) for tag in archive.tags.list(topic))
 
 
 def delete(archive: Archive, topic: PlainTopicName, name: Annotated[str, About("The tag.", names="tag")]) -> TagListed:
@@ -82,8 +82,8 @@ def _tag_row(listed: TagListed) -> Sequence[str]:
 
 def tag_text(listed: TagListed) -> str:
     cut = f" seq {listed.seq}" if listed.seq else ""
-    place = f"{listed.branch} lsn {listed.lsn}{cut}"
-    return f"{listed.tag:<24} {place:<28} {listed.created_at}  {listed.message}".rstrip()
+    point = f"{listed.branch} lsn {listed.lsn}{cut}"
+    return f"{listed.tag:<24} {point:<28} {listed.created_at}  {listed.message}".rstrip()
 
 
 _print_tag = rows(("tag", "branch", "lsn", "seq", "made", "message"), _tag_row, tag_text)

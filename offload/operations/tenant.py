@@ -95,12 +95,12 @@ def policy(
 
     Raises `InvalidParameters`, `InvalidTenant` and `InvalidArgument`.
     """
-    parsed = [Condition.parse(each) for each in conditions]
+    parsed = [Condition.parse(text) for text in conditions]
     if not session_tags:
         if name is None:
             raise InvalidParameters("a policy needs the NAME of a tenant", hint="or give --session-tags")
-        made = tenant_policy(name, role, bucket, base, kms_key, parsed, partition)
-        return TenantPolicy(name, role, made)
+        document = tenant_policy(name, role, bucket, base, kms_key, parsed, partition)
+        return TenantPolicy(name, role, document)
     if name is not None:
         raise InvalidParameters(f"--session-tags takes no tenant {name!r}", hint="leave one of the two out")
     if kms_key is not None:
@@ -114,8 +114,8 @@ def policy_of_bucket(
 ) -> BucketPolicy:
     """Return the bucket's policy with the statements that are asked for, or with all. Raises `InvalidArgument`."""
     is_all = not (put_if_absent or tls_only)
-    made = bucket_policy(bucket, put_if_absent or is_all, tls_only or is_all, partition)
-    return BucketPolicy(bucket, made)
+    document = bucket_policy(bucket, put_if_absent or is_all, tls_only or is_all, partition)
+    return BucketPolicy(bucket, document)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class Asked:
     profile: str | None = None
 
 
-def credentials(asked: Asked, settings: Settings, url: str | None) -> TenantGrant:
+def credentials(request: Asked, settings: Settings, url: str | None) -> TenantGrant:
     """Ask STS for credentials of a tenant, which may do no more than its role does on the prefix behind `url`.
 
     Raises `InvalidParameters`, `InvalidTenant`, `InvalidArgument`, `AccessDenied` and `StoreUnreachable`.
@@ -195,29 +195,29 @@ def credentials(asked: Asked, settings: Settings, url: str | None) -> TenantGran
     from offload.tenants.access import TenantAccess, policy_text
     from offload.tenants.credentials import assume_role
 
-    check_tenant(asked.tenant)
+    check_tenant(request.tenant)
     of_file = settings.tenant
-    arn = asked.role_arn or of_file.role_arn
+    arn = request.role_arn or of_file.role_arn
     if not arn:
         raise InvalidParameters("STS needs an IAM role", hint="give --role-arn, or set tenant.role_arn")
     if not ROLE_ARN.fullmatch(arn):
         raise InvalidParameters(f"{arn!r} is not the ARN of a role", hint=f"its form is {ROLE_ARN_FORM}")
-    for option, text in (("--external-id", asked.external_id), ("--profile", asked.profile)):
+    for option, text in (("--external-id", request.external_id), ("--profile", request.profile)):
         if text is not None and not _PLAIN.fullmatch(text):
             raise InvalidParameters(
                 f"{option} {text!r} is not plain text", hint="it has A-Z a-z 0-9 and + = , . @ : / _ -"
             )
-    if not _SHORTEST_S <= asked.lasts_s <= _LONGEST_S:
+    if not _SHORTEST_S <= request.lasts_s <= _LONGEST_S:
         raise InvalidParameters("--for takes 15m to 12h", hint="the role has a maximum of its own, 1h by default")
-    bucket, base = _place_of(asked.tenant, url)
-    key = asked.kms_key or _key_of(settings)
-    policy = policy_text(asked.tenant, asked.role, bucket, base, key, Partition.of(arn))
-    external_id = of_file.external_id if asked.external_id is None else asked.external_id
-    profile = of_file.profile if asked.profile is None else asked.profile
-    access = TenantAccess(asked.tenant, arn, asked.lasts_s, policy, external_id, profile)
-    found = assume_role(access).credentials
-    ends = datetime.fromtimestamp((found.expires_at_ms or 0) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return TenantGrant(1, found.access_key, found.secret_key, found.session_token or "", ends)
+    bucket, base = _place_of(request.tenant, url)
+    key = request.kms_key or _key_of(settings)
+    policy = policy_text(request.tenant, request.role, bucket, base, key, Partition.of(arn))
+    external_id = of_file.external_id if request.external_id is None else request.external_id
+    profile = of_file.profile if request.profile is None else request.profile
+    access = TenantAccess(request.tenant, arn, request.lasts_s, policy, external_id, profile)
+    keys = assume_role(access).credentials
+    ends = datetime.fromtimestamp((keys.expires_at_ms or 0) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return TenantGrant(1, keys.access_key, keys.secret_key, keys.session_token or "", ends)
 
 
 def check(name: str, settings: Settings, url: str | None) -> TenantCheck:
@@ -232,8 +232,8 @@ def check(name: str, settings: Settings, url: str | None) -> TenantCheck:
     if find_spec("aiobotocore") is None:
         raise NotInstalled("seglog tenant check", "aiobotocore", "tenants")
     source = source_of(settings, url)
-    found = asyncio.run(check_bucket(str(url), None if source is None else source.current()))
-    return TenantCheck(name, found.bucket, found.own_prefix, found.whole_bucket, tuple(found.failures))
+    checked = asyncio.run(check_bucket(str(url), None if source is None else source.current()))
+    return TenantCheck(name, checked.bucket, checked.own_prefix, checked.whole_bucket, tuple(checked.failures))
 
 
 def _place_of(name: str, url: str | None) -> tuple[str, str]:
@@ -241,8 +241,8 @@ def _place_of(name: str, url: str | None) -> tuple[str, str]:
     parts = split_remote(url or "")
     base, _, last = parts.path.strip("/").rpartition("/")
     if parts.scheme != "s3" or not parts.netloc or last != name:
-        given = f"{url} is not the remote of {name}" if url else f"the remote of {name} is not known"
-        raise InvalidParameters(given, hint=f"give --bucket, or --remote s3://BUCKET/{name} before the command")
+        problem = f"{url} is not the remote of {name}" if url else f"the remote of {name} is not known"
+        raise InvalidParameters(problem, hint=f"give --bucket, or --remote s3://BUCKET/{name} before the command")
     return check_bucket(parts.netloc), base
 
 
@@ -299,29 +299,29 @@ def check_remote_of(name: str, url: str) -> None:
         raise NotTheTenant(name, url)
 
 
-def preview(name: str, place: WholePrefix, owner: WholePrefix | None, on_record: Sequence[Upload]) -> WouldDelete:
+def preview(name: str, prefix: WholePrefix, owner: WholePrefix | None, on_record: Sequence[Upload]) -> WouldDelete:
     """Return what would go. Changes nothing."""
-    found = contents_of(place, owner)
+    totals = contents_of(prefix, owner)
     return WouldDelete(
-        name, place.url, found.objects, found.bytes, found.foreign, found.examples, len(on_record), found.uploads
+        name, prefix.url, totals.objects, totals.bytes, totals.foreign, totals.examples, len(on_record), totals.uploads
     )
 
 
 def delete(
     name: str,
-    place: WholePrefix,
+    prefix: WholePrefix,
     owner: WholePrefix | None,
     on_record: Sequence[Upload],
     on_deleted: Callable[[int], None],
 ) -> TenantDeleted:
     """Delete everything of the tenant, and prove it. Raises `TenantWritten`, and the errors of the store."""
-    done = delete_all(place, owner, on_record, on_deleted)
-    is_s3 = place.url.startswith("s3:")
+    done = delete_all(prefix, owner, on_record, on_deleted)
+    is_s3 = prefix.url.startswith("s3:")
     is_versioned = bool(done.freed.unreferenced_bytes or done.versions)
     needs_rule = is_s3 and (is_versioned or not done.lists_uploads)
     return TenantDeleted(
         tenant=name,
-        remote=place.url,
+        remote=prefix.url,
         objects=done.objects,
         reclaimed_bytes=done.freed.reclaimed_bytes,
         unreferenced_bytes=done.freed.unreferenced_bytes,
@@ -329,5 +329,5 @@ def delete(
         old_version_bytes=done.versions.bytes if done.versions else None,
         aborted_uploads=done.aborted,
         proves_uploads=done.lists_uploads or not is_s3,
-        lifecycle=lifecycle_rule(name, f"{split_remote(place.url).path.strip('/')}/") if needs_rule else None,
+        lifecycle=lifecycle_rule(name, f"{split_remote(prefix.url).path.strip('/')}/") if needs_rule else None,
     )

@@ -23,7 +23,7 @@ class TokenMade:
 
 def new(name: str, role: str, topics: str, tenant: str | None = None) -> TokenMade:
     """Make a token with its line. With `tenant`, it is bound to that. Raises `InvalidParameters`."""
-    roles = {each.word: each for each in Role}
+    roles = {role.word: role for role in Role}
     if role not in roles:
         raise InvalidParameters(f"{role!r} is none of {', '.join(roles)}")
     token = new_token()

@@ -118,7 +118,7 @@ class TopicListed:
 
 
 def create(
-    place: Directory,
+    directory: Directory,
     topic: PlainTopicName,
     codec: Annotated[str | None, About("How it is offloaded: zstd (small) or none (Apache Pulsar's format).")] = None,
     durability: Annotated[str, About("When an append is acked: fsync, disk, memory or ephemeral (never written).")] = (
@@ -134,13 +134,14 @@ def create(
     if codec is not None:
         codec_named(codec)
     attributes = {"codec": codec} if codec else {}
-    keep_history = place.maybe_archive is not None and durability != "ephemeral"
-    place.log.create_topic(topic, TopicConfig(durability=durability, keep_history=keep_history, attributes=attributes))
+    keep_history = directory.maybe_archive is not None and durability != "ephemeral"
+    config = TopicConfig(durability=durability, keep_history=keep_history, attributes=attributes)
+    directory.log.create_topic(topic, config)
     return TopicMade(topic, codec, durability)
 
 
 def set_config(
-    place: Directory,
+    directory: Directory,
     topic: PlainTopicName,
     ttl: Annotated[str | None, About("Show nothing older, such as 12h or 7d, and evict it; none: never.")] = None,
     cap_records: Annotated[str | None, About("Keep about so many records on this disk; none: all.")] = None,
@@ -170,28 +171,28 @@ def set_config(
     triggers = _attribute_changes(offload_after, offload_hot_bytes, tail_interval, window)
     if not changes and not triggers:
         raise InvalidParameters("say what to change: `seglog topic set --help` tells the options")
-    if place.maybe_archive is not None:
-        place.maybe_archive.replication.check_not_followed(topic)
-    handle = place.log.get_topic(topic)
+    if directory.maybe_archive is not None:
+        directory.maybe_archive.replication.check_not_followed(topic)
+    handle = directory.log.get_topic(topic)
 
     def changed(config: TopicConfig) -> TopicConfig:
         attributes = {**config.attributes, **triggers}
-        named = {key: text for key, text in attributes.items() if text is not None}
-        return replace(config, attributes=named, **changes)
+        chosen = {key: text for key, text in attributes.items() if text is not None}
+        return replace(config, attributes=chosen, **changes)
 
-    config = place.log.reconfigure(topic, changed)
+    config = directory.log.reconfigure(topic, changed)
     with suppress(NoSuchTopic):  # it may have left the log since
         handle.enforce_retention()
     return TopicConfigured(topic, config.to_json())
 
 
-def show(place: Directory, topic: PlainTopicName) -> TopicDescribed:
+def show(directory: Directory, topic: PlainTopicName) -> TopicDescribed:
     """Show a topic's configuration, and where it begins and ends. A replica is shown as of its last sync."""
-    archive = place.maybe_archive
+    archive = directory.maybe_archive
     if archive is not None and archive.replication.is_replica(topic):
         config = archive.replication.config(topic)
         return TopicDescribed(topic, True, _places_of_replica(archive, topic), config.to_json())
-    handle = place.log.get_topic(topic)
+    handle = directory.log.get_topic(topic)
     return TopicDescribed(topic, False, places_of(handle), handle.config.to_json())
 
 
@@ -221,7 +222,7 @@ def _places_of_replica(archive: Archive, name: str) -> TopicPlaces:
 
 
 def delete(
-    place: Directory,
+    directory: Directory,
     topic: PlainTopicName,
     detach: Annotated[bool, About("If it has a history in the remote: delete it in this directory only.")] = False,
     discard: Annotated[bool, About("With --detach: drop the records that are not offloaded, for good.")] = False,
@@ -241,13 +242,13 @@ def delete(
     check_meant(f"this deletes {topic} and all its records here", yes=yes, dry_run=dry_run)
     if discard and not detach:
         raise InvalidParameters("--discard goes with --detach")
-    archive = place.maybe_archive
+    archive = directory.maybe_archive
     if dry_run and archive is None:
-        return would("topic delete", topic, preview_here(place.log.get_topic(topic), 1, None, None))
+        return would("topic delete", topic, preview_here(directory.log.get_topic(topic), 1, None, None))
     if dry_run:
-        return would("topic delete", topic, place.archive.previews.topic(topic, detach=detach, discard=discard))
+        return would("topic delete", topic, directory.archive.previews.topic(topic, detach=detach, discard=discard))
     if archive is None:
-        place.log.delete_topic(topic)
+        directory.log.delete_topic(topic)
         return TopicDeleted(topic, deleted=True, outcome="deleted")
     gone = archive.delete_topic(topic, detach=detach, discard=discard, message=message)
     if gone.outcome == "deleted":
@@ -255,9 +256,9 @@ def delete(
     return TopicGone(topic, False, gone.outcome, gone.lsn, gone.records, gone.deletes)
 
 
-def list_topics(place: Directory) -> Iterator[TopicListed]:
+def list_topics(directory: Directory) -> Iterator[TopicListed]:
     """List the topics of this data directory, and those that it only follows."""
-    log, archive = place.log, place.maybe_archive
+    log, archive = directory.log, directory.maybe_archive
     replicas = archive.replication.replicas() if archive is not None else []
     for name in sorted({*log.topics(), *replicas}):
         if archive is not None and name in replicas:
@@ -320,8 +321,8 @@ def configured_text(done: TopicConfigured) -> str:
     return f"{done.topic}: {', '.join(values)}"
 
 
-def shown_text(shown: TopicDescribed) -> str:
-    rows = {"role": "replica" if shown.is_replica else None, **asdict(shown.places), **shown.config}
+def shown_text(topic: TopicDescribed) -> str:
+    rows = {"role": "replica" if topic.is_replica else None, **asdict(topic.places), **topic.config}
     return "\n".join(f"{key:<15} {value}" for key, value in rows.items() if value is not None)
 
 

@@ -281,7 +281,7 @@ def _part(state: Path | None, url: str, share: float) -> Iterator[_Part]:
         start, end, done = _known(file.read(), state, url, share)
         file.truncate(0)
         file.write(_line({"remote": url, "start": start, "end": end}))
-        file.write(b"".join(json.dumps(each).encode() + b"\n" for each in sorted(done)))
+        file.write(b"".join(json.dumps(key).encode() + b"\n" for key in sorted(done)))
         file.flush()
         yield _Part(file, url, start, end, done)
 
@@ -292,14 +292,14 @@ def _known(body: bytes, state: Path, url: str, share: float) -> tuple[float, flo
     if not lines:
         return 0.0, share, frozenset()
     try:
-        facts, *rest = [json.loads(line) for line in lines]
+        facts, *keys = [json.loads(line) for line in lines]
         remote, start = str(facts["remote"]), float(facts["start"])
         end = float(facts["end"]) if "end" in facts else start + share
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidParameters(f"--state {state} is no state of a check: {error}") from None
     if remote != url:
         raise InvalidParameters(f"--state {state} belongs to {remote}; name another file")
-    return start, end, frozenset(map(str, rest))
+    return start, end, frozenset(map(str, keys))
 
 
 def _line(value: Any) -> bytes:

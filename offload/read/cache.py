@@ -246,14 +246,14 @@ class ChunkCache(Owned):
         with self._lock:
             self._policy.use(name)
             body = self._arriving.get(name)
-            known = self._lengths.get(name)
-        if body is None and known is not None:
-            body = self._read(name, known)
+            stored_length = self._lengths.get(name)
+        if body is None and stored_length is not None:
+            body = self._read(name, stored_length)
         is_hit = body is not None and len(body) == length and xxh3_64_intdigest(body) == xxh3
         with self._lock:
             self.hits += is_hit
         if body is not None and not is_hit:
-            _log.warning("%s is damaged: dropped, to be fetched again", self._path(name, known or length))
+            _log.warning("%s is damaged: dropped, to be fetched again", self._path(name, stored_length or length))
             self.drop(name)
         return body if is_hit else None
 
@@ -308,14 +308,14 @@ class ChunkCache(Owned):
 
     def _find_entries(self) -> None:
         for file in self._files.list_dir(self._directory):
-            found = _ENTRY.fullmatch(file)
-            if found is None:
+            match = _ENTRY.fullmatch(file)
+            if match is None:
                 if file.startswith(_TEMPORARY):
                     self._unlink(self._directory / file)
                 continue
-            name, length = (bytes.fromhex(found[1]), int(found[2], 16)), int(found[3], 16)
-            for other in self._policy.restore(name, _on_disk(length)):
-                path = self._forget(other)
+            name, length = (bytes.fromhex(match[1]), int(match[2], 16)), int(match[3], 16)
+            for evicted in self._policy.restore(name, _on_disk(length)):
+                path = self._forget(evicted)
                 if path is not None:
                     self._unlink(path)
             self._lengths[name] = length
@@ -373,8 +373,8 @@ class ChunkCache(Owned):
 def _make_private(directory: Path) -> None:
     directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.mkdir(mode=0o700, exist_ok=True)
-    found = directory.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise NotOurs(f"{directory} is not a directory of this user alone (mode 0700)")
 
 

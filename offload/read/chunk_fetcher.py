@@ -72,10 +72,10 @@ class Pool(Owned):
         self._is_closed = False
         self._lock = threading.Lock()
 
-    def begin(self, work: Callable[P, T], *args: P.args, **named: P.kwargs) -> Future[T] | None:
+    def begin(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T] | None:
         """Submit `work` to a thread, and return its future. Return None once the pool is closed."""
         with self._lock:
-            return None if self._is_closed else self._threads.submit(carried(work), *args, **named)
+            return None if self._is_closed else self._threads.submit(carried(work), *args, **kwargs)
 
     def close(self) -> None:
         """Wait for the work that is under way, and cancel the rest. Idempotent."""
@@ -93,10 +93,10 @@ def in_order(work: Iterable[Callable[[], T]], at_a_time: int, name: str) -> Iter
     waiting: deque[Future[T]] = deque()
     with ThreadPoolExecutor(at_a_time, thread_name_prefix=name) as pool:
         try:
-            for one in work:
+            for task in work:
                 if len(waiting) == at_a_time:
                     yield waiting.popleft().result()
-                waiting.append(pool.submit(carried(one)))
+                waiting.append(pool.submit(carried(task)))
             while waiting:
                 yield waiting.popleft().result()
         finally:
@@ -198,9 +198,9 @@ class ChunkFetcher(Owned):
         The caller must leave a fetch as often as the result contains it. If `is_scan`, the cache need not keep the
         chunks (POLICY-1).
         """
-        found = self._join(requests, is_scan=is_scan, is_ahead=False)
-        assert found is not None  # noqa: S101 - only what is ahead may find no room
-        return found
+        fetches = self._join(requests, is_scan=is_scan, is_ahead=False)
+        assert fetches is not None  # noqa: S101 - only what is ahead may find no room
+        return fetches
 
     def join_ahead(self, requests: Sequence[ChunkRequest]) -> list[Fetch | None] | None:
         """Return fetches for requests that the reader does not need yet. The pool runs them. Return None if there
@@ -209,7 +209,7 @@ class ChunkFetcher(Owned):
         return self._join(requests, is_scan=True, is_ahead=True)
 
     def _join(self, requests: Sequence[ChunkRequest], *, is_scan: bool, is_ahead: bool) -> list[Fetch | None] | None:
-        found: list[Fetch | None] = []
+        joined_fetches: list[Fetch | None] = []
         groups: list[list[ChunkRequest]] = []
         with self._lock:
             for request in requests:
@@ -229,11 +229,11 @@ class ChunkFetcher(Owned):
                 joined = self._fetches.get(request.id)
                 if joined is not None:
                     joined.users += 1
-                found.append(joined)
+                joined_fetches.append(joined)
         if is_ahead:
             for fetch in fetches:
                 self._pool.begin(self._run, fetch)
-        return found
+        return joined_fetches
 
     def bytes_of(self, fetch: Fetch, request: ChunkRequest) -> memoryview:
         """Return the stored bytes of a request of the fetch, and leave the fetch.
@@ -241,9 +241,9 @@ class ChunkFetcher(Owned):
         Waits for the bytes, or makes the GET. Raises the error of the GET (FETCH-4).
         """
         is_mine = self._run(fetch)
-        found = self._wait(fetch, request)
-        if is_mine or not isinstance(found, BaseException):
-            return _given(found)
+        outcome = self._wait(fetch, request)
+        if is_mine or not isinstance(outcome, BaseException):
+            return _given(outcome)
         [again] = self.join([request], is_scan=fetch.is_scan)
         if again is None:  # the cache has it by now, and only `ReadAhead` asks the cache
             return memoryview(self._store.get_range(request.key, request.chunk.offset, request.chunk.stored_length))
@@ -334,10 +334,10 @@ class ChunkFetcher(Owned):
                 del self._fetches[request.id]
 
 
-def _given(found: memoryview | BaseException) -> memoryview:
-    if isinstance(found, BaseException):
-        raise found
-    return found
+def _given(outcome: memoryview | BaseException) -> memoryview:
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
 
 
 def _is_near(before: ChunkRequest, request: ChunkRequest) -> bool:
@@ -437,18 +437,18 @@ class ReadAhead:
 
     def _take(self, size_bytes: int) -> list[ChunkRequest]:
         """Return requests of up to `size_bytes` together, but at least one. Return an empty list at the end."""
-        taken: list[ChunkRequest] = []
+        requests: list[ChunkRequest] = []
         taken_bytes = 0
-        while not taken or taken_bytes < size_bytes:
+        while not requests or taken_bytes < size_bytes:
             request = self._waiting.popleft() if self._waiting else self._next()
             if request is None:
                 break
             taken_bytes += request.chunk.stored_length
-            if taken and taken_bytes > size_bytes:
+            if requests and taken_bytes > size_bytes:
                 self._waiting.appendleft(request)
                 break
-            taken.append(request)
-        return taken
+            requests.append(request)
+        return requests
 
     def _next(self) -> ChunkRequest | None:
         try:

@@ -100,25 +100,25 @@ def arrays_of_chunk(
     If a record is damaged, raises `InvalidChunk` after the sound records before it.
     """
     first, last = max(first, chunk.first_seq), min(last, chunk.last_seq)
-    found = _checked(raw, chunk, topic_id, first, last)
-    if found is None or not found.labels_are_text():
+    arrays = _checked(raw, chunk, topic_id, first, last)
+    if arrays is None or not arrays.labels_are_text():
         yield from in_arrays(_one_by_one(raw, chunk, topic_id, key, first, last))
-    elif len(found):
-        yield found
+    elif len(arrays):
+        yield arrays
 
 
 def _many(raw: bytes | memoryview, chunk: ChunkRef, topic_id: int, first: int, last: int) -> list[Record] | None:
     """Return the records, checked as arrays; None if anything is wrong."""
-    found = _checked(raw, chunk, topic_id, first, last)
-    if found is None:
+    arrays = _checked(raw, chunk, topic_id, first, last)
+    if arrays is None:
         return None
-    headers, body = found.headers, bytes(raw)
+    headers, body = arrays.headers, bytes(raw)
     if (headers["flags"] & _MORE_THAN_A_VALUE).any():
         try:
-            return list(map(record_of, repeat(body), found.starts.tolist(), map(Header._make, headers.tolist())))
+            return list(map(record_of, repeat(body), arrays.starts.tolist(), map(Header._make, headers.tolist())))
         except InvalidFrame:
             return None
-    _, _, starts, ends = found.places()
+    _, _, starts, ends = arrays.places()
     columns = headers["seq"].tolist(), headers["ts_ms"].tolist(), starts.tolist(), ends.tolist()
     return [Record(seq, ts_ms, body[start:end]) for seq, ts_ms, start, end in zip(*columns, strict=True)]
 
@@ -132,15 +132,15 @@ def _checked(raw: bytes | memoryview, chunk: ChunkRef, topic_id: int, first: int
     buffer = np.frombuffer(raw, dtype=np.uint8).copy()
     # An entry's data is a frame without its length. Write that length over the last bytes of the entry id.
     sizes = (ends - starts - np.int64(4)).astype("<u4")
-    for place, byte in enumerate(sizes.view(np.uint8).reshape(-1, 4).T):
-        buffer[starts + place] = byte
+    for byte_number, byte in enumerate(sizes.view(np.uint8).reshape(-1, 4).T):
+        buffer[starts + byte_number] = byte
     headers = read_headers(buffer.data.cast("B"), starts, ends)  # type: ignore[arg-type]  # any buffer will do
     seqs = np.arange(chunk.first_seq, chunk.last_seq + 1, dtype=np.uint64)
     if headers is None or not ((headers["seq"] == seqs) & (headers["topic_id"] == topic_id)).all():
         return None
-    wanted = slice(first - chunk.first_seq, last - chunk.first_seq + 1)
-    found = RecordArrays(raw, starts[wanted], headers[wanted])
-    return found.at(np.flatnonzero(found.headers["flags"] & DELETED == 0))
+    span = slice(first - chunk.first_seq, last - chunk.first_seq + 1)
+    arrays = RecordArrays(raw, starts[span], headers[span])
+    return arrays.at(np.flatnonzero(arrays.headers["flags"] & DELETED == 0))
 
 
 def _entry_bounds(raw: bytes | memoryview) -> NDArray[np.int64] | None:
@@ -363,12 +363,12 @@ class ColdReader(Owned):
         with closing(one_ahead(self._chunks(_wanted(snapshot, first, last)), self, "seglog-decode")) as chunks:
             for request, raw in chunks:
                 deleted = _deleted(request.view)
-                for found in arrays_of_chunk(
+                for arrays in arrays_of_chunk(
                     raw, request.chunk, request.index.topic_id, request.key, request.first, request.last
                 ):
-                    shown = _without(found, deleted, request.view.ref.first_seq)
-                    if len(shown):
-                        yield shown
+                    visible = _without(arrays, deleted, request.view.ref.first_seq)
+                    if len(visible):
+                        yield visible
 
     def segment_records(self, view: SegmentView, first: int, last: int) -> Iterator[Record]:
         """Return the records of one segment, also the records that later commits deleted. Records whose bytes are gone
@@ -407,18 +407,18 @@ class ColdReader(Owned):
         If there is none, return the seq before the segment's first.
         """
         view = SegmentView(ref, vid, lsn=0, first=ref.first_seq, last=ref.last_seq)
-        found = ref.first_seq - 1
+        last_seq = ref.first_seq - 1
         for chunk in self.index(view).chunks:
             if chunk.min_ts_ms > ts_ms:
                 break
             if chunk.max_ts_ms <= ts_ms:
-                found = chunk.last_seq
+                last_seq = chunk.last_seq
                 continue
             for record in self.segment_records(view, chunk.first_seq, chunk.last_seq):
                 if record.ts_ms > ts_ms:
                     break
-                found = record.seq
-        return found
+                last_seq = record.seq
+        return last_seq
 
     def _records(self, segments: list[_Segment]) -> Iterator[tuple[SegmentView, Iterable[Record]]]:
         """Yield the records of each segment between its two seqs, chunk by chunk, with the segment's view."""
@@ -445,17 +445,17 @@ class ColdReader(Owned):
 
         A reader that asks for a second chunk probably continues. From then on, the pool fetches the next indexes ahead.
         """
-        asked = 0
+        requested = 0
         prefetched = 0
         for number, (view, first, last) in enumerate(segments):
             index = self._indexes.get(view)
             key = keys.data_key(view.vid, view.ref.sid)
             for chunk in index.chunks_between(first, last):
-                if asked:
+                if requested:
                     for next_view, _, _ in segments[max(prefetched, number) + 1 : number + 1 + _INDEXES_AHEAD]:
                         self._pool.begin(self._indexes.get, next_view)
                     prefetched = number + _INDEXES_AHEAD
-                asked += 1
+                requested += 1
                 yield ChunkRequest(view, index, chunk, key, first, last)
 
     def _when_indexed(self, view: SegmentView, index: Future[SegmentIndex] | None) -> SegmentView:
@@ -479,10 +479,10 @@ def _deleted(view: SegmentView) -> BitMap:
     return BitMap.deserialize(view.deleted) if view.deleted else BitMap()
 
 
-def _without(found: RecordArrays, deleted: BitMap, first_seq: int) -> RecordArrays:
+def _without(arrays: RecordArrays, deleted: BitMap, first_seq: int) -> RecordArrays:
     """Return the records whose entry ids are not in `deleted`. The segment begins with `first_seq`."""
     if not deleted:
-        return found
-    ids = found.seqs - first_seq
+        return arrays
+    ids = arrays.seqs - first_seq
     hidden = (deleted & BitMap(range(int(ids[0]), int(ids[-1]) + 1))).to_array()
-    return found.at(np.flatnonzero(~np.isin(ids, hidden)))
+    return arrays.at(np.flatnonzero(~np.isin(ids, hidden)))

@@ -27,13 +27,13 @@ def count_hot(topic: Topic, before: int | None, tag: str | None, *, start: int =
     Counts only records on the local disk, from seq `start` on.
     """
     op = DeleteOp(op=0, at_seq=topic.head_seq, ts_ms=0, before=before, tag=tag)
-    found = topic.read(max(start, topic.hot_floor, topic.evict_floor), gaps=True)
-    return sum(op.matches(item) for item in found if isinstance(item, Record))
+    items = topic.read(max(start, topic.hot_floor, topic.evict_floor), gaps=True)
+    return sum(op.matches(item) for item in items if isinstance(item, Record))
 
 
 def count_cold(op: DeleteOp, earlier: Sequence[DeleteOp], snapshot: Snapshot, reader: ColdReader) -> int:
     """Return how many live records of `snapshot` the delete takes that no delete in `earlier` takes."""
-    return sum(len(taken) for _, taken in entries_taken(op, earlier, snapshot, reader))
+    return sum(len(entries) for _, entries in entries_taken(op, earlier, snapshot, reader))
 
 
 def entries_taken(
@@ -44,13 +44,13 @@ def entries_taken(
     With each segment, yield the entry ids of these records.
     """
     for view in reader.indexed(view for view in _reached(op, snapshot) if view.last >= start):
-        taken = _taken(op, view, reader)
-        for other in earlier if taken else ():
-            taken -= _taken(other, view, reader)
+        entries = _taken(op, view, reader)
+        for earlier_op in earlier if entries else ():
+            entries -= _taken(earlier_op, view, reader)
         if start > view.first:
-            taken -= BitMap(range(start - view.ref.first_seq))
-        if taken:
-            yield view, taken
+            entries -= BitMap(range(start - view.ref.first_seq))
+        if entries:
+            yield view, entries
 
 
 def deletions_of(op: DeleteOp, snapshot: Snapshot, reader: ColdReader) -> Deletions | None:
@@ -59,10 +59,10 @@ def deletions_of(op: DeleteOp, snapshot: Snapshot, reader: ColdReader) -> Deleti
     For a delete by tag, this reads the index objects of the segments. If a segment has more tags than its index lists,
     this scans the segment. The snapshot may show a segment in several pieces.
     """
-    taken: dict[Sid, BitMap] = defaultdict(BitMap)
+    by_sid: dict[Sid, BitMap] = defaultdict(BitMap)
     for view in reader.indexed(_reached(op, snapshot)):
-        taken[view.ref.sid] |= _taken(op, view, reader)
-    bitmaps = {sid: bits.serialize() for sid, bits in taken.items() if bits}
+        by_sid[view.ref.sid] |= _taken(op, view, reader)
+    bitmaps = {sid: bits.serialize() for sid, bits in by_sid.items() if bits}
     if not bitmaps:
         return None
     if op.tag is None and op.before is not None:
@@ -89,11 +89,11 @@ def count_live(view: SegmentView, reader: ColdReader) -> int:
     ref = view.ref
     if not _is_dense(ref) and not view.is_whole:
         return len(live_entries(view, reader))
-    shown = view.last - view.first + 1 if _is_dense(ref) else ref.live_records
+    records = view.last - view.first + 1 if _is_dense(ref) else ref.live_records
     if view.deleted is None:
-        return shown
+        return records
     # A commit deletes only live records: its bitmaps omit the records that were gone before (`deletions_of`).
-    return shown - BitMap.deserialize(view.deleted).range_cardinality(
+    return records - BitMap.deserialize(view.deleted).range_cardinality(
         view.first - ref.first_seq, view.last - ref.first_seq + 1
     )
 
@@ -103,8 +103,8 @@ def last_live_seq(view: SegmentView, reader: ColdReader) -> int:
     first_seq = view.ref.first_seq
     if not _is_dense(view.ref):
         return first_seq + live_entries(view, reader).max()
-    shown = BitMap(range(view.first - first_seq, view.last - first_seq + 1))
-    return first_seq + (shown - BitMap.deserialize(view.deleted) if view.deleted else shown).max()
+    entries = BitMap(range(view.first - first_seq, view.last - first_seq + 1))
+    return first_seq + (entries - BitMap.deserialize(view.deleted) if view.deleted else entries).max()
 
 
 def _is_dense(ref: SegmentRef) -> bool:

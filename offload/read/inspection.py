@@ -55,67 +55,67 @@ class UnknownObject(Misuse, OffloadError):
     hint = "name a file below topics/ or wal/, or an object: s3://bucket/key, file:///path/to/object"
 
 
-def inspect_bytes(body: bytes, place: str) -> dict[str, Any]:
-    """Return the contents of `body` as JSON values. `place` is the file or key that the caller read.
+def inspect_bytes(body: bytes, source: str) -> dict[str, Any]:
+    """Return the contents of `body` as JSON values. `source` is the file or key that the caller read.
 
     Raises `UnknownObject`, and what the decoder raises.
     """
     magic = body[:4]
-    name = PurePath(place).name
+    name = PurePath(source).name
     if magic[:3] == ENVELOPE_MAGIC[:3]:
-        return _envelope(body, place)
+        return _envelope(body, source)
     if magic == _INDEX_MAGIC:
-        return _index(body, place)
+        return _index(body, source)
     if magic == _STREAMED_MAGIC:
-        return _streamed_index(body, place)
+        return _streamed_index(body, source)
     if magic == _STREAMED_BLOCK_MAGIC:
-        return _data_object("streamed data object", body, place, decode_streamed_block_header)
+        return _data_object("streamed data object", body, source, decode_streamed_block_header)
     if magic in _BLOCK_MAGICS:
-        return _data_object("data object", body, place, decode_block_header)
+        return _data_object("data object", body, source, decode_block_header)
     if (first_seq := number_in("idx", name)) is not None:
         return _idx(body, first_seq)
     if number_in("data", name) is not None or number_in("wal", name) is not None:
         return _frames(body)
-    raise UnknownObject(place)
+    raise UnknownObject(source)
 
 
-def _envelope(body: bytes, place: str) -> dict[str, Any]:
+def _envelope(body: bytes, source: str) -> dict[str, Any]:
     kind = ENVELOPE.unpack_from(body.ljust(ENVELOPE.size, b"\0"))[2]
     # Decode an unknown type as a Control: the decoder's error names the type that it found.
     message_type = MessageType(kind) if kind in list(MessageType) else MessageType.CONTROL
-    value = _plain(_DECODERS[message_type](body, place))
+    value = _plain(_DECODERS[message_type](body, source))
     return {"kind": message_type.name.lower(), **value}
 
 
-def _index(body: bytes, place: str) -> dict[str, Any]:
-    found = decode_ledger_index(body, place)
-    ledger = found.ledger
+def _index(body: bytes, source: str) -> dict[str, Any]:
+    index = decode_ledger_index(body, source)
+    ledger = index.ledger
     described: dict[str, Any] = {
         "kind": "index object",
-        "bytes": found.index_length,
-        "head_bytes": found.head_length,
-        "trailer_bytes": found.index_length - found.head_length,
-        "bytes_behind_it": len(body) - found.index_length,
-        "data_bytes": found.data_length,
+        "bytes": index.index_length,
+        "head_bytes": index.head_length,
+        "trailer_bytes": index.index_length - index.head_length,
+        "bytes_behind_it": len(body) - index.index_length,
+        "data_bytes": index.data_length,
         "ledger": {"length": ledger.length, "last_entry_id": ledger.last_entry_id, "ctime_ms": ledger.ctime},
-        "entries": _plain(found.entries),
+        "entries": _plain(index.entries),
     }
-    if found.segment is not None:
-        segment = _plain(found.segment)
-        segment["live"] = len(BitMap.deserialize(found.segment.live))
-        tags = found.segment.tags
+    if index.segment is not None:
+        segment = _plain(index.segment)
+        segment["live"] = len(BitMap.deserialize(index.segment.live))
+        tags = index.segment.tags
         segment["tags"] = None if tags is None else {tag: len(BitMap.deserialize(bits)) for tag, bits in tags.items()}
         described["segment"] = segment
     return described
 
 
-def _streamed_index(body: bytes, place: str) -> dict[str, Any]:
-    found = decode_streamed_index(body, place)
+def _streamed_index(body: bytes, source: str) -> dict[str, Any]:
+    index = decode_streamed_index(body, source)
     return {
         "kind": "streamed index object",
-        "bytes": found.index_length,
-        "bytes_behind_it": len(body) - found.index_length,
-        "data_bytes": found.data_length,
+        "bytes": index.index_length,
+        "bytes_behind_it": len(body) - index.index_length,
+        "data_bytes": index.data_length,
         "ledgers": [
             {
                 "ledger_id": ledger.ledger_id,
@@ -124,19 +124,19 @@ def _streamed_index(body: bytes, place: str) -> dict[str, Any]:
                 "timestamp_ms": ledger.info.timestamp,
                 "entries": _plain(ledger.entries),
             }
-            for ledger in found.ledgers
+            for ledger in index.ledgers
         ],
     }
 
 
 def _data_object(
-    kind: str, body: bytes, place: str, decode: Callable[[bytes, str, int], BlockHeader | StreamedBlockHeader]
+    kind: str, body: bytes, source: str, decode: Callable[[bytes, str, int], BlockHeader | StreamedBlockHeader]
 ) -> dict[str, Any]:
     """Describe a data object by the headers of its blocks."""
     blocks: list[dict[str, Any]] = []
     offset = 0
     while offset < len(body):
-        header = decode(body[offset : offset + 128], place, offset)
+        header = decode(body[offset : offset + 128], source, offset)
         blocks.append({"offset": offset, **_plain(header)})
         offset += header.length
     return {"kind": kind, "bytes": len(body), "blocks": blocks}

@@ -76,8 +76,8 @@ def open_ledgers(store: ObjectStore, data_key: Key, body: bytes, index_key: str)
     if int.from_bytes(body[:4], "big") == STREAMED_MAGIC:
         streamed = decode_streamed_index(body, index_key)
         return OffloadedLedgers(store, data_key, streamed.data_length, _streamed_ledgers(streamed), None)
-    found = decode_ledger_index(body, index_key)
-    return OffloadedLedgers(store, data_key, found.data_length, (_whole_ledger(found),), found.segment)
+    index = decode_ledger_index(body, index_key)
+    return OffloadedLedgers(store, data_key, index.data_length, (_whole_ledger(index),), index.segment)
 
 
 class OffloadedLedgers:
@@ -175,8 +175,8 @@ class OffloadedLedgers:
         header = window.at(block.offset, BLOCK_HEADER_LENGTH)
         length: int
         if ledger.ledger_id is None:
-            found = decode_block_header(header, self._key, block.offset)
-            length, first_entry_id, ledger_id = found.length, found.first_entry_id, None
+            decoded = decode_block_header(header, self._key, block.offset)
+            length, first_entry_id, ledger_id = decoded.length, decoded.first_entry_id, None
         else:
             streamed = decode_streamed_block_header(header, self._key, block.offset)
             length, first_entry_id, ledger_id = streamed.length, streamed.first_entry_id, streamed.ledger_id
@@ -206,25 +206,25 @@ class _Window:
     def at(self, offset: int, length: int) -> bytes:
         inside = offset - self._start
         if inside < 0 or inside + length > len(self._body):
-            wanted = max(length, min(_WINDOW_BYTES, self._size - offset))
+            size_bytes = max(length, min(_WINDOW_BYTES, self._size - offset))
             try:
-                self._body = self._store.get_range(self._key, offset, wanted)
+                self._body = self._store.get_range(self._key, offset, size_bytes)
             except InvalidObject as error:
                 raise InvalidBlock(self._key, offset, f"the object is shorter than its index says: {error}") from error
             self._start, inside = offset, 0
         return self._body[inside : inside + length]
 
 
-def _whole_ledger(found: LedgerIndex) -> _Ledger:
-    ends = [*(entry.offset for entry in found.entries[1:]), found.data_length]
-    blocks = (_Block(entry.first_entry_id, entry.offset, end) for entry, end in zip(found.entries, ends, strict=True))
-    return _Ledger(None, tuple(blocks), found.ledger.last_entry_id)
+def _whole_ledger(index: LedgerIndex) -> _Ledger:
+    ends = [*(entry.offset for entry in index.entries[1:]), index.data_length]
+    blocks = (_Block(entry.first_entry_id, entry.offset, end) for entry, end in zip(index.entries, ends, strict=True))
+    return _Ledger(None, tuple(blocks), index.ledger.last_entry_id)
 
 
-def _streamed_ledgers(found: StreamedIndex) -> tuple[_Ledger, ...]:
-    offsets = [*sorted(entry.offset for ledger in found.ledgers for entry in ledger.entries), found.data_length]
+def _streamed_ledgers(index: StreamedIndex) -> tuple[_Ledger, ...]:
+    offsets = [*sorted(entry.offset for ledger in index.ledgers for entry in ledger.entries), index.data_length]
     ends = dict(pairwise(offsets))
-    ledgers = sorted(found.ledgers, key=lambda ledger: ledger.entries[0].offset)
+    ledgers = sorted(index.ledgers, key=lambda ledger: ledger.entries[0].offset)
     return tuple(
         _Ledger(
             ledger.ledger_id,

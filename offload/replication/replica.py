@@ -55,9 +55,9 @@ class SyncState:
     remote_ahead: int
 
     def __str__(self) -> str:
-        here = f"{self.seq}+{self.local_ahead}" if self.local_ahead else f"{self.seq}"
-        there = f"r{self.lsn}+{self.remote_ahead}" if self.remote_ahead else f"r{self.lsn}"
-        return f"{here} {there}"
+        local = f"{self.seq}+{self.local_ahead}" if self.local_ahead else f"{self.seq}"
+        remote = f"r{self.lsn}+{self.remote_ahead}" if self.remote_ahead else f"r{self.lsn}"
+        return f"{local} {remote}"
 
 
 class Replicas:
@@ -99,12 +99,13 @@ class Replicas:
 
     def _forget_producers(self, name: str, updates: Updates) -> None:
         """Forget the producers of a topic to which the log of another directory has appended (REPLICA-3)."""
-        known = self._log.known_appends(name)
+        appends = self._log.known_appends(name)
         commits = (stored.commit for stored in updates.commits)
-        if known.producers and (
-            updates.newest is not None or any(each.kind is CommitKind.OFFLOAD and each.load is None for each in commits)
+        if appends.producers and (
+            updates.newest is not None
+            or any(commit.kind is CommitKind.OFFLOAD and commit.load is None for commit in commits)
         ):
-            self._log.mark_elsewhere(name, replace(known, producers=()))
+            self._log.mark_elsewhere(name, replace(appends, producers=()))
 
     def is_replica(self, name: str) -> bool:
         """Return whether the name has a handle here and no topic in the log. Reads the local disk only."""

@@ -147,17 +147,17 @@ class Rescue:
             self._local.save(handle=Handle(name, vid, 0, epoch=1, config=start.config, topic_id=saved.topic_id))
         return saved
 
-    def _forked(self, base: str, branch: str, point: ForkPoint | None, known: Handle | None) -> Vid:
-        if known is None:
+    def _forked(self, base: str, branch: str, point: ForkPoint | None, handle: Handle | None) -> Vid:
+        if handle is None:
             try:
                 return self._branches.create(base, branch, point, now_ms=self._clock.now_ms())
             except BranchExists:
                 vid = self._branches.resolve(base, branch)
                 self._branches.check_open(base, branch, vid, now_ms=self._clock.now_ms())
         else:
-            vid = known.vid
+            vid = handle.vid
         parent = self._volumes.control(vid).parent
-        if known is not None:  # made here; GC may have moved the point since
+        if handle is not None:  # made here; GC may have moved the point since
             is_ours = (parent and parent.vid) == (point and point.vid)
         else:
             is_ours = parent == point and not self._volumes.newest_lsn(vid)
@@ -193,7 +193,7 @@ def _has_all(saved: Topic, topic: Topic, seqs: range, shift: int) -> bool:
     for record in _live(topic, seqs.start):
         if record.seq >= seqs.stop:
             break
-        copy = next((each for each in copies if each.seq >= record.seq - shift), None)
+        copy = next((copied for copied in copies if copied.seq >= record.seq - shift), None)
         if copy is None or copy.seq != record.seq - shift or _content(copy) != _content(record):
             return False
     return True
@@ -313,8 +313,8 @@ class Reset:
                 self._offloader.release(handle.name, at_once=True)
                 self._offloader.read_back(handle.name)
             self._drop_attempts(handle.name)
-            known = self._log.known_appends(handle.name)
-            self._log.mark_elsewhere(handle.name, Elsewhere(known.is_fenced) if changes else known)
+            appends = self._log.known_appends(handle.name)
+            self._log.mark_elsewhere(handle.name, Elsewhere(appends.is_fenced) if changes else appends)
             try:
                 self._log.delete_topic(handle.name, position=position)
             except ConcurrentModification:

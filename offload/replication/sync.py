@@ -94,11 +94,11 @@ class Sync:
             self._reset.run(self._handles.of(name))
             moved = self._handles.of(name)
             return Synced(name, moved.lsn, _new_commits(before, moved), (), is_replica=True)
-        taken = self._handles.of(name).lsn - before.lsn
+        lsns = self._handles.of(name).lsn - before.lsn
         published = (
             self._offloader.run(name, on_bytes=on_bytes) if self._replicas.changes(self._handles.of(name)) else []
         )
-        return Synced(name, self._handles.of(name).lsn, taken, tuple(published), is_replica=False)
+        return Synced(name, self._handles.of(name).lsn, lsns, tuple(published), is_replica=False)
 
     def fast_forward(self, name: str) -> None:
         """Move the handle past commits that are only maintenance.

@@ -53,7 +53,7 @@ def diff_of(left: State, right: State, reader: ColdReader) -> Difference:
     """
     last_shared = shared_seq(left, right)
     alike = {_look(view) for view in left.snapshot.segments} & {_look(view) for view in right.snapshot.segments}
-    of_left, of_right = (_live(each.snapshot, alike, reader) for each in (left, right))
+    of_left, of_right = (_live(state.snapshot, alike, reader) for state in (left, right))
     return Difference(
         last_shared,
         _side(of_left, of_right, last_shared),
@@ -63,10 +63,12 @@ def diff_of(left: State, right: State, reader: ColdReader) -> Difference:
     )
 
 
-def differing_records(found: Difference, reader: ColdReader) -> Iterator[tuple[bool, Record]]:
+def differing_records(difference: Difference, reader: ColdReader) -> Iterator[tuple[bool, Record]]:
     """Yield the records that only one state shows, by seq. True stands for the left state."""
-    left, right = (_records(*each, reader) for each in zip(found.states, found.only, strict=True))
-    return heapq.merge(((True, each) for each in left), ((False, each) for each in right), key=lambda each: each[1].seq)
+    left, right = (_records(*side, reader) for side in zip(difference.states, difference.only, strict=True))
+    return heapq.merge(
+        ((True, record) for record in left), ((False, record) for record in right), key=lambda pair: pair[1].seq
+    )
 
 
 def _records(state: State, seqs: BitMap64, reader: ColdReader) -> Iterator[Record]:
@@ -112,13 +114,13 @@ def _heads_back(commits: Sequence[Commit]) -> dict[ForkPoint, int]:
     """Return the head after each undo that came before any new record, by the undone commit. `commits` are newest
     first.
     """
-    found: dict[ForkPoint, int] = {}
+    heads: dict[ForkPoint, int] = {}
     for commit in commits:
         if commit.kind is CommitKind.OFFLOAD:
-            found.clear()
+            heads.clear()
         elif commit.restored is not None:
-            found[commit.restored.undone] = commit.bounds.head_seq
-    return found
+            heads[commit.restored.undone] = commit.bounds.head_seq
+    return heads
 
 
 def _truncations(commits: Sequence[Commit]) -> Iterator[int]:

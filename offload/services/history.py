@@ -138,19 +138,19 @@ class HistoryService(Owned):
     @checked
     def commit_at(self, point: ForkPoint) -> PastCommit:
         """Return the newest commit that takes part in a point that `point` gave. Raises `OutOfWindow`."""
-        found = self._volumes.history(point.vid, point.lsn).at(point.vid, point.lsn)
-        if found is None:
+        past = self._volumes.history(point.vid, point.lsn).at(point.vid, point.lsn)
+        if past is None:
             raise OutOfWindow(f"lsn:{point.lsn}", "what GC has kept of its volume")
-        return found
+        return past
 
     def _states_of(self, left: tuple[str, str | None], right: tuple[str, str | None]) -> tuple[State, State]:
         """Return two states of one moment. If an offload here moves one of them meanwhile, take both again."""
         for _ in range(_ROUNDS):
             before = [self._states.places(name) for name, _ in (left, right)]
-            found = self._state(*left), self._state(*right)
+            states = self._state(*left), self._state(*right)
             if before == [self._states.places(name) for name, _ in (left, right)]:
                 break
-        return found
+        return states
 
     def _state(self, name: str, at: str | None) -> State:
         """Return a state with its commits. The target is looked up once, because it may move meanwhile."""
@@ -187,11 +187,11 @@ class HistoryService(Owned):
         """
 
         def newest(history: History) -> PastCommit | None:
-            changes = (each for each in history if each.commit.kind not in {CommitKind.CONFIG, CommitKind.COMPACT})
+            changes = (past for past in history if past.commit.kind not in {CommitKind.CONFIG, CommitKind.COMPACT})
             return next(changes, None)
 
-        found = retry_if_collected(lambda: self._states.history(name), newest)
-        return found if found is not None and found.commit.kind in TAKES_AWAY else None
+        past = retry_if_collected(lambda: self._states.history(name), newest)
+        return past if past is not None and past.commit.kind in TAKES_AWAY else None
 
     @checked
     def preview_undo(self, name: str, lsn: int, vid: Vid | None = None) -> Undone:
@@ -233,12 +233,12 @@ class HistoryService(Owned):
         from offload.services.previews import SoleNames
 
         self._log.check_writable()
-        found = find_operation(self._volumes, number)
-        SoleNames(self._parts).check(found)
-        moved = moved_main(found.entry)
+        operation = find_operation(self._volumes, number)
+        SoleNames(self._parts).check(operation)
+        moved = moved_main(operation.entry)
 
         def take_back() -> None:
-            undo_found(self._volumes, found, writer_id=self._writer_id, now_ms=self._clock.now_ms())
+            undo_found(self._volumes, operation, writer_id=self._writer_id, now_ms=self._clock.now_ms())
 
         if moved is None:
             take_back()
@@ -246,4 +246,4 @@ class HistoryService(Owned):
             from offload.services.promotion import Promotion
 
             Promotion(self._parts).undo(moved.topic, moved.keep, (moved.vid, moved.former), take_back)
-        return found
+        return operation

@@ -116,9 +116,9 @@ class BranchService(Owned):
 
     def _name_of_an_earlier_try(self, topic: str, branch: str) -> str | None:
         """Return the name that a promotion gave to main's volume before it ended early, or None."""
-        found = self._branches.branches(topic)
-        mains = {each.vid for each in found if each.branch == MAIN}
-        names = [each.branch for each in found if each.vid in mains and each.branch not in {MAIN, branch}]
+        branches = self._branches.branches(topic)
+        mains = {ref.vid for ref in branches if ref.branch == MAIN}
+        names = [ref.branch for ref in branches if ref.vid in mains and ref.branch not in {MAIN, branch}]
         return names[0] if names else None
 
     def _check_not_open(self, topic: str, branch: str) -> None:
@@ -164,11 +164,11 @@ class TagService(Owned):
     @checked
     def list(self, topic: str) -> list[NamedTag]:
         """Return the tags of a topic, by name. Raises `NoSuchTopic`."""
-        found = self._tags.list(topic)
-        if not found and not self._log.has_topic(topic) and self._handles.find(topic) is None:
+        tags = self._tags.list(topic)
+        if not tags and not self._log.has_topic(topic) and self._handles.find(topic) is None:
             with suppress(NoSuchBranch):  # a topic with branches and no main
                 self._handles.resolve(topic)
-        return found
+        return tags
 
     @checked
     def delete_tag(self, topic: str, name: str) -> Tag:
@@ -199,11 +199,11 @@ class PinService(Owned):
     @checked
     def list(self, topic: str | None = None) -> Iterator[TopicPin]:
         """Yield the pins by name, expired ones included. With `topic`, yield only those on the topic's volumes."""
-        wanted = None if topic is None else split_name(topic)[0]
-        for held in self._pins.list():
-            found = self._shown(held)
-            if wanted is None or found.topic == wanted:
-                yield found
+        name = None if topic is None else split_name(topic)[0]
+        for pin in self._pins.list():
+            topic_pin = self._shown(pin)
+            if name is None or topic_pin.topic == name:
+                yield topic_pin
 
     @checked
     def refresh(self, name: str, ttl_s: int) -> TopicPin:
@@ -212,20 +212,20 @@ class PinService(Owned):
         Raises `NoSuchPin`, and `PinLost` if the pin has expired: its state may be gone.
         """
         self._log.check_writable()
-        held, now_ms = self._pins.find(name), self._clock.now_ms()
-        ttl_ms = max(ttl_s * 1000, held.pin.expires_at_ms - now_ms)
-        return self._shown(self._pins.renew(held, ttl_ms=ttl_ms, now_ms=now_ms))
+        pin, now_ms = self._pins.find(name), self._clock.now_ms()
+        ttl_ms = max(ttl_s * 1000, pin.pin.expires_at_ms - now_ms)
+        return self._shown(self._pins.renew(pin, ttl_ms=ttl_ms, now_ms=now_ms))
 
     @checked
     def release(self, name: str) -> TopicPin:
         """End the pin now. GC no longer keeps its state for it. Raises `NoSuchPin`."""
         self._log.check_writable()
-        held = self._pins.find(name)
-        self._pins.release(held, now_ms=self._clock.now_ms())
+        pin = self._pins.find(name)
+        self._pins.release(pin, now_ms=self._clock.now_ms())
         return self._shown(self._pins.find(name))
 
-    def _shown(self, held: HeldPin) -> TopicPin:
+    def _shown(self, pin: HeldPin) -> TopicPin:
         topic = None
         with suppress(NoSuchObject):
-            topic = self._volumes.control(held.pin.point.vid).topic
-        return TopicPin(topic, held, held.pin.expires_at_ms <= self._clock.now_ms())
+            topic = self._volumes.control(pin.pin.point.vid).topic
+        return TopicPin(topic, pin, pin.pin.expires_at_ms <= self._clock.now_ms())

@@ -178,11 +178,11 @@ class PreviewService(Owned):
         if self._log.has_topic(f"{topic}@{branch}"):
             raise OpenBranch(f"{topic}@{branch}")
         snapshot = self._volumes.snapshot(self._branches.resolve(topic, branch))
-        others = list(self._names(topic, other_than=branch))
-        shown = _by_segment(view for each in others for view in each.segments)
+        holders = list(self._names(topic, other_than=branch))
+        views = _by_segment(view for holder in holders for view in holder.segments)
         mine = _by_segment(snapshot.segments)
-        shown_by = tuple(each.name for each in others if self._shares(mine, each.segments))
-        alone = _joined(self._alone(view, shown.get(view.ref.sid, ())) for view in snapshot.segments)
+        shown_by = tuple(holder.name for holder in holders if self._shares(mine, holder.segments))
+        alone = _joined(self._alone(view, views.get(view.ref.sid, ())) for view in snapshot.segments)
         return Preview(alone, sum(map(self._live, snapshot.segments)), shown_by)
 
     @checked
@@ -198,16 +198,16 @@ class PreviewService(Owned):
         own = [view for view in snapshot.segments if view.vid == snapshot.vid]
         holding = {view.ref.sid: view.ref for view in own if holds_more(view)}
         live = sum(map(self._live, snapshot.segments))
-        shown = sum(self._live(view) for view in own if view.ref.sid in holding)
+        live_own = sum(self._live(view) for view in own if view.ref.sid in holding)
         refs = sorted(holding.values(), key=lambda ref: ref.first_seq)
         if not refs:
             return Preview(_NOTHING, live)
-        hidden = sum(ref.live_records for ref in refs) - shown
+        hidden = sum(ref.live_records for ref in refs) - live_own
         size_bytes = sum(ref.frame_bytes for ref in refs)
         first, last = (refs[0].first_seq, refs[0].min_ts_ms), (refs[-1].last_seq, refs[-1].max_ts_ms)
         topic, branch = split_name(name)
-        others = self._names(topic, other_than=branch)
-        shown_by = tuple(each.name for each in others if any(view.ref.sid in holding for view in each.segments))
+        holders = self._names(topic, other_than=branch)
+        shown_by = tuple(holder.name for holder in holders if any(view.ref.sid in holding for view in holder.segments))
         return Preview(Going(hidden, size_bytes, first, last), live + hidden, shown_by)
 
     def _names(self, topic: str, *, other_than: str) -> Iterator[_Name]:
@@ -216,12 +216,12 @@ class PreviewService(Owned):
             branches = self._branches.branches(topic)
         except NoSuchTopic:
             return
-        for each in branches:
-            if each.branch != other_than:
-                snapshot = self._volumes.snapshot(each.vid)
-                expired = expired_before(snapshot, self._clock.now_ms(), self._reader, is_branch=each.branch != MAIN)
-                now = State(snapshot, self._volumes.history(each.vid))
-                yield _Name(full_name(topic, each.branch), now, max(expired, snapshot.bounds.evict_floor))
+        for ref in branches:
+            if ref.branch != other_than:
+                snapshot = self._volumes.snapshot(ref.vid)
+                expired = expired_before(snapshot, self._clock.now_ms(), self._reader, is_branch=ref.branch != MAIN)
+                now = State(snapshot, self._volumes.history(ref.vid))
+                yield _Name(full_name(topic, ref.branch), now, max(expired, snapshot.bounds.evict_floor))
         for tag in self._tags.list(topic):
             point = tag.tag.point
             snapshot = self._volumes.snapshot(point.vid, point.lsn, point.seq)
@@ -233,33 +233,33 @@ class PreviewService(Owned):
         if not going.seqs:
             return ()
         topic, branch = split_name(name)
-        here = State(snapshot, self._states.history(name))
-        found = []
-        for each in self._names(topic, other_than=branch):
-            first = max(each.floor, going.seqs.min())
-            last = min(shared_seq(here, each.state), going.seqs.max())
+        own = State(snapshot, self._states.history(name))
+        names = []
+        for holder in self._names(topic, other_than=branch):
+            first = max(holder.floor, going.seqs.min())
+            last = min(shared_seq(own, holder.state), going.seqs.max())
             shared = going.seqs & BitMap64(range(first, last + 1))
-            near = [view for view in each.segments if view.first <= last and view.last >= first]
+            near = [view for view in holder.segments if view.first <= last and view.last >= first]
             if any(shared & self._seqs(view) for view in near):
-                found.append(each.name)
-        return tuple(found)
+                names.append(holder.name)
+        return tuple(names)
 
     def _seqs(self, view: SegmentView) -> BitMap64:
         """Return the live seqs of a segment."""
         return BitMap64(view.ref.first_seq + entry for entry in live_entries(view, self._reader))
 
-    def _shares(self, mine: Mapping[Sid, Sequence[SegmentView]], others: Iterable[SegmentView]) -> bool:
-        """Return whether some of the others show a live record that mine show, too."""
-        pairs = ((view, each) for each in others for view in mine.get(each.ref.sid, ()))
+    def _shares(self, mine: Mapping[Sid, Sequence[SegmentView]], views: Iterable[SegmentView]) -> bool:
+        """Return whether some of `views` show a live record that those of `mine` show, too."""
+        pairs = ((view, twin) for twin in views for view in mine.get(twin.ref.sid, ()))
         return any(
-            self._live(view) if _is_alike(view, each) else self._seqs(view) & self._seqs(each) for view, each in pairs
+            self._live(view) if _is_alike(view, twin) else self._seqs(view) & self._seqs(twin) for view, twin in pairs
         )
 
     def _cold(self, op: DeleteOp, earlier: Sequence[DeleteOp], snapshot: Snapshot, start: int) -> Going:
         size_bytes, seqs = 0, BitMap64()
-        for view, taken in entries_taken(op, earlier, snapshot, self._reader, start=start):
-            seqs |= BitMap64(view.ref.first_seq + entry for entry in taken)
-            size_bytes += view.ref.frame_bytes * len(taken) // view.ref.live_records
+        for view, entries in entries_taken(op, earlier, snapshot, self._reader, start=start):
+            seqs |= BitMap64(view.ref.first_seq + entry for entry in entries)
+            size_bytes += view.ref.frame_bytes * len(entries) // view.ref.live_records
         if not seqs:
             return _NOTHING
         first, last = self._place(snapshot, seqs.min()), self._place(snapshot, seqs.max())
@@ -268,15 +268,15 @@ class PreviewService(Owned):
     def _place(self, snapshot: Snapshot, seq: int) -> tuple[int, int]:
         return seq, next(self._reader.records(snapshot, seq, seq)).ts_ms
 
-    def _alone(self, view: SegmentView, others: Sequence[SegmentView]) -> Going:
+    def _alone(self, view: SegmentView, views: Sequence[SegmentView]) -> Going:
         """Return the live records of a segment that no other view of it shows. The times are those of the segment."""
         ref = view.ref
-        if any(_is_alike(view, each) for each in others):
+        if any(_is_alike(view, other) for other in views):
             return _NOTHING
-        if others:
+        if views:
             entries = live_entries(view, self._reader)
-            for each in others:
-                entries -= live_entries(each, self._reader)
+            for other in views:
+                entries -= live_entries(other, self._reader)
             count = len(entries)
             first, last = (ref.first_seq + entries.min(), ref.first_seq + entries.max()) if entries else (0, 0)
         else:
@@ -295,10 +295,10 @@ def _is_alike(one: SegmentView, other: SegmentView) -> bool:
 
 
 def _by_segment(views: Iterable[SegmentView]) -> dict[Sid, list[SegmentView]]:
-    found: dict[Sid, list[SegmentView]] = defaultdict(list)
+    by_sid: dict[Sid, list[SegmentView]] = defaultdict(list)
     for view in views:
-        found[view.ref.sid].append(view)
-    return found
+        by_sid[view.ref.sid].append(view)
+    return by_sid
 
 
 def _hot(topic: Topic, op: DeleteOp, start: int) -> Going:
@@ -324,12 +324,12 @@ def _count_hot(topic: Topic) -> int:
 
 
 def _joined(parts: Iterable[Going]) -> Going:
-    found = [each for each in parts if each.records]
-    if not found:
+    filled = [part for part in parts if part.records]
+    if not filled:
         return _NOTHING
-    records, size_bytes = sum(each.records for each in found), sum(each.size_bytes for each in found)
-    seqs = BitMap64.union(*(each.seqs for each in found))
-    return Going(records, size_bytes, found[0].first, found[-1].last, seqs)
+    records, size_bytes = sum(part.records for part in filled), sum(part.size_bytes for part in filled)
+    seqs = BitMap64.union(*(part.seqs for part in filled))
+    return Going(records, size_bytes, filled[0].first, filled[-1].last, seqs)
 
 
 class SoleNames:
@@ -340,23 +340,23 @@ class SoleNames:
         self._branches = context.branches
         self._previews = PreviewService(parts)
 
-    def check(self, found: NumberedEntry) -> None:
+    def check(self, operation: NumberedEntry) -> None:
         """Raise `NotUndone` if an undo of the operation would take away the only name of records.
 
         If it gives an open branch another name, raise `OpenBranch`. A name that has changed since is passed over: the
         undo itself refuses it.
         """
-        is_promotion = moved_main(found.entry) is not None
-        for topic, branch, vid, is_renamed in names_taken_away(found.entry):
+        is_promotion = moved_main(operation.entry) is not None
+        for topic, branch, vid, is_renamed in names_taken_away(operation.entry):
             name = full_name(topic, branch)
             if is_renamed and (is_promotion or not self._log.has_topic(name)):
                 continue
             live = self._branches.branches(topic)
-            for each in live:
-                if (each.branch, each.vid) == (branch, vid):
+            for ref in live:
+                if (ref.branch, ref.vid) == (branch, vid):
                     if is_renamed:
                         raise OpenBranch(name)
-                    self._check_branch(found.number, each, live)
+                    self._check_branch(operation.number, ref, live)
 
     def _check_branch(self, number: int, branch: Branch, live: Sequence[Branch]) -> None:
         name = full_name(branch.topic, branch.branch)
@@ -376,7 +376,7 @@ class SoleNames:
             return False
         if parent is None:
             return True
-        return any(each.vid == parent.vid for each in live) and parent.lsn >= self._volumes.boundary(parent.vid)
+        return any(ref.vid == parent.vid for ref in live) and parent.lsn >= self._volumes.boundary(parent.vid)
 
 
 def _refused(number: int, branch: Branch, reason: str) -> NotUndone:

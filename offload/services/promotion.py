@@ -86,7 +86,7 @@ class RecordCarrier:
         if self._handles.of(branch).vid != vid:
             raise KeyChanged(keys.ref_key(*split_name(branch)))
         note = self._begin(topic, main, shared_seq)
-        records = (each for each in self._above(main, shared_seq) if not note.covers(each))
+        records = (record for record in self._above(main, shared_seq) if not note.covers(record))
         _last_alike(topic.read(note.begun + 1, gaps=True), records, CarriedOtherwise(branch, note.begun))
         for labels, values in _batches(records):
             self._save(topic, note)
@@ -115,12 +115,12 @@ class RecordCarrier:
             return note if note.end <= note.begun <= head else replace(note, begun=head)
         if note.end == note.base or not _has(topic, note.base + 1, note.end_ms):
             return new
-        left = takewhile(lambda each: _is_at_most(each, note.end_ms), topic.read(note.base + 1, gaps=True))
-        last = _last_alike(left, self._above(main, shared_seq), CarriedOtherwise(topic.name, note.base))
+        carried = takewhile(lambda record: _is_at_most(record, note.end_ms), topic.read(note.base + 1, gaps=True))
+        last = _last_alike(carried, self._above(main, shared_seq), CarriedOtherwise(topic.name, note.base))
         if last is None:
             return new
-        here, there = last
-        return replace(note, end=here.seq, upto=there.seq, upto_ms=there.ts_ms, begun=head)
+        copy, original = last
+        return replace(note, end=copy.seq, upto=original.seq, upto_ms=original.ts_ms, begun=head)
 
     def _save(self, topic: Topic, note: _Note) -> None:
         if note != _noted(topic):
@@ -170,7 +170,7 @@ def _has(topic: Topic, seq: int, newest_ms: int) -> bool:
     """Return whether the topic still has the record that had this seq at that time. A deleted or lost one counts."""
     if not 0 < seq <= topic.head_seq:
         return seq == 0
-    return all(_is_at_most(each, newest_ms) for each in topic.read(seq, seq, gaps=True))
+    return all(_is_at_most(record, newest_ms) for record in topic.read(seq, seq, gaps=True))
 
 
 def _is_at_most(item: Record | Gap, newest_ms: int) -> bool:
@@ -178,21 +178,21 @@ def _is_at_most(item: Record | Gap, newest_ms: int) -> bool:
 
 
 def _last_alike(
-    there: Iterable[Record | Gap], records: Iterator[Record], otherwise: CarriedOtherwise
+    carried: Iterable[Record | Gap], records: Iterator[Record], otherwise: CarriedOtherwise
 ) -> tuple[Record, Record] | None:
     """Take from `records` one for each that is there. Return the last of both. Raises the error if two differ."""
     last = None
-    for each in there:
+    for copy in carried:
         record = next(records, None)
-        if isinstance(each, Gap) or record is None or _content(each) != _content(record):
+        if isinstance(copy, Gap) or record is None or _content(copy) != _content(record):
             raise otherwise
-        last = each, record
+        last = copy, record
     return last
 
 
 def _batches(records: Iterable[Record]) -> Iterator[tuple[tuple[str | None, str | None, bool], list[bytes]]]:
-    for labels, group in groupby(records, key=lambda each: (each.tag, each.node, each.unterminated)):
-        while values := [each.value for each in islice(group, _BATCH_RECORDS)]:
+    for labels, group in groupby(records, key=lambda record: (record.tag, record.node, record.unterminated)):
+        while values := [record.value for record in islice(group, _BATCH_RECORDS)]:
             yield labels, values
 
 

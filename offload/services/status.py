@@ -36,20 +36,20 @@ __all__ = ["StatusService"]
 
 
 def _run_statuses(
-    known: Iterable[SegmentRef], commits: Iterable[Commit], attempts: Iterable[Attempt], hot_floor: int
+    segments: Iterable[SegmentRef], commits: Iterable[Commit], attempts: Iterable[Attempt], hot_floor: int
 ) -> tuple[RunStatus, ...]:
     """Return the runs of a volume: its own segments, its commits after that, and the attempts for it; ascending.
 
     Records below `hot_floor` are not hot.
     """
-    found = {str(segment.sid): _complete(segment, hot_floor) for segment in known}
+    runs = {str(segment.sid): _complete(segment, hot_floor) for segment in segments}
     for commit in commits:
         for sid in commit.removed_sids:
-            found.pop(str(sid), None)
+            runs.pop(str(sid), None)
         if commit.truncate_from is not None:
-            found = dict(_cut(found, commit.truncate_from))
+            runs = dict(_cut(runs, commit.truncate_from))
         again = [view.ref for view in commit.restored_views if view.vid == commit.vid]
-        found.update((str(segment.sid), _complete(segment, hot_floor)) for segment in (*commit.segments, *again))
+        runs.update((str(segment.sid), _complete(segment, hot_floor)) for segment in (*commit.segments, *again))
     for attempt in attempts:
         run = RunStatus(
             str(attempt.sid),
@@ -59,8 +59,8 @@ def _run_statuses(
             hot_deleted=False,
             timestamp_ms=attempt.created_at_ms,
         )
-        found.setdefault(run.sid, run)
-    return tuple(sorted(found.values(), key=lambda run: (run.first_seq, run.timestamp_ms)))
+        runs.setdefault(run.sid, run)
+    return tuple(sorted(runs.values(), key=lambda run: (run.first_seq, run.timestamp_ms)))
 
 
 def _cut(runs: Mapping[str, RunStatus], seq: int) -> Iterator[tuple[str, RunStatus]]:
@@ -91,7 +91,7 @@ def _status_of(
     offloaded_seq: int,
     is_paused: bool,
 ) -> TopicStatus:
-    here = TopicStatus(
+    status = TopicStatus(
         name=topic.name,
         head_seq=topic.head_seq,
         hot_first_seq=topic.hot_floor,
@@ -108,13 +108,13 @@ def _status_of(
         state=str(state),
         writer_epoch=handle.epoch if handle else 0,
     )
-    return here if handle is None else _with_remote(here, handle, erasure)
+    return status if handle is None else _with_remote(status, handle, erasure)
 
 
 def _status_of_replica(handle: Handle, tip: Tip, state: SyncState, erasure: ErasureState | None) -> TopicStatus:
     """Return the status of a replica, which has no hot records."""
     bounds = tip.bounds
-    here = TopicStatus(
+    status = TopicStatus(
         name=handle.name,
         head_seq=bounds.head_seq,
         hot_first_seq=bounds.head_seq + 1,
@@ -125,13 +125,13 @@ def _status_of_replica(handle: Handle, tip: Tip, state: SyncState, erasure: Eras
         state=str(state),
         is_replica=True,
     )
-    return _with_remote(here, handle, erasure)
+    return _with_remote(status, handle, erasure)
 
 
-def _with_remote(here: TopicStatus, handle: Handle, erasure: ErasureState | None) -> TopicStatus:
+def _with_remote(status: TopicStatus, handle: Handle, erasure: ErasureState | None) -> TopicStatus:
     """Add the facts of the topic's volume."""
     return replace(
-        here,
+        status,
         volume=str(handle.vid),
         lsn=handle.lsn,
         pending_lsn=handle.pending_lsn,

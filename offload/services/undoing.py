@@ -114,12 +114,12 @@ class Undoing:
         If an earlier call has made the commit, return what `run` returns.
         """
         split_name(name)
-        found, plan = self._look(name, lsn, vid)
+        removal, plan = self._look(name, lsn, vid)
         if _is_undone(plan):
-            return _earlier(found, plan)
+            return _earlier(removal, plan)
         if not plan.gone:
             _check(name, lsn, plan, partial=True)
-        return _undone(found, plan, None)
+        return _undone(removal, plan, None)
 
     def run(self, name: str, lsn: int, vid: Vid | None, *, partial: bool, message: str) -> Undone:
         """Undo the commit with that LSN in the topic's history, of the volume `vid` if it is given (BACK-5).
@@ -130,19 +130,19 @@ class Undoing:
         self._log.check_writable()
         split_name(name)
         with self._context.locks.of(name):
-            found, plan = self._look(name, lsn, vid)  # once before anything changes (BACK-4)
+            removal, plan = self._look(name, lsn, vid)  # once before anything changes (BACK-4)
             if _is_undone(plan):
                 self._follow(name)
-                return _earlier(found, plan)
+                return _earlier(removal, plan)
             _check(name, lsn, plan, partial=partial)
-            vid = found.past.commit.vid
+            vid = removal.past.commit.vid
             pin: HeldPin | None = None
             for _ in range(_ROUNDS):
                 self._direct.offload(name)
-                pin, found, plan = self._plan_under_pin(name, lsn, vid, pin, partial=partial)
-                if self._direct.drop(name) and (made := self._publish(name, found, plan, message)) is not None:
+                pin, removal, plan = self._plan_under_pin(name, lsn, vid, pin, partial=partial)
+                if self._direct.drop(name) and (undo_lsn := self._publish(name, removal, plan, message)) is not None:
                     self._follow(name)
-                    return _undone(found, plan, made)
+                    return _undone(removal, plan, undo_lsn)
         raise ConcurrentModification(name)
 
     def _look(self, name: str, lsn: int, vid: Vid | None) -> tuple[_Removal, UndoPlan]:
@@ -150,8 +150,8 @@ class Undoing:
 
         Raises `NotTakenBack` if this directory has new records with the seqs of truncated ones.
         """
-        found, plan = retry_if_collected(lambda: self._history(name), lambda past: self._planned(name, lsn, vid, past))
-        cut = found.past.commit.truncate_from
+        removal, plan = retry_if_collected(lambda: self._history(name), lambda now: self._planned(name, lsn, vid, now))
+        cut = removal.past.commit.truncate_from
         if cut is not None and not plan.undone_by and self._head_here(name) >= cut:
             raise NotTakenBack(
                 name,
@@ -159,7 +159,7 @@ class Undoing:
                 f"new records have the seqs from {cut} on",
                 f"`seglog restore {name} --to lsn:{lsn - 1} --as NAME` makes a branch with the old ones",
             )
-        return found, plan
+        return removal, plan
 
     def _head_here(self, name: str) -> int:
         return self._log.topic(name).head_seq if self._log.has_topic(name) else 0
@@ -169,18 +169,18 @@ class Undoing:
     ) -> tuple[HeldPin, _Removal, UndoPlan]:
         """Hold the pin, then plan (BACK-2). If the undo is refused, release the pin."""
         now_ms = self._clock.now_ms()
-        found = retry_if_collected(lambda: self._history(name), lambda past: self._find(name, lsn, vid, past))
+        removal = retry_if_collected(lambda: self._history(name), lambda past: self._find(name, lsn, vid, past))
         if pin is None:
-            pin = self._pins.hold(found.point, f"undo of lsn {lsn} of {name}", ttl_ms=PIN_MS, now_ms=now_ms)
+            pin = self._pins.hold(removal.point, f"undo of lsn {lsn} of {name}", ttl_ms=PIN_MS, now_ms=now_ms)
         else:
             pin = self._pins.renew(pin, ttl_ms=PIN_MS, now_ms=now_ms)
         try:
-            plan = self._plan(name, found)
+            plan = self._plan(name, removal)
             _check(name, lsn, plan, partial=partial)
         except (CatalogError, OffloadError):
             self._pins.release(pin, now_ms=self._clock.now_ms())
             raise
-        return pin, found, plan
+        return pin, removal, plan
 
     def _history(self, name: str) -> tuple[Snapshot, History]:
         """Return the newest state in the remote, and its commits."""
@@ -197,18 +197,18 @@ class Undoing:
     def _planned(
         self, name: str, lsn: int, vid: Vid | None, newest: tuple[Snapshot, History]
     ) -> tuple[_Removal, UndoPlan]:
-        found = self._find(name, lsn, vid, newest)
-        check_kept(self._volumes, found.point)
-        return found, self._plan(name, found)
+        removal = self._find(name, lsn, vid, newest)
+        check_kept(self._volumes, removal.point)
+        return removal, self._plan(name, removal)
 
-    def _plan(self, name: str, found: _Removal) -> UndoPlan:
+    def _plan(self, name: str, removal: _Removal) -> UndoPlan:
         """Return the plan. Objects that are not in the store count as missing."""
-        commit, point = found.past.commit, found.point
-        cut_seq = None if commit.truncate_from is not None else found.past.cut_seq
+        commit, point = removal.past.commit, removal.point
+        cut_seq = None if commit.truncate_from is not None else removal.past.cut_seq
         before = self._volumes.snapshot(point.vid, point.lsn, cut_seq)
-        stored = StoredCommit(commit, found.past.hash)
-        later = [each.commit for each in found.later]
-        shown = {view.ref.sid for view in found.now.segments}
+        stored = StoredCommit(commit, removal.past.hash)
+        later = [past.commit for past in removal.later]
+        shown_sids = {view.ref.sid for view in removal.now.segments}
         missing: set[Sid] = set()
 
         def live(view: SegmentView) -> BitMap:
@@ -216,17 +216,17 @@ class Undoing:
                 index = self._context.reader.index(view)
                 progress.count("reading indexes", 1, "indexes")
             except NoSuchObject:
-                if view.ref.sid in shown:
+                if view.ref.sid in shown_sids:
                     raise
                 missing.add(view.ref.sid)
                 return BitMap(range(view.ref.last_seq - view.ref.first_seq + 1))
             return decode_bitmap(index.live, index, keys.index_key(view.vid, view.ref.sid))
 
         while True:
-            known = frozenset(missing)
-            plan = plan_undo(name, before, stored, later, found.now, live, missing=known)
+            absent = frozenset(missing)
+            plan = plan_undo(name, before, stored, later, removal.now, live, missing=absent)
             missing |= self._missing(plan.shown_again)
-            if missing == known:
+            if missing == absent:
                 return plan
 
     def _missing(self, views: tuple[SegmentView, ...]) -> set[Sid]:
@@ -250,14 +250,14 @@ class Undoing:
             return False
         return (data, index) == (ref.data_length, ref.index_length)
 
-    def _publish(self, name: str, found: _Removal, plan: UndoPlan, message: str) -> int | None:
+    def _publish(self, name: str, removal: _Removal, plan: UndoPlan, message: str) -> int | None:
         """Put the commit right after the state of the plan. Return its LSN, or None if another commit is there."""
         return self._direct.put_after(
             name,
-            found.now,
+            removal.now,
             CommitKind.RESTORE,
             message,
-            at_ts_ms=max(self._clock.now_ms(), found.now.max_ts_ms),
+            at_ts_ms=max(self._clock.now_ms(), removal.now.max_ts_ms),
             bounds=plan.bounds,
             restored=plan.restored,
         )
@@ -274,22 +274,22 @@ def _meant(name: str, lsn: int, history: History) -> PastCommit | None:
     own = history.at_lsn(lsn)
     if own is None or sum(span.first_lsn <= lsn <= span.last_lsn for span in history.spans) == 1:
         return own
-    undone = {each.commit.restored.undone for each in history if each.commit.restored is not None}
-    inherited = (history.at(each.vid, lsn) for each in undone if each.lsn == lsn and each.vid != own.commit.vid)
-    found = [each for each in (own, *inherited) if each is not None and each.commit.kind in TAKES_AWAY]
-    if len(found) > 1:
-        named = (f"`seglog undo {name} lsn:{lsn}@{each.commit.vid}`" for each in found)
+    undone = {past.commit.restored.undone for past in history if past.commit.restored is not None}
+    inherited = (history.at(point.vid, lsn) for point in undone if point.lsn == lsn and point.vid != own.commit.vid)
+    candidates = [past for past in (own, *inherited) if past is not None and past.commit.kind in TAKES_AWAY]
+    if len(candidates) > 1:
+        commands = (f"`seglog undo {name} lsn:{lsn}@{past.commit.vid}`" for past in candidates)
         reason = "an earlier undo took back the commit of that number that the branch inherited"
-        raise NotTakenBack(name, lsn, reason, f"{' or '.join(named)} says which of them is meant")
-    return found[0] if found else own
+        raise NotTakenBack(name, lsn, reason, f"{' or '.join(commands)} says which of them is meant")
+    return candidates[0] if candidates else own
 
 
 def _later(history: History, past: PastCommit) -> Iterator[PastCommit]:
     """Yield the commits after `past`, newest first."""
-    for each in history:
-        if (each.commit.vid, each.commit.lsn) == (past.commit.vid, past.commit.lsn):
+    for candidate in history:
+        if (candidate.commit.vid, candidate.commit.lsn) == (past.commit.vid, past.commit.lsn):
             return
-        yield each
+        yield candidate
 
 
 def _check(name: str, lsn: int, plan: UndoPlan, *, partial: bool) -> None:
@@ -300,7 +300,7 @@ def _check(name: str, lsn: int, plan: UndoPlan, *, partial: bool) -> None:
     if plan.back:
         return
     if plan.away:
-        by = ", ".join(f"lsn {each}" for each in plan.taken_by)
+        by = ", ".join(f"lsn {taker}" for taker in plan.taken_by)
         raise NotTakenBack(name, lsn, f"{by} took its records as well", f"first undo {by}")
     raise NotTakenBack(name, lsn, "the topic shows all its records")
 
@@ -310,14 +310,14 @@ def _is_undone(plan: UndoPlan) -> bool:
     return bool(plan.undone_by) and not plan.back
 
 
-def _earlier(found: _Removal, plan: UndoPlan) -> Undone:
-    return replace(_undone(found, plan, plan.undone_by), is_earlier=True)
+def _earlier(removal: _Removal, plan: UndoPlan) -> Undone:
+    return replace(_undone(removal, plan, plan.undone_by), is_earlier=True)
 
 
-def _undone(found: _Removal, plan: UndoPlan, lsn: int | None) -> Undone:
+def _undone(removal: _Removal, plan: UndoPlan, lsn: int | None) -> Undone:
     return Undone(
-        kind=found.past.commit.kind.name.lower(),
-        undone=ForkPoint(found.past.commit.vid, found.past.commit.lsn),
+        kind=removal.past.commit.kind.name.lower(),
+        undone=ForkPoint(removal.past.commit.vid, removal.past.commit.lsn),
         lsn=lsn,
         records=plan.records,
         first_seq=min(map(_first_seq, plan.back), default=0),

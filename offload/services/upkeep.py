@@ -62,7 +62,7 @@ def _path(local: LocalCatalog, vid: Vid, lsn: int) -> list[tuple[Vid, int]]:
         first_lsn = _checkpoint(local, vid, lsn)
         path.append((vid, first_lsn or 1))
         parent = None if first_lsn else _parent(local, vid)
-        if parent is None or parent[0] in {each for each, _ in path}:
+        if parent is None or parent[0] in {ancestor for ancestor, _ in path}:
             return path
         vid, lsn = parent
 
@@ -78,7 +78,7 @@ def _checkpoint(local: LocalCatalog, vid: Vid, lsn: int) -> int:
     try:
         mark = decode_down_to(lsn, body, vid).at_or_below(lsn)
         bodies = {} if mark is None else local.commit_bodies(vid, mark.lsn, mark.lsn)
-        is_here = any(decode_commit_at(found, vid, at).checkpoint is not None for at, found in bodies.items())
+        is_here = any(decode_commit_at(stored, vid, at).checkpoint is not None for at, stored in bodies.items())
     except Corrupt:
         return 0
     return mark.lsn if mark is not None and is_here else 0
@@ -206,16 +206,16 @@ class UpkeepService(Owned):
         clock is behind, its upload looks older than it is. If such an upload is aborted, its uploader sends it again.
         """
         now_ms = earliest_ms(self._store, self._clock.now_ms())
-        known = {attempt.sid for attempt in self._local.attempts()}
-        found = []
+        own_sids = {attempt.sid for attempt in self._local.attempts()}
+        orphans = []
         for key, upload_id in self._store.list_uploads(""):
             sid = keys.sid_of(key)
-            if sid is None or sid in known:
+            if sid is None or sid in own_sids:
                 continue
             age_ms = now_ms - sid.created_ms
             if age_ms >= min_age_ms:
-                found.append(OrphanUpload(key, upload_id, age_ms))
-        return found
+                orphans.append(OrphanUpload(key, upload_id, age_ms))
+        return orphans
 
     @checked
     def abort(self, upload: OrphanUpload) -> None:

@@ -83,17 +83,17 @@ class Writer:
         Before that, it calls `check`, so that a caller can refuse what cannot be. The call ignores records and deletes
         that arrive later, because otherwise it might never end. Raises what `Archive.offload` and `check` raise.
         """
-        wanted = self._parts.states.parse(target)
+        parsed = self._parts.states.parse(target)
         with self._locks.of(name):
-            pending, point = self._parts.states.look_up(name, wanted, offloads=True)
-            if pending is None or not (pending.has(point) or pending.must_offload(wanted)):
+            pending, point = self._parts.states.look_up(name, parsed, offloads=True)
+            if pending is None or not (pending.has(point) or pending.must_offload(parsed)):
                 return point
             check()
             pending.topic.seal()
             self.offload(name)
-            if isinstance(wanted, timeline.Time) and self._parts.states.newest(name).max_ts_ms <= wanted.ms:
-                wanted = timeline.Head()
-            return self._parts.states.resolve(name, wanted)
+            if isinstance(parsed, timeline.Time) and self._parts.states.newest(name).max_ts_ms <= parsed.ms:
+                parsed = timeline.Head()
+            return self._parts.states.resolve(name, parsed)
 
     def delete(self, name: str, before: int | None, tag: str | None, message: str) -> Removed:
         return self._take(name, before, tag, lambda topic: topic.delete(before=before, tag=tag), message)
@@ -156,7 +156,7 @@ class Writer:
                 published = self._parts.offloader.run(name, messages=messages)
             except (CatalogError, OffloadError) as error:
                 return Removed(records, None, waits_for=str(error))
-            lsns = [each.lsn for each in published if each.kind is CommitKind.TRUNCATE]
+            lsns = [commit.lsn for commit in published if commit.kind is CommitKind.TRUNCATE]
             return Removed(records, lsns[-1] if lsns else None)
 
     def _cut_what_is_offloaded(self, topic: Topic, seq: int) -> int:

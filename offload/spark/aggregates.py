@@ -50,36 +50,36 @@ class TopicView:
     @property
     def is_whole(self) -> bool:
         """Tell whether the query reads all records that the view shows."""
-        view, wanted = self.view, self.conditions
-        in_range = wanted.first_seq <= view.first and view.last <= wanted.last_seq
-        is_free = wanted.seqs is None and not wanted.tags
-        return is_free and in_range and wanted.time_filters(view.ref.min_ts_ms, view.ref.max_ts_ms) == ()
+        view, conditions = self.view, self.conditions
+        in_range = conditions.first_seq <= view.first and view.last <= conditions.last_seq
+        is_free = conditions.seqs is None and not conditions.tags
+        return is_free and in_range and conditions.time_filters(view.ref.min_ts_ms, view.ref.max_ts_ms) == ()
 
 
-def aggregate(found: Iterable[TopicView], reader: ColdReader, wanted: Sequence[Aggregate]) -> list[int | None] | None:
-    """Return the aggregates over the records of `found`. None if only data objects can tell them."""
-    parts = list(found)
-    whole = [each.view for each in parts if each.is_whole]
-    in_part = [each for each in parts if not each.is_whole]
+def aggregate(views: Iterable[TopicView], reader: ColdReader, figures: Sequence[Aggregate]) -> list[int | None] | None:
+    """Return the aggregates over the records of `views`. None if only data objects can tell them."""
+    parts = list(views)
+    whole_views = [part.view for part in parts if part.is_whole]
+    in_part = [part for part in parts if not part.is_whole]
     selections: list[Selection] = []
-    for each, view in zip(in_part, reader.indexed(each.view for each in in_part), strict=True):
-        selection = select(each.topic, view, reader.index(view), each.conditions)
+    for part, view in zip(in_part, reader.indexed(part.view for part in in_part), strict=True):
+        selection = select(part.topic, view, reader.index(view), part.conditions)
         if selection is not None and not selection.is_exact:
             return None
         selections += [selection] if selection else []
-    counts = [count_live(view, reader) for view in whole]
-    shown = [view for view, count in zip(whole, counts, strict=True) if count]
-    values: dict[str, int | None] = {"count": sum(counts) + sum(each.rows for each in selections)}
-    if any(each.op == "min" for each in wanted):
-        values["min"] = _least(shown, selections, reader)
-    if any(each.op == "max" for each in wanted):
-        values["max"] = _greatest(shown, selections, reader)
-    return [values[each.op] for each in wanted]
+    counts = [count_live(view, reader) for view in whole_views]
+    shown_views = [view for view, count in zip(whole_views, counts, strict=True) if count]
+    values: dict[str, int | None] = {"count": sum(counts) + sum(selection.rows for selection in selections)}
+    if any(figure.op == "min" for figure in figures):
+        values["min"] = _least(shown_views, selections, reader)
+    if any(figure.op == "max" for figure in figures):
+        values["max"] = _greatest(shown_views, selections, reader)
+    return [values[figure.op] for figure in figures]
 
 
-def _least(shown: Iterable[SegmentView], selections: Iterable[Selection], reader: ColdReader) -> int | None:
-    least = min((_in_chunk(each, 0)[0] for each in selections), default=None)
-    for view in sorted(shown, key=lambda view: view.first):
+def _least(views: Iterable[SegmentView], selections: Iterable[Selection], reader: ColdReader) -> int | None:
+    least = min((_in_chunk(selection, 0)[0] for selection in selections), default=None)
+    for view in sorted(views, key=lambda view: view.first):
         if least is not None and least <= view.first:
             break
         first = _ends(view, reader)[0]
@@ -87,9 +87,9 @@ def _least(shown: Iterable[SegmentView], selections: Iterable[Selection], reader
     return least
 
 
-def _greatest(shown: Iterable[SegmentView], selections: Iterable[Selection], reader: ColdReader) -> int | None:
-    greatest = max((_in_chunk(each, -1)[1] for each in selections), default=None)
-    for view in sorted(shown, key=lambda view: view.last, reverse=True):
+def _greatest(views: Iterable[SegmentView], selections: Iterable[Selection], reader: ColdReader) -> int | None:
+    greatest = max((_in_chunk(selection, -1)[1] for selection in selections), default=None)
+    for view in sorted(views, key=lambda view: view.last, reverse=True):
         if greatest is not None and greatest >= view.last:
             break
         last = _ends(view, reader)[1]
@@ -99,8 +99,8 @@ def _greatest(shown: Iterable[SegmentView], selections: Iterable[Selection], rea
 
 def _in_chunk(selection: Selection, number: int) -> tuple[int, int]:
     """Return the first and the last seq that a selection shows of one of its chunks."""
-    shown = selection.shown_in(selection.chunks[number].chunk)
-    return selection.view.ref.first_seq + shown.min(), selection.view.ref.first_seq + shown.max()
+    entries = selection.shown_in(selection.chunks[number].chunk)
+    return selection.view.ref.first_seq + entries.min(), selection.view.ref.first_seq + entries.max()
 
 
 def _ends(view: SegmentView, reader: ColdReader) -> tuple[int, int]:
@@ -113,46 +113,46 @@ def _ends(view: SegmentView, reader: ColdReader) -> tuple[int, int]:
 
 
 def groups(
-    found: Iterable[TopicView], reader: ColdReader, by: Sequence[str], wanted: Sequence[Aggregate]
+    views: Iterable[TopicView], reader: ColdReader, by: Sequence[str], figures: Sequence[Aggregate]
 ) -> list[Row] | None:
     """Return a row for each group: its names in the order of `by`, then the aggregates.
 
     The rows ascend by the names. None if only data objects can tell them, or if there are too many groups.
     """
-    parts = list(found)
+    parts = list(views)
     values: dict[_Group, _Values] = {}
-    for each, view in zip(parts, reader.indexed(each.view for each in parts), strict=True):
+    for part, view in zip(parts, reader.indexed(part.view for part in parts), strict=True):
         index = reader.index(view)
-        selection = select(each.topic, view, index, each.conditions)
+        selection = select(part.topic, view, index, part.conditions)
         if selection is None:
             continue
         if not selection.is_exact or (index.tags is None and "tag" in by):
             return None
         for tag, entries in _by_tag(selection, index) if "tag" in by else ((None, _shown(selection)),):
-            group = tuple(tag if column == "tag" else each.topic for column in by)
+            group = tuple(tag if column == "tag" else part.topic for column in by)
             values[group] = _joined(values.get(group), _values(entries, selection))
         if len(values) > _MOST_GROUPS:
             return None
-    return [[*group, *_chosen(values[group], wanted)] for group in sorted(values, key=_place)]
+    return [[*group, *_chosen(values[group], figures)] for group in sorted(values, key=_place)]
 
 
 def _shown(selection: Selection) -> BitMap:
     """Return the entries that the selection's chunks show."""
     if len(selection.shown) == selection.rows:
         return selection.shown
-    return BitMap.union(*(selection.shown_in(each.chunk) for each in selection.chunks))
+    return BitMap.union(*(selection.shown_in(selected.chunk) for selected in selection.chunks))
 
 
 def _by_tag(selection: Selection, index: SegmentIndex) -> Iterator[tuple[str | None, BitMap]]:
     """Yield each tag that has a shown record, with the entries. None stands for no tag."""
     key = keys.index_key(selection.view.vid, selection.view.ref.sid)
-    rest = shown = _shown(selection)
+    untagged = shown_entries = _shown(selection)
     for tag, bitmap in (index.tags or {}).items():
-        if entries := decode_bitmap(bitmap, index, key) & shown:
-            rest = rest - entries
+        if entries := decode_bitmap(bitmap, index, key) & shown_entries:
+            untagged = untagged - entries
             yield tag, entries
-    if rest:
-        yield None, rest
+    if untagged:
+        yield None, untagged
 
 
 def _values(entries: BitMap, selection: Selection) -> _Values:
@@ -164,9 +164,9 @@ def _joined(one: _Values | None, other: _Values) -> _Values:
     return other if one is None else (one[0] + other[0], min(one[1], other[1]), max(one[2], other[2]))
 
 
-def _chosen(values: _Values, wanted: Sequence[Aggregate]) -> Row:
-    named = dict(zip(("count", "min", "max"), values, strict=True))
-    return [named[each.op] for each in wanted]
+def _chosen(values: _Values, figures: Sequence[Aggregate]) -> Row:
+    by_op = dict(zip(("count", "min", "max"), values, strict=True))
+    return [by_op[figure.op] for figure in figures]
 
 
 def _place(group: _Group) -> tuple[tuple[bool, str], ...]:

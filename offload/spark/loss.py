@@ -56,29 +56,29 @@ class DataLoss(Conflict, OffloadError):
         self, lost: Sequence[tuple[str, int, int]], fate: str = "were evicted", *, hint: str | None = None
     ) -> None:
         ranges = ", ".join(f"{first} to {last} of {topic}" for topic, first, last in lost)
-        kept = f", or startingSeq={lost[0][2] + 1}" if len(lost) == 1 else ""
+        other_way = f", or startingSeq={lost[0][2] + 1}" if len(lost) == 1 else ""
         self._tell(
             f"records {ranges} {fate}",
-            hint=hint or f"startingSeq=earliest{kept} begins behind them, failOnDataLoss=false leaves them out",
+            hint=hint or f"startingSeq=earliest{other_way} begins behind them, failOnDataLoss=false leaves them out",
         )
         self.lost = tuple(lost)
 
 
 def check_loss(
-    options: ReadOptions, found: Sequence[tuple[PinnedTopic, Snapshot]], reader: ColdReader, now_ms: int
+    options: ReadOptions, topics: Sequence[tuple[PinnedTopic, Snapshot]], reader: ColdReader, now_ms: int
 ) -> None:
     """Raise `DataLoss` if records of the range were evicted. It names all topics and seqs.
 
     Raises `SeqOutOfRange` if the range of a topic begins beyond its head. If a range by time begins within a segment
     whose beginning was evicted, the check reads an index object and one chunk.
     """
-    for topic, snapshot in found:
+    for topic, snapshot in topics:
         first, bounds = options.starting.of(topic.topic), snapshot.bounds
         if first is not None and first > bounds.head_seq + 1:
             raise SeqOutOfRange(topic.topic, first, bounds.first_seq, bounds.head_seq)
     lost = [
         (topic.topic, *evicted)
-        for topic, snapshot in found
+        for topic, snapshot in topics
         if (evicted := _evicted(options, topic.topic, snapshot, reader, now_ms))
     ]
     if lost:
@@ -144,10 +144,10 @@ def continued(
 
 def raise_losses(losses: Iterable[Loss]) -> None:
     """Raise `DataLoss` if there are losses. It names all topics that lost records in the same way as the first."""
-    found = list(losses)
-    if found:
-        lost = [(loss.name, loss.first, loss.last) for loss in found if loss.fate == found[0].fate]
-        raise DataLoss(lost, found[0].fate, hint=_HINT)
+    all_losses = list(losses)
+    if all_losses:
+        lost = [(loss.name, loss.first, loss.last) for loss in all_losses if loss.fate == all_losses[0].fate]
+        raise DataLoss(lost, all_losses[0].fate, hint=_HINT)
 
 
 def _same_below(seen: Position, point: ForkPoint, volumes: Volumes) -> int | None:

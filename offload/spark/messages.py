@@ -157,32 +157,32 @@ def read_message(stream: BinaryIO) -> bytes | None:
 def decode_message(body: bytes) -> Json:
     """Return the object in `body`. Raises `InvalidMessage`."""
     try:
-        found = json.loads(body)
+        message = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise InvalidMessage(f"it is no JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(message, dict):
         raise InvalidMessage("it is no JSON object")
-    return found
+    return message
 
 
 def encode_filter(condition: Filter) -> Json:
     return {"column": condition.column, "op": condition.op.value, "values": list(condition.values)}
 
 
-def decode_filter(found: Any) -> Filter:
+def decode_filter(message: Any) -> Filter:
     """Return the filter in a decoded message. Raises `InvalidMessage`."""
     try:
-        column, op, values = found["column"], Op(found["op"]), tuple(found.get("values", ()))
+        column, op, values = message["column"], Op(message["op"]), tuple(message.get("values", ()))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InvalidMessage(f"{found!r} is no filter") from error
-    wanted = _VALUES.get(op, 1)
-    if wanted is not None and len(values) != wanted:
-        raise InvalidMessage(f"{found!r} is a filter with {len(values)} values, not {wanted}")
+        raise InvalidMessage(f"{message!r} is no filter") from error
+    count = _VALUES.get(op, 1)
+    if count is not None and len(values) != count:
+        raise InvalidMessage(f"{message!r} is a filter with {len(values)} values, not {count}")
     kind = _KINDS.get(column) if isinstance(column, str) else None
     if kind is None or not all(type(value) is kind for value in values):
-        raise InvalidMessage(f"{found!r} is a filter on another column or of another type than the planner knows")
+        raise InvalidMessage(f"{message!r} is a filter on another column or of another type than the planner knows")
     if (op is Op.PREFIX and kind is not str) or (op in _ORDERS and kind is not int):
-        raise InvalidMessage(f"{found!r} is a filter that does not fit its column")
+        raise InvalidMessage(f"{message!r} is a filter that does not fit its column")
     return Filter(column, op, values)
 
 
@@ -191,11 +191,11 @@ def encode_task(task: Task) -> Json:
     return {"pieces": pieces, "url": task.url, "verify": task.verify.value}
 
 
-def decode_task(found: Json) -> Task:
+def decode_task(message: Json) -> Task:
     """Return the task in a decoded message. Raises `InvalidMessage`."""
     try:
-        pieces = tuple(_decode_piece(piece) for piece in found["pieces"])
-        return Task(found["url"], Verify(found["verify"]), pieces)
+        pieces = tuple(_decode_piece(piece) for piece in message["pieces"])
+        return Task(message["url"], Verify(message["verify"]), pieces)
     except (AttributeError, KeyError, TypeError, ValueError, struct.error, binascii.Error) as error:
         raise InvalidMessage(f"its task does not decode: {error!r}") from error
 
@@ -224,28 +224,28 @@ def _encode_piece(piece: Piece) -> Json:
     }
 
 
-def _decode_piece(found: Json) -> Piece:
-    packed = base64.b64decode(found["chunks"], validate=True)
+def _decode_piece(message: Json) -> Piece:
+    packed = base64.b64decode(message["chunks"], validate=True)
     return Piece(
-        topic=found["topic"],
-        topic_id=found["topic_id"],
-        lsn=found["lsn"],
-        segment=found["segment"],
-        data=found["data"],
-        index=found["index"],
-        codec=_CODECS[found["codec"]],
-        block_size=found["block_size"],
-        segment_first_seq=found["segment_first_seq"],
-        first=found["first"],
-        last=found["last"],
-        rows=found["rows"],
+        topic=message["topic"],
+        topic_id=message["topic_id"],
+        lsn=message["lsn"],
+        segment=message["segment"],
+        data=message["data"],
+        index=message["index"],
+        codec=_CODECS[message["codec"]],
+        block_size=message["block_size"],
+        segment_first_seq=message["segment_first_seq"],
+        first=message["first"],
+        last=message["last"],
+        rows=message["rows"],
         chunks=tuple(_unpacked(*fields) for fields in _CHUNK.iter_unpack(packed)),
-        chunk_count=found["chunk_count"],
-        trailer_offset=found["trailer_offset"],
-        trailer_length=found["trailer_length"],
-        hidden=None if found["hidden"] is None else base64.b64decode(found["hidden"], validate=True),
-        filters=tuple(decode_filter(condition) for condition in found["filters"]),
-        needs=Needs(found["needs"]),
+        chunk_count=message["chunk_count"],
+        trailer_offset=message["trailer_offset"],
+        trailer_length=message["trailer_length"],
+        hidden=None if message["hidden"] is None else base64.b64decode(message["hidden"], validate=True),
+        filters=tuple(decode_filter(condition) for condition in message["filters"]),
+        needs=Needs(message["needs"]),
     )
 
 

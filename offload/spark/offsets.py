@@ -89,18 +89,18 @@ def offset_text(offset: Offset) -> str:
     return json.dumps(encode_offset(offset))
 
 
-def decode_offset(found: Any) -> dict[str, Position]:
+def decode_offset(offset: Any) -> dict[str, Position]:
     """Return the offset in an object of JSON, or in its text. Raises `InvalidOffset`."""
     try:
-        decoded = json.loads(found) if isinstance(found, str) else found
+        decoded = json.loads(offset) if isinstance(offset, str) else offset
         return {str(name): _decode(decoded[name]) for name in sorted(decoded.keys())}
     except (AttributeError, CatalogError, KeyError, RecursionError, TypeError, ValueError) as error:
-        raise InvalidOffset(str(found), repr(error)) from error
+        raise InvalidOffset(str(offset), repr(error)) from error
 
 
 def ranges(start: Offset, end: Offset) -> list[BatchRange]:
     """Return what the micro-batch between two offsets reads, ascending by topic. Raises `InvalidOffset`."""
-    found: list[BatchRange] = []
+    spans: list[BatchRange] = []
     for name, position in end.items():
         before = start.get(name)
         if position == before:
@@ -111,8 +111,8 @@ def ranges(start: Offset, end: Offset) -> list[BatchRange]:
         if first < position.next_seq:
             topic, _, branch = name.partition("@")
             pinned = PinnedTopic(topic, branch, ForkPoint(position.vid, position.lsn))
-            found.append(BatchRange(pinned, first, position.next_seq - 1))
-    return sorted(found, key=lambda each: each.topic.topic)
+            spans.append(BatchRange(pinned, first, position.next_seq - 1))
+    return sorted(spans, key=lambda span: span.topic.topic)
 
 
 def _encode(position: Position) -> dict[str, Any]:
@@ -120,9 +120,9 @@ def _encode(position: Position) -> dict[str, Any]:
     return {**first, "lsn": position.lsn, "next_seq": position.next_seq, "vid": str(position.vid)}
 
 
-def _decode(found: Any) -> Position:
-    first, next_seq, lsn = found.get("first_seq"), found["next_seq"], found["lsn"]
+def _decode(position: Any) -> Position:
+    first, next_seq, lsn = position.get("first_seq"), position["next_seq"], position["lsn"]
     numbers = [next_seq, lsn] if first is None else [first, next_seq, lsn]
     if not all(type(number) is int and number >= 0 for number in numbers):
-        raise ValueError(f"{found!r} has a number that is none")
-    return Position(Vid.parse(found["vid"]), lsn, next_seq, first)
+        raise ValueError(f"{position!r} has a number that is none")
+    return Position(Vid.parse(position["vid"]), lsn, next_seq, first)

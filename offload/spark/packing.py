@@ -40,9 +40,9 @@ class TaskSize:
 def packed(selections: Sequence[Selection], size: TaskSize, url: str, verify: Verify, needs: Needs) -> list[Task]:
     """Return the tasks for `selections`. `needs` says whether the query needs data objects."""
     costed = list(_costed(selections, needs, min(_SEGMENT_BYTES, size.max_bytes // 128)))
-    total = sum(each.cost for each in costed)
+    total = sum(weighed.cost for weighed in costed)
     # A share has room for one chunk more. So there are at most `parallelism` tasks, unless `max_bytes` makes more.
-    share = total // size.parallelism + max((each.cost for each in costed), default=0)
+    share = total // size.parallelism + max((weighed.cost for weighed in costed), default=0)
     limit = min(size.max_bytes, max(_SMALLEST_TASK_BYTES, share))
     groups = _grouped(costed, limit)
     while len(groups) < min(size.min_tasks, len(costed)):
@@ -73,22 +73,22 @@ def _grouped(costed: Sequence[_Costed], limit: int) -> list[list[_Costed]]:
     """Return the chunks of each task."""
     groups: list[list[_Costed]] = []
     used = 0
-    for each in costed:
-        if not groups or used + each.cost > limit:
+    for weighed in costed:
+        if not groups or used + weighed.cost > limit:
             groups.append([])
             used = 0
-        groups[-1].append(each)
-        used += each.cost
+        groups[-1].append(weighed)
+        used += weighed.cost
     return groups
 
 
 def _pieces(group: Iterable[_Costed], needs: Needs) -> Iterator[Piece]:
     """Yield the pieces of a task. A segment has one, or several if only some of its chunks have to be read."""
-    for _, costed in groupby(group, key=lambda each: id(each.selection)):
+    for _, costed in groupby(group, key=lambda weighed: id(weighed.selection)):
         of_segment = list(costed)
-        selection, chunks = of_segment[0].selection, [each.chunk for each in of_segment]
+        selection, chunks = of_segment[0].selection, [weighed.chunk for weighed in of_segment]
         if needs is Needs.DATA:
-            filters = tuple(dict.fromkeys(each for chunk in chunks for each in chunk.filters))
+            filters = tuple(dict.fromkeys(condition for chunk in chunks for condition in chunk.filters))
             yield _piece(selection, chunks, filters, needs)
             continue
         for filters, alike in groupby(chunks, key=lambda chunk: chunk.filters):
@@ -101,9 +101,9 @@ def _piece(selection: Selection, chunks: list[SelectedChunk], filters: tuple[Fil
     first = max(selection.first, chunks[0].chunk.ref.first_seq)
     last = min(selection.last, chunks[-1].chunk.ref.last_seq)
     hidden = BitMap()
-    for each in chunks:
-        begin, end = max(first, each.chunk.ref.first_seq) - base, min(last, each.chunk.ref.last_seq) + 1 - base
-        if each.rows < end - begin:
+    for selected in chunks:
+        begin, end = max(first, selected.chunk.ref.first_seq) - base, min(last, selected.chunk.ref.last_seq) + 1 - base
+        if selected.rows < end - begin:
             hidden |= BitMap(range(begin, end)) - selection.shown
     return Piece(
         topic=selection.topic,
@@ -117,8 +117,8 @@ def _piece(selection: Selection, chunks: list[SelectedChunk], filters: tuple[Fil
         segment_first_seq=base,
         first=first,
         last=last,
-        rows=sum(each.rows for each in chunks),
-        chunks=tuple(each.chunk for each in chunks),
+        rows=sum(selected.rows for selected in chunks),
+        chunks=tuple(selected.chunk for selected in chunks),
         chunk_count=selection.chunk_count,
         trailer_offset=view.ref.index_head_length,
         trailer_length=view.ref.index_trailer_length,

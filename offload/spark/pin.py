@@ -63,25 +63,25 @@ def encode_pin(pin: Pin) -> dict[str, Any]:
     """Return the pin as an object of a message."""
     topics = [
         {
-            "topic": each.topic,
-            "branch": each.branch,
-            "vid": str(each.point.vid),
-            "lsn": each.point.lsn,
-            "seq": each.point.seq,
+            "topic": topic.topic,
+            "branch": topic.branch,
+            "vid": str(topic.point.vid),
+            "lsn": topic.point.lsn,
+            "seq": topic.point.seq,
         }
-        for each in pin.topics
+        for topic in pin.topics
     ]
     return {"made_at_ms": pin.made_at_ms, "topics": topics}
 
 
-def decode_pin(found: Any) -> Pin:
+def decode_pin(message: Any) -> Pin:
     """Return the pin in a message. Raises `InvalidMessage`."""
     try:
         topics = tuple(
-            PinnedTopic(each["topic"], each["branch"], ForkPoint(Vid.parse(each["vid"]), each["lsn"], each["seq"]))
-            for each in found["topics"]
+            PinnedTopic(topic["topic"], topic["branch"], ForkPoint(Vid.parse(topic["vid"]), topic["lsn"], topic["seq"]))
+            for topic in message["topics"]
         )
-        return Pin(int(found["made_at_ms"]), topics)
+        return Pin(int(message["made_at_ms"]), topics)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InvalidMessage(f"its pin does not decode: {error!r}") from error
 
@@ -92,9 +92,9 @@ def pin_topics(options: ReadOptions, volumes: Volumes, reader: ColdReader, now_m
     Raises `NoSuchTopic`, `NoSuchBranch`, `NoSuchTag`, `OutOfWindow`, and `InvalidOption` for a topic that an option
     names and the read lacks.
     """
-    work = [partial(_pinned, options, volumes, reader, now_ms, each) for each in _named(options, volumes)]
-    found = list(in_order(work, _TOPICS_AT_A_TIME, "seglog-pin")) if len(work) > 1 else [one() for one in work]
-    topics = {each.topic: each for each in found if each is not None}
+    work = [partial(_pinned, options, volumes, reader, now_ms, pattern) for pattern in _named(options, volumes)]
+    pinned = list(in_order(work, _TOPICS_AT_A_TIME, "seglog-pin")) if len(work) > 1 else [task() for task in work]
+    topics = {topic.topic: topic for topic in pinned if topic is not None}
     for name, positions in (("startingSeq", options.starting), ("endingSeq", options.ending)):
         for topic in positions.by_topic:
             if topic not in topics:
@@ -108,29 +108,29 @@ def pin_topics(options: ReadOptions, volumes: Volumes, reader: ColdReader, now_m
 
 def _named(options: ReadOptions, volumes: Volumes) -> Iterator[TopicPattern]:
     """Yield the topics that the options name, each once. A topic by its own name precedes those of a glob."""
-    seen = {pattern.text for pattern in options.topics if not pattern.is_glob}
+    names = {pattern.text for pattern in options.topics if not pattern.is_glob}
     yield from (pattern for pattern in options.topics if not pattern.is_glob)
     globs = [pattern for pattern in options.topics if pattern.is_glob]
     for topic, branch in Branches(volumes).names() if globs else ():
         for pattern in globs:
-            if topic not in seen and branch == pattern.branch and fnmatchcase(topic, pattern.text):
-                seen.add(topic)
+            if topic not in names and branch == pattern.branch and fnmatchcase(topic, pattern.text):
+                names.add(topic)
                 yield TopicPattern(topic, branch)
 
 
 def _pinned(
-    options: ReadOptions, volumes: Volumes, reader: ColdReader, now_ms: int, wanted: TopicPattern
+    options: ReadOptions, volumes: Volumes, reader: ColdReader, now_ms: int, pattern: TopicPattern
 ) -> PinnedTopic | None:
     """Return the pinned topic. None if a glob found a name that was deleted, or that is younger than the version."""
-    is_named = wanted in options.topics
+    is_named = pattern in options.topics
     try:
-        vid = Branches(volumes).resolve(wanted.text, wanted.branch)
+        vid = Branches(volumes).resolve(pattern.text, pattern.branch)
     except Missing:
         if is_named:
             raise
         return None
-    point = _point(options, volumes, reader, now_ms, wanted.text, vid, is_named=is_named)
-    return None if point is None else PinnedTopic(wanted.text, wanted.branch, point)
+    point = _point(options, volumes, reader, now_ms, pattern.text, vid, is_named=is_named)
+    return None if point is None else PinnedTopic(pattern.text, pattern.branch, point)
 
 
 def _point(
@@ -143,15 +143,15 @@ def _point(
     target = _target(options, now_ms)
 
     def resolved(history: History) -> ForkPoint | None:
-        wanted = target
+        effective = target
         if isinstance(target, Time) and not is_named:
             covered = span(history)
             first_ms = None if covered is None else covered.first_ms
             if not history.is_cut and (first_ms is None or target.ms < first_ms):
                 return None
             if covered is not None and covered.last_ms is not None and covered.last_ms < target.ms <= now_ms:
-                wanted = Head()
-        return resolve(wanted, history, reader.last_seq_at)
+                effective = Head()
+        return resolve(effective, history, reader.last_seq_at)
 
     point = retry_if_collected(lambda: volumes.history(vid), resolved)
     if point is not None and options.pin_seconds:

@@ -92,8 +92,8 @@ class Remote:
 
     def snapshots(self, topics: Sequence[PinnedTopic]) -> Iterator[Snapshot]:
         """Yield the state of each topic at its version. Reads several at a time. Raises `NoSuchObject`."""
-        work = [partial(self.volumes.snapshot, each.point.vid, each.point.lsn, each.point.seq) for each in topics]
-        return in_order(work, _TOPICS_AT_A_TIME, "seglog-plan") if len(work) > 1 else (one() for one in work)
+        work = [partial(self.volumes.snapshot, topic.point.vid, topic.point.lsn, topic.point.seq) for topic in topics]
+        return in_order(work, _TOPICS_AT_A_TIME, "seglog-plan") if len(work) > 1 else (task() for task in work)
 
     def is_collected(self, point: ForkPoint) -> bool:
         """Tell whether GC has passed the version."""
@@ -114,38 +114,38 @@ class Remote:
         return Plan(tuple(tasks), len(chosen))
 
     def aggregate(
-        self, options: ReadOptions, pin: Pin, filters: Sequence[Filter], wanted: Sequence[Aggregate]
+        self, options: ReadOptions, pin: Pin, filters: Sequence[Filter], figures: Sequence[Aggregate]
     ) -> list[int | None] | None:
         """Return the aggregates of the rows. None if only data objects can tell them. Raises as `plan` does."""
         if _needs(options, frozenset()) is Needs.DATA:
             return None
-        return aggregate(self._views(options, pin, filters), self.reader, wanted)
+        return aggregate(self._views(options, pin, filters), self.reader, figures)
 
     def groups(
-        self, options: ReadOptions, pin: Pin, filters: Sequence[Filter], by: Sequence[str], wanted: Sequence[Aggregate]
+        self, options: ReadOptions, pin: Pin, filters: Sequence[Filter], by: Sequence[str], figures: Sequence[Aggregate]
     ) -> list[Row] | None:
         """Return the aggregates of each group of rows. None if only data objects can tell them. Raises as `plan`."""
         if _needs(options, frozenset()) is Needs.DATA:
             return None
-        return groups(self._views(options, pin, filters), self.reader, by, wanted)
+        return groups(self._views(options, pin, filters), self.reader, by, figures)
 
     def _selections(self, options: ReadOptions, pin: Pin, filters: Sequence[Filter]) -> Iterator[Selection]:
         """Yield what the query reads of each segment, ascending by topic and seq."""
-        found = list(self._views(options, pin, filters))
-        for each, view in zip(found, self.reader.indexed(each.view for each in found), strict=True):
-            selection = select(each.topic, view, self.reader.index(view), each.conditions)
+        views = list(self._views(options, pin, filters))
+        for part, view in zip(views, self.reader.indexed(part.view for part in views), strict=True):
+            selection = select(part.topic, view, self.reader.index(view), part.conditions)
             if selection is not None:
                 yield selection
 
     def _views(self, options: ReadOptions, pin: Pin, filters: Sequence[Filter]) -> Iterator[TopicView]:
         """Yield the segments of which the query may read something, ascending by topic and seq."""
-        found = list(zip(pin.topics, self.snapshots(pin.topics), strict=True))
+        topics = list(zip(pin.topics, self.snapshots(pin.topics), strict=True))
         if options.fail_on_data_loss:
-            check_loss(options, found, self.reader, pin.made_at_ms)
+            check_loss(options, topics, self.reader, pin.made_at_ms)
         ranges = _range_filters(options, pin.made_at_ms)
-        for topic, snapshot in found:
+        for topic, snapshot in topics:
             conditions = conditions_of([*filters, *ranges, *_seq_filters(options, topic.topic)])
-            if not all(meets(each, topic.topic) for each in conditions.topics):
+            if not all(meets(condition, topic.topic) for condition in conditions.topics):
                 continue
             floor = self._expiry_floor(options, topic, snapshot, pin.made_at_ms)
             for view in unexpired(snapshot.segments, floor):
@@ -178,19 +178,19 @@ def _needs(options: ReadOptions, columns: frozenset[str]) -> Needs:
 
 def _range_filters(options: ReadOptions, now_ms: int) -> list[Filter]:
     """Return the options on time and tag as filters."""
-    found: list[Filter] = []
+    filters: list[Filter] = []
     if options.starting_time is not None:
-        found.append(Filter("timestamp", Op.GE, (moment_ms(options.starting_time, now_ms) * 1000,)))
+        filters.append(Filter("timestamp", Op.GE, (moment_ms(options.starting_time, now_ms) * 1000,)))
     if options.ending_time is not None:
-        found.append(Filter("timestamp", Op.LE, (moment_ms(options.ending_time, now_ms) * 1000,)))
+        filters.append(Filter("timestamp", Op.LE, (moment_ms(options.ending_time, now_ms) * 1000,)))
     if options.tag is not None:
         is_prefix = options.tag.endswith("*")
-        found.append(Filter("tag", Op.PREFIX if is_prefix else Op.EQ, (options.tag.removesuffix("*"),)))
-    return found
+        filters.append(Filter("tag", Op.PREFIX if is_prefix else Op.EQ, (options.tag.removesuffix("*"),)))
+    return filters
 
 
 def _seq_filters(options: ReadOptions, topic: str) -> list[Filter]:
     """Return the options on the seqs of one topic as filters."""
     first, last = options.starting.of(topic), options.ending.of(topic)
-    found = [] if not first else [Filter("seq", Op.GE, (first,))]
-    return found if last is None else [*found, Filter("seq", Op.LE, (last,))]
+    filters = [] if not first else [Filter("seq", Op.GE, (first,))]
+    return filters if last is None else [*filters, Filter("seq", Op.LE, (last,))]

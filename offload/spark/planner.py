@@ -82,48 +82,48 @@ class Planner:
             raise InvalidMessage(f"its options is {options!r}")
         yield from answer(call, options)
 
-    def _pin(self, _: Mapping[str, Any], given: Mapping[str, str]) -> Iterator[_Json]:
-        options = parse_any_options(given)
+    def _pin(self, _: Mapping[str, Any], texts: Mapping[str, str]) -> Iterator[_Json]:
+        options = parse_any_options(texts)
         columns = [{"name": column.name, "type": column.type} for column in columns_of(options)]
         yield {"pin": encode_pin(self._remote(options).pin(options)), "columns": columns}
 
-    def _plan(self, call: Mapping[str, Any], given: Mapping[str, str]) -> Iterator[_Json]:
-        options, query = parse_options(given), _query(call)
+    def _plan(self, call: Mapping[str, Any], texts: Mapping[str, str]) -> Iterator[_Json]:
+        options, query = parse_options(texts), _query(call)
         yield from _planned(self._remote(options).plan(options, decode_pin(call.get("pin")), query))
 
-    def _aggregate(self, call: Mapping[str, Any], given: Mapping[str, str]) -> Iterator[_Json]:
-        options = parse_options(given)
-        wanted = [_aggregate(found) for found in _field(call, "aggregates", list)]
+    def _aggregate(self, call: Mapping[str, Any], texts: Mapping[str, str]) -> Iterator[_Json]:
+        options = parse_options(texts)
+        figures = [_aggregate(item) for item in _field(call, "aggregates", list)]
         pin = decode_pin(call.get("pin"))
-        yield {"values": self._remote(options).aggregate(options, pin, _filters(call), wanted)}
+        yield {"values": self._remote(options).aggregate(options, pin, _filters(call), figures)}
 
-    def _groups(self, call: Mapping[str, Any], given: Mapping[str, str]) -> Iterator[_Json]:
-        options, by = parse_options(given), _field(call, "by", list)
+    def _groups(self, call: Mapping[str, Any], texts: Mapping[str, str]) -> Iterator[_Json]:
+        options, by = parse_options(texts), _field(call, "by", list)
         if not by or any(column not in GROUPING_COLUMNS for column in by):
             raise InvalidMessage(f"it groups by {by!r}")
-        wanted = [_aggregate(found) for found in _field(call, "aggregates", list)]
+        figures = [_aggregate(item) for item in _field(call, "aggregates", list)]
         pin = decode_pin(call.get("pin"))
-        yield {"rows": self._remote(options).groups(options, pin, _filters(call), by, wanted)}
+        yield {"rows": self._remote(options).groups(options, pin, _filters(call), by, figures)}
 
-    def _stream_latest(self, call: Mapping[str, Any], given: Mapping[str, str]) -> Iterator[_Json]:
-        options = parse_stream_options(given)
+    def _stream_latest(self, call: Mapping[str, Any], texts: Mapping[str, str]) -> Iterator[_Json]:
+        options = parse_stream_options(texts)
         start, target = decode_offset(_field(call, "start", str)), call.get("target")
         pin, limited = None if target is None else decode_pin(target), _field(call, "limited", bool)
-        end = self._stream(given, options).latest(self._remote(options.read), start, pin, limited=limited)
+        end = self._stream(texts, options).latest(self._remote(options.read), start, pin, limited=limited)
         yield {"offset": offset_text(end)}
 
-    def _stream_plan(self, call: Mapping[str, Any], given: Mapping[str, str]) -> Iterator[_Json]:
-        options, query = parse_stream_options(given), _query(call)
+    def _stream_plan(self, call: Mapping[str, Any], texts: Mapping[str, str]) -> Iterator[_Json]:
+        options, query = parse_stream_options(texts), _query(call)
         start, end = (decode_offset(_field(call, name, str)) for name in ("start", "end"))
-        yield from _planned(self._stream(given, options).plan(self._remote(options.read), start, end, query))
+        yield from _planned(self._stream(texts, options).plan(self._remote(options.read), start, end, query))
 
     def _credentials(self, _call: Mapping[str, Any], _options: Mapping[str, str]) -> Iterator[_Json]:
         self._find_credentials = self._find_credentials or credential_finder()
         yield {"credentials": asdict(self._find_credentials())}
 
-    def _stream(self, given: Mapping[str, str], options: StreamOptions) -> Stream:
+    def _stream(self, texts: Mapping[str, str], options: StreamOptions) -> Stream:
         """Return the stream of these options. Queries with the same options share it."""
-        key = tuple(sorted(given.items()))
+        key = tuple(sorted(texts.items()))
         stream = self._streams.pop(key, None) or Stream(options)
         self._streams[key] = stream
         if len(self._streams) > _STREAMS:
@@ -131,9 +131,9 @@ class Planner:
         return stream
 
     def _remote(self, options: ReadOptions) -> Remote:
-        place = options.url, options.kms_key_id
-        remote = self._remotes.pop(place, None) or Remote.open(*place)
-        self._remotes[place] = remote
+        key = options.url, options.kms_key_id
+        remote = self._remotes.pop(key, None) or Remote.open(*key)
+        self._remotes[key] = remote
         if len(self._remotes) > _REMOTES:
             self._remotes.popitem(last=False)[1].close()
         return remote
@@ -176,8 +176,8 @@ def _check_hello(body: bytes | None) -> None:
     """Raise `InvalidMessage` if the driver's first message is not a hello of this protocol."""
     if body is None:
         return
-    found = decode_message(body).get("hello")
-    protocol = found.get("protocol") if isinstance(found, dict) else None
+    hello = decode_message(body).get("hello")
+    protocol = hello.get("protocol") if isinstance(hello, dict) else None
     if protocol != PROTOCOL:
         raise InvalidMessage(
             f"the driver speaks protocol {protocol!r}, this planner {PROTOCOL}",
@@ -210,19 +210,19 @@ def _error(error: Exception) -> _Json:
 
 
 def _field(call: Mapping[str, Any], name: str, kind: type[_T]) -> _T:
-    found = call.get(name)
-    if not isinstance(found, kind):
-        raise InvalidMessage(f"its {name} is {found!r}")
-    return found
+    value = call.get(name)
+    if not isinstance(value, kind):
+        raise InvalidMessage(f"its {name} is {value!r}")
+    return value
 
 
 def _number(call: Mapping[str, Any], name: str) -> int | None:
-    found = call.get(name)
-    if found is None:
+    number = call.get(name)
+    if number is None:
         return None
-    if type(found) is not int or found < 1:
-        raise InvalidMessage(f"its {name} is {found!r}")
-    return found
+    if type(number) is not int or number < 1:
+        raise InvalidMessage(f"its {name} is {number!r}")
+    return number
 
 
 def _query(call: Mapping[str, Any]) -> Query:
@@ -248,15 +248,15 @@ def _planned(plan: Plan) -> Iterator[_Json]:
 
 
 def _filters(call: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(decode_filter(found) for found in _field(call, "filters", list))
+    return tuple(decode_filter(message) for message in _field(call, "filters", list))
 
 
-def _aggregate(found: Any) -> Aggregate:
-    if found == {"op": "count"}:
+def _aggregate(message: Any) -> Aggregate:
+    if message == {"op": "count"}:
         return Aggregate("count")
-    if isinstance(found, dict) and found.get("op") in {"min", "max"} and found.get("column") == "seq":
-        return Aggregate(found["op"])
-    raise InvalidMessage(f"{found!r} is no aggregate")
+    if isinstance(message, dict) and message.get("op") in {"min", "max"} and message.get("column") == "seq":
+        return Aggregate(message["op"])
+    raise InvalidMessage(f"{message!r} is no aggregate")
 
 
 if __name__ == "__main__":

@@ -94,8 +94,8 @@ def _application_loader(jvm: Any) -> Any:
     """Return the outermost class loader that takes jars. The loaders of the sessions are inside it."""
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     kind = jvm.java.lang.Class.forName(_LOADER)
-    found = None
+    outermost = None
     while loader is not None:
-        found = loader if kind.isInstance(loader) else found
+        outermost = loader if kind.isInstance(loader) else outermost
         loader = loader.getParent()
-    return found
+    return outermost

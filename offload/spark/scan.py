@@ -88,8 +88,8 @@ def _chunks(store: ObjectStore, piece: Piece, verify: Verify) -> Iterator[tuple[
     for group, body in zip(groups, bodies, strict=True):
         view = memoryview(body)
         for chunk in group:
-            place = chunk.offset - group[0].offset
-            stored = view[place : place + chunk.stored_length]
+            start = chunk.offset - group[0].offset
+            stored = view[start : start + chunk.stored_length]
             yield chunk, decode_chunk(stored, chunk, piece.codec, piece.data, check=verify is not Verify.NONE)
 
 
@@ -147,10 +147,10 @@ def _hidden_entries(piece: Piece) -> BitMap:
 
 def _visible(piece: Piece, hidden: BitMap, columns: Columns) -> _Rows:
     """Return the numbers of the chunk's records that the piece shows. `hidden` comes from `_hidden_entries`."""
-    shown = (columns.seq >= piece.first) & (columns.seq <= piece.last) & (columns.flags & DELETED == 0)
+    visible = (columns.seq >= piece.first) & (columns.seq <= piece.last) & (columns.flags & DELETED == 0)
     if hidden:
-        shown[_places(piece, hidden, int(columns.seq[0]), int(columns.seq[-1]))] = False
-    rows = np.flatnonzero(shown)
+        visible[_places(piece, hidden, int(columns.seq[0]), int(columns.seq[-1]))] = False
+    rows = np.flatnonzero(visible)
     for condition in piece.filters:
         rows = rows[_meets(condition, columns, rows)]
     return rows
@@ -164,13 +164,13 @@ def _data_batch(piece: Piece, chunk: ChunkRef, columns: Columns, rows: _Rows, sc
 def _plain_batches(piece: Piece, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a piece that needs no data."""
     entries = _hidden_entries(piece)
-    for each in piece.chunks:
-        first, last = max(piece.first, each.ref.first_seq), min(piece.last, each.ref.last_seq)
+    for chunk in piece.chunks:
+        first, last = max(piece.first, chunk.ref.first_seq), min(piece.last, chunk.ref.last_seq)
         seqs = np.arange(first, last + 1, dtype=np.int64)
         seqs = np.delete(seqs, _places(piece, entries, first, last))
         for start in range(0, len(seqs), _PLAIN_ROWS):
             part = seqs[start : start + _PLAIN_ROWS]
-            yield _batch(_Source(piece, each.ref, part, part, None), schema)
+            yield _batch(_Source(piece, chunk.ref, part, part, None), schema)
 
 
 def _batch(source: _Source, schema: pa.Schema) -> pa.RecordBatch:
@@ -184,8 +184,8 @@ def _repeated(value: int, kind: pa.DataType, source: _Source) -> pa.Array:
 def _places(piece: Piece, entries: BitMap, first: int, last: int) -> _Rows:
     """Return the places of the entries between two seqs, counted from the first of these seqs."""
     base = piece.segment_first_seq
-    found = entries & BitMap(range(first - base, last + 1 - base))
-    return np.array(found.to_array(), dtype=np.int64) - (first - base)
+    hidden = entries & BitMap(range(first - base, last + 1 - base))
+    return np.array(hidden.to_array(), dtype=np.int64) - (first - base)
 
 
 def _meets(condition: Filter, columns: Columns, rows: _Rows) -> NDArray[np.bool_]:
@@ -194,13 +194,13 @@ def _meets(condition: Filter, columns: Columns, rows: _Rows) -> NDArray[np.bool_
         micros = columns.ts_ms[rows] * 1000
         if condition.op is Op.IN:
             return np.isin(micros, np.array(condition.values, dtype=np.int64))
-        wanted = int(condition.values[0])
-        return np.asarray(micros >= wanted if condition.op is Op.GE else micros <= wanted)
+        bound = int(condition.values[0])
+        return np.asarray(micros >= bound if condition.op is Op.GE else micros <= bound)
     tags = columns.tag(rows)
     if condition.op is Op.IN:
-        found = pc.is_in(tags, value_set=pa.array(condition.values, pa.string()))
+        matches = pc.is_in(tags, value_set=pa.array(condition.values, pa.string()))
     elif condition.op is Op.PREFIX:
-        found = pc.fill_null(pc.starts_with(tags, str(condition.values[0])), fill_value=False)
+        matches = pc.fill_null(pc.starts_with(tags, str(condition.values[0])), fill_value=False)
     else:
-        found = pc.is_null(tags) if condition.op is Op.IS_NULL else pc.is_valid(tags)
-    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=bool)
+        matches = pc.is_null(tags) if condition.op is Op.IS_NULL else pc.is_valid(tags)
+    return np.asarray(matches.to_numpy(zero_copy_only=False), dtype=bool)

@@ -58,17 +58,17 @@ class Conditions:
         """
         if max_ms < self.first_ms or min_ms > self.last_ms:
             return None
-        found: list[Filter] = []
+        filters: list[Filter] = []
         if self.moments_ms is not None:
             if not any(min_ms <= ms <= max_ms for ms in self.moments_ms):
                 return None
             if min_ms < max_ms:
-                found.append(Filter("timestamp", Op.IN, tuple(sorted(ms * 1000 for ms in self.moments_ms))))
+                filters.append(Filter("timestamp", Op.IN, tuple(sorted(ms * 1000 for ms in self.moments_ms))))
         if min_ms < self.first_ms:
-            found.append(Filter("timestamp", Op.GE, (self.first_ms * 1000,)))
+            filters.append(Filter("timestamp", Op.GE, (self.first_ms * 1000,)))
         if max_ms > self.last_ms:
-            found.append(Filter("timestamp", Op.LE, (self.last_ms * 1000,)))
-        return tuple(found)
+            filters.append(Filter("timestamp", Op.LE, (self.last_ms * 1000,)))
+        return tuple(filters)
 
 
 def conditions_of(filters: Iterable[Filter]) -> Conditions:
@@ -81,7 +81,7 @@ def conditions_of(filters: Iterable[Filter]) -> Conditions:
         seqs.narrow(condition)
     for condition in by_column.get("timestamp", ()):
         times.narrow(condition)
-    moments = None if times.only is None else frozenset(each // 1000 for each in times.only if each % 1000 == 0)
+    moments = None if times.only is None else frozenset(micros // 1000 for micros in times.only if micros % 1000 == 0)
     return Conditions(
         topics=tuple(by_column.get("topic", ())),
         lsns=tuple(by_column.get("lsn", ())),
@@ -106,10 +106,10 @@ def meets(condition: Filter, value: int | str | None) -> bool:
         return True
     if condition.op in {Op.EQ, Op.IN}:
         return value in condition.values
-    wanted = condition.values[0]
+    bound = condition.values[0]
     if condition.op is Op.PREFIX:
-        return str(value).startswith(str(wanted))
-    return _ORDERS[condition.op](int(value), int(wanted))
+        return str(value).startswith(str(bound))
+    return _ORDERS[condition.op](int(value), int(bound))
 
 
 class _Range:
@@ -205,46 +205,46 @@ def may_show(view: SegmentView, conditions: Conditions) -> bool:
 def select(topic: str, view: SegmentView, index: SegmentIndex, conditions: Conditions) -> Selection | None:
     """Return the part of a segment that the query reads. None if it reads nothing of it. Raises `InvalidIndex`."""
     first, last = max(view.first, conditions.first_seq), min(view.last, conditions.last_seq)
-    shown = _shown(view, index, conditions, first, last)
+    entries = _shown(view, index, conditions, first, last)
     residual = conditions.tags if index.tags is None else ()
     base = view.ref.first_seq
-    found: list[SelectedChunk] = []
+    chunks: list[SelectedChunk] = []
     number = bisect_left(index.chunks, first, key=attrgetter("last_seq"))
     for ref in index.chunks_between(first, last):
         times = conditions.time_filters(ref.min_ts_ms, ref.max_ts_ms)
         begin, end = max(first, ref.first_seq) - base, min(last, ref.last_seq) + 1 - base
-        rows = 0 if times is None else shown.range_cardinality(begin, end)
+        rows = 0 if times is None else entries.range_cardinality(begin, end)
         if times is not None and rows:
-            found.append(SelectedChunk(NumberedChunk(number, ref), rows, times + residual))
+            chunks.append(SelectedChunk(NumberedChunk(number, ref), rows, times + residual))
         number += 1
-    if not found:
+    if not chunks:
         return None
     fields = (index.topic_id, index.codec, index.block_size, len(index.chunks))
-    return Selection(topic, view, *fields, first, last, shown, tuple(found))
+    return Selection(topic, view, *fields, first, last, entries, tuple(chunks))
 
 
 def _shown(view: SegmentView, index: SegmentIndex, conditions: Conditions, first: int, last: int) -> BitMap:
     key = keys.index_key(view.vid, view.ref.sid)
     base = view.ref.first_seq
-    shown = BitMap(range(first - base, last + 1 - base)) & decode_bitmap(index.live, index, key)
+    entries = BitMap(range(first - base, last + 1 - base)) & decode_bitmap(index.live, index, key)
     if view.deleted:
-        shown -= BitMap.deserialize(view.deleted)
+        entries -= BitMap.deserialize(view.deleted)
     if conditions.seqs is not None:
-        shown &= BitMap(seq - base for seq in conditions.seqs if first <= seq <= last)
-    if conditions.tags and index.tags is not None and shown:
-        shown &= _tagged(index, conditions.tags, key)
-    return shown
+        entries &= BitMap(seq - base for seq in conditions.seqs if first <= seq <= last)
+    if conditions.tags and index.tags is not None and entries:
+        entries &= _tagged(index, conditions.tags, key)
+    return entries
 
 
 def _tagged(index: SegmentIndex, filters: tuple[Filter, ...], key: str) -> BitMap:
     """Return the entries whose tag meets `filters`. The index lists all tags."""
-    found = BitMap()
-    untagged = BitMap(range(index.count)) if all(meets(each, None) for each in filters) else BitMap()
+    tagged = BitMap()
+    untagged = BitMap(range(index.count)) if all(meets(condition, None) for condition in filters) else BitMap()
     for tag, bitmap in (index.tags or {}).items():
-        fits = all(meets(each, tag) for each in filters)
+        fits = all(meets(condition, tag) for condition in filters)
         if fits or untagged:
             entries = decode_bitmap(bitmap, index, key)
             untagged -= entries
             if fits:
-                found |= entries
-    return found | untagged
+                tagged |= entries
+    return tagged | untagged

@@ -131,8 +131,8 @@ class SeglogReader(DataSourceReader):  # type: ignore[misc]  # pyspark's types a
         from offload.spark.messages import encode_task  # imported late (SPARK-3)
         from offload.spark.plan import Query, plan
 
-        found = plan(self._options, self._pin, Query(frozenset(self._schema.names)))
-        return [InputPartition(encode_task(task)) for task in found.tasks]
+        planned = plan(self._options, self._pin, Query(frozenset(self._schema.names)))
+        return [InputPartition(encode_task(task)) for task in planned.tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(partition, self._schema)

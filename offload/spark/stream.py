@@ -93,49 +93,49 @@ class Stream:
         heads = target or self._newest(remote)
         if self._settled == (start, heads):
             return start
-        standings = self._standings(remote, start, heads)
-        backlogs = [each.backlog for each in standings]
+        states = self._standings(remote, start, heads)
+        backlogs = [state.backlog for state in states]
         ends = [backlog.end for backlog in backlogs]
         if limited:
             limits = self._options.max_records, self._options.max_bytes
             ends = _admitted(backlogs, *limits, lambda view: remote.reader.index(view).chunks)
         end = dict(start)
-        for each, next_seq in zip(standings, ends, strict=True):
-            end[each.name] = _moved(start.get(each.name), each, next_seq)
+        for state, next_seq in zip(states, ends, strict=True):
+            end[state.name] = _moved(start.get(state.name), state, next_seq)
         if end == start:
             self._settled = start, heads
         return end
 
     def plan(self, remote: Remote, start: Offset, end: Offset, query: Query) -> Plan:
         """Return the tasks of the micro-batch between two offsets. Raises as `Remote.plan`, and `InvalidOffset`."""
-        wanted = ranges(start, end)
+        spans = ranges(start, end)
         try:
-            return self._planned(remote, wanted, query)
+            return self._planned(remote, spans, query)
         except (InvalidObject, NoSuchObject):
-            kept = self._kept(remote, wanted)
-            if kept == wanted:
+            current = self._kept(remote, spans)
+            if current == spans:
                 raise
-            return self._planned(remote, kept, query)
+            return self._planned(remote, current, query)
 
-    def _planned(self, remote: Remote, wanted: list[BatchRange], query: Query) -> Plan:
+    def _planned(self, remote: Remote, spans: list[BatchRange], query: Query) -> Plan:
         options = replace(
             self._options.read,
-            starting=Positions(None, {each.topic.topic: each.first for each in wanted}),
-            ending=Positions(None, {each.topic.topic: each.last for each in wanted}),
+            starting=Positions(None, {span.topic.topic: span.first for span in spans}),
+            ending=Positions(None, {span.topic.topic: span.last for span in spans}),
             starting_time=None,
             fail_on_data_loss=False,
         )
         made_at_ms = 0  # at this time no record had expired (MICRO-5)
-        return remote.plan(options, Pin(made_at_ms, tuple(each.topic for each in wanted)), query)
+        return remote.plan(options, Pin(made_at_ms, tuple(span.topic for span in spans)), query)
 
-    def _kept(self, remote: Remote, wanted: list[BatchRange]) -> list[BatchRange]:
+    def _kept(self, remote: Remote, spans: list[BatchRange]) -> list[BatchRange]:
         """Return the ranges at the newest version where GC collected the wanted one (MICRO-3)."""
-        collected = [each for each in wanted if remote.is_collected(each.topic.point)]
-        self._tell([Loss(each.topic.full_name, each.first, each.last, _COLLECTED) for each in collected])
-        newest = {each.topic: each for each in self._newest(remote).topics} if collected else {}
+        collected = [span for span in spans if remote.is_collected(span.topic.point)]
+        self._tell([Loss(span.topic.full_name, span.first, span.last, _COLLECTED) for span in collected])
+        newest = {topic.topic: topic for topic in self._newest(remote).topics} if collected else {}
         return [
-            replace(each, topic=newest[each.topic.topic]) if each in collected and each.topic.topic in newest else each
-            for each in wanted
+            replace(span, topic=newest[span.topic.topic]) if span in collected and span.topic.topic in newest else span
+            for span in spans
         ]
 
     def _newest(self, remote: Remote) -> Pin:
@@ -147,52 +147,52 @@ class Stream:
 
     def _standings(self, remote: Remote, start: Offset, heads: Pin) -> list[_Standing]:
         """Return where the stream continues in each topic, ascending by name."""
-        topics = [_not_behind(each, start.get(name_of(each.topic, each.branch))) for each in heads.topics]
-        found = [
+        topics = [_not_behind(topic, start.get(name_of(topic.topic, topic.branch))) for topic in heads.topics]
+        states = [
             _Standing(name_of(topic.topic, topic.branch), topic, snapshot, 0)
             for topic, snapshot in zip(topics, remote.snapshots(topics), strict=True)
         ]
-        losses = self._gone(start, {each.name for each in found})
-        begins = self._beginnings(remote, [each for each in found if each.name not in start], is_new=not start)
-        for each in found:
-            if each.name in start:
-                point = each.topic.point
-                seen = start[each.name]
-                first, lost = continued(each.topic.full_name, seen, point, each.snapshot, remote.volumes)
-                begins[each.name] = first
+        losses = self._gone(start, {state.name for state in states})
+        begins = self._beginnings(remote, [state for state in states if state.name not in start], is_new=not start)
+        for state in states:
+            if state.name in start:
+                point = state.topic.point
+                seen = start[state.name]
+                first, lost = continued(state.topic.full_name, seen, point, state.snapshot, remote.volumes)
+                begins[state.name] = first
                 losses += lost
         self._tell(losses)
-        return [replace(each, first=begins[each.name]) for each in found]
+        return [replace(state, first=begins[state.name]) for state in states]
 
-    def _beginnings(self, remote: Remote, found: list[_Standing], *, is_new: bool) -> dict[str, int]:
+    def _beginnings(self, remote: Remote, states: list[_Standing], *, is_new: bool) -> dict[str, int]:
         """Return the first seq of topics that are new to the stream, by name."""
         read, now_ms = self._options.read, SystemClock().now_ms()
-        asked = {each.topic.topic: _asked(read.starting.of(each.topic.topic), each, is_new) for each in found}
+        firsts = {state.topic.topic: _asked(read.starting.of(state.topic.topic), state, is_new) for state in states}
         if read.fail_on_data_loss:
-            strict = replace(read, starting=Positions(None, asked))
-            check_loss(strict, [(each.topic, each.snapshot) for each in found], remote.reader, now_ms)
+            strict = replace(read, starting=Positions(None, firsts))
+            check_loss(strict, [(state.topic, state.snapshot) for state in states], remote.reader, now_ms)
         begins: dict[str, int] = {}
-        for each in found:
-            bounds, is_branch = each.snapshot.bounds, each.topic.branch != MAIN
-            first = asked[each.topic.topic]
+        for state in states:
+            bounds, is_branch = state.snapshot.bounds, state.topic.branch != MAIN
+            first = firsts[state.topic.topic]
             if read.starting_time is not None:
-                first = max(first or 1, _first_at(each.snapshot, moment_ms(read.starting_time, now_ms), remote))
+                first = max(first or 1, _first_at(state.snapshot, moment_ms(read.starting_time, now_ms), remote))
             elif first != EARLIEST and (first or 1) < bounds.evict_floor:
-                self._tell([Loss(each.topic.full_name, first or 1, bounds.evict_floor - 1, EVICTED)])
+                self._tell([Loss(state.topic.full_name, first or 1, bounds.evict_floor - 1, EVICTED)])
             first = max(first or 1, bounds.evict_floor)
-            first = max(first, expired_before(each.snapshot, now_ms, remote.reader, is_branch=is_branch))
-            begins[each.name] = min(first, bounds.head_seq + 1)
+            first = max(first, expired_before(state.snapshot, now_ms, remote.reader, is_branch=is_branch))
+            begins[state.name] = min(first, bounds.head_seq + 1)
         return begins
 
     def _gone(self, start: Offset, names: set[str]) -> list[Loss]:
         """Return the topics of the offset that a glob should find, and does not."""
-        found: list[Loss] = []
+        losses: list[Loss] = []
         for name, position in start.items():
             topic, _, branch = name.partition("@")
-            patterns = [each for each in self._options.read.topics if each.branch == branch]
-            if name not in names and any(fnmatchcase(topic, each.text) for each in patterns):
-                found.append(Loss(name, 1, max(1, position.next_seq - 1), _GONE))
-        return found
+            patterns = [pattern for pattern in self._options.read.topics if pattern.branch == branch]
+            if name not in names and any(fnmatchcase(topic, pattern.text) for pattern in patterns):
+                losses.append(Loss(name, 1, max(1, position.next_seq - 1), _GONE))
+        return losses
 
     def _tell(self, losses: list[Loss]) -> None:
         """Raise `DataLoss` for losses, or tell each once in the log."""
@@ -204,11 +204,11 @@ class Stream:
                 _log.warning("%s: the stream continues with the records that are there", text)
 
 
-def _moved(before: Position | None, standing: _Standing, next_seq: int) -> Position:
-    point = standing.topic.point
+def _moved(before: Position | None, state: _Standing, next_seq: int) -> Position:
+    point = state.topic.point
     moved = Position(point.vid, point.lsn, next_seq)
-    if before is None or standing.first != before.next_seq:
-        return replace(moved, first_seq=standing.first)
+    if before is None or state.first != before.next_seq:
+        return replace(moved, first_seq=state.first)
     return before if replace(before, first_seq=None) == moved else moved
 
 
@@ -219,11 +219,11 @@ def _not_behind(topic: PinnedTopic, seen: Position | None) -> PinnedTopic:
     return replace(topic, point=replace(topic.point, lsn=seen.lsn))
 
 
-def _asked(starting: int | None, standing: _Standing, is_new_stream: bool) -> int | None:
+def _asked(starting: int | None, state: _Standing, is_new_stream: bool) -> int | None:
     """Return the seq that the options begin a topic with, 0 for `EARLIEST`, None if they say nothing."""
     if starting is not None and not is_new_stream:
         return EARLIEST
-    return standing.snapshot.bounds.head_seq + 1 if starting == LATEST else starting
+    return state.snapshot.bounds.head_seq + 1 if starting == LATEST else starting
 
 
 def _first_at(snapshot: Snapshot, ms: int, remote: Remote) -> int:
@@ -268,22 +268,22 @@ def _admitted(
     ends = [backlog.end for backlog in backlogs]
     if max_records is not None:
         shares = _shares(max_records, [backlog.records for backlog in backlogs])
-        ends = [_end_by_records(*each) for each in zip(backlogs, shares, strict=True)]
+        ends = [_end_by_records(*pair) for pair in zip(backlogs, shares, strict=True)]
     if max_bytes is not None:
         shares = _shares(max_bytes, [backlog.size_bytes for backlog in backlogs])
-        by_bytes = [_end_by_bytes(*each, chunks_of) for each in zip(backlogs, shares, strict=True)]
+        by_bytes = [_end_by_bytes(*pair, chunks_of) for pair in zip(backlogs, shares, strict=True)]
         ends = [min(pair) for pair in zip(ends, by_bytes, strict=True)]
     return ends
 
 
 def _shares(limit: int, sizes: Sequence[int]) -> list[int]:
     """Return each one's share of `limit`, the smallest first (ADMIT-1)."""
-    found = [0] * len(sizes)
+    shares = [0] * len(sizes)
     order = sorted(range(len(sizes)), key=sizes.__getitem__)
     for waiting, number in zip(range(len(order), 0, -1), order, strict=True):
-        found[number] = min(sizes[number], limit // waiting)
-        limit -= found[number]
-    return found
+        shares[number] = min(sizes[number], limit // waiting)
+        limit -= shares[number]
+    return shares
 
 
 def _end_by_records(backlog: _Backlog, share: int) -> int:

@@ -79,11 +79,11 @@ class SeglogStreamWriter(_StreamWriter):  # type: ignore[misc]
         return LoadMessage(written(self._url, self._load, iterator), query_id)
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
-        found = [message for message in messages if message is not None]
-        if not found:
+        commits = [message for message in messages if message is not None]
+        if not commits:
             return
-        request = replace(self._load.request, key=f"{found[0].query_id}:{batchId}")
-        committed(self._url, replace(self._load, request=request), [message.part for message in found])
+        request = replace(self._load.request, key=f"{commits[0].query_id}:{batchId}")
+        committed(self._url, replace(self._load, request=request), [message.part for message in commits])
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         pass

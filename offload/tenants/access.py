@@ -114,11 +114,11 @@ def _session_name(tenant: str) -> str:
 
 def granted_in(access: TenantAccess, answer: Mapping[str, Any]) -> GrantedCredentials:
     """Return the credentials in the answer of AssumeRole (GRANT-2)."""
-    found = answer["Credentials"]
-    expires: datetime = found["Expiration"]
+    grant = answer["Credentials"]
+    expires: datetime = grant["Expiration"]
     date = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
     life_s = float(access.duration_s) if date is None else (expires - parsedate_to_datetime(date)).total_seconds()
     credentials = FoundCredentials(
-        found["AccessKeyId"], found["SecretAccessKey"], found["SessionToken"], round(expires.timestamp() * 1000)
+        grant["AccessKeyId"], grant["SecretAccessKey"], grant["SessionToken"], round(expires.timestamp() * 1000)
     )
     return GrantedCredentials(credentials, life_s)

@@ -57,7 +57,7 @@ class BucketCheck:
     @property
     def failures(self) -> list[str]:
         """Return what is wrong, the error first."""
-        return [each for each in (self.error, self.warning) if each]
+        return [failure for failure in (self.error, self.warning) if failure]
 
     @property
     def error(self) -> str:
@@ -81,22 +81,22 @@ async def check_bucket(url: str, credentials: FoundCredentials | None, profile: 
     """Check the bucket behind `s3://bucket/prefix`. Without credentials, the AWS environment gives them."""
     parts = split_remote(url)
     bucket, prefix = parts.netloc, f"{parts.path.strip('/')}/"
-    given = None
+    keys = None
     if credentials is not None:
-        given = {
+        keys = {
             "aws_access_key_id": credentials.access_key,
             "aws_secret_access_key": credentials.secret_key,
             "aws_session_token": credentials.session_token,
         }
     await warm("s3")
     settings: dict[str, Any] = {**_TIMEOUTS, "signature_version": "s3v4"}
-    async with open_aio_client("s3", settings, profile, given) as client:
+    async with open_aio_client("s3", settings, profile, keys) as client:
         is_virtual = is_aws(client.meta.endpoint_url)
     settings |= {"s3": {"addressing_style": "auto" if is_virtual else "path"}}
-    async with open_aio_client("s3", settings, profile, given) as client:
+    async with open_aio_client("s3", settings, profile, keys) as client:
         own = await _list(client, Bucket=bucket, Prefix=prefix, MaxKeys=1)
-        whole = await _list(client, Bucket=bucket, MaxKeys=1)
-    return BucketCheck(bucket, prefix, own[0], whole[0], own[1], whole[1])
+        bucket_list = await _list(client, Bucket=bucket, MaxKeys=1)
+    return BucketCheck(bucket, prefix, own[0], bucket_list[0], own[1], bucket_list[1])
 
 
 async def _list(client: Any, **request: object) -> tuple[Outcome, str]:

@@ -40,9 +40,9 @@ class TenantWritten(Conflict, OffloadError):
     """A LIST after the deletion of a tenant shows objects or uploads: a writer is still at work."""
 
     def __init__(self, url: str, objects: int, uploads: int) -> None:
-        found = f"{objects:,} objects and {uploads:,} uploads"
+        counts = f"{objects:,} objects and {uploads:,} uploads"
         hint = "take the credentials of the tenant's writers away, then repeat the command"
-        self._tell(f"after the deletion a LIST of {url} shows {found}", hint=hint)
+        self._tell(f"after the deletion a LIST of {url} shows {counts}", hint=hint)
         self.objects = objects
         self.uploads = uploads
 
@@ -75,22 +75,22 @@ class Deletion:
     lists_uploads: bool
 
 
-def contents_of(place: WholePrefix, owner: WholePrefix | None) -> Contents:
+def contents_of(prefix: WholePrefix, owner: WholePrefix | None) -> Contents:
     """Look at the prefix, and change nothing."""
     objects = size = foreign = 0
     examples: list[str] = []
-    for each in place.held():
+    for stored in prefix.held():
         objects += 1
-        size += each.size
-        if not _is_ours(each.key):
+        size += stored.size
+        if not _is_ours(stored.key):
             foreign += 1
-            examples += [each.key] if len(examples) < _SHOWN else []
+            examples += [stored.key] if len(examples) < _SHOWN else []
     uploads = None if owner is None else sum(1 for _ in owner.uploads())
     return Contents(objects, size, foreign, tuple(examples), uploads)
 
 
 def delete_all(
-    place: WholePrefix,
+    prefix: WholePrefix,
     owner: WholePrefix | None,
     on_record: Sequence[Upload] = (),
     on_deleted: Callable[[int], None] = lambda _: None,
@@ -101,19 +101,19 @@ def delete_all(
     the store.
     """
     objects, freed = 0, Freed()
-    for batch in _in_order(place):
-        freed += place.take(batch)
+    for batch in _in_order(prefix):
+        freed += prefix.take(batch)
         objects += len(batch)
         on_deleted(len(batch))
-    aborted = _abort(place, on_record)
+    aborted = _abort(prefix, on_record)
     if owner is not None:
         aborted += _abort(owner, [*owner.uploads()])
-    left = [each.key for each in place.held()]
-    uploads = [] if owner is None else [each.key for each in owner.uploads()]
-    if left or uploads:
-        raise TenantWritten(place.url, len(left), len(uploads))
-    versions = _versions(owner or place)
-    place.clear()
+    remaining = [stored.key for stored in prefix.held()]
+    uploads = [] if owner is None else [upload.key for upload in owner.uploads()]
+    if remaining or uploads:
+        raise TenantWritten(prefix.url, len(remaining), len(uploads))
+    versions = _versions(owner or prefix)
+    prefix.clear()
     return Deletion(objects, freed, versions, aborted, lists_uploads=owner is not None)
 
 
@@ -129,18 +129,18 @@ def lifecycle_rule(tenant: str, prefix: str) -> dict[str, Any]:
     }
 
 
-def _in_order(place: WholePrefix) -> Iterator[list[Held]]:
+def _in_order(prefix: WholePrefix) -> Iterator[list[Held]]:
     """Yield the objects in batches: names, then histories, then segments (TDEL-2)."""
     for name in _NAMES:
-        yield from _batches(place.held(name))
-    yield from _batches(each for each in place.held() if not _is_of_segment(each.key))
-    yield from _batches(place.held())
+        yield from _batches(prefix.held(name))
+    yield from _batches(stored for stored in prefix.held() if not _is_of_segment(stored.key))
+    yield from _batches(prefix.held())
 
 
-def _batches(found: Iterable[Held]) -> Iterator[list[Held]]:
+def _batches(objects: Iterable[Held]) -> Iterator[list[Held]]:
     batch: list[Held] = []
-    for each in found:
-        batch.append(each)
+    for stored in objects:
+        batch.append(stored)
         if len(batch) == _BATCH:
             yield batch
             batch = []
@@ -156,17 +156,17 @@ def _is_ours(key: str) -> bool:
     return key.partition("/")[0] in KEY_FOLDERS or keys.volume_of(key) is not None
 
 
-def _abort(place: WholePrefix, uploads: Iterable[Upload]) -> int:
+def _abort(prefix: WholePrefix, uploads: Iterable[Upload]) -> int:
     """Abort the uploads, and return their number."""
     aborted = 0
-    for each in uploads:
-        place.abort(each)
+    for upload in uploads:
+        prefix.abort(upload)
         aborted += 1
     return aborted
 
 
-def _versions(place: WholePrefix) -> OldVersions | None:
+def _versions(prefix: WholePrefix) -> OldVersions | None:
     with suppress(AccessDenied, NotOffered):
-        found = place.old_versions()
-        return found if found.versions or found.markers else None
+        versions = prefix.old_versions()
+        return versions if versions.versions or versions.markers else None
     return None

@@ -44,8 +44,8 @@ class OtherTenant(Misuse, OffloadError):
 
 def data_directories(root: Path) -> dict[str, Path]:
     """Return the data directories below the root by their names. A directory that does not open is among them."""
-    found = (each for each in root.iterdir() if (each / _META).is_dir() or (each / SETTINGS_FILE).is_file())
-    return {each.name: each for each in sorted(found)}
+    paths = (path for path in root.iterdir() if (path / _META).is_dir() or (path / SETTINGS_FILE).is_file())
+    return {path.name: path for path in sorted(paths)}
 
 
 def check_root(root: Path) -> None:

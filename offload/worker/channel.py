@@ -109,8 +109,8 @@ class CarriedError:
     def error(self) -> BaseException:
         if self.body is None:
             return WorkerFailed(self.text)
-        kind, given, arguments, fields = pickle.loads(self.body)  # noqa: S301 - from our own process
-        error: BaseException = kind.__new__(kind, *given)
+        kind, new_arguments, arguments, fields = pickle.loads(self.body)  # noqa: S301 - from our own process
+        error: BaseException = kind.__new__(kind, *new_arguments)
         error.args = arguments
         error.__dict__.update(fields)
         error.add_note(f"in the process that uploads:\n{self.text}")

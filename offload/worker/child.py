@@ -160,9 +160,9 @@ class _LimitedStore(MeasuredStore):
         self._parent = parent
 
     def _begin(self, method: str, sent_bytes: int) -> None:
-        found, _ = self._parent.ask("turn", method, sent_bytes)
-        if found is not None:
-            self._parent.credentials.newest = found
+        credentials, _ = self._parent.ask("turn", method, sent_bytes)
+        if credentials is not None:
+            self._parent.credentials.newest = credentials
 
     def _end(self, method: str, outcome: str, elapsed_s: float, sent_bytes: int, received_bytes: int) -> None:
         self._parent.tell(RequestDone(method, outcome, elapsed_s, sent_bytes, received_bytes))
@@ -263,6 +263,6 @@ def _read(parent: _Parent, part: Part, descriptors: tuple[int, ...], first: int,
 
 def _from_parent(parent: _Parent, first: int, last: int) -> Iterator[Frames]:
     while first <= last:
-        whole, _ = parent.ask("frames", first, last)
-        yield take_apart(whole)
-        first += len(whole)
+        frames, _ = parent.ask("frames", first, last)
+        yield take_apart(frames)
+        first += len(frames)

@@ -30,7 +30,7 @@ def ranges_to_merge(
     group: list[SegmentView] = []
     for view in views:
         is_small = view.vid == vid and view.ref.frame_bytes < below_bytes and pieces[view.ref.sid] == 1
-        fits = is_small and sum(each.ref.frame_bytes for each in group) + view.ref.frame_bytes <= max_bytes
+        fits = is_small and sum(member.ref.frame_bytes for member in group) + view.ref.frame_bytes <= max_bytes
         if group and not (fits and group[-1].last + 1 == view.first):
             if len(group) >= least:
                 yield group

@@ -180,8 +180,8 @@ class Offloader:
     def bytes_to_rewrite(self, handle: Handle, *, erase: bool) -> int:
         """Return about how many bytes of frames `merge` will read, or with `erase`, `erase`. Never fewer."""
         views = self._volumes.snapshot(handle.vid, handle.lsn).segments
-        found = all_to_erase(views, handle.vid) if erase else itertools.chain(*self._ranges_to_merge(handle))
-        return sum(view.ref.frame_bytes for view in found)
+        chosen = all_to_erase(views, handle.vid) if erase else itertools.chain(*self._ranges_to_merge(handle))
+        return sum(view.ref.frame_bytes for view in chosen)
 
     def settle(self, name: str) -> list[Published]:
         """Finish the work of an earlier process: publish the pending commit, and discard attempts without a commit.
@@ -226,13 +226,13 @@ class Offloader:
             checked.append(attempt)
             if not _ends_with_a_segment(topic, attempt.last_seq):
                 continue  # a truncation went through it: what is left goes with what was appended after it
-            for each in checked:
-                self._check_remote(each)
+            for copied in checked:
+                self._check_remote(copied)
             topic.release(attempt.last_seq, epoch=epoch)
             if topic.epoch != epoch:
                 break
-            for each in checked:
-                self._local.delete_attempt(each.sid)
+            for copied in checked:
+                self._local.delete_attempt(copied.sid)
             checked.clear()
             released = attempt.last_seq
         return released

@@ -274,9 +274,9 @@ class Publisher:
     def _attempt_of(self, handle: Handle) -> Attempt | None:
         """Return the attempt whose segment the pending commit names, or None."""
         lsn, _ = _pending(handle)
-        found = self._local.attempts(handle.name)
+        attempts = self._local.attempts(handle.name)
         return next(
-            (a for a in found if a.state == AttemptState.PREPARED and (a.lsn, a.vid) == (lsn, handle.vid)), None
+            (a for a in attempts if a.state == AttemptState.PREPARED and (a.lsn, a.vid) == (lsn, handle.vid)), None
         )
 
 

@@ -70,10 +70,10 @@ class ObjectSegmentStores:
         except NoSuchObject:
             return None
         try:
-            found: dict[str, Any] = canonical.decode(body)
+            owner: dict[str, Any] = canonical.decode(body)
         except ValueError as error:
             raise InvalidObject(self._owner_key, f"it names no log: {error}") from error
-        return found
+        return owner
 
     def _may_adopt(self, is_ours: Callable[[int, SegmentId], bool]) -> bool:
         is_empty = True
@@ -120,8 +120,8 @@ class ObjectSegmentStore:
             self._store.delete(self._key(segment, part))
 
     def list(self) -> list[SegmentId]:
-        found = [cold_segment_of(key) for key in self._store.list(cold_prefix(self._place, self._topic_id))]
-        data, idx = ({one[1] for one in found if one is not None and one[2] == part.value} for part in Part)
+        ids = [cold_segment_of(key) for key in self._store.list(cold_prefix(self._place, self._topic_id))]
+        data, idx = ({parsed[1] for parsed in ids if parsed is not None and parsed[2] == part.value} for part in Part)
         return sorted(map(SegmentId, data & idx))
 
     def exists(self, segment: SegmentId, part: Part) -> bool:

@@ -148,13 +148,13 @@ class BlockUpload:
     def _is_whole(self, parts: Sequence[PartTag]) -> bool:
         """Return whether the object under the key consists of these parts."""
         try:
-            found = self._store.head(self._key)
+            head = self._store.head(self._key)
         except NoSuchObject:
             return False
-        whole = checksum_of_parts(parts)
-        if whole is None or found.checksum is None or found.checksum.kind is not whole.checksum.kind:
-            return found.size == self._length
-        return found.size == self._length and found.checksum == whole.checksum
+        expected = checksum_of_parts(parts)
+        if expected is None or head.checksum is None or head.checksum.kind is not expected.checksum.kind:
+            return head.size == self._length
+        return head.size == self._length and head.checksum == expected.checksum
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,9 +256,9 @@ def delete_segment(store: ObjectStore, vid: Vid, sid: Sid, upload_id: str | None
 
 
 def _abort_uploads(store: ObjectStore, data: keys.Key, upload_id: str | None) -> None:
-    known = [upload_id] if upload_id else None
-    for found in known or [found for key, found in store.list_uploads(data) if key == data]:
-        store.abort_upload(data, found)
+    own_ids = [upload_id] if upload_id else None
+    for stale_id in own_ids or [open_id for key, open_id in store.list_uploads(data) if key == data]:
+        store.abort_upload(data, stale_id)
 
 
 class LocalUploader:
@@ -294,10 +294,10 @@ def remote_frames(reader: ColdReader, views: Iterable[SegmentView]) -> Iterator[
         deleted = BitMap.deserialize(view.deleted) if view.deleted else BitMap()
         key, first_seq = keys.data_key(view.vid, view.ref.sid), view.ref.first_seq
         for raw in reader.segment_chunks(view):
-            whole = []
+            frames = []
             for entry_id, data in entries(raw, key, 0):
                 if view.first <= first_seq + entry_id <= view.last:
                     frame = frame_of(data)
-                    whole.append(tombstone(read_header(frame)) if entry_id in deleted else frame)
-            if whole:  # a truncation may have removed all of a chunk
-                yield take_apart(whole)
+                    frames.append(tombstone(read_header(frame)) if entry_id in deleted else frame)
+            if frames:  # a truncation may have removed all of a chunk
+                yield take_apart(frames)

@@ -101,15 +101,15 @@ def commit(engine: Engine, group: list[Part], outcomes: _Outcomes) -> BaseExcept
         wait_for_room(engine)
         while waiting:
             _begin(engine, waiting, begun)
-            for part, one in begun.items():
-                outcomes[part] = _finish(engine, one) if isinstance(one, tuple) else one
+            for part, pending in begun.items():
+                outcomes[part] = _finish(engine, pending) if isinstance(pending, tuple) else pending
             begun = {}
             if waiting:
                 _flush(engine, waiting, outcomes)
     except BaseException as error:
         failure = _abandoned(engine, error)
-        for part, one in begun.items():
-            outcomes.setdefault(part, _reached(one, failure))
+        for part, pending in begun.items():
+            outcomes.setdefault(part, _reached(pending, failure))
         for part in waiting:
             outcomes.setdefault(part, failure)
         return failure
@@ -347,10 +347,10 @@ class AppendQueue(Owned):
             commit(self.engine, self._take_group(), outcomes)  # an interrupt of this thread has no other taker
         return self._tell(self._settle, outcomes)
 
-    def _tell(self, callback: Callable[..., None], *given: Any) -> bool:
+    def _tell(self, callback: Callable[..., None], *arguments: Any) -> bool:
         """Let the loop make the callback. Return False if the loop is closed: then no task waits for the outcome."""
         try:
-            self.loop.call_soon_threadsafe(callback, *given)
+            self.loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:
             return False
         return True

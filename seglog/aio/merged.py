@@ -203,17 +203,17 @@ class Ack:
 def merged(parts: Sequence[Part]) -> list[Part]:
     """Merge the parts of several ticks, as if all appends had come in one."""
     last_of: dict[str, Part] = {}
-    found = []
+    merged_parts = []
     for part in parts:
         last = last_of.get(part.kind[0])
         if last is None or not last.takes(part.kind, part.size_bytes):
             last_of[part.kind[0]] = part
-            found.append(part)
+            merged_parts.append(part)
         else:
             last.take_over(part.acks)
             last.size_bytes += part.size_bytes
             last.has_cancelled |= part.has_cancelled
-    return found
+    return merged_parts
 
 
 def steps_of(acks: Sequence[Ack], done: asyncio.Future[None]) -> Iterator[object]:

@@ -289,7 +289,7 @@ class AsyncTopic:
     async def enforce_retention(self) -> Retention:
         return await self._in_thread(self.sync.enforce_retention)
 
-    async def _in_thread(self, call: Callable[_Given, _Result], *given: _Given.args, **named: _Given.kwargs) -> _Result:
+    async def _in_thread(self, call: Callable[_Given, _Result], *args: _Given.args, **kwargs: _Given.kwargs) -> _Result:
         # A forked child has no thread to wait for.
         check_process(self._queue)
-        return await asyncio.to_thread(call, *given, **named)
+        return await asyncio.to_thread(call, *args, **kwargs)

@@ -67,74 +67,74 @@ class Bounds:
 
 
 def receipt_of(request: Request, answer: Answer) -> Receipt:
-    said = _object(request, answer)
+    fields = _object(request, answer)
     try:
         return Receipt(
-            said["first_seq"],
-            said["last_seq"],
-            int(said["appended"]),
-            said.get("next_seq"),
-            bool(said.get("duplicate", False)),
-            answer.headers.get(INCARNATION) or said.get("incarnation"),
+            fields["first_seq"],
+            fields["last_seq"],
+            int(fields["appended"]),
+            fields.get("next_seq"),
+            bool(fields.get("duplicate", False)),
+            answer.headers.get(INCARNATION) or fields.get("incarnation"),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise unfit(request, answer) from error
 
 
 def bounds_of(request: Request, answer: Answer) -> Bounds:
-    found = answer.headers
+    headers = answer.headers
     try:
         earliest, head, sealed, epoch = (
-            int(found[f"seglog-{name}"]) for name in ("earliest", "head", "sealed", "epoch")
+            int(headers[f"seglog-{name}"]) for name in ("earliest", "head", "sealed", "epoch")
         )
     except (KeyError, ValueError) as error:
         raise unfit(request, answer) from error
-    return Bounds(earliest, head, sealed, epoch, found.get(INCARNATION))
+    return Bounds(earliest, head, sealed, epoch, headers.get(INCARNATION))
 
 
 def problem_of(body: bytes) -> dict[str, Any]:
     """Return the daemon's report of a failed request, or {}: the answer to a broken request has none."""
     try:
-        said = json.loads(body)
+        report = json.loads(body)
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return report if isinstance(report, dict) else {}
 
 
-def error_of(request: Request, outcome: Outcome, place: str) -> SeglogError:
+def error_of(request: Request, outcome: Outcome, address: str) -> SeglogError:
     """Return the error that a lost answer or a status from 400 on means."""
     if isinstance(outcome, Lost):
         hint = {} if outcome.is_sent else {"hint": _HINT_UNSENT}
-        return DaemonGone(place, outcome.reason, **hint)
-    said = problem_of(outcome.body)
-    title = said.get("title") or _title_without_body(outcome.status)
+        return DaemonGone(address, outcome.reason, **hint)
+    report = problem_of(outcome.body)
+    title = report.get("title") or _title_without_body(outcome.status)
     try:
-        known = _MADE[title](request, said)
+        error = _MADE[title](request, report)
     except (KeyError, TypeError, ValueError):
         return refusal_of(outcome.status, outcome.body, title)
-    return known
+    return error
 
 
-def error_of_line(request: Request, said: Any) -> SeglogError:
+def error_of_line(request: Request, report: Any) -> SeglogError:
     """Return the error that the last line or the last event of an answer tells of."""
-    told = said if isinstance(said, dict) else {}
+    fields = report if isinstance(report, dict) else {}
     try:
-        return _MADE[told.get("error")](request, told)
+        return _MADE[fields.get("error")](request, fields)
     except (KeyError, TypeError, ValueError):
-        return failure_of(told)
+        return failure_of(fields)
 
 
-def failure_of(said: Mapping[str, Any]) -> DaemonError:
+def failure_of(report: Mapping[str, Any]) -> DaemonError:
     """Return the error of a report at the end of an answer."""
-    message = str(said.get("message") or said.get("detail") or "the answer failed")
-    return DaemonError(message, int(said.get("exit_code", 1)), hint=said.get("hint"), title=said.get("error"))
+    message = str(report.get("message") or report.get("detail") or "the answer failed")
+    return DaemonError(message, int(report.get("exit_code", 1)), hint=report.get("hint"), title=report.get("error"))
 
 
 def refusal_of(status: int, body: bytes, title: str | None = None) -> DaemonError:
     """Return the error of a failed request, with the exit code of a command. `title` is for a body without one."""
-    said = problem_of(body)
-    detail, code = str(said.get("detail") or f"status {status}"), _EXIT_CODES.get(status, 1)
-    return DaemonError(detail, code, hint=said.get("hint"), title=said.get("title") or title, status=status)
+    report = problem_of(body)
+    detail, code = str(report.get("detail") or f"status {status}"), _EXIT_CODES.get(status, 1)
+    return DaemonError(detail, code, hint=report.get("hint"), title=report.get("title") or title, status=status)
 
 
 def _title_without_body(status: int) -> str | None:
@@ -143,10 +143,10 @@ def _title_without_body(status: int) -> str | None:
 
 
 def _object(request: Request, answer: Answer) -> dict[str, Any]:
-    said = problem_of(answer.body)
-    if not said:
+    fields = problem_of(answer.body)
+    if not fields:
         raise unfit(request, answer)
-    return said
+    return fields
 
 
 def unfit(request: Request, answer: Answer) -> DaemonError:
@@ -163,53 +163,53 @@ def _identity(request: Request) -> tuple[str, int, int]:
     return request.producer.id, request.producer.epoch, request.producer.number
 
 
-def _fenced(request: Request, said: dict[str, Any]) -> SeglogError:
+def _fenced(request: Request, report: dict[str, Any]) -> SeglogError:
     name, epoch, _ = _identity(request)
-    return errors.ProducerFenced(request.topic, name, epoch, int(said["epoch"]))
+    return errors.ProducerFenced(request.topic, name, epoch, int(report["epoch"]))
 
 
-def _gap(request: Request, said: dict[str, Any]) -> SeglogError:
+def _gap(request: Request, report: dict[str, Any]) -> SeglogError:
     name, _, number = _identity(request)
-    return errors.ProducerGap(request.topic, name, number, int(said["expected"]))
+    return errors.ProducerGap(request.topic, name, number, int(report["expected"]))
 
 
-def _forgotten(request: Request, said: dict[str, Any]) -> SeglogError:
+def _forgotten(request: Request, report: dict[str, Any]) -> SeglogError:
     name, _, number = _identity(request)
-    return errors.BatchForgotten(request.topic, name, number, int(said["newest"]))
+    return errors.BatchForgotten(request.topic, name, number, int(report["newest"]))
 
 
-def _reused(request: Request, said: dict[str, Any]) -> SeglogError:
-    return errors.BatchReused(request.topic, *_identity(request), int(said["records"]))
+def _reused(request: Request, report: dict[str, Any]) -> SeglogError:
+    return errors.BatchReused(request.topic, *_identity(request), int(report["records"]))
 
 
-def _head_moved(request: Request, said: dict[str, Any]) -> SeglogError:
+def _head_moved(request: Request, report: dict[str, Any]) -> SeglogError:
     if request.if_head is None:
         raise KeyError("if_head")
-    return errors.HeadMoved(request.topic, request.if_head, int(said["head_seq"]))
+    return errors.HeadMoved(request.topic, request.if_head, int(report["head_seq"]))
 
 
-def _other_incarnation(request: Request, said: dict[str, Any]) -> SeglogError:
+def _other_incarnation(request: Request, report: dict[str, Any]) -> SeglogError:
     if request.incarnation is None:
         raise KeyError("incarnation")
-    return errors.OtherIncarnation(request.topic, request.incarnation, said.get("incarnation"))
+    return errors.OtherIncarnation(request.topic, request.incarnation, report.get("incarnation"))
 
 
-def _key_reused(request: Request, said: dict[str, Any]) -> SeglogError:
+def _key_reused(request: Request, report: dict[str, Any]) -> SeglogError:
     if request.key is None:
         raise KeyError("key")
-    return errors.KeyReused(request.topic, request.key, int(said["first_seq"]), int(said["records"]))
+    return errors.KeyReused(request.topic, request.key, int(report["first_seq"]), int(report["records"]))
 
 
-def _out_of_range(request: Request, said: dict[str, Any]) -> SeglogError:
-    return errors.SeqOutOfRange(request.topic, int(said["seq"]), int(said["first"]), int(said["last"]))
+def _out_of_range(request: Request, report: dict[str, Any]) -> SeglogError:
+    return errors.SeqOutOfRange(request.topic, int(report["seq"]), int(report["first"]), int(report["last"]))
 
 
-def _evicted(request: Request, said: dict[str, Any]) -> SeglogError:
-    return errors.Evicted(request.topic, int(said["gap_from"]), int(said["gap_to"]))
+def _evicted(request: Request, report: dict[str, Any]) -> SeglogError:
+    return errors.Evicted(request.topic, int(report["gap_from"]), int(report["gap_to"]))
 
 
-def _truncated(request: Request, said: dict[str, Any]) -> SeglogError:
-    return errors.Truncated(request.topic, int(said["seq"]), int(said["epoch"]))
+def _truncated(request: Request, report: dict[str, Any]) -> SeglogError:
+    return errors.Truncated(request.topic, int(report["seq"]), int(report["epoch"]))
 
 
 _MADE: Final[Mapping[str | None, Callable[[Request, dict[str, Any]], SeglogError]]] = MappingProxyType(

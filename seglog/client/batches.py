@@ -78,7 +78,7 @@ class Window:
     topic: str
     producer: str
     epoch: int
-    place: str
+    address: str
     retries: Retries
     batches: tuple[NumberedBatch, ...] = ()
     next_number: int = 0
@@ -103,7 +103,7 @@ class Window:
     @property
     def open_batches(self) -> tuple[NumberedBatch, ...]:
         """Return the batches that still get an answer: those below the one that is refused."""
-        return tuple(each for each in self.batches if self.failed is None or each.number < self.failed[0])
+        return tuple(batch for batch in self.batches if self.failed is None or batch.number < self.failed[0])
 
 
 def has_room(window: Window) -> bool:
@@ -125,15 +125,15 @@ def added(window: Window, values: tuple[bytes, ...], labels: AppendLabels) -> Wi
 
 def due(window: Window, now_s: float) -> NumberedBatch | None:
     """Return the lowest batch that a sender sends now, or None."""
-    for each in _candidates(window):
-        if each.due_s <= now_s:
-            return each
+    for batch in _candidates(window):
+        if batch.due_s <= now_s:
+            return batch
     return None
 
 
 def wait_s(window: Window, now_s: float) -> float | None:
     """Return the wait until a batch is due, or None if only an answer or a new batch can make one due."""
-    waits = [each.due_s - now_s for each in _candidates(window)]
+    waits = [batch.due_s - now_s for batch in _candidates(window)]
     return max(0.0, min(waits)) if waits else None
 
 
@@ -149,7 +149,7 @@ def sent(window: Window, number: int, now_s: float) -> tuple[Window, Request]:
             producer=ProducerBatch(window.producer, window.epoch, number),
             incarnation=window.incarnation,
         )
-        begun = call or Call.begun(request, window.place, window.retries, now_s, is_reached=window.is_reached)
+        begun = call or Call.begun(request, window.address, window.retries, now_s, is_reached=window.is_reached)
         call = replace(begun, request=request)
     was_lowest = window.batches[0].number == number
     return _with(window, replace(batch, call=call, is_sent=True, is_written=False, was_lowest=was_lowest)), call.request
@@ -170,7 +170,7 @@ def answered(window: Window, number: int, outcome: Outcome, now_s: float, chance
         call = replace(call, connect_until_s=None)
     if isinstance(outcome, Answer) and outcome.status < 400:
         return _acked(window, batch, call, outcome)
-    if not batch.was_lowest and isinstance(error_of(call.request, outcome, window.place), ProducerGap):
+    if not batch.was_lowest and isinstance(error_of(call.request, outcome, window.address), ProducerGap):
         # The batch came before a lower one, so it is not in (CLIENT-7). Its next try is as the first one.
         is_behind = window.batches[0].number < number
         again = replace(batch, call=None, due_s=now_s, is_sent=False, is_behind=is_behind, is_unsure=True)
@@ -189,11 +189,11 @@ def _candidates(window: Window) -> list[NumberedBatch]:
     is sent: others would come too early again.
     """
     candidates = window.open_batches
-    if any(each.is_sent and not each.is_written for each in window.batches):
+    if any(batch.is_sent and not batch.is_written for batch in window.batches):
         return []
-    if any(each.is_behind for each in candidates):
+    if any(batch.is_behind for batch in candidates):
         candidates = candidates[:1]
-    return [each for each in candidates if not each.is_sent]
+    return [batch for batch in candidates if not batch.is_sent]
 
 
 def _acked(window: Window, batch: NumberedBatch, call: Call, answer: Answer) -> Window:
@@ -206,12 +206,12 @@ def _acked(window: Window, batch: NumberedBatch, call: Call, answer: Answer) -> 
     if receipt.duplicate and not (batch.is_unsure or call.is_unsure):  # CLIENT-10: the records are of another program
         reused = BatchReused(window.topic, window.producer, window.epoch, batch.number, receipt.appended)
         return _refused(window, batch, reused)
-    rest = tuple(each for each in window.batches if each.number != batch.number)
-    if rest and rest[0].number > batch.number:
-        rest = (replace(rest[0], is_behind=False), *rest[1:])
+    remaining = tuple(other for other in window.batches if other.number != batch.number)
+    if remaining and remaining[0].number > batch.number:
+        remaining = (replace(remaining[0], is_behind=False), *remaining[1:])
     after_it = replace(
         window,
-        batches=rest,
+        batches=remaining,
         acked=window.acked + len(batch.values),
         last_seq=max(window.last_seq or 0, receipt.last_seq or 0) or None,
         incarnation=window.incarnation or receipt.incarnation,
@@ -228,27 +228,27 @@ def _refused(window: Window, batch: NumberedBatch, error: SeglogError) -> Window
     """Return the window after a batch that the producer gives up (CLIENT-9)."""
     if isinstance(error, AppendUnknown):
         error = _unknown(window, error, batch.number, batch.before)
-    rest = _with(window, replace(batch, is_sent=False))
+    after_it = _with(window, replace(batch, is_sent=False))
     if window.failed is not None and window.failed[0] < batch.number:
-        return rest
-    return replace(rest, failed=(batch.number, error))
+        return after_it
+    return replace(after_it, failed=(batch.number, error))
 
 
 def _unknown(window: Window, error: AppendUnknown, number: int, records: int | None) -> AppendUnknown:
     """Return the error with the last seq of the batches below `number`. A higher batch may be in as well."""
-    after_seq = max((seq for each, seq in window.ends if each < number), default=None)
-    made = AppendUnknown(window.topic, error.reason, number=number, records=records, after_seq=after_seq)
-    made.__cause__ = error.__cause__
-    return made
+    after_seq = max((seq for batch_number, seq in window.ends if batch_number < number), default=None)
+    unknown = AppendUnknown(window.topic, error.reason, number=number, records=records, after_seq=after_seq)
+    unknown.__cause__ = error.__cause__
+    return unknown
 
 
 def _found(window: Window, number: int) -> NumberedBatch:
-    return next(each for each in window.batches if each.number == number)
+    return next(batch for batch in window.batches if batch.number == number)
 
 
 def _with(window: Window, batch: NumberedBatch) -> Window:
     """Return the window with another state of one batch."""
-    return replace(window, batches=tuple(batch if each.number == batch.number else each for each in window.batches))
+    return replace(window, batches=tuple(batch if old.number == batch.number else old for old in window.batches))
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +296,7 @@ class Outbox:
         """Return whether a batch below number `last` has no number yet, or no answer, and may get one."""
         if self.window.error is None and self.window.next_number < last:
             return True
-        return any(each.number < last for each in self.window.open_batches)
+        return any(batch.number < last for batch in self.window.open_batches)
 
     @property
     def senders(self) -> int:
@@ -337,7 +337,7 @@ class Outbox:
         waits = [wait_s(self.window, now_s)]
         if self._values and has_room(self.window):
             waits.append(max(0.0, self._due_s - now_s))
-        return min((each for each in waits if each is not None), default=None)
+        return min((wait for wait in waits if wait is not None), default=None)
 
     @property
     def _is_full(self) -> bool:

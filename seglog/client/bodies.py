@@ -29,36 +29,36 @@ def encode_values(values: Sequence[bytes]) -> bytes:
     return b"".join(piece for value in byte_strings(values) for piece in (_LENGTH.pack(len(value)), value))
 
 
-def item_of(said: dict[str, Any]) -> Record | Gap:
+def item_of(fields: dict[str, Any]) -> Record | Gap:
     """Return the record or the gap that an object of JSON means. Raise `ValueError` or `KeyError` for another one."""
-    if "gap_from" in said:
-        return Gap(int(said["gap_from"]), int(said["gap_to"]))
-    text = said.get("value")
-    value = base64.b64decode(said["value_base64"], validate=True) if text is None else str(text).encode()
+    if "gap_from" in fields:
+        return Gap(int(fields["gap_from"]), int(fields["gap_to"]))
+    text = fields.get("value")
+    value = base64.b64decode(fields["value_base64"], validate=True) if text is None else str(text).encode()
     return Record(
-        int(said["seq"]),
-        int(said["ts_ms"]),
+        int(fields["seq"]),
+        int(fields["ts_ms"]),
         value,
-        said.get("tag"),
-        said.get("node"),
-        bool(said.get("unterminated", False)),
+        fields.get("tag"),
+        fields.get("node"),
+        bool(fields.get("unterminated", False)),
     )
 
 
-def lines_of(rest: tuple[bytes, ...], piece: bytes) -> tuple[tuple[bytes, ...], list[bytes]]:
+def lines_of(pieces: tuple[bytes, ...], piece: bytes) -> tuple[tuple[bytes, ...], list[bytes]]:
     """Return the pieces after the last line feed, and the lines that are whole now, each without its line feed.
 
-    `rest` has the pieces that came after the line feed before.
+    `pieces` are those that came after the line feed before.
     """
     head, feed, tail = piece.rpartition(b"\n")
     if not feed:
-        return (*rest, piece), []
-    return ((tail,) if tail else ()), b"".join([*rest, head]).split(b"\n")
+        return (*pieces, piece), []
+    return ((tail,) if tail else ()), b"".join([*pieces, head]).split(b"\n")
 
 
 def object_of(line: bytes) -> dict[str, Any]:
     """Return the JSON object of a line. Raise `ValueError` for another line."""
-    said = json.loads(line)
-    if not isinstance(said, dict):
-        raise ValueError(f"a JSON {type(said).__name__} in place of an object")  # noqa: TRY004 - a value on the wire
-    return said
+    parsed = json.loads(line)
+    if not isinstance(parsed, dict):
+        raise ValueError(f"a JSON {type(parsed).__name__} in place of an object")  # noqa: TRY004 - a value on the wire
+    return parsed

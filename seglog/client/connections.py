@@ -180,8 +180,8 @@ class Connections:
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
-        for each in idle:
-            each.close()
+        for connection in idle:
+            connection.close()
 
     @contextmanager
     def _response(

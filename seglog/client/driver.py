@@ -24,8 +24,8 @@ __all__ = ["Driver"]
 class Driver:
     """Sends the requests of one client. Safe for many threads."""
 
-    def __init__(self, connections: Connections, place: str, retries: Retries) -> None:
-        self.place = place
+    def __init__(self, connections: Connections, address: str, retries: Retries) -> None:
+        self.address = address
         self.retries = retries
         self._connections = connections
         self.is_reached = False  # a daemon got a request
@@ -57,7 +57,7 @@ class Driver:
 
     def _begin(self, request: Request) -> Call:
         """Return the call of a request, whose time begins now."""
-        return Call.begun(request, self.place, self.retries, time.monotonic(), is_reached=self.is_reached)
+        return Call.begun(request, self.address, self.retries, time.monotonic(), is_reached=self.is_reached)
 
     def _next_try(self, call: Call, outcome: Outcome) -> Call:
         """Wait, and return the next try of the call. Raise the error that ends the call."""

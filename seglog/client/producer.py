@@ -105,8 +105,8 @@ class RemoteProducer:
         with self._news:
             self._is_closed = True
             self._news.notify_all()
-        for each in self._senders:
-            each.join()
+        for sender in self._senders:
+            sender.join()
 
     def _check(self) -> None:
         if self._is_closed:

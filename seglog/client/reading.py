@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from seglog.client.answers import error_of_line, unfit
 from seglog.client.bodies import item_of, lines_of, object_of
 from seglog.client.connections import Answer, Request
-from seglog.client.requests import ARROW_TYPE, INCARNATION, Wanted, follow_request, page_request, read_request
+from seglog.client.requests import ARROW_TYPE, INCARNATION, Selection, follow_request, page_request, read_request
 from seglog.errors import ConcurrentModification, DaemonError, OtherIncarnation, SeglogError, Truncated
 from seglog.values.record import Gap, Record
 
@@ -53,12 +53,12 @@ def _version_of(topic: str, before: _Version | None, answer: Answer) -> _Version
     return version
 
 
-def _within_head(wanted: Wanted, answer: Answer) -> Wanted:
-    """Return what is wanted up to the head of the first answer, so that a later one shows no record that came after."""
+def _within_head(selection: Selection, answer: Answer) -> Selection:
+    """Return the selection up to the head of the first answer, so that a later one shows no record that came after."""
     head = answer.headers.get(_HEAD)
     if head is None:
-        return wanted
-    return wanted._replace(end=int(head) if wanted.end is None else min(int(head), wanted.end))
+        return selection
+    return selection._replace(end=int(head) if selection.end is None else min(int(head), selection.end))
 
 
 class _Fed(NamedTuple):
@@ -75,29 +75,29 @@ class _Fed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A read of a topic. `wanted` is the rest of it. `version` is the epoch and the incarnation of its first answer."""
+    """A read of a topic. `selection` is the rest of it. `version` has epoch and incarnation of the first answer."""
 
     topic: str
-    wanted: Wanted
+    selection: Selection
     version: _Version | None = None
     rest: tuple[bytes, ...] = ()
     ends_with_answer = True
 
     @property
     def request(self) -> Request:
-        return read_request(self.topic, self.wanted)
+        return read_request(self.topic, self.selection)
 
     @property
     def is_done(self) -> bool:
-        wanted = self.wanted
-        is_past = wanted.end is not None and wanted.start is not None and wanted.start > wanted.end
-        return wanted.limit == 0 or is_past
+        selection = self.selection
+        is_past = selection.end is not None and selection.start is not None and selection.start > selection.end
+        return selection.limit == 0 or is_past
 
     def begun(self, answer: Answer) -> Reading:
         """Return the read after the head of an answer. Raise `ConcurrentModification` for another version."""
         version = _version_of(self.topic, self.version, answer)
-        wanted = _within_head(self.wanted, answer) if self.version is None else self.wanted
-        return replace(self, version=version, wanted=wanted, rest=())
+        selection = _within_head(self.selection, answer) if self.version is None else self.selection
+        return replace(self, version=version, selection=selection, rest=())
 
     def fed(self, piece: bytes) -> _Fed:
         """Take a piece of the answer."""
@@ -105,12 +105,12 @@ class Reading:
         items: list[_Item] = []
         error = None
         for line in lines:
-            found = _item_of_line(self, line)
-            if isinstance(found, SeglogError):
-                error = found
+            item = _item_of_line(self, line)
+            if isinstance(item, SeglogError):
+                error = item
                 break
-            items.append(found)
-        return _Fed(replace(self, rest=rest, wanted=_behind(self.wanted, items)), items, error, bool(items))
+            items.append(item)
+        return _Fed(replace(self, rest=rest, selection=_behind(self.selection, items)), items, error, bool(items))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Following:
     """
 
     topic: str
-    wanted: Wanted
+    selection: Selection
     last_event: str | None = None
     incarnation: str | None = None
     rest: tuple[bytes, ...] = ()
@@ -132,7 +132,7 @@ class Following:
 
     @property
     def request(self) -> Request:
-        return follow_request(self.topic, self.wanted, self.last_event)
+        return follow_request(self.topic, self.selection, self.last_event)
 
     def begun(self, answer: Answer) -> Following:
         """Return the follower after the head of an answer."""
@@ -142,7 +142,7 @@ class Following:
         incarnation = answer.headers.get(INCARNATION, self.incarnation)
         if self.incarnation is not None and incarnation != self.incarnation:
             raise OtherIncarnation(self.topic, self.incarnation, incarnation)
-        last_event = self.last_event or place_of(self.wanted.start, answer.headers.get(_EPOCH))
+        last_event = self.last_event or place_of(self.selection.start, answer.headers.get(_EPOCH))
         return replace(self, last_event=last_event, incarnation=incarnation, rest=(), event=())
 
     def fed(self, piece: bytes) -> _Fed:
@@ -155,12 +155,12 @@ class Following:
             if name:
                 after = replace(after, event=(*after.event, (name, text.removeprefix(" "))))
             elif not line.rstrip(b"\r"):
-                after, found = after.dispatched()
-                if isinstance(found, SeglogError):
-                    return _Fed(after, items, found, is_progress=True)
-                if found is not None:
-                    items.append(found)
-        return _Fed(replace(after, wanted=_behind(after.wanted, items)), items, None, bool(lines))
+                after, item = after.dispatched()
+                if isinstance(item, SeglogError):
+                    return _Fed(after, items, item, is_progress=True)
+                if item is not None:
+                    items.append(item)
+        return _Fed(replace(after, selection=_behind(after.selection, items)), items, None, bool(lines))
 
     def dispatched(self) -> tuple[Following, _Item | SeglogError | None]:
         """Return the follower after a whole event, and the item or the error that the event means."""
@@ -173,8 +173,8 @@ class Following:
         if kind == "truncated":
             epoch = str(after.last_event).partition("-")[0]
             return after, Truncated(self.topic, int(object_of(data.encode())["from"]), int(epoch))
-        said = object_of(data.encode()) if kind == "end" else {}
-        return after, error_of_line(self.request, said["error"]) if "error" in said else None
+        report = object_of(data.encode()) if kind == "end" else {}
+        return after, error_of_line(self.request, report["error"]) if "error" in report else None
 
 
 def place_of(start: int | None, epoch: object) -> str | None:
@@ -182,41 +182,41 @@ def place_of(start: int | None, epoch: object) -> str | None:
     return None if epoch is None or start is None or start <= 1 else f"{epoch}-{start - 1}"
 
 
-def _behind(wanted: Wanted, items: list[_Item]) -> Wanted:
-    """Return the rest of what is wanted, behind the items that came."""
+def _behind(selection: Selection, items: list[_Item]) -> Selection:
+    """Return the rest of the selection, behind the items that came."""
     if not items:
-        return wanted
+        return selection
     last = items[-1]
     start = (last.gap_to if isinstance(last, Gap) else last.seq) + 1
     records = sum(isinstance(item, Record) for item in items)
-    return wanted._replace(start=start, limit=None if wanted.limit is None else wanted.limit - records)
+    return selection._replace(start=start, limit=None if selection.limit is None else selection.limit - records)
 
 
 def _item_of_line(source: Reading | Following, line: bytes) -> _Item | SeglogError:
     """Return the item of a line, or the error of the last line of an answer that failed in the middle."""
     try:
-        said = object_of(line)
-        return error_of_line(source.request, said["error"]) if "error" in said else item_of(said)
+        fields = object_of(line)
+        return error_of_line(source.request, fields["error"]) if "error" in fields else item_of(fields)
     except (ValueError, KeyError, TypeError) as error:
         return DaemonError(f"a line of the answer is no record: {error}", 1)
 
 
 @dataclass(frozen=True, slots=True)
 class ArrowReading:
-    """A read of a topic by pages. `wanted` is the rest of it."""
+    """A read of a topic by pages. `selection` is the rest of it."""
 
     topic: str
-    wanted: Wanted
+    selection: Selection
     version: _Version | None = None
 
     @property
     def request(self) -> Request:
-        return page_request(self.topic, self.wanted)
+        return page_request(self.topic, self.selection)
 
     @property
     def is_done(self) -> bool:
-        wanted = self.wanted
-        return self.version is not None and (wanted.start or 1) > (wanted.end or 0)
+        selection = self.selection
+        return self.version is not None and (selection.start or 1) > (selection.end or 0)
 
     def fed(self, answer: Answer) -> tuple[ArrowReading, list[pa.RecordBatch]]:
         """Return the rest of the read after a page, and the batches of the page. None is empty."""
@@ -225,9 +225,9 @@ class ArrowReading:
         if answer.headers.get("content-type") != ARROW_TYPE or "seglog-head" not in answer.headers:
             raise unfit(self.request, answer)
         version = _version_of(self.topic, self.version, answer)
-        wanted = _within_head(self.wanted, answer) if self.version is None else self.wanted
+        selection = _within_head(self.selection, answer) if self.version is None else self.selection
         batches = [batch for batch in pa.ipc.open_stream(answer.body) if len(batch)]
         next_seq = answer.headers.get("seglog-next-seq")
         if next_seq is None:  # a page with long labels: it continues behind its last record
             next_seq = batches[-1].column("seq")[-1].as_py() + 1
-        return replace(self, wanted=wanted._replace(start=int(next_seq)), version=version), batches
+        return replace(self, selection=selection._replace(start=int(next_seq)), version=version), batches

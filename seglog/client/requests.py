@@ -25,7 +25,7 @@ __all__ = [
     "PAGE_BYTES",
     "PAGE_RECORDS",
     "AppendLabels",
-    "Wanted",
+    "Selection",
     "append_request",
     "bounds_request",
     "follow_request",
@@ -63,8 +63,8 @@ class AppendLabels(NamedTuple):
         return {name: text for name, text in texts.items() if text is not None}
 
 
-class Wanted(NamedTuple):
-    """The records that a read wants, from seq `start` to `end`, both inclusive."""
+class Selection(NamedTuple):
+    """The records that a read asks for, from seq `start` to `end`, both inclusive."""
 
     start: int | None = None
     end: int | None = None
@@ -76,7 +76,7 @@ class Wanted(NamedTuple):
 
     @property
     def query(self) -> dict[str, str]:
-        given = {
+        parameters = {
             "from": self.start,
             "to": self.end,
             "since_ms": self.since_ms,
@@ -85,7 +85,7 @@ class Wanted(NamedTuple):
             "limit": self.limit,
             "gaps": 1 if self.gaps else None,
         }
-        return {name: str(value) for name, value in given.items() if value is not None}
+        return {name: str(value) for name, value in parameters.items() if value is not None}
 
 
 def append_request(
@@ -128,20 +128,20 @@ def append_request(
     )
 
 
-def read_request(topic: str, wanted: Wanted) -> Request:
+def read_request(topic: str, selection: Selection) -> Request:
     headers = {"Accept": JSON_LINES_TYPE}
-    return Request("GET", _with_query(f"{_place(topic)}/records", wanted.query), headers, topic=topic)
+    return Request("GET", _with_query(f"{_place(topic)}/records", selection.query), headers, topic=topic)
 
 
-def page_request(topic: str, wanted: Wanted) -> Request:
+def page_request(topic: str, selection: Selection) -> Request:
     """Return a request of the next records in Arrow: few enough that the daemon makes all of the answer at once."""
-    query = {**wanted.query, "limit": str(PAGE_RECORDS), "max_bytes": str(PAGE_BYTES)}
+    query = {**selection.query, "limit": str(PAGE_RECORDS), "max_bytes": str(PAGE_BYTES)}
     return Request("GET", _with_query(f"{_place(topic)}/records", query), {"Accept": ARROW_TYPE}, topic=topic)
 
 
-def follow_request(topic: str, wanted: Wanted, last_event: str | None) -> Request:
+def follow_request(topic: str, selection: Selection, last_event: str | None) -> Request:
     """Return a request of the records to come as events. `last_event` is the id of the last event that came."""
-    query = {**wanted.query, "follow": "1"}
+    query = {**selection.query, "follow": "1"}
     headers = {"Accept": EVENTS_TYPE}
     if last_event is not None:
         query.pop("from", None)
@@ -168,10 +168,10 @@ def header_text(name: str, text: str) -> str:
     """Return a text as a header carries it: each byte of its UTF-8 as a character. Raise `InvalidArgument`."""
     from seglog.values.producer import ID_MAX_BYTES
 
-    is_plain = text == text.strip() and not any(each < " " or each == "\x7f" for each in text)
+    is_plain = text == text.strip() and not any(char < " " or char == "\x7f" for char in text)
     if not is_plain or not 1 <= len(text.encode()) <= ID_MAX_BYTES:
-        wanted = f"1 to {ID_MAX_BYTES} bytes in UTF-8, without control characters, and without spaces around them"
-        raise InvalidArgument(name, text, wanted)
+        accepted = f"1 to {ID_MAX_BYTES} bytes in UTF-8, without control characters, and without spaces around them"
+        raise InvalidArgument(name, text, accepted)
     return text.encode().decode("latin-1")
 
 

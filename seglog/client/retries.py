@@ -61,7 +61,7 @@ class Call:
     """
 
     request: Request
-    place: str
+    address: str
     retries: Retries
     deadline_s: float
     failures: int = 0
@@ -69,10 +69,10 @@ class Call:
     connect_until_s: float | None = None
 
     @classmethod
-    def begun(cls, request: Request, place: str, retries: Retries, now_s: float, *, is_reached: bool) -> Call:
+    def begun(cls, request: Request, address: str, retries: Retries, now_s: float, *, is_reached: bool) -> Call:
         """Return a call whose time begins now. `is_reached`: a daemon got an earlier request of the client."""
         connect_until_s = None if is_reached else now_s + retries.connect_s
-        return cls(request, place, retries, now_s + retries.total_s, connect_until_s=connect_until_s)
+        return cls(request, address, retries, now_s + retries.total_s, connect_until_s=connect_until_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Again:
 
 def after(call: Call, outcome: Outcome, now_s: float, chance: float) -> Again:
     """Return the next try after a lost answer or a status from 400 on. Raise the error that ends the call."""
-    error = error_of(call.request, outcome, call.place)
+    error = error_of(call.request, outcome, call.address)
     may_be_in = _may_be_in(call.request, outcome)
     is_unsure = call.is_unsure or may_be_in
     if not _is_transient(outcome) or (may_be_in and not call.request.is_repeatable):
@@ -116,9 +116,9 @@ def _may_be_in(request: Request, outcome: Outcome) -> bool:
         return False
     if isinstance(outcome, Lost):
         return outcome.is_sent
-    said = problem_of(outcome.body)
-    is_refusal = outcome.status not in _UNSURE or said.get("title") in _REFUSALS
-    return bool(said.get("appended")) or not is_refusal
+    report = problem_of(outcome.body)
+    is_refusal = outcome.status not in _UNSURE or report.get("title") in _REFUSALS
+    return bool(report.get("appended")) or not is_refusal
 
 
 def _final(call: Call, error: SeglogError, *, is_unsure: bool) -> SeglogError:

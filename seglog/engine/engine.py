@@ -170,10 +170,10 @@ class Room:
 
     def _free_bytes(self) -> int | None:
         try:
-            found = os.statvfs(self._layout.root)
+            disk = os.statvfs(self._layout.root)
         except OSError:
             return None
-        return found.f_bavail * found.f_frsize
+        return disk.f_bavail * disk.f_frsize
 
 
 def give_up_ballast(files: Files, layout: Layout) -> bool:
@@ -424,11 +424,11 @@ def change(
     is_upkeep = operation != "create topic"
 
     @functools.wraps(function)
-    def guarded(engine: Engine, /, *given: _Given.args, **named: _Given.kwargs) -> _Result:
+    def guarded(engine: Engine, /, *arguments: _Given.args, **keywords: _Given.kwargs) -> _Result:
         engine.committer.check_apart()
         while True:
             try:
-                return function(engine, *given, **named)
+                return function(engine, *arguments, **keywords)
             except DiskFull as error:
                 engine.committer.leave(error)
                 if not is_upkeep or not engine.room.give_up():

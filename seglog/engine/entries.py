@@ -249,14 +249,14 @@ class EvictEntry(Entry):
 class TruncateEntry(Entry):
     __slots__ = ("_epoch", "_kept", "_seq", "_state", "_ts_ms")
 
-    def __init__(self, state: TopicState, seq: int, ts_ms: int, kept: SegmentInfo | None) -> None:
+    def __init__(self, state: TopicState, seq: int, ts_ms: int, remainder: SegmentInfo | None) -> None:
         self._epoch = state.epoch + 1
         pieces = [*_head_first(state), encode_truncate(state.topic_id, ts_ms, seq, self._epoch)]
         super().__init__(state.topic_id, pieces, len(pieces), sync=True)
         self._state = state
         self._seq = seq
         self._ts_ms = ts_ms
-        self._kept = kept
+        self._kept = remainder
 
     def assign(self) -> None:
         self._state.assigned_seq = self._state.assigned_logged = self._seq - 1
@@ -313,8 +313,8 @@ def apply_delete(state: TopicState, op: DeleteOp) -> None:
     state.next_op, state.last_ts_ms = next_op, last_ts_ms
 
 
-def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, kept: SegmentInfo | None) -> None:
-    """Change the state as the TRUNCATE frame says. `kept` comes from `kept_part` of seglog.maintenance.removal."""
+def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, remainder: SegmentInfo | None) -> None:
+    """Change the state as the TRUNCATE frame says. `remainder` comes from `kept_part` of seglog.maintenance.removal."""
     state.touch()
     if state.config.keep_history:
         state.truncate_ops = listed_with(state.truncate_ops, TruncateOp(seq, ts_ms, state.next_op))
@@ -340,23 +340,23 @@ def apply_truncate(state: TopicState, seq: int, ts_ms: int, epoch: int, kept: Se
     elif seq > state.segments_end:
         state.tail = Tail(seq)
     else:
-        _cut_segments(state, seq, epoch, kept)
+        _cut_segments(state, seq, epoch, remainder)
     # The last step: until the epoch has changed, an interrupt makes the caller call this again.
     state.epoch = epoch
 
 
-def _cut_segments(state: TopicState, seq: int, epoch: int, kept: SegmentInfo | None) -> None:
+def _cut_segments(state: TopicState, seq: int, epoch: int, remainder: SegmentInfo | None) -> None:
     sealed = tuple(info for info in state.sealed if info.last_seq < seq)
     warm = tuple(info for info in state.warm if info.last_seq < seq)
     meta = replace(
         state.to_meta(),
         epoch=epoch,
         sealed=sealed,
-        active=active_meta(kept),
+        active=active_meta(remainder),
     )
     tail = Tail(seq)
     # One statement, because an interrupt hits only between calls. With the new tail, `_cut_segments` never runs again.
-    state.sealed, state.warm, state.active, state.tail, state.truncated_meta = sealed, warm, kept, tail, meta
+    state.sealed, state.warm, state.active, state.tail, state.truncated_meta = sealed, warm, remainder, tail, meta
 
 
 def delete_ephemeral(state: TopicState, op: DeleteOp) -> None:

@@ -34,8 +34,8 @@ class Producers:
 
     __slots__ = ("_in_flight", "_known", "_not_older_ms", "forgotten", "keep_ms")
 
-    def __init__(self, known: Iterable[tuple[str, Producer]] = (), keep_ms: int | None = None) -> None:
-        self._known: OrderedDict[str, Producer] = OrderedDict(known)
+    def __init__(self, producers: Iterable[tuple[str, Producer]] = (), keep_ms: int | None = None) -> None:
+        self._known: OrderedDict[str, Producer] = OrderedDict(producers)
         self._in_flight: dict[str, Producer] = {}
         self.keep_ms = keep_ms
         self.forgotten = 0
@@ -59,9 +59,9 @@ class Producers:
     def assign(self, appended: AppendedBatch, ts_ms: int) -> None:
         """Add a batch in flight."""
         producer, epoch, batch = appended
-        known = self._in_flight.get(producer) or self._known.get(producer)
-        if known is None or known.batches[-1].number != batch.number or not _ends_with(known, appended):
-            self._in_flight[producer] = with_batch(known, epoch, batch, ts_ms)
+        former = self._in_flight.get(producer) or self._known.get(producer)
+        if former is None or former.batches[-1].number != batch.number or not _ends_with(former, appended):
+            self._in_flight[producer] = with_batch(former, epoch, batch, ts_ms)
 
     def publish(self, appended: AppendedBatch, ts_ms: int) -> None:
         """Add a published batch. A second call, after an interrupt, has the same result."""
@@ -72,8 +72,8 @@ class Producers:
         is_newest = is_same or _ends_with(in_flight, appended)
         if in_flight is not None and is_newest:
             self._known[producer] = in_flight
-        elif not _ends_with(known := self._known.get(producer), appended):
-            self._known[producer] = with_batch(known, epoch, batch, ts_ms)
+        elif not _ends_with(former := self._known.get(producer), appended):
+            self._known[producer] = with_batch(former, epoch, batch, ts_ms)
         self._known.move_to_end(producer)
         if is_newest:
             self._in_flight.pop(producer, None)
@@ -83,14 +83,14 @@ class Producers:
 
     def forget_until(self, now_ms: int) -> None:
         """Forget the producers that are too old, or too many (PRODUCER-3)."""
-        known = self._known
-        while known:
-            oldest = next(iter(known.values()))
+        producers = self._known
+        while producers:
+            oldest = next(iter(producers.values()))
             is_old = self.keep_ms is not None and oldest.ts_ms < now_ms - self.keep_ms
-            if not is_old and len(known) <= PRODUCERS_MAX:
+            if not is_old and len(producers) <= PRODUCERS_MAX:
                 self._not_older_ms = min(oldest.ts_ms, now_ms)
                 return
-            known.popitem(last=False)
+            producers.popitem(last=False)
             self.forgotten += 1
 
     def reset_assigned(self) -> None:
@@ -110,8 +110,8 @@ class Keys:
 
     __slots__ = ("_in_flight", "_known", "keep_ms")
 
-    def __init__(self, known: Iterable[tuple[str, Key]] = (), keep_ms: int | None = None) -> None:
-        self._known: OrderedDict[str, Key] = OrderedDict(known)
+    def __init__(self, keys: Iterable[tuple[str, Key]] = (), keep_ms: int | None = None) -> None:
+        self._known: OrderedDict[str, Key] = OrderedDict(keys)
         self._in_flight: dict[str, Key] = {}
         self.keep_ms = keep_ms
 
@@ -147,9 +147,9 @@ class Keys:
 
     def forget_until(self, now_ms: int) -> None:
         """Forget the keys that are too old (KEYS-3). `now_ms` is the clock's, as a record may have a later time."""
-        known = self._known
-        while known and self.keep_ms is not None and next(iter(known.values())).ts_ms < now_ms - self.keep_ms:
-            known.popitem(last=False)
+        keys = self._known
+        while keys and self.keep_ms is not None and next(iter(keys.values())).ts_ms < now_ms - self.keep_ms:
+            keys.popitem(last=False)
 
     def reset_assigned(self) -> None:
         """Drop the keys of appends in flight. The committer assigns each of them again."""

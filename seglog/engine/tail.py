@@ -99,8 +99,8 @@ class Tail:
     @property
     def kept_seq(self) -> int:
         """The last seq that is in a file; `first_seq - 1` if no seq is."""
-        kept = np.flatnonzero(self.rows(0, len(self))["file"])
-        return self.first_seq + int(kept[-1]) if len(kept) else self.first_seq - 1
+        in_file = np.flatnonzero(self.rows(0, len(self))["file"])
+        return self.first_seq + int(in_file[-1]) if len(in_file) else self.first_seq - 1
 
     def ts_ms(self, seq: int) -> int:
         return self._row(seq - self.first_seq)[3]
@@ -338,13 +338,13 @@ class EphemeralBuffer:
             return self.chunks[position - 1]
         return self.chunks[position] if position < len(self.chunks) else None
 
-    def _count(self, chunk: Chunk, held: int, frames: int) -> None:
+    def _count(self, chunk: Chunk, chunk_bytes: int, frames: int) -> None:
         memory = self._memory
         if memory is not None:
-            used_bytes = memory.used_bytes + held - chunk.counted_bytes
+            used_bytes = memory.used_bytes + chunk_bytes - chunk.counted_bytes
             frame_bytes = self.frame_bytes + frames - chunk.counted_frames
             # No calls in these statements, because an interrupt hits only between calls.
-            memory.used_bytes, chunk.counted_bytes = used_bytes, held
+            memory.used_bytes, chunk.counted_bytes = used_bytes, chunk_bytes
             self.frame_bytes, chunk.counted_frames = frame_bytes, frames
 
 

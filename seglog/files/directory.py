@@ -166,14 +166,14 @@ def kind_of_mount(mounts: bytes, path: bytes) -> str | None:
     """Return the kind of the file system with that path. If several mounts are on one place, the last one counts."""
     best, kind = -1, None
     for line in mounts.splitlines():
-        fields, separator, rest = line.partition(b" - ")
+        fields, separator, kind_fields = line.partition(b" - ")
         words = fields.split(b" ")
         if not separator or len(words) < 5:
             continue
-        place = _ESCAPED.sub(lambda found: bytes([int(found[1], 8) & 0xFF]), words[4])
-        holds = path == place or path.startswith(place.rstrip(b"/") + b"/")
-        if holds and len(place) >= best:
-            best, kind = len(place), rest.split(b" ", 1)[0].decode(errors="replace")
+        mount_point = _ESCAPED.sub(lambda escape: bytes([int(escape[1], 8) & 0xFF]), words[4])
+        holds = path == mount_point or path.startswith(mount_point.rstrip(b"/") + b"/")
+        if holds and len(mount_point) >= best:
+            best, kind = len(mount_point), kind_fields.split(b" ", 1)[0].decode(errors="replace")
     return kind
 
 

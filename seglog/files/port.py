@@ -122,9 +122,9 @@ class OsFiles(Owned):
 
     _entered: dict[str, tuple[int, int]]
 
-    def __new__(cls, *arguments: Any, **named: Any) -> Self:
+    def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         """Set the state here and not in `__init__`, which a subclass may leave uncalled."""
-        self = super().__new__(cls, *arguments, **named)
+        self = super().__new__(cls, *arguments, **keywords)
         self._entered = {}
         return self
 
@@ -248,12 +248,12 @@ class OsFiles(Owned):
             os.close(fd)
 
     def is_dir(self, path: Path) -> bool:
-        found = self._stat(path)
-        return found is not None and stat.S_ISDIR(found.st_mode)
+        status = self._stat(path)
+        return status is not None and stat.S_ISDIR(status.st_mode)
 
     def identity(self, path: Path) -> tuple[int, int] | None:
-        found = self._stat(path)
-        return None if found is None else (found.st_dev, found.st_ino)
+        status = self._stat(path)
+        return None if status is None else (status.st_dev, status.st_ino)
 
     def _stat(self, path: Path) -> os.stat_result | None:
         name, start = self._at(path)
@@ -394,8 +394,8 @@ class ReadAheadBuffer:
         From there on, `buffer` has `length` bytes, or as many as the file has up to `end`.
         """
         if position < self._base or position + length > self._base + len(self.buffer):
-            wanted = min(max(length, self._read_bytes), self._end - position)
-            self.buffer = self._file.read(max(wanted, 0), position)
+            size = min(max(length, self._read_bytes), self._end - position)
+            self.buffer = self._file.read(max(size, 0), position)
             self._base = position
         return position - self._base
 
@@ -463,9 +463,9 @@ class ReadOnlyFiles:
         """Do nothing: there is nothing to sync."""
 
     def rename(self, source: Path, target: Path) -> None:
-        place = self._place(source)
+        origin = self._place(source)
         self._moved.pop(source, None)
-        self._moved[target] = place
+        self._moved[target] = origin
         self._unlinked.add(source)
         self._unlinked.discard(target)
         self._lengths.pop(target, None)

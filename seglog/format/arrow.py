@@ -40,8 +40,8 @@ def read_as_arrow(
 
 def _batches(name: str, arrays: Iterable[RecordArrays], tag: str | None) -> Iterator[pa.RecordBatch]:
     schema, topic = arrow_schema(), name.partition(BRANCH_MARK)[0]
-    for found in arrays:
-        batch = pa.RecordBatch.from_arrays(_columns(topic, found), schema=schema)
+    for records in arrays:
+        batch = pa.RecordBatch.from_arrays(_columns(topic, records), schema=schema)
         if tag is not None:
             batch = batch.filter(_has_tag(batch.column("tag"), tag))
         if len(batch):
@@ -62,18 +62,18 @@ def timestamps(ts_ms: NDArray[np.int64]) -> pa.TimestampArray:
     return pa.array(ts_ms * 1000).view(pa.timestamp("us", tz="UTC"))
 
 
-def _columns(topic: str, found: RecordArrays) -> list[Any]:
-    count = len(found)
+def _columns(topic: str, records: RecordArrays) -> list[Any]:
+    count = len(records)
     bounds = np.empty(_PARTS * count, np.int32)
-    for part, starts in enumerate(found.places()):
+    for part, starts in enumerate(records.places()):
         bounds[part::_PARTS] = starts
-    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(found.buffer)]
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(records.buffer)]
     parts = pa.BinaryArray.from_buffers(pa.binary(), len(bounds) - 1, buffers)
-    rows, flags = np.arange(0, len(bounds), _PARTS), found.headers["flags"]
+    rows, flags = np.arange(0, len(bounds), _PARTS), records.headers["flags"]
     return [
         pa.repeat(topic, count),
-        pa.array(found.seqs),
-        timestamps(found.headers["ts_ms"].astype(np.int64)),
+        pa.array(records.seqs),
+        timestamps(records.headers["ts_ms"].astype(np.int64)),
         labels(parts, rows + _NODE, flags & HAS_NODE != 0),
         labels(parts, rows + _TAG, flags & HAS_TAG != 0),
         parts.take(pa.array(rows + _VALUE)),
@@ -81,5 +81,5 @@ def _columns(topic: str, found: RecordArrays) -> list[Any]:
 
 
 def _has_tag(tags: pa.StringArray, tag: str) -> pa.BooleanArray:
-    found = pc.starts_with(tags, tag[:-1]) if tag.endswith("*") else pc.equal(tags, tag)
-    return pc.fill_null(found, False)
+    matches = pc.starts_with(tags, tag[:-1]) if tag.endswith("*") else pc.equal(tags, tag)
+    return pc.fill_null(matches, False)

@@ -176,17 +176,17 @@ def _fields(
     return (headers, gathered(buffer, np.dtype("<u8"), ends - CHECKSUM.size)) if sound.all() else None
 
 
-def take_apart(whole: Sequence[bytes]) -> Frames:
+def take_apart(pieces: Sequence[bytes]) -> Frames:
     """Return the frames, given as one byte string each, as a batch.
 
     Raise `InvalidFrame` for the first one that is not a whole, valid Append.
     """
-    lengths = np.fromiter(map(len, whole), np.int64, len(whole))
+    lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
     ends = np.cumsum(lengths)
-    frames = read_frames(b"".join(whole), ends - lengths, ends)
+    frames = read_frames(b"".join(pieces), ends - lengths, ends)
     if frames is not None:
         return frames
-    for frame in whole:
+    for frame in pieces:
         header = read_header(frame)
         if header.type != FrameType.APPEND or header.frame_bytes != len(frame):
             raise InvalidFrame(0, "it is not one Append and nothing else")
@@ -222,7 +222,7 @@ def framed(bodies: Sequence[bytes], lengths: NDArray[Any]) -> tuple[bytes, NDArr
 
 def joined_headers(frames: Sequence[Frames]) -> NDArray[Any]:
     """Return the headers of all batches, one after the other."""
-    return np.concatenate([each.headers.view(dtypes.RAW_HEADERS) for each in frames]).view(dtypes.HEADERS)
+    return np.concatenate([batch.headers.view(dtypes.RAW_HEADERS) for batch in frames]).view(dtypes.HEADERS)
 
 
 def picked_headers(headers: NDArray[Any], indices: NDArray[np.intp]) -> NDArray[Any]:

@@ -56,12 +56,12 @@ class RecordArrays:
 
     def without(self, deletes: Iterable[MergedDeletes]) -> RecordArrays:
         """Return the records that none of `deletes` reaches."""
-        found = self
+        records = self
         for reach in deletes:
-            if len(found) and reach.may_reach(int(found.headers["seq"][0])):
-                kept = reach.kept(found.seqs.tolist(), found._tags() if reach.has_tags else None)
-                found = found if kept is None else found.at(np.flatnonzero(kept))
-        return found
+            if len(records) and reach.may_reach(int(records.headers["seq"][0])):
+                mask = reach.kept(records.seqs.tolist(), records._tags() if reach.has_tags else None)
+                records = records if mask is None else records.at(np.flatnonzero(mask))
+        return records
 
     def places(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Return where the node, the tag and the value of each record begin in the buffer, and where the value ends."""
@@ -77,7 +77,7 @@ class RecordArrays:
         is_unterminated = self.headers["flags"] & UNTERMINATED != 0
         if not is_unterminated.any():
             return b"\n".join([*values, b""])
-        feeds = [b"" if each else b"\n" for each in is_unterminated.tolist()]
+        feeds = [b"" if flag else b"\n" for flag in is_unterminated.tolist()]
         return b"".join(chain.from_iterable(zip(values, feeds, strict=True)))
 
     def labels_are_text(self) -> bool:
@@ -95,8 +95,8 @@ class RecordArrays:
     def _tags(self) -> list[str | None]:
         _, starts, ends, _ = self.places()
         flags = (self.headers["flags"] & HAS_TAG).tolist()
-        found = zip(_cut(self.buffer, starts, ends), flags, strict=True)
-        return [str(tag, "utf-8") if is_there else None for tag, is_there in found]
+        tags = zip(_cut(self.buffer, starts, ends), flags, strict=True)
+        return [str(tag, "utf-8") if is_there else None for tag, is_there in tags]
 
 
 def arrays_of_records(records: Sequence[Record]) -> RecordArrays:

@@ -129,10 +129,10 @@ class Journal(Owned):
         `WrongSize`.
         Raises `NoSuchItem`. Raises `FileCorrupt` for damage, and also for an offset at which no item begins.
         """
-        found = self._find(section)
-        if found is None:
+        opened = self._find(section)
+        if opened is None:
             raise NoSuchItem(section, offset)
-        return found.get(offset, exact)
+        return opened.get(offset, exact)
 
     @checked
     def sync(self, section: SectionNumber) -> None:
@@ -140,9 +140,9 @@ class Journal(Owned):
 
         Raises `WriterPoisoned`. Then only the next opening tells which of the items are durable.
         """
-        found = self._find(section)
-        if found is not None:
-            found.sync()
+        opened = self._find(section)
+        if opened is not None:
+            opened.sync()
 
     @checked
     def prune(self, min_section: SectionNumber) -> None:
@@ -182,12 +182,12 @@ class Journal(Owned):
         """
         with self._lock.exclusive:
             self._check_open()
-            wanted = sorted(self._sections) if sections is None else list(sections)
-            for number in wanted:
+            numbers = sorted(self._sections) if sections is None else list(sections)
+            for number in numbers:
                 if number not in self._sections:
                     raise NoSuchItem(number, 0)
-            found = [self._sections[number] for number in wanted]
-        return self._items([section.batches(section.end, prefix) for section in found], concurrency)
+            opened = [self._sections[number] for number in numbers]
+        return self._items([section.batches(section.end, prefix) for section in opened], concurrency)
 
     def close(self) -> None:
         """Sync every section and release the journal, also if an error is raised. Idempotent."""

@@ -160,8 +160,8 @@ class Section(Owned):
         position, end = offset * UNIT_BYTES, self.end
         if not 0 <= position < end:
             raise NoSuchItem(self.number, offset)
-        wanted = _FIRST_READ_BYTES if exact is None else slot_bytes(exact)
-        buffer = self._file.read(min(wanted, end - position), position)
+        read_bytes = _FIRST_READ_BYTES if exact is None else slot_bytes(exact)
+        buffer = self._file.read(min(read_bytes, end - position), position)
         if is_mark(buffer, 0, self.number, position, self._secret):
             raise NoSuchItem(self.number, offset)
         size = _size_at(buffer, 0)
@@ -177,14 +177,14 @@ class Section(Owned):
     def batches(self, end: int, prefix: int | None) -> Iterator[list[Item]]:
         """Yield the items before `end` in batches. Raises `FileCorrupt` after the items before the damage."""
         batch: list[Item] = []
-        taken = 0
+        size_bytes = 0
         try:
             for _, item in self._walk(0, end, prefix):
                 batch.append(item)
-                taken += len(item.data)
-                if len(batch) == _BATCH_ITEMS or taken >= READ_AHEAD_BYTES:
+                size_bytes += len(item.data)
+                if len(batch) == _BATCH_ITEMS or size_bytes >= READ_AHEAD_BYTES:
                     yield batch
-                    batch, taken = [], 0
+                    batch, size_bytes = [], 0
         except InvalidItem as error:
             if batch:
                 yield batch
@@ -215,9 +215,9 @@ class Section(Owned):
                 except InvalidItem as error:
                     raise InvalidItem(position, error.reason) from error
             else:
-                kept = SIZE.size + min(prefix, size)
-                index = window.index(position, kept)
-                data = window.buffer[index + SIZE.size : index + kept]
+                read_bytes = SIZE.size + min(prefix, size)
+                index = window.index(position, read_bytes)
+                data = window.buffer[index + SIZE.size : index + read_bytes]
             begin, position = position, position + slot
             yield position, Item(self.number, begin // UNIT_BYTES, size, data)
 

@@ -49,10 +49,10 @@ _TRIES = 5
 def make_room(engine: Engine, state: TopicState, frame_bytes: int, records: int) -> None:
     """Evict chunks until an append to `state` fits. Raises `TopicFull`. The caller holds the committer's lock."""
     memory = engine.memory
-    wanted = held_bytes(frame_bytes, records)
-    if wanted > memory.max_bytes:
+    added_bytes = held_bytes(frame_bytes, records)
+    if added_bytes > memory.max_bytes:
         raise TopicFull(state.name, "ephemeral_max_bytes", memory.max_bytes)
-    while memory.used_bytes + wanted > memory.max_bytes:
+    while memory.used_bytes + added_bytes > memory.max_bytes:
         victim = None if state.config.discard == "reject" else _largest(engine)
         if victim is None:
             raise TopicFull(state.name, "ephemeral_max_bytes", memory.max_bytes)
@@ -154,9 +154,9 @@ def _enforce(engine: Engine, states: list[TopicState]) -> list[Retention]:
     if any(_wants_checkpoint(engine, state) for state in states):
         checkpoint(engine)
     done = [_enforce_topic(engine, state) for state in states]
-    if any(each.evicted_seq for each in done):
+    if any(retention.evicted_seq for retention in done):
         checkpoint(engine)
-    return [each for each in done if each.evicted_seq or each.waiting_seq]
+    return [retention for retention in done if retention.evicted_seq or retention.waiting_seq]
 
 
 def _wants_checkpoint(engine: Engine, state: TopicState) -> bool:
@@ -190,9 +190,7 @@ def _evict(engine: Engine, state: TopicState, seq: int) -> bool:
         has_cold = state.floors.earliest_seq < state.hot_floor
     try:
         live = [
-            found
-            for info in segments
-            if (found := _live_range(engine, state, max(info.first_seq, first), info.last_seq))
+            span for info in segments if (span := _live_range(engine, state, max(info.first_seq, first), info.last_seq))
         ]
     except FileNotFoundError:
         return False
@@ -227,8 +225,8 @@ def _live_range(engine: Engine, state: TopicState, first: int, last: int) -> tup
     live: list[int] = []
     for begin in range(first, last + 1, _LOOK_RECORDS):
         entries = segment.entries(begin, min(last, begin + _LOOK_RECORDS - 1))
-        told = (entries["flags"] & DELETED == 0) | (entries["flags"] & LOST != 0)
-        live += (np.flatnonzero(told) + begin).tolist()
+        is_live = (entries["flags"] & DELETED == 0) | (entries["flags"] & LOST != 0)
+        live += (np.flatnonzero(is_live) + begin).tolist()
         live = [live[0], live[-1]] if live else []
     return (live[0], live[-1]) if live else None
 

@@ -137,7 +137,7 @@ class Draft:
         if not info.sealed:
             self.active = info
         else:
-            self.sealed[bisect_left(self.sealed, info.first_seq, key=lambda each: each.first_seq)] = info
+            self.sealed[bisect_left(self.sealed, info.first_seq, key=lambda segment: segment.first_seq)] = info
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +186,9 @@ def _plan(engine: Engine, requests: Sequence[CheckpointRequest]) -> Plan:
     ends, deleted = engine.committer.published_ends, engine.deleted
     elsewhere = tuple(sorted(engine.elsewhere.items(), key=itemgetter(0)))
     plan = Plan(ends, next_topic_id, [], [], deleted, engine.epoch_floor, engine.pending_warm_deletes, elsewhere)
-    asked = {request.topic: request for request in requests}
-    for state in _to_look_at(engine, asked):
-        own = asked.get(state.name)
+    by_topic = {request.topic: request for request in requests}
+    for state in _to_look_at(engine, by_topic):
+        own = by_topic.get(state.name)
         aged = is_to_be_sealed(engine, state)
         if own is not None or aged or has_news(state):
             plan.drafts.append(_draft(state, own or CheckpointRequest(state.name), seal=aged))
@@ -204,25 +204,25 @@ def _to_look_at(engine: Engine, names: Iterable[str]) -> list[TopicState]:
     """
     for topic_id in [state.topic_id for state in engine.changed.values() if state.is_gone]:
         del engine.changed[topic_id]
-    found = {**engine.changed, **{state.topic_id: state for state in _aged(engine)}}
-    wanted = {*names}
-    leaving = [state for state in engine.topics_being_deleted.values() if state.name in wanted]
-    found |= {state.topic_id: state for state in (*map(engine.find, wanted), *leaving) if state is not None}
-    return [found[topic_id] for topic_id in sorted(found) if not found[topic_id].is_gone]
+    states = {**engine.changed, **{state.topic_id: state for state in _aged(engine)}}
+    name_set = {*names}
+    leaving = [state for state in engine.topics_being_deleted.values() if state.name in name_set]
+    states |= {state.topic_id: state for state in (*map(engine.find, name_set), *leaving) if state is not None}
+    return [states[topic_id] for topic_id in sorted(states) if not states[topic_id].is_gone]
 
 
 def _aged(engine: Engine) -> list[TopicState]:
     """Return the topics of `aging` that are due. They count as changed until a checkpoint has sealed them."""
-    found: list[TopicState] = []
+    states: list[TopicState] = []
     now_ms = engine.clock.now_ms()
     while engine.aging and engine.aging[0][0] < now_ms:
         state = engine.aging[0][2]
         if not state.is_gone:
             state.touch()
-            found.append(state)
+            states.append(state)
         state.seal_due_ms = None
         heappop(engine.aging)
-    return found
+    return states
 
 
 def schedule(engine: Engine, state: TopicState, meta: TopicMeta | None) -> None:
@@ -354,7 +354,7 @@ class Retention:
 
 def due_seq(config: TopicConfig, sealed: Sequence[SegmentInfo], retained: Retained, now_ms: int) -> int:
     """Return the last seq of the last sealed segment that is due, or 0 if none is."""
-    due, records, size_bytes = 0, retained.records, retained.size_bytes
+    seq, records, size_bytes = 0, retained.records, retained.size_bytes
     start = bisect_left(sealed, retained.first_seq, key=lambda segment: segment.last_seq)
     for segment in islice(sealed, start, None):
         records -= segment.last_seq - max(segment.first_seq, retained.first_seq) + 1
@@ -365,8 +365,8 @@ def due_seq(config: TopicConfig, sealed: Sequence[SegmentInfo], retained: Retain
         )
         if not (is_old or (is_over and config.discard == "old")):
             break
-        due = segment.last_seq
-    return due
+        seq = segment.last_seq
+    return seq
 
 
 def passed_cap(config: TopicConfig, retained: Retained) -> tuple[str, int] | None:

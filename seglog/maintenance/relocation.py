@@ -96,14 +96,14 @@ def to_relocate(hot: Sequence[SegmentInfo], retention: HotRetention) -> list[Seg
     `hot` are the topic's hot segments, ascending.
     """
     sealed = [segment for segment in hot if segment.sealed]
-    kept, kept_bytes = 0, 0
+    count, kept_bytes = 0, 0
     for segment in reversed(sealed):
         kept_bytes += segment.data_bytes
         is_over = retention.hot_retain_bytes and kept_bytes > retention.hot_retain_bytes
-        if kept == retention.hot_retain_segments or is_over:
+        if count == retention.hot_retain_segments or is_over:
             break
-        kept += 1
-    return [SegmentId(segment.first_seq) for segment in sealed[: len(sealed) - kept]]
+        count += 1
+    return [SegmentId(segment.first_seq) for segment in sealed[: len(sealed) - count]]
 
 
 def relocate(tier: TopicTier, segment: SegmentId, flip: _Flip) -> None:
@@ -136,8 +136,8 @@ def _check_apart(tier: TopicTier, segment: SegmentId) -> None:
     if not isinstance(hot, LocalSegmentStore) or not isinstance(warm, LocalSegmentStore):
         return
     for part in Part:
-        found = hot.identity(segment, part)
-        if found is not None and found == warm.identity(segment, part):
+        identity = hot.identity(segment, part)
+        if identity is not None and identity == warm.identity(segment, part):
             raise SameFile(hot.path(segment, part), warm.path(segment, part))
 
 
@@ -154,7 +154,7 @@ def _copy(hot: SegmentStore, warm: SegmentStore, segment: SegmentId) -> bytes:
     bodies = {part: _read(hot, segment, part) for part in Part}
     before = _identities(hot, segment)
     warm.put(segment, bodies[Part.DATA], bodies[Part.IDX])
-    if any(now not in (None, known) for now, known in zip(_identities(hot, segment), before, strict=True)):
+    if any(now not in (None, was) for now, was in zip(_identities(hot, segment), before, strict=True)):
         assert isinstance(hot, LocalSegmentStore)  # noqa: S101 - other stores have no identities
         raise SameFile(hot.path(segment, Part.DATA), None)
     difference = _first_difference(warm, segment, bodies)
@@ -173,8 +173,8 @@ def _first_difference(store: SegmentStore, segment: SegmentId, bodies: dict[Part
         if store.length(segment, part) != len(body):
             return part, min(store.length(segment, part), len(body))
         for offset in range(0, len(body), _COMPARE_BYTES):
-            wanted = body[offset : offset + _COMPARE_BYTES]
-            if store.read_range(segment, part, offset, len(wanted)) != wanted:
+            piece = body[offset : offset + _COMPARE_BYTES]
+            if store.read_range(segment, part, offset, len(piece)) != piece:
                 return part, offset
     return None
 
@@ -239,7 +239,7 @@ def _let_go(engine: Engine, stores: WarmStores) -> None:
             _logger.warning("the warm store keeps segment %d of topic %d for now: %s", first_seq, topic_id, error)
             continue
         with engine.committer.lock:
-            engine.pending_warm_deletes = tuple(one for one in engine.pending_warm_deletes if one != key)
+            engine.pending_warm_deletes = tuple(pending for pending in engine.pending_warm_deletes if pending != key)
 
 
 def _relocate_topic(engine: Engine, stores: WarmStores, state: TopicState) -> None:
@@ -265,9 +265,9 @@ def _next_due(engine: Engine, state: TopicState) -> SegmentInfo | None:
         if engine.is_closed or state.relocation_holds or not state.is_published or state.is_gone:
             return None
         hot = [info for info in state.segments if info.is_hot]
-        due = to_relocate(hot, retention)
+        leaving = to_relocate(hot, retention)
         pending = {first_seq for topic_id, first_seq in engine.pending_warm_deletes if topic_id == state.topic_id}
-        return next((info for info in hot if info.first_seq in due and info.first_seq not in pending), None)
+        return next((info for info in hot if info.first_seq in leaving and info.first_seq not in pending), None)
 
 
 @contextmanager
@@ -315,7 +315,7 @@ def _is_as_it_was(engine: Engine, state: TopicState, info: SegmentInfo) -> bool:
 def _drop_if_gone(engine: Engine, stores: WarmStores, state: TopicState, info: SegmentInfo) -> None:
     """Delete the warm copy of a segment that was truncated, evicted or deleted during its relocation."""
     with engine.committer.lock:
-        is_there = not state.is_gone and any(one.first_seq == info.first_seq for one in state.sealed)
+        is_there = not state.is_gone and any(sealed.first_seq == info.first_seq for sealed in state.sealed)
     if not is_there:
         stores.changing(state.topic_id, engine.files).delete(SegmentId(info.first_seq))
 

@@ -134,8 +134,8 @@ def segment_names(files: Files, layout: Layout, topic_id: int) -> list[tuple[str
     except FileNotFoundError:
         return []
     kinds = ((name, name.partition(".")[2]) for name in names)
-    found = ((kind, number_in(kind, name)) for name, kind in kinds if kind in SEGMENT_PARTS)
-    return [(kind, number) for kind, number in found if number is not None]
+    numbered = ((kind, number_in(kind, name)) for name, kind in kinds if kind in SEGMENT_PARTS)
+    return [(kind, number) for kind, number in numbered if number is not None]
 
 
 def _truncate_files(engine: Engine, meta: TopicMeta, active: SegmentInfo | None) -> None:
@@ -155,12 +155,12 @@ def _truncate_files(engine: Engine, meta: TopicMeta, active: SegmentInfo | None)
 def remove_topics(files: Files, layout: Layout, topic_ids: tuple[int, ...]) -> None:
     """Run steps 3 and 4. Raises `OSError`. After that, the caller may call it again."""
     names = {*files.list_dir(layout.topics)} if topic_ids else set()
-    there = [topic_id for topic_id in topic_ids if layout.topic(topic_id).name in names]
-    for topic_id in there:
+    present = [topic_id for topic_id in topic_ids if layout.topic(topic_id).name in names]
+    for topic_id in present:
         files.rename(layout.topic(topic_id), layout.deleted_topic(topic_id))
-    if there:
+    if present:
         files.sync_dir(layout.topics)
-    for topic_id in there:
+    for topic_id in present:
         _remove(files, layout.deleted_topic(topic_id))
 
 
@@ -206,11 +206,11 @@ def _advanced(engine: Engine, state: TopicState, *, may_ask_store: bool) -> Exce
         return None
     truncations, head = len(state.truncations), state.head_seq
     try:
-        found = _first_near(engine, state, first, head)
+        seq = _first_near(engine, state, first, head)
     except (SeglogError, FileNotFoundError) as error:
         return error
     with engine.committer.lock:
-        floors = state.floors.raised(found or head + 1)
+        floors = state.floors.raised(seq or head + 1)
         if len(state.truncations) == truncations and floors is not state.floors:
             state.touch()
             state.floors = floors
@@ -236,8 +236,8 @@ def _first_near(engine: Engine, state: TopicState, first: int, last: int) -> int
     The few records are read at once. A queue deletes its first record again and again, and the next one is live.
     """
     near = min(last, first + _NEAR_RECORDS - 1, _end_of_segment(engine, state, first))
-    found = _first_read(engine, state, first, near)
-    return _first_live(engine, state, near + 1, last) if found is None else found
+    seq = _first_read(engine, state, first, near)
+    return _first_live(engine, state, near + 1, last) if seq is None else seq
 
 
 def _end_of_segment(engine: Engine, state: TopicState, seq: int) -> int:
@@ -253,9 +253,9 @@ def _first_live(engine: Engine, state: TopicState, first: int, last: int) -> int
         sealed, pending = state.sealed[state.sizes.index_of(first) :], state.pending
     for info in sealed:
         if not info.is_hot:
-            found = _first_read(engine, state, first, min(last, info.last_seq))
-            if found is not None:
-                return found
+            live_seq = _first_read(engine, state, first, min(last, info.last_seq))
+            if live_seq is not None:
+                return live_seq
             first = info.last_seq + 1
             continue
         segment = engine.segments.get(state.topic_id, info)
@@ -271,5 +271,5 @@ def _first_live(engine: Engine, state: TopicState, first: int, last: int) -> int
 
 def _first_read(engine: Engine, state: TopicState, first: int, last: int) -> int | None:
     """Return the seq of the first record that is live or lost, or None."""
-    found = next(read_records(engine, state, first, last, gaps=True), None)
-    return None if found is None else found.gap_from if isinstance(found, Gap) else found.seq
+    item = next(read_records(engine, state, first, last, gaps=True), None)
+    return None if item is None else item.gap_from if isinstance(item, Gap) else item.seq

@@ -123,14 +123,14 @@ class _Reader:
         """Yield records of the cold tier. Return the seq after them. The caller looks again from there."""
         state = self._state
         deletes = state.next_op
-        for found in self._tier_arrays(seq, last):
-            kept = found.without([state.ops.reach])
+        for arrays in self._tier_arrays(seq, last):
+            live = arrays.without([state.ops.reach])
             # Check this after the listed deletes: a delete that came meanwhile may be settled already.
             if state.next_op != deletes:
                 return seq
-            seq = found.last_seq + 1
-            if len(kept):
-                yield kept
+            seq = arrays.last_seq + 1
+            if len(live):
+                yield live
         return last + 1
 
     def _tier_arrays(self, first: int, last: int) -> Iterator[RecordArrays]:
@@ -158,18 +158,18 @@ class _Reader:
         batch = batch.before_lost()
         # Read the number first: a delete that comes in between is found below.
         deletes, pending = state.next_op, state.pending.reach
-        found = batch.arrays()
-        if found is None:
+        arrays = batch.arrays()
+        if arrays is None:
             # If a truncation caused the damage, a second read shows none.
             yield from self._one_by_one(seq, batch.last_seq)
             return batch.last_seq + 1
-        found = found.without([pending] if batch.deletes is None else [batch.deletes, pending])
+        arrays = arrays.without([pending] if batch.deletes is None else [batch.deletes, pending])
         if state.next_op != deletes:
-            found = found.without([state.pending.reach])
+            arrays = arrays.without([state.pending.reach])
         if state.generation != generation:
             return seq
-        if len(found):
-            yield found
+        if len(arrays):
+            yield arrays
         return batch.last_seq + 1
 
     def _one_by_one(self, first: int, last: int) -> Iterator[RecordArrays | Gap]:

@@ -79,20 +79,20 @@ def continue_records(
 
 def joined_gaps(items: Iterator[_Item | Gap]) -> Iterator[_Item | Gap]:
     """Join gaps that touch."""
-    held: Gap | None = None
+    gap: Gap | None = None
     for item in items:
         if isinstance(item, Gap):
-            if held is not None and held.gap_to + 1 < item.gap_from:
-                yield held
-                held = None
-            held = item if held is None else Gap(held.gap_from, item.gap_to)
+            if gap is not None and gap.gap_to + 1 < item.gap_from:
+                yield gap
+                gap = None
+            gap = item if gap is None else Gap(gap.gap_from, item.gap_to)
             continue
-        if held is not None:
-            yield held
-            held = None
+        if gap is not None:
+            yield gap
+            gap = None
         yield item
-    if held is not None:
-        yield held
+    if gap is not None:
+        yield gap
 
 
 def _items(
@@ -232,8 +232,8 @@ def lost_times(engine: Engine, state: TopicState, first: int, last: int) -> list
     with engine.committer.lock:
         tail = state.tail
         after = tail.ts_ms(tail.first_seq) if len(tail) else state.last_ts_ms
-        found = (state.ephemeral_buffer.ts_ms_from(seq) for seq in range(first, last + 1))
-        return [after if ts_ms is None else min(ts_ms, after) for ts_ms in found]
+        times = (state.ephemeral_buffer.ts_ms_from(seq) for seq in range(first, last + 1))
+        return [after if ts_ms is None else min(ts_ms, after) for ts_ms in times]
 
 
 def load_batch(
@@ -343,10 +343,10 @@ def _frame(state: TopicState, batch: FrameBatch, index: int) -> bytes:
 
 def _with_tombstones(state: TopicState, batch: FrameBatch) -> Frames:
     """Return the frames of a batch in which every frame is sound, with tombstones where `_frame` says so."""
-    whole = batch.frames()
+    frames = batch.frames()
     for index in np.flatnonzero(batch.entries["flags"] & DELETED).tolist():
-        whole[index] = _frame(state, batch, index)
-    return take_apart(whole)
+        frames[index] = _frame(state, batch, index)
+    return take_apart(frames)
 
 
 def _cold_records(engine: Engine, state: TopicState, first: int, last: int) -> Iterator[Record]:

@@ -45,14 +45,14 @@ def first_seq_at(engine: Engine, state: TopicState, ts_ms: int) -> int:
         engine.check_open()
         generation = state.generation
         try:
-            found = _hot_seq_at(engine, state, ts_ms)
+            seq = _hot_seq_at(engine, state, ts_ms)
         except (FileNotFoundError, FileCorrupt):
             if state.generation == generation:
                 raise
             continue
         earliest, hot_floor = state.floors.earliest_seq, state.hot_floor
-        if found > hot_floor or earliest >= hot_floor:
-            return max(found, earliest)
+        if seq > hot_floor or earliest >= hot_floor:
+            return max(seq, earliest)
         return _cold_seq_at(engine, state, earliest, hot_floor, ts_ms)
 
 
@@ -69,12 +69,12 @@ def _hot_seq_at(engine: Engine, state: TopicState, ts_ms: int, first: int | None
         buffered = state.ephemeral_buffer.first_seq_at(ts_ms)
         position = bisect_left(segments, ts_ms, key=lambda segment: segment.max_ts_ms)
         if position == len(segments):
-            found = state.tail.first_seq_at(ts_ms)
-            return found if buffered is None else min(found, buffered)
+            seq = state.tail.first_seq_at(ts_ms)
+            return seq if buffered is None else min(seq, buffered)
     info = segments[position]
     is_plain = first is not None and (info.min_ts_ms >= ts_ms or first > info.last_seq)
-    found = info.first_seq if is_plain else _in_segment(engine, state, info, ts_ms)
-    return found if buffered is None else min(found, buffered)
+    seq = info.first_seq if is_plain else _in_segment(engine, state, info, ts_ms)
+    return seq if buffered is None else min(seq, buffered)
 
 
 def _in_segment(engine: Engine, state: TopicState, info: SegmentInfo, ts_ms: int) -> int:
@@ -111,18 +111,18 @@ def expired_seq(engine: Engine, state: TopicState, first: int) -> int:
         return state.expired_seq
     truncations = len(state.truncations)
     try:
-        found, found_ms = _search(engine, state, first, oldest_ms)
+        seq, seq_ms = _search(engine, state, first, oldest_ms)
     except (SeglogError, FileNotFoundError) as error:
         if isinstance(error, SeglogError) and not is_own(error):
             raise  # of the cold tier, which has the older records: without it, nobody knows which of them have expired
         engine.check_open()
-        found, found_ms = _whole_segments(state, oldest_ms), 0
+        seq, seq_ms = _whole_segments(state, oldest_ms), 0
     with engine.committer.lock:
         if len(state.truncations) == truncations:
-            if found > state.expired_seq:
+            if seq > state.expired_seq:
                 state.touch()
-            state.expired_seq = max(state.expired_seq, found)
-            state.oldest_live_ms = max(state.oldest_live_ms, found_ms)
+            state.expired_seq = max(state.expired_seq, seq)
+            state.oldest_live_ms = max(state.oldest_live_ms, seq_ms)
         return state.expired_seq
 
 
@@ -134,8 +134,8 @@ def known_floors(engine: Engine, state: TopicState) -> Floors:
     floors = state.floors
     if state.config.ttl_ms is None:
         return floors.expired(state.expired_seq)
-    found = _whole_segments(state, engine.clock.now_ms() - state.config.ttl_ms)
-    return floors.expired(max(found, state.expired_seq))
+    seq = _whole_segments(state, engine.clock.now_ms() - state.config.ttl_ms)
+    return floors.expired(max(seq, state.expired_seq))
 
 
 def _whole_segments(state: TopicState, oldest_ms: int) -> int:
@@ -148,11 +148,11 @@ def _whole_segments(state: TopicState, oldest_ms: int) -> int:
 def _search(engine: Engine, state: TopicState, first: int, oldest_ms: int) -> tuple[int, int]:
     """Return the expiry floor, and the time of the record there. The time is 0 if the search did not read it."""
     hot_floor, earliest = state.hot_floor, state.floors.earliest_seq
-    found = _hot_seq_at(engine, state, oldest_ms, first)
-    if found > hot_floor or first >= hot_floor or earliest >= hot_floor or engine.cold is None:
-        return (found, 0) if found > hot_floor else (1, 0)
+    seq = _hot_seq_at(engine, state, oldest_ms, first)
+    if seq > hot_floor or first >= hot_floor or earliest >= hot_floor or engine.cold is None:
+        return (seq, 0) if seq > hot_floor else (1, 0)
     if BRANCH_MARK in state.name and isinstance(engine.cold, BranchesTier):
         return engine.cold.expired_own(state.name, hot_floor, oldest_ms)
-    found = _cold_seq_at(engine, state, earliest, hot_floor, oldest_ms)
-    record = next(iter(engine.cold.read(state.name, found, hot_floor - 1)), None)
-    return found, 0 if record is None else record.ts_ms
+    seq = _cold_seq_at(engine, state, earliest, hot_floor, oldest_ms)
+    record = next(iter(engine.cold.read(state.name, seq, hot_floor - 1)), None)
+    return seq, 0 if record is None else record.ts_ms

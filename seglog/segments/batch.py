@@ -75,8 +75,8 @@ class FrameBatch:
         """Return the range of lost ephemeral records at the front. None: the first record is not lost."""
         if not self.entries["flags"][0] & LOST:
             return None
-        kept = np.flatnonzero(self.entries["flags"] & LOST == 0)
-        count = int(kept[0]) if len(kept) else len(self)
+        not_lost = np.flatnonzero(self.entries["flags"] & LOST == 0)
+        count = int(not_lost[0]) if len(not_lost) else len(self)
         return Gap(self.first_seq, self.first_seq + count - 1)
 
     def before_lost(self) -> FrameBatch:
@@ -131,10 +131,10 @@ class FrameBatch:
         headers["seq"] = np.arange(len(self), dtype=np.uint64) + np.uint64(self.first_seq)
         headers["ts_ms"] = self.entries["ts_ms"]
         if is_there.any():
-            found = read_headers(self.buffer, starts[is_there], (starts + lengths)[is_there])
-            if found is None:
+            present = read_headers(self.buffer, starts[is_there], (starts + lengths)[is_there])
+            if present is None:
                 return None
-            headers[is_there] = found
+            headers[is_there] = present
         return headers
 
     def verified(self) -> NDArray[Any]:
@@ -201,10 +201,10 @@ class FrameBatch:
         if len(indices) < len(self):
             headers, starts = picked_headers(headers, indices), starts[indices]
         values_at = starts + HEADER.size
-        rest = _PLAIN_REST
+        labels = _PLAIN_REST
         if (headers["flags"] & _MORE_THAN_A_VALUE).any():
             try:
-                rest = _labels(buffer, values_at, headers)
+                labels = _labels(buffer, values_at, headers)
             except UnicodeDecodeError:
                 records = map(self._record, starts.tolist(), map(Header._make, headers.tolist()))
                 return _unreached(records, deletes) if deletes else records
@@ -214,9 +214,9 @@ class FrameBatch:
         places = map(slice, values_at.tolist(), (values_at + headers["data_len"]).tolist())
         values = map(buffer.__getitem__, places)
         seqs = (indices + self.first_seq).tolist()
-        columns = zip(seqs, headers["ts_ms"].tolist(), values, *rest, strict=False)
-        kept = _kept(seqs, rest[0], deletes) if deletes else None
-        return map(tuple.__new__, repeat(Record), columns if kept is None else compress(columns, kept))
+        columns = zip(seqs, headers["ts_ms"].tolist(), values, *labels, strict=False)
+        mask = _kept(seqs, labels[0], deletes) if deletes else None
+        return map(tuple.__new__, repeat(Record), columns if mask is None else compress(columns, mask))
 
     def arrays(self) -> RecordArrays | None:
         """Return the records whose entries do not say that they are deleted. `deletes` are not applied.
@@ -229,8 +229,8 @@ class FrameBatch:
         if headers is None:
             return None
         rows = np.flatnonzero(self.entries["flags"] & DELETED == 0)
-        found = RecordArrays(self.buffer, self.starts(), headers).at(rows)
-        return found if found.labels_are_text() else None
+        arrays = RecordArrays(self.buffer, self.starts(), headers).at(rows)
+        return arrays if arrays.labels_are_text() else None
 
     def _record(self, position: int, header: Header) -> Record:
         return record_in(self.path, int(self.entries[0]["offset"]) + position, header, position, self.buffer)
@@ -239,10 +239,10 @@ class FrameBatch:
 def _kept(seqs: Sequence[int], tags: Iterable[str | None], deletes: Sequence[MergedDeletes]) -> Iterable[bool] | None:
     """Tell for each record whether no delete reaches it. None: no delete reaches any of them."""
     listed = tags if isinstance(tags, list) else None
-    found = [kept for reach in deletes if (kept := reach.kept(seqs, listed)) is not None]
-    if not found:
+    masks = [mask for reach in deletes if (mask := reach.kept(seqs, listed)) is not None]
+    if not masks:
         return None
-    return found[0] if len(found) == 1 else map(all, zip(*found, strict=True))
+    return masks[0] if len(masks) == 1 else map(all, zip(*masks, strict=True))
 
 
 def _unreached(records: Iterator[Record], deletes: Sequence[MergedDeletes]) -> Iterator[Record]:
@@ -266,7 +266,7 @@ def _texts(
     if not is_there.any():
         return repeat(None)
     columns = zip(starts.tolist(), ends.tolist(), is_there.tolist(), strict=True)
-    return [buffer[start:end].decode() if there else None for start, end, there in columns]
+    return [buffer[start:end].decode() if has_text else None for start, end, has_text in columns]
 
 
 def lost_batch(topic_id: int, first_seq: int, times: list[int]) -> FrameBatch:

@@ -31,8 +31,8 @@ def header_of(path: Path, topic_id: int, seq: int, entry: Entry, position: int, 
         header = read_header(buffer, position)
     except InvalidFrame as error:
         raise FileCorrupt(path, entry.offset, error.reason) from error
-    found = (header.type, header.topic_id, header.seq, header.frame_bytes, header.ts_ms)
-    if found != (FrameType.APPEND, topic_id, seq, entry.length, entry.ts_ms):
+    fields = (header.type, header.topic_id, header.seq, header.frame_bytes, header.ts_ms)
+    if fields != (FrameType.APPEND, topic_id, seq, entry.length, entry.ts_ms):
         raise FileCorrupt(path, entry.offset, f"the frame there is not that of seq {seq}")
     return header
 
@@ -64,8 +64,8 @@ class FewFrames:
 
     def lost_front(self) -> Gap | None:
         """Return the range of lost ephemeral records at the front. None: the first record is not lost."""
-        kept = next((at for at, entry in enumerate(self.entries) if not entry.flags & LOST), len(self.entries))
-        return Gap(self.first_seq, self.first_seq + kept - 1) if kept else None
+        count = next((at for at, entry in enumerate(self.entries) if not entry.flags & LOST), len(self.entries))
+        return Gap(self.first_seq, self.first_seq + count - 1) if count else None
 
     def before_lost(self) -> FewFrames:
         """Return the part before the first lost record. Without one, return the whole."""

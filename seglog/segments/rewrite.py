@@ -119,8 +119,8 @@ def _data_bytes(files: Files, layout: Layout, topic_id: int, first_seq: int, kin
     """Return the length of the .data that this .idx describes. None: the .idx is missing or not whole."""
     try:
         file = OpenFile(files, layout.part(kind, topic_id, first_seq), os.O_RDONLY)
-        records, rest = divmod(file.size(), ENTRY.size)
-        if rest or not records:
+        records, remainder = divmod(file.size(), ENTRY.size)
+        if remainder or not records:
             return None
         raw = file.read_exactly(ENTRY.size, (records - 1) * ENTRY.size)
         [last] = read_entries(raw, first_seq + records - 1)

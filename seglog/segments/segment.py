@@ -140,15 +140,15 @@ class SegmentReader:
         """
         entries = self._few_entries(first, last)
         start = end = entries[0].offset
-        taken: list[Entry] = []
+        batch: list[Entry] = []
         for entry in entries:
-            if taken and end + entry.length - start > FRAME_BATCH_MAX_BYTES:
+            if batch and end + entry.length - start > FRAME_BATCH_MAX_BYTES:
                 break
             if entry.offset != end:
-                raise FileCorrupt(self.idx.path, (first - self.first_seq + len(taken)) * ENTRY.size, _ASTRAY)
-            taken.append(entry)
+                raise FileCorrupt(self.idx.path, (first - self.first_seq + len(batch)) * ENTRY.size, _ASTRAY)
+            batch.append(entry)
             end += entry.length
-        return FewFrames(self.data.path, self.topic_id, first, tuple(taken), self.data.read_exactly(end - start, start))
+        return FewFrames(self.data.path, self.topic_id, first, tuple(batch), self.data.read_exactly(end - start, start))
 
     def _few_entries(self, first: int, last: int) -> list[Entry]:
         position = first - self.first_seq
@@ -391,17 +391,17 @@ def open_first(
 def _check_files(segment: SegmentFiles, info: SegmentInfo, *, may_flag: bool, is_shared: bool) -> None:
     """Raise `FileCorrupt` if the files do not fit `info`."""
     _check_idx_length(segment, info)
-    found = segment.info(info.records, sealed=info.sealed)
+    actual = segment.info(info.records, sealed=info.sealed)
     size = segment.data.size()
-    if size < found.data_bytes or (info.sealed and size != found.data_bytes):
-        reason = f"its index says that it has {found.data_bytes} bytes"
-        raise FileCorrupt(segment.data.path, min(size, found.data_bytes), reason)
-    is_known = found.data_bytes == info.data_bytes
-    is_rewritten = info.sealed and found.data_bytes == info.data_bytes - info.dead_bytes
-    if not (is_known or is_rewritten or (is_shared and found.data_bytes < info.data_bytes)):
-        reason = f"it goes to byte {found.data_bytes} of .data, and the manifest to {info.data_bytes}"
+    if size < actual.data_bytes or (info.sealed and size != actual.data_bytes):
+        reason = f"its index says that it has {actual.data_bytes} bytes"
+        raise FileCorrupt(segment.data.path, min(size, actual.data_bytes), reason)
+    is_known = actual.data_bytes == info.data_bytes
+    is_rewritten = info.sealed and actual.data_bytes == info.data_bytes - info.dead_bytes
+    if not (is_known or is_rewritten or (is_shared and actual.data_bytes < info.data_bytes)):
+        reason = f"it goes to byte {actual.data_bytes} of .data, and the manifest to {info.data_bytes}"
         raise FileCorrupt(segment.idx.path, 0, reason)
-    if (found.min_ts_ms, found.max_ts_ms) != (info.min_ts_ms, info.max_ts_ms):
+    if (actual.min_ts_ms, actual.max_ts_ms) != (info.min_ts_ms, info.max_ts_ms):
         raise FileCorrupt(segment.idx.path, 0, "the times of its first and last record are not those of the manifest")
     if info.dead_records:
         count, _ = segment.dead(info.records)
@@ -411,12 +411,12 @@ def _check_files(segment: SegmentFiles, info: SegmentInfo, *, may_flag: bool, is
 
 
 def _check_idx_length(segment: SegmentFiles, info: SegmentInfo) -> None:
-    size, wanted = segment.idx.size(), info.records * ENTRY.size
-    if size < wanted:
+    size, expected = segment.idx.size(), info.records * ENTRY.size
+    if size < expected:
         reason = f"the file is cut short: {info.records} entries were durable"
         raise FileCorrupt(segment.idx.path, size, reason)
-    if info.sealed and size > wanted:
-        raise FileCorrupt(segment.idx.path, wanted, f"the manifest counts {info.records} records")
+    if info.sealed and size > expected:
+        raise FileCorrupt(segment.idx.path, expected, f"the manifest counts {info.records} records")
 
 
 class SegmentCache:

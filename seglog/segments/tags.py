@@ -135,7 +135,7 @@ def _read_tags(segment: SegmentFiles, info: SegmentInfo) -> dict[bytes, list[int
 
     Records whose bytes were reclaimed are left out. Runs without tags are not read.
     """
-    found: dict[bytes, list[int]] = {}
+    tags: dict[bytes, list[int]] = {}
     seq = info.first_seq
     while seq <= info.last_seq:
         last = min(info.last_seq, seq + FRAME_BATCH_MAX_RECORDS - 1)
@@ -146,9 +146,9 @@ def _read_tags(segment: SegmentFiles, info: SegmentInfo) -> dict[bytes, list[int
         batch = segment.batch(seq + int(tagged[0]), last)
         for record in batch.records(_tagged(batch.entries)):
             if record.tag is not None:
-                found.setdefault(record.tag.encode(), []).append(record.seq - info.first_seq)
+                tags.setdefault(record.tag.encode(), []).append(record.seq - info.first_seq)
         seq = batch.last_seq + 1
-    return found
+    return tags
 
 
 def _tagged(entries: NDArray[Any]) -> NDArray[np.intp]:

@@ -229,7 +229,7 @@ def engine_of(
     layout: Layout,
     clock: Clock,
     settings: LogSettings,
-    found: Recovered,
+    recovered: Recovered,
     warm_stores: WarmStores | None,
     *,
     is_read_only: bool = False,
@@ -242,28 +242,28 @@ def engine_of(
     Raises `WarmStoreRequired`, `FileCorrupt`.
     """
     if warm_stores is None:
-        check_all_hot(found.topics.values())
-    folders, mark_secret = layout.wal_folders(len(found.wal_ends)), found.mark_secret or new_mark_secret()
+        check_all_hot(recovered.topics.values())
+    folders, mark_secret = layout.wal_folders(len(recovered.wal_ends)), recovered.mark_secret or new_mark_secret()
     engine = Engine(
         layout=layout,
         files=files,
         clock=clock,
         settings=settings,
-        topics=found.topics,
-        next_topic_id=found.next_topic_id,
-        manifest_number=found.manifest_number,
+        topics=recovered.topics,
+        next_topic_id=recovered.next_topic_id,
+        manifest_number=recovered.manifest_number,
         # The manifest of an older release has no secret. The first checkpoint then writes another one in any case.
-        checkpointed=found.checkpointed if found.mark_secret else (),
-        wals=open_wals(files, folders, settings.wal_file_bytes, found.wal_ends, found.older_files, mark_secret),
+        checkpointed=recovered.checkpointed if recovered.mark_secret else (),
+        wals=open_wals(files, folders, settings.wal_file_bytes, recovered.wal_ends, recovered.older_files, mark_secret),
         mark_secret=mark_secret,
         segments=SegmentCache(files, layout, is_shared=is_read_only),
-        deleted=found.deleted,
-        epoch_floor=found.epoch_floor,
+        deleted=recovered.deleted,
+        epoch_floor=recovered.epoch_floor,
         is_read_only=is_read_only,
         warm_stores=warm_stores,
-        pending_warm_deletes=found.pending_warm_deletes,
-        elsewhere=found.elsewhere,
-        kept_elsewhere=found.kept_elsewhere,
+        pending_warm_deletes=recovered.pending_warm_deletes,
+        elsewhere=recovered.elsewhere,
+        kept_elsewhere=recovered.kept_elsewhere,
     )
     for state in engine.topics.values():
         state.changed = engine.changed
@@ -293,24 +293,24 @@ def open_full(first: Engine, recover_all: Callable[[], Recovered]) -> tuple[Engi
     with suppress(DiskFull):
         while _absorb_oldest(first):
             pass
-    found = recover_all()
-    engine = _engine(first, found)
+    recovered = recover_all()
+    engine = _engine(first, recovered)
     engine.room.begin(was_given_up=first.room.has_given_up)
     try:
         with engine.checkpoint_lock:
             checkpoint_locked(engine)
     except DiskFull as error:
         _logger.warning("the log opens without a checkpoint: %s", error)
-        _write_again(engine, found)
-    return engine, found
+        _write_again(engine, recovered)
+    return engine, recovered
 
 
 def _absorb_oldest(first: Engine) -> bool:
     """Make a checkpoint at the end of the oldest WAL file (step 2). Return whether there was one to free."""
-    found = recover(first.files, first.layout, files_max=1)
-    if len(found.wal_ends) > 1 or not found.older_files[0]:
+    recovered = recover(first.files, first.layout, files_max=1)
+    if len(recovered.wal_ends) > 1 or not recovered.older_files[0]:
         return False
-    part = _engine(first, found)
+    part = _engine(first, recovered)
     try:
         with part.checkpoint_lock:
             checkpoint_locked(part)
@@ -319,14 +319,15 @@ def _absorb_oldest(first: Engine) -> bool:
     return True
 
 
-def _engine(first: Engine, found: Recovered) -> Engine:
-    return engine_of(first.files, first.layout, first.clock, first.settings, found, first.warm_stores)
+def _engine(first: Engine, recovered: Recovered) -> Engine:
+    return engine_of(first.files, first.layout, first.clock, first.settings, recovered, first.warm_stores)
 
 
-def _write_again(engine: Engine, found: Recovered) -> None:
+def _write_again(engine: Engine, recovered: Recovered) -> None:
     """Write the frames that no checkpoint has absorbed to their own places, and sync them (FULL-1)."""
-    folders = engine.layout.wal_folders(len(found.wal_ends))
-    for folder, begin, end, older in zip(folders, found.checkpointed, found.wal_ends, found.older_files, strict=True):
+    begins, ends = recovered.checkpointed, recovered.wal_ends
+    folders = engine.layout.wal_folders(len(ends))
+    for folder, begin, end, older in zip(folders, begins, ends, recovered.older_files, strict=True):
         for number in (*older, end.file):
             file = OpenFile(engine.files, folder.wal_file(number))
             stop = end.offset if number == end.file else file.size()
@@ -341,14 +342,14 @@ def reshard(files: Files, layout: Layout, shards: int) -> None:
     After an `OSError`, call it again.
     """
     number, manifest = load(files, layout)
-    there = dict(zip(layout.wal_folders(len(manifest.wal)), manifest.wal, strict=True))
+    positions = dict(zip(layout.wal_folders(len(manifest.wal)), manifest.wal, strict=True))
     folders = layout.wal_folders(shards)
-    fresh = [folder for folder in folders if folder not in there]
+    fresh = [folder for folder in folders if folder not in positions]
     for folder in fresh:
         files.make_dir(folder.path)
     files.sync_dir(layout.wal)
     places = [
-        there.get(folder) or _create(files, folder, first_ordinal(shard, shards))
+        positions.get(folder) or _create(files, folder, first_ordinal(shard, shards))
         for shard, folder in enumerate(folders)
     ]
     store(files, layout, number + 1, replace(manifest, wal=tuple(places)))
@@ -360,14 +361,14 @@ def remove_other_shards(files: Files, layout: Layout, shards: int) -> None:
 
     `shards` is the number in the newest manifest.
     """
-    kept = {folder.path for folder in layout.wal_folders(shards)}
+    paths = {folder.path for folder in layout.wal_folders(shards)}
     for name in files.list_dir(layout.wal):
         path = layout.wal / name
-        if layout.is_wal_shard(name) and path not in kept:
+        if layout.is_wal_shard(name) and path not in paths:
             for inner in files.list_dir(path):
                 files.unlink(path / inner)
             files.remove_dir(path)
-        elif layout.wal not in kept and _is_wal_name(name):
+        elif layout.wal not in paths and _is_wal_name(name):
             files.unlink(path)
 
 

@@ -104,7 +104,7 @@ def recover(files: Files, layout: Layout, *, files_max: int | None = None) -> Re
         files.sync_dir(directory)
     number, manifest = load(files, layout)
     folders = layout.wal_folders(len(manifest.wal))
-    wal_files = [_wal_files(files, *each) for each in zip(folders, manifest.wal, strict=True)]
+    wal_files = [_wal_files(files, folder, begin) for folder, begin in zip(folders, manifest.wal, strict=True)]
     replay = Replay(files, layout, manifest, _load_topics(files, layout, manifest))
     for shard, numbers in enumerate(wal_files):
         replay.begin_shard(shard)
@@ -145,17 +145,17 @@ def _wal_files(files: Files, folder: WalFolder, begin: WalPosition) -> list[int]
         active = number_in("wal", read_current(files, folder))
     except FileNotFoundError as error:
         raise FileCorrupt(folder.current, 0, "the file is missing") from error
-    found = [number for name in files.list_dir(folder.path) if (number := number_in("wal", name)) is not None]
-    if active is None or active not in found or active < first:
+    numbers = [number for name in files.list_dir(folder.path) if (number := number_in("wal", name)) is not None]
+    if active is None or active not in numbers or active < first:
         raise FileCorrupt(folder.current, 0, "it names no WAL file that is there and not absorbed")
-    if first not in found:
+    if first not in numbers:
         raise FileCorrupt(folder.wal_file(first), 0, "the file is missing, and the manifest begins there")
-    for number in found:
+    for number in numbers:
         if number < first:
             files.unlink(folder.wal_file(number))
         elif number > active:
             _remove_blank(files, folder, number)
-    return [number for number in found if first <= number <= active]
+    return [number for number in numbers if first <= number <= active]
 
 
 def _remove_blank(files: Files, folder: WalFolder, number: int) -> None:
@@ -169,20 +169,20 @@ def _load_topics(files: Files, layout: Layout, manifest: LogManifest) -> dict[in
     """Load the topics of the manifest, and put their directories in order (step 3)."""
     remove_topics(files, layout, manifest.deleted)
     remove_leftovers(files, layout)
-    known = {topic.topic_id for topic in manifest.topics}
-    there: set[int] = set()
+    topic_ids = {topic.topic_id for topic in manifest.topics}
+    present: set[int] = set()
     for name in files.list_dir(layout.topics):
         topic_id = number_in("topic", name)
         if topic_id is None:
             continue
-        there.add(topic_id)
-        if topic_id in known:
+        present.add(topic_id)
+        if topic_id in topic_ids:
             continue
         if topic_id < manifest.next_topic_id:
             raise FileCorrupt(layout.topics / name, 0, "the manifest knows no such topic")
         _remove_segments(files, layout, topic_id, segment_names(files, layout, topic_id))
     for topic in manifest.topics:
-        _settle_directory(files, layout, topic, is_there=topic.topic_id in there)
+        _settle_directory(files, layout, topic, is_there=topic.topic_id in present)
     return {topic.topic_id: _load_topic(files, layout, topic) for topic in manifest.topics}
 
 
@@ -200,14 +200,14 @@ def _settle_directory(files: Files, layout: Layout, meta: TopicMeta, *, is_there
     files_of_segments = layout.segment_files(firsts)
     if names == files_of_segments:  # both ascend, and a list is compared faster than a set is made
         return
-    found, wanted = {*names}, {*files_of_segments}
+    present, expected = {*names}, {*files_of_segments}
     tags = {f"{layout.segment(first)}.tags" for first in firsts[:sealed]}
-    others = found - wanted - tags
+    others = present - expected - tags
     if others:
         _settle_others(files, layout, meta, others)
-        if wanted - found:
-            found = {*files.list_dir(directory)}  # a missing file may have its name again
-    for name in sorted(wanted - found):
+        if expected - present:
+            present = {*files.list_dir(directory)}  # a missing file may have its name again
+    for name in sorted(expected - present):
         raise FileCorrupt(directory / name, 0, "the segment is missing")
 
 
@@ -221,13 +221,13 @@ def _settle_others(files: Files, layout: Layout, meta: TopicMeta, names: set[str
     parts = [
         (kind, number_in(kind, name)) for name in sorted(names) if (kind := name.partition(".")[2]) in SEGMENT_PARTS
     ]
-    found = [(kind, number) for kind, number in parts if number is not None]
-    gone = [key for key in found if not meta.hot_floor <= key[1] <= end or key[1] in warm]
+    segments = [(kind, number) for kind, number in parts if number is not None]
+    gone = [key for key in segments if not meta.hot_floor <= key[1] <= end or key[1] in warm]
     _remove_segments(files, layout, meta.topic_id, gone)
-    for first_seq in sorted({number for kind, number in found if kind in NEW and (kind, number) not in gone}):
+    for first_seq in sorted({number for kind, number in segments if kind in NEW and (kind, number) not in gone}):
         is_sealed = meta.active is None or first_seq != meta.active.first_seq
         settle_rewrite(files, layout, meta.topic_id, first_seq, is_sealed=is_sealed)
-    if meta.active is not None and ("tags", meta.active.first_seq) in found:
+    if meta.active is not None and ("tags", meta.active.first_seq) in segments:
         drop_tags(files, layout, meta.topic_id, meta.active.first_seq)
 
 
@@ -282,8 +282,8 @@ def _load_active(files: Files, layout: Layout, topic_id: int, active: ActiveMeta
     return info._replace(dead_records=active.dead_records, dead_bytes=active.dead_bytes)
 
 
-def _remove_segments(files: Files, layout: Layout, topic_id: int, found: list[tuple[str, int]]) -> None:
-    for kind, first_seq in found:
+def _remove_segments(files: Files, layout: Layout, topic_id: int, segments: list[tuple[str, int]]) -> None:
+    for kind, first_seq in segments:
         files.unlink(layout.part(kind, topic_id, first_seq))
 
 

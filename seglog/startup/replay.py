@@ -117,14 +117,14 @@ class Replay:
             return False
         if groups is None:
             return False
-        found: list[tuple[TopicState, Appends]] = []
+        appends: list[tuple[TopicState, Appends]] = []
         for group in groups:
             state = self.topics.get(group.topic_id)
             is_of_shard = shard_of(group.topic_id, len(self.ends)) == self.shard
             if state is None or group.first_seq != state.head_seq + 1 or not is_of_shard:
                 return False
-            found.append((state, group))
-        for state, group in found:
+            appends.append((state, group))
+        for state, group in appends:
             state.replay(file, group.offsets, group.lengths, group.times)
         if batch is not None:
             self._take_of_batch(batch, min(batch.open.left, len(stretch)))
@@ -234,8 +234,8 @@ class Replay:
         info = state.segment_of(header.seq) if header.seq >= state.hot_floor else None
         if info is not None and not info.is_hot and info.first_seq < header.seq:
             raise _Misplaced(f"topic {state.name} is truncated in a segment that is in the warm store")
-        kept = kept_part(state, header.seq, lambda info: self._open(state, info))
-        apply_truncate(state, header.seq, header.ts_ms, epoch, kept)
+        remainder = kept_part(state, header.seq, lambda info: self._open(state, info))
+        apply_truncate(state, header.seq, header.ts_ms, epoch, remainder)
 
     def _open(self, state: TopicState, info: SegmentInfo) -> SegmentFiles:
         may_flag = state.pending.reach.may_reach(info.first_seq)

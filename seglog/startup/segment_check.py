@@ -38,19 +38,19 @@ def check_segment(
     layout: Layout,
     topic_id: int,
     first_seq: int,
-    known: SegmentInfo | ActiveMeta | None,
-    found: Findings,
+    meta: SegmentInfo | ActiveMeta | None,
+    findings: Findings,
 ) -> tuple[int, int]:
     """Check a hot segment. Return its number of records, and the bytes of both files, as its index gives them.
 
-    `known` is what the manifest says of the segment. None: the manifest does not name it. Then it is checked as a
+    `meta` is what the manifest says of the segment. None: the manifest does not name it. Then it is checked as a
     sealed one.
     """
     data_path, idx_path = layout.data(topic_id, first_seq), layout.idx(topic_id, first_seq)
 
     def check_tags(records: int, tags: dict[bytes, int]) -> None:
-        if not isinstance(known, ActiveMeta) and tags:
-            _check_tags(files, layout, topic_id, first_seq, records, tags, found)
+        if not isinstance(meta, ActiveMeta) and tags:
+            _check_tags(files, layout, topic_id, first_seq, records, tags, findings)
 
     return check_parts(
         lambda: OpenFile(files, idx_path),
@@ -58,8 +58,8 @@ def check_segment(
         (idx_path, data_path),
         topic_id,
         first_seq,
-        known,
-        found,
+        meta,
+        findings,
         check_tags,
     )
 
@@ -70,8 +70,8 @@ def check_parts(
     paths: tuple[Path, Path],
     topic_id: int,
     first_seq: int,
-    known: SegmentInfo | ActiveMeta | None,
-    found: Findings,
+    meta: SegmentInfo | ActiveMeta | None,
+    findings: Findings,
     check_tags: Callable[[int, dict[bytes, int]], None] | None = None,
 ) -> tuple[int, int]:
     """Check the two parts of a segment, wherever they are, as `check_segment` does.
@@ -80,56 +80,56 @@ def check_parts(
     records with their counts.
     """
     idx_path, data_path = paths
-    records, size, before = 0, 0, len(found.damages)
-    with found.reading(idx_path):
+    records, size, before = 0, 0, len(findings.damages)
+    with findings.reading(idx_path):
         idx = open_idx()
-        records = _records(idx, known, found)
+        records = _records(idx, meta, findings)
         size = records * ENTRY.size
-        with found.reading(data_path):
+        with findings.reading(data_path):
             data = open_data()
-            is_bounded = known is not None and not (isinstance(known, SegmentInfo) and known.is_hot)
-            data_bytes = min(known.data_bytes, data.size()) if known is not None and is_bounded else data.size()
+            is_bounded = meta is not None and not (isinstance(meta, SegmentInfo) and meta.is_hot)
+            data_bytes = min(meta.data_bytes, data.size()) if meta is not None and is_bounded else data.size()
             size += data_bytes
-            walk = _Walk(idx, data, topic_id, first_seq, data_bytes, found)
+            walk = _Walk(idx, data, topic_id, first_seq, data_bytes, findings)
             end = walk.run(records)
             if check_tags is not None:
                 check_tags(records, walk.tags)
             if end is not None and not is_bounded and end != data_bytes:
-                found.damage(data_path, end, f"its index says that it has {end} bytes, and there are {data_bytes}")
-            if end is not None and known is not None:
-                _check_known(idx_path, walk, end, known, found, is_sound=len(found.damages) == before)
+                findings.damage(data_path, end, f"its index says that it has {end} bytes, and there are {data_bytes}")
+            if end is not None and meta is not None:
+                _check_known(idx_path, walk, end, meta, findings, is_sound=len(findings.damages) == before)
     return records, size
 
 
 def _check_known(
-    idx_path: Path, walk: _Walk, end: int, known: SegmentInfo | ActiveMeta, found: Findings, *, is_sound: bool
+    idx_path: Path, walk: _Walk, end: int, meta: SegmentInfo | ActiveMeta, findings: Findings, *, is_sound: bool
 ) -> None:
     """Compare the segment with the manifest, as seglog.segments.segment does.
 
     If the segment has other damage, report only missing flags: that damage explains the rest.
     """
-    if walk.dead_records < known.dead_records:
-        reason = f"{walk.dead_records} records are flagged as deleted, and {known.dead_records} by the manifest"
-        found.damage(idx_path, 0, reason)
+    if walk.dead_records < meta.dead_records:
+        reason = f"{walk.dead_records} records are flagged as deleted, and {meta.dead_records} by the manifest"
+        findings.damage(idx_path, 0, reason)
     if not is_sound:
         return
-    is_sealed = isinstance(known, SegmentInfo)
-    if end != known.data_bytes and not (is_sealed and end == known.data_bytes - known.dead_bytes):
-        found.damage(idx_path, 0, f"it goes to byte {end} of .data, and the manifest to {known.data_bytes}")
-    if isinstance(known, SegmentInfo) and walk.times not in (None, (known.min_ts_ms, known.max_ts_ms)):
-        found.damage(idx_path, 0, "the times of its first and last record are not those of the manifest")
+    is_sealed = isinstance(meta, SegmentInfo)
+    if end != meta.data_bytes and not (is_sealed and end == meta.data_bytes - meta.dead_bytes):
+        findings.damage(idx_path, 0, f"it goes to byte {end} of .data, and the manifest to {meta.data_bytes}")
+    if isinstance(meta, SegmentInfo) and walk.times not in (None, (meta.min_ts_ms, meta.max_ts_ms)):
+        findings.damage(idx_path, 0, "the times of its first and last record are not those of the manifest")
 
 
 def _check_tags(
-    files: Files, layout: Layout, topic_id: int, first_seq: int, records: int, tags: dict[bytes, int], found: Findings
+    files: Files, layout: Layout, topic_id: int, first: int, records: int, tags: dict[bytes, int], findings: Findings
 ) -> None:
     """Check the .tags file. `tags` counts the live records of each tag.
 
     A wrong .tags file loses nothing, so it is a note and no damage.
     """
-    path = layout.part("tags", topic_id, first_seq)
+    path = layout.part("tags", topic_id, first)
     try:
-        listed = listed_tags(files, layout, topic_id, first_seq, records, lambda _: True)
+        listed = listed_tags(files, layout, topic_id, first, records, lambda _: True)
         is_whole = all(len(listed.get(tag, [])) >= count for tag, count in tags.items())
         reason = None if is_whole else "it does not list every record"
     except FileNotFoundError:
@@ -137,35 +137,35 @@ def _check_tags(
     except (InvalidEntry, FileCorrupt) as error:
         reason = str(error)
     if reason is not None:
-        found.notes.append(f"{path}: {reason}; it is rebuilt when it is needed")
+        findings.notes.append(f"{path}: {reason}; it is rebuilt when it is needed")
 
 
-def _records(idx: Readable, known: SegmentInfo | ActiveMeta | None, found: Findings) -> int:
+def _records(idx: Readable, meta: SegmentInfo | ActiveMeta | None, findings: Findings) -> int:
     """Return how many entries to check. Report an .idx of the wrong length."""
-    records, rest = divmod(idx.size(), ENTRY.size)
-    if known is None:
-        if rest or not records:
-            found.damage(idx.path, records * ENTRY.size, "the file ends within an entry, or has none")
+    records, remainder = divmod(idx.size(), ENTRY.size)
+    if meta is None:
+        if remainder or not records:
+            findings.damage(idx.path, records * ENTRY.size, "the file ends within an entry, or has none")
         return records
-    if records < known.records:
-        found.damage(idx.path, idx.size(), f"the file is cut short: {known.records} entries were durable")
-    elif isinstance(known, SegmentInfo) and idx.size() > known.records * ENTRY.size:
-        found.damage(idx.path, known.records * ENTRY.size, f"the manifest counts {known.records} records")
-    return min(records, known.records)
+    if records < meta.records:
+        findings.damage(idx.path, idx.size(), f"the file is cut short: {meta.records} entries were durable")
+    elif isinstance(meta, SegmentInfo) and idx.size() > meta.records * ENTRY.size:
+        findings.damage(idx.path, meta.records * ENTRY.size, f"the manifest counts {meta.records} records")
+    return min(records, meta.records)
 
 
 class _Walk:
     """A walk through the entries of a segment and their frames, in order."""
 
     def __init__(
-        self, idx: Readable, data: Readable, topic_id: int, first_seq: int, data_bytes: int, found: Findings
+        self, idx: Readable, data: Readable, topic_id: int, first_seq: int, data_bytes: int, findings: Findings
     ) -> None:
         self._idx = idx
         self._data = data
         self._topic_id = topic_id
         self._first_seq = first_seq
         self._data_bytes = data_bytes
-        self._found = found
+        self._found = findings
         self._window = ReadAheadBuffer(data, data_bytes)
         self.dead_records = 0
         self._first_ts_ms: int | None = None
@@ -204,9 +204,9 @@ class _Walk:
             return [self._entry(raw, start, position) for position in range(count)]
 
     def _entry(self, raw: bytes, start: int, position: int) -> Entry | None:
-        one = raw[position * ENTRY.size : (position + 1) * ENTRY.size]
+        entry = raw[position * ENTRY.size : (position + 1) * ENTRY.size]
         try:
-            return read_entries(one, self._first_seq + start + position)[0]
+            return read_entries(entry, self._first_seq + start + position)[0]
         except InvalidEntry as error:
             self._found.damage(self._idx.path, (start + position) * ENTRY.size, error.reason)
             return None

@@ -66,66 +66,66 @@ def verify(
     if stores is not None:
         stores.check_owners()
     with SharedLock(port, layout.lock):
-        found = Findings()
+        findings = Findings()
         missing = missing_folder(port, layout)
         if missing is not None:
             return Report(layout.root, (), (Damage(missing, 0, "the folder is missing"),), ())
-        manifest = _check_manifests(port, layout, found)
-        check_wal(port, layout, manifest, found)
-        _check_topics(port, layout, manifest, stores, found)
-        if not found.damages:
-            with found.reading(layout.root):
+        manifest = _check_manifests(port, layout, findings)
+        check_wal(port, layout, manifest, findings)
+        _check_topics(port, layout, manifest, stores, findings)
+        if not findings.damages:
+            with findings.reading(layout.root):
                 recover(port, layout)
-    return Report(layout.root, tuple(found.checked), tuple(found.damages), tuple(found.notes))
+    return Report(layout.root, tuple(findings.checked), tuple(findings.damages), tuple(findings.notes))
 
 
-def _check_manifests(files: Files, layout: Layout, found: Findings) -> LogManifest | None:
+def _check_manifests(files: Files, layout: Layout, findings: Findings) -> LogManifest | None:
     """Check all manifests, and return the newest one, which counts. None: it is damaged."""
     newest: LogManifest | None = None
-    there = numbers(files, layout)
-    if not there:
-        found.damage(layout.meta, 0, "there is no manifest")
-    for number in there:
+    present = numbers(files, layout)
+    if not present:
+        findings.damage(layout.meta, 0, "there is no manifest")
+    for number in present:
         newest = None
         path = layout.manifest(number)
-        with found.reading(path):
+        with findings.reading(path):
             file = OpenFile(files, path)
             body = file.read(file.size(), 0)
             try:
                 newest = decode_manifest(body, path)
             except FormatUnsupported:
-                if number == there[-1]:
+                if number == present[-1]:
                     raise
                 continue
-            found.checked.append(Checked("snapshot", path, 1, len(body)))
+            findings.checked.append(Checked("snapshot", path, 1, len(body)))
     return newest
 
 
 def _check_topics(
-    files: Files, layout: Layout, manifest: LogManifest | None, stores: WarmStores | None, found: Findings
+    files: Files, layout: Layout, manifest: LogManifest | None, stores: WarmStores | None, findings: Findings
 ) -> None:
     """Check the segments of all topics. Without a manifest, check each segment as a sealed one."""
-    known = {} if manifest is None else {topic.topic_id: topic for topic in manifest.topics}
-    with found.reading(layout.topics):
+    metas = {} if manifest is None else {topic.topic_id: topic for topic in manifest.topics}
+    with findings.reading(layout.topics):
         folders = (number_in("topic", name) for name in files.list_dir(layout.topics))
-        there = {
-            topic_id: _segments(files, layout, topic_id, known.get(topic_id), found)
+        segments = {
+            topic_id: _segments(files, layout, topic_id, metas.get(topic_id), findings)
             for topic_id in folders
             if topic_id is not None
         }
-        for topic_id in sorted({*known, *there}):
-            firsts = there.get(topic_id, [])
-            if topic_id in known:
-                _check_topic(files, layout, known[topic_id], firsts, stores, found)
+        for topic_id in sorted({*metas, *segments}):
+            firsts = segments.get(topic_id, [])
+            if topic_id in metas:
+                _check_topic(files, layout, metas[topic_id], firsts, stores, findings)
             elif manifest is None:
                 for first in firsts:
-                    _check_segment(files, layout, topic_id, first, None, found)
+                    _check_segment(files, layout, topic_id, first, None, findings)
             else:
-                found.notes.extend(f"{layout.data(topic_id, first)}: of no topic in the manifest" for first in firsts)
+                findings.notes += [f"{layout.data(topic_id, first)}: of no topic in the manifest" for first in firsts]
 
 
 def _check_topic(
-    files: Files, layout: Layout, meta: TopicMeta, there: list[int], stores: WarmStores | None, found: Findings
+    files: Files, layout: Layout, meta: TopicMeta, firsts: list[int], stores: WarmStores | None, findings: Findings
 ) -> None:
     """Check the segments of one topic.
 
@@ -135,39 +135,39 @@ def _check_topic(
     end = meta.sealed_seq if active is None else active.first_seq + active.records - 1
     last = end if active is None else active.first_seq
     warm = {info.first_seq: info for info in meta.warm}
-    counted = [first for first in there if meta.hot_floor <= first <= last and first not in warm]
+    counted = [first for first in firsts if meta.hot_floor <= first <= last and first not in warm]
     if stores is not None:
-        _note_unknown(stores, meta, counted, found)
+        _note_unknown(stores, meta, counted, findings)
     if warm and stores is None:
-        found.notes.append(
+        findings.notes.append(
             f"{len(warm)} segments of topic {meta.name} are in a warm store that is not named: not checked"
         )
-    for first in there:
+    for first in firsts:
         if first not in counted:
             path = layout.data(meta.topic_id, first)
-            found.notes.append(f"{path}: the manifest does not count it; recovery removes it")
+            findings.notes.append(f"{path}: the manifest does not count it; recovery removes it")
     expected: int | None = meta.hot_floor
     for first in sorted([*counted, *warm]):
         if expected is not None and first != expected:
             reason = f"records {expected} to {first - 1} should be here" if expected < first else "two segments overlap"
-            found.damage(layout.data(meta.topic_id, min(expected, first)), 0, reason)
+            findings.damage(layout.data(meta.topic_id, min(expected, first)), 0, reason)
         if first in warm:
-            expected = _check_relocated(stores, meta, warm[first], found)
+            expected = _check_relocated(stores, meta, warm[first], findings)
         else:
-            expected = _check_segment(files, layout, meta.topic_id, first, meta, found)
+            expected = _check_segment(files, layout, meta.topic_id, first, meta, findings)
     if expected is not None and expected != end + 1:
-        found.damage(layout.data(meta.topic_id, expected), 0, f"the manifest counts records up to {end}")
+        findings.damage(layout.data(meta.topic_id, expected), 0, f"the manifest counts records up to {end}")
 
 
 def _check_segment(
-    files: Files, layout: Layout, topic_id: int, first: int, meta: TopicMeta | None, found: Findings
+    files: Files, layout: Layout, topic_id: int, first: int, meta: TopicMeta | None, findings: Findings
 ) -> int | None:
     """Check a hot segment, and return the seq behind it. None: the segment is damaged."""
-    before = len(found.damages)
-    records, size = check_segment(files, layout, topic_id, first, None if meta is None else _known(meta, first), found)
+    before, info = len(findings.damages), None if meta is None else _known(meta, first)
+    records, size = check_segment(files, layout, topic_id, first, info, findings)
     name = None if meta is None else meta.name
-    found.checked.append(Checked("segment", layout.data(topic_id, first), records, size, name))
-    return first + records if len(found.damages) == before else None
+    findings.checked.append(Checked("segment", layout.data(topic_id, first), records, size, name))
+    return first + records if len(findings.damages) == before else None
 
 
 def _known(meta: TopicMeta, first: int) -> SegmentInfo | ActiveMeta | None:
@@ -178,44 +178,44 @@ def _known(meta: TopicMeta, first: int) -> SegmentInfo | ActiveMeta | None:
     return meta.sealed[at] if at < len(meta.sealed) and meta.sealed[at].first_seq == first else None
 
 
-def _note_unknown(stores: WarmStores, meta: TopicMeta, hot: list[int], found: Findings) -> None:
+def _note_unknown(stores: WarmStores, meta: TopicMeta, hot: list[int], findings: Findings) -> None:
     """Note each segment in the warm store that the manifest does not count.
 
     A copy of a hot segment gets no note: it is on its way to the warm store.
     """
-    known = {*hot, *(info.first_seq for info in meta.warm)}
+    counted = {*hot, *(info.first_seq for info in meta.warm)}
     path = stores.part(meta.topic_id, meta.first_seq, Part.DATA).path.parent
-    with found.reading(path), store_errors(path):
+    with findings.reading(path), store_errors(path):
         for segment in stores.store(meta.topic_id).list():
-            if segment not in known:
-                found.notes.append(f"{path}: the manifest does not count the segment that begins with seq {segment}")
+            if segment not in counted:
+                findings.notes.append(f"{path}: the manifest does not count the segment that begins with seq {segment}")
 
 
-def _check_relocated(stores: WarmStores | None, meta: TopicMeta, info: SegmentInfo, found: Findings) -> int:
+def _check_relocated(stores: WarmStores | None, meta: TopicMeta, info: SegmentInfo, findings: Findings) -> int:
     """Check a relocated segment, and return the seq behind it, as the manifest gives it."""
     behind = info.last_seq + 1
     if stores is None:
         return behind
-    before = len(found.damages)
+    before = len(findings.damages)
     idx, data = (stores.part(meta.topic_id, info.first_seq, part) for part in (Part.IDX, Part.DATA))
     records, size = check_parts(
-        lambda: idx, lambda: data, (idx.path, data.path), meta.topic_id, info.first_seq, info, found
+        lambda: idx, lambda: data, (idx.path, data.path), meta.topic_id, info.first_seq, info, findings
     )
-    if len(found.damages) == before:
-        with found.reading(idx.path):
+    if len(findings.damages) == before:
+        with findings.reading(idx.path):
             stores.segment(meta.topic_id, info)
-    found.checked.append(Checked("segment", data.path, records, size, meta.name))
+    findings.checked.append(Checked("segment", data.path, records, size, meta.name))
     return behind
 
 
-def _segments(files: Files, layout: Layout, topic_id: int, meta: TopicMeta | None, found: Findings) -> list[int]:
+def _segments(files: Files, layout: Layout, topic_id: int, meta: TopicMeta | None, findings: Findings) -> list[int]:
     """Return the first seqs of the segments with a .data or an .idx, ascending.
 
     A rewrite that was cut short is ended first.
     """
     for kind, first_seq in segment_names(files, layout, topic_id):
         if kind in NEW:
-            found.notes.append(f"{layout.part(kind, topic_id, first_seq)}: a rewrite that recovery ends")
+            findings.notes.append(f"{layout.part(kind, topic_id, first_seq)}: a rewrite that recovery ends")
             is_active = meta is not None and meta.active is not None and meta.active.first_seq == first_seq
             settle_rewrite(files, layout, topic_id, first_seq, is_sealed=not is_active)
     names = files.list_dir(layout.topic(topic_id))

@@ -20,49 +20,49 @@ from seglog.wal.wal import durable_after, foreign_mark, is_blank, read_current
 __all__ = ["check_wal"]
 
 
-def check_wal(files: ReadOnlyFiles, layout: Layout, manifest: LogManifest | None, found: Findings) -> None:
+def check_wal(files: ReadOnlyFiles, layout: Layout, manifest: LogManifest | None, findings: Findings) -> None:
     """Check the WAL of all shards.
 
     A torn tail becomes a note, and `files` hides it. So a recovery that is tried next over `files` finds it cut.
     Without a manifest, the folders on the disk tell how many shards there are.
     """
-    there = [name for name in files.list_dir(layout.wal) if layout.is_wal_shard(name)]
-    shards = max(len(there), 1) if manifest is None else len(manifest.wal)
+    names = [name for name in files.list_dir(layout.wal) if layout.is_wal_shard(name)]
+    shards = max(len(names), 1) if manifest is None else len(manifest.wal)
     folders = layout.wal_folders(shards)
-    for name in there:
+    for name in names:
         if layout.wal / name not in {folder.path for folder in folders}:
-            found.notes.append(f"{layout.wal / name}: of another number of shards; the next opening removes it")
+            findings.notes.append(f"{layout.wal / name}: of another number of shards; the next opening removes it")
     for shard, folder in enumerate(folders):
-        with found.reading(folder.path):
+        with findings.reading(folder.path):
             begin = None if manifest is None else manifest.wal[shard]
-            _check_folder(files, folder, begin, 0 if manifest is None else manifest.mark_secret, found)
+            _check_folder(files, folder, begin, 0 if manifest is None else manifest.mark_secret, findings)
 
 
 def _check_folder(
-    files: ReadOnlyFiles, folder: WalFolder, begin: WalPosition | None, secret: int, found: Findings
+    files: ReadOnlyFiles, folder: WalFolder, begin: WalPosition | None, secret: int, findings: Findings
 ) -> None:
     numbers = [number for name in files.list_dir(folder.path) if (number := number_in("wal", name)) is not None]
-    active = _active(files, folder, found)
+    active = _active(files, folder, findings)
     if active is not None and active not in numbers:
-        found.damage(folder.current, 0, f"it names {folder.wal_file(active).name}, which is not there")
+        findings.damage(folder.current, 0, f"it names {folder.wal_file(active).name}, which is not there")
     for number in numbers:
         path = folder.wal_file(number)
         if begin is not None and number < begin.file:
-            found.notes.append(f"{path}: all in it is in segments; recovery removes it")
+            findings.notes.append(f"{path}: all in it is in segments; recovery removes it")
             continue
-        with found.reading(path):
+        with findings.reading(path):
             file = OpenFile(files, path)
             if active is not None and number > active:
-                _check_blank(file, folder.current, found)
+                _check_blank(file, folder.current, findings)
                 continue
             sure = begin.offset if begin is not None and number == begin.file else 0
-            frames = _check_file(file, number, sure, secret, is_active=number == active, files=files, found=found)
-            found.checked.append(Checked("wal", path, frames, file.size()))
+            frames = _check_file(file, number, sure, secret, is_active=number == active, files=files, findings=findings)
+            findings.checked.append(Checked("wal", path, frames, file.size()))
 
 
-def _active(files: ReadOnlyFiles, folder: WalFolder, found: Findings) -> int | None:
+def _active(files: ReadOnlyFiles, folder: WalFolder, findings: Findings) -> int | None:
     number: int | None = None
-    with found.reading(folder.current):
+    with findings.reading(folder.current):
         name = read_current(files, folder)
         number = number_in("wal", name)
         if number is None:
@@ -70,15 +70,15 @@ def _active(files: ReadOnlyFiles, folder: WalFolder, found: Findings) -> int | N
     return number
 
 
-def _check_blank(file: OpenFile, current: Path, found: Findings) -> None:
+def _check_blank(file: OpenFile, current: Path, findings: Findings) -> None:
     if is_blank(file, 0, file.size()):
-        found.notes.append(f"{file.path}: never used; recovery removes it")
+        findings.notes.append(f"{file.path}: never used; recovery removes it")
     else:
-        found.damage(file.path, 0, f"it holds data, but {current} names an older file")
+        findings.damage(file.path, 0, f"it holds data, but {current} names an older file")
 
 
 def _check_file(
-    file: OpenFile, number: int, sure: int, secret: int, *, is_active: bool, files: ReadOnlyFiles, found: Findings
+    file: OpenFile, number: int, sure: int, secret: int, *, is_active: bool, files: ReadOnlyFiles, findings: Findings
 ) -> int:
     """Check one file, and return its number of sound frames. A frame begins at `sure` for certain."""
     size = file.size()
@@ -100,16 +100,16 @@ def _check_file(
         check_known(file, error, size)
         if error.offset < sure:
             # The frame may never have been durable: a checkpoint syncs segments, and not the WAL that they replace.
-            found.notes.append(
+            findings.notes.append(
                 f"{file.path}: no frame at offset {error.offset}, where segments have all: {error.reason}"
             )
             start = sure
             continue
         mark = durable_after(file, number, error.offset, size, secret)
         if mark is None:
-            _check_end(file, number, error, batch, secret, is_active=is_active, files=files, found=found)
+            _check_end(file, number, error, batch, secret, is_active=is_active, files=files, findings=findings)
             return frames
-        found.damage(file.path, error.offset, f"{error.reason}; the bytes up to {mark} were durable")
+        findings.damage(file.path, error.offset, f"{error.reason}; the bytes up to {mark} were durable")
         start = mark
 
 
@@ -122,13 +122,13 @@ def _check_end(
     *,
     is_active: bool,
     files: ReadOnlyFiles,
-    found: Findings,
+    findings: Findings,
 ) -> None:
     """Judge invalid bytes that no sync mark follows. `batch` is the batch that is open before them."""
     if not is_active:
-        found.damage(file.path, error.offset, error.reason)
+        findings.damage(file.path, error.offset, error.reason)
     elif foreign_mark(file, number, error.offset, file.size(), secret) is not None:
-        found.damage(file.path, error.offset, f"{error.reason}; the bytes are those of another file")
+        findings.damage(file.path, error.offset, f"{error.reason}; the bytes are those of another file")
     elif batch is not None or not is_blank(file, error.offset, file.size()):
         check_not_cut(file, error, file.size())
         begin = error.offset
@@ -138,4 +138,4 @@ def _check_end(
             # Recovery judges the frames of the batch, and then cuts them itself.
             batch.check_not_cut(file, error.offset, file.size())
             begin = batch.begin
-        found.notes.append(f"{file.path}: a torn write begins at offset {begin}; recovery cuts it: {error.reason}")
+        findings.notes.append(f"{file.path}: a torn write begins at offset {begin}; recovery cuts it: {error.reason}")

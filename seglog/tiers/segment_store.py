@@ -175,9 +175,9 @@ class LocalSegmentStore:
         return self._open(segment, part).size()
 
     def _open(self, segment: SegmentId, part: Part) -> OpenFile:
-        place = self._layout.data if part is Part.DATA else self._layout.idx
+        path_of = self._layout.data if part is Part.DATA else self._layout.idx
         try:
-            return OpenFile(self._files, place(self._topic_id, segment), os.O_RDONLY)
+            return OpenFile(self._files, path_of(self._topic_id, segment), os.O_RDONLY)
         except FileNotFoundError as error:
             self._check_root()
             raise NoSuchSegment(segment) from error

@@ -81,19 +81,19 @@ class WarmDirectory:
         A path that does not exist yet is not checked. With `topic_id`, the folder of that topic is checked too.
         """
         identity = self._files.identity
-        data, place = self._data, self._place
-        if identity(place.root) is None:
+        data, warm = self._data, self._place
+        if identity(warm.root) is None:
             return
-        if identity(place.root) == identity(data.root):
+        if identity(warm.root) == identity(data.root):
             raise self._not_apart("it is the data directory itself")
         own = {identity(path) for path in (data.topics, data.wal, data.meta)} - {None}
-        folders = [place.root, place.topics, *([] if topic_id is None else [place.topic(topic_id)])]
+        folders = [warm.root, warm.topics, *([] if topic_id is None else [warm.topic(topic_id)])]
         for folder in folders:
-            if any(one in own for one in self._upwards(folder)) or identity(folder) == identity(data.root):
+            if any(above in own for above in self._upwards(folder)) or identity(folder) == identity(data.root):
                 raise self._not_apart(f"{folder} leads into the data directory")
-        if identity(place.topics) in {*self._upwards(data.root)} - {None}:
-            raise self._not_apart(f"the data directory lies in {place.topics}")
-        if identity(place.wal) is not None and identity(place.meta) is not None:
+        if identity(warm.topics) in {*self._upwards(data.root)} - {None}:
+            raise self._not_apart(f"the data directory lies in {warm.topics}")
+        if identity(warm.wal) is not None and identity(warm.meta) is not None:
             raise self._not_apart("it is the data directory of another log")
 
     def check_topics(self) -> None:
@@ -159,9 +159,9 @@ class WarmDirectory:
         elif not self._may_adopt(is_ours):
             raise WarmDirectoryTaken(self.root, "another log, whose segments are there")
         own_id = own_id or log_id(self._files, self._data)
-        wanted = {"format": _FORMAT, "inode": self._inode(), "log": own_id, "path": str(self._data.root)}
-        if owner != wanted:
-            _write(self._files, self.owner_path, wanted)
+        expected = {"format": _FORMAT, "inode": self._inode(), "log": own_id, "path": str(self._data.root)}
+        if owner != expected:
+            _write(self._files, self.owner_path, expected)
 
     def _check_ours(self, owner: dict[str, Any], own_id: str | None) -> None:
         """Raise `WarmDirectoryTaken` if OWNER has another log, or the original of this copy (WDIR-3, WDIR-4)."""
@@ -174,8 +174,8 @@ class WarmDirectory:
             raise WarmDirectoryTaken(self.root, f"{other.root}, of which {self._data.root} is a copy")
 
     def _may_adopt(self, is_ours: IsOurs) -> bool:
-        found = list(self._segments())
-        return not found or any(is_ours(topic_id, segment) for topic_id, segment in found)
+        segments = list(self._segments())
+        return not segments or any(is_ours(topic_id, segment) for topic_id, segment in segments)
 
     def _segments(self) -> Iterator[tuple[int, SegmentId]]:
         names = self._files.list_dir(self._place.topics) if self._files.is_dir(self._place.topics) else []
@@ -190,25 +190,25 @@ class WarmDirectory:
         return self._data.meta / "log-id"
 
     def _inode(self) -> int:
-        found = self._files.identity(self.root)
-        return 0 if found is None else found[1]
+        identity = self._files.identity(self.root)
+        return 0 if identity is None else identity[1]
 
     def _own_id(self) -> str | None:
-        found = _read(self._files, self._id_path)
-        return None if found is None else str(found.get("log"))
+        stored = _read(self._files, self._id_path)
+        return None if stored is None else str(stored.get("log"))
 
     def _upwards(self, path: Path) -> list[tuple[int, int] | None]:
         """Return the identities of `path` and of all directories above it."""
-        found = [self._files.identity(path)]
+        identities = [self._files.identity(path)]
         with suppress(PermissionError):
-            self._climb(path, found)
-        return found
+            self._climb(path, identities)
+        return identities
 
-    def _climb(self, path: Path, found: list[tuple[int, int] | None]) -> None:
-        while found[-1] is not None:
+    def _climb(self, path: Path, identities: list[tuple[int, int] | None]) -> None:
+        while identities[-1] is not None:
             path /= ".."
-            found.append(self._files.identity(path))
-            if found[-1] == found[-2]:
+            identities.append(self._files.identity(path))
+            if identities[-1] == identities[-2]:
                 return
 
     def _not_apart(self, reason: str) -> WarmDirectoryNotApart:
@@ -221,11 +221,11 @@ def log_id(files: Files, data: Layout) -> str:
     Raises `FileCorrupt`, and errors of the disk.
     """
     with _making.exclusive:
-        found = _known_id(files, data)
-        if found is None:
-            found = secrets.token_hex(16)
-            _write(files, _id_path(data), {"format": _FORMAT, "log": found})
-    return found
+        own_id = _known_id(files, data)
+        if own_id is None:
+            own_id = secrets.token_hex(16)
+            _write(files, _id_path(data), {"format": _FORMAT, "log": own_id})
+    return own_id
 
 
 def _id_path(data: Layout) -> Path:
@@ -233,8 +233,8 @@ def _id_path(data: Layout) -> Path:
 
 
 def _known_id(files: Files, data: Layout) -> str | None:
-    found = _read(files, _id_path(data))
-    return None if found is None else str(found.get("log"))
+    stored = _read(files, _id_path(data))
+    return None if stored is None else str(stored.get("log"))
 
 
 def _named(owner: dict[str, Any]) -> str:
@@ -256,7 +256,7 @@ def _read(files: Files, path: Path) -> dict[str, Any] | None:
     body = raw[:-_CHECK_BYTES]
     if raw[-_CHECK_BYTES:] != b"\n" + xxh3_64_hexdigest(body).encode() + b"\n":
         raise FileCorrupt(path, 0, "checksum mismatch")
-    found: dict[str, Any] = canonical.decode(body)
-    if found.get("format") != _FORMAT:
-        raise FormatUnsupported(path, str(found.get("format")))
-    return found
+    fields: dict[str, Any] = canonical.decode(body)
+    if fields.get("format") != _FORMAT:
+        raise FormatUnsupported(path, str(fields.get("format")))
+    return fields

@@ -136,15 +136,15 @@ class WarmSegment(SegmentReader):
 class WarmStores:
     """The warm stores of one log. Safe for many threads.
 
-    `make` returns the store of a topic. `place` names the stores in errors.
+    `make` returns the store of a topic. `root` names the stores in errors.
     `data` is the log's data directory. Directories among the stores must be apart from it.
     """
 
     def __init__(
-        self, make: SegmentStores, place: Path, kept_bytes: int = _KEPT_BYTES, data: Layout | None = None
+        self, make: SegmentStores, root: Path, kept_bytes: int = _KEPT_BYTES, data: Layout | None = None
     ) -> None:
         self._make = make
-        self._layout = Layout(place)
+        self._layout = Layout(root)
         self._data = data
         self._claims = OwnLock()
         self._directories: dict[Path, WarmDirectory] = {}
@@ -166,15 +166,15 @@ class WarmStores:
         `cold_dir` may be relative to the data directory.
         """
         if stores is not None:
-            found = cls(stores, Path("warm store"), data=layout)
+            warm_stores = cls(stores, Path("warm store"), data=layout)
         elif settings.cold_dir:
-            place = Layout(layout.root / settings.cold_dir)
-            found = cls(lambda topic_id: LocalSegmentStore(files, place, topic_id), place.root, data=layout)
-            found.store(0)
+            warm = Layout(layout.root / settings.cold_dir)
+            warm_stores = cls(lambda topic_id: LocalSegmentStore(files, warm, topic_id), warm.root, data=layout)
+            warm_stores.store(0)
         else:
             return None
-        found.check_apart(files)
-        return found
+        warm_stores.check_apart(files)
+        return warm_stores
 
     def check_apart(self, files: Files) -> None:
         """Raise `WarmDirectoryNotApart` if a warm directory is not apart from the data directory.
@@ -248,12 +248,12 @@ class WarmStores:
 
     def store(self, topic_id: int) -> SegmentStore:
         with self._lock:
-            found = self._stores.get(topic_id)
-            if found is None:
-                found = self._stores[topic_id] = self._make(topic_id)
-                if isinstance(found, LocalSegmentStore) and self._data is not None:
-                    self._directories.setdefault(found.root, WarmDirectory(found.files, found.root, self._data))
-            return found
+            store = self._stores.get(topic_id)
+            if store is None:
+                store = self._stores[topic_id] = self._make(topic_id)
+                if isinstance(store, LocalSegmentStore) and self._data is not None:
+                    self._directories.setdefault(store.root, WarmDirectory(store.files, store.root, self._data))
+            return store
 
     def _directory(self, store: SegmentStore) -> WarmDirectory | None:
         return self._directories.get(store.root) if isinstance(store, LocalSegmentStore) else None
@@ -274,10 +274,10 @@ class WarmStores:
         assert info.warm_check is not None  # noqa: S101 - it is relocated
         key = (topic_id, info.first_seq, info.warm_check)
         with self._lock:
-            known = self._kept.get(key)
-            if known is not None:
-                self._kept[key] = self._kept.pop(key, known)
-                return known
+            cached = self._kept.get(key)
+            if cached is not None:
+                self._kept[key] = self._kept.pop(key, cached)
+                return cached
         part = self.part(topic_id, info.first_seq, Part.IDX)
         idx = _Bytes(part.path, part.read_exactly(info.records * ENTRY.size, 0))
         if xxh3_64_intdigest(idx.body) != info.warm_check:

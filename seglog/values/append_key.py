@@ -112,13 +112,13 @@ def digest_of(values: Sequence[bytes]) -> int:
     return digest.intdigest()
 
 
-def repeated_key(topic: str, known: Key | None, given: GivenKey) -> range | None:
+def repeated_key(topic: str, former: Key | None, given_key: GivenKey) -> range | None:
     """Return the seqs of the append if the topic has it already, and None if the log appends it now.
 
     Raise `KeyReused` if the topic knows the key with other values.
     """
-    if known is None:
+    if former is None:
         return None
-    if (known.records, known.digest) != (given.records, given.digest):
-        raise KeyReused(topic, given.key, known.first_seq, known.records)
-    return known.seqs
+    if (former.records, former.digest) != (given_key.records, given_key.digest):
+        raise KeyReused(topic, given_key.key, former.first_seq, former.records)
+    return former.seqs

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["arrow_reader", "arrow_schema", "check_arrow", "shown_batches"]
 
 
-def check_arrow(what: str) -> None:
-    """Raise `NotInstalled` if pyarrow is missing. `what` needs it."""
+def check_arrow(needed_by: str) -> None:
+    """Raise `NotInstalled` if pyarrow is missing. `needed_by` is the function that needs it."""
     if importlib.util.find_spec("pyarrow") is None:
-        raise NotInstalled(what, "pyarrow", "arrow")
+        raise NotInstalled(needed_by, "pyarrow", "arrow")
 
 
 @checked
@@ -66,16 +66,16 @@ def shown_batches(batches: Iterable[pa.RecordBatch], *, text: bool) -> Iterator[
     import pyarrow as pa
 
     schema = arrow_schema(text=True)
-    place = schema.get_field_index("value")
+    index = schema.get_field_index("value")
     for batch in batches:
-        values, count = batch.column(place), len(batch)
+        values, count = batch.column(index), len(batch)
         try:
             texts = values.cast(pa.string())
         except pa.ArrowInvalid:
             count = next(row for row, value in enumerate(values.to_pylist()) if not _is_text(value))
             texts = values.slice(0, count).cast(pa.string())
         if count:
-            yield batch.slice(0, count).set_column(place, schema.field(place), texts)
+            yield batch.slice(0, count).set_column(index, schema.field(index), texts)
         if count < len(batch):
             topic, seq = batch.column(0)[count], batch.column(1)[count]
             raise InvalidArgument("text", text, f"False, because the value of record {seq} of {topic} is not UTF-8")

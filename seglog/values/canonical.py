@@ -41,10 +41,10 @@ def whole(value: object, least: int = 0) -> int:
 
 def wholes(values: Iterable[Any]) -> tuple[Any, ...]:
     """Return the values, each checked as `whole` does. This takes a few operations for thousands of values."""
-    found = tuple(values)
-    if set(map(type, found)) - {int} or (found and not 0 <= min(found) <= max(found) < _WHOLE_END):
+    numbers = tuple(values)
+    if set(map(type, numbers)) - {int} or (numbers and not 0 <= min(numbers) <= max(numbers) < _WHOLE_END):
         raise ValueError("one of the whole numbers is not one")
-    return found
+    return numbers
 
 
 def whole_or_none(value: object) -> int | None:

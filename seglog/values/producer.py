@@ -142,34 +142,34 @@ def check_id(text: str, name: str = "id") -> str:
     return text
 
 
-def repeated(topic: str, known: Producer | None, given: ProducerBatch, values: int) -> range | None:
+def repeated(topic: str, former: Producer | None, batch: ProducerBatch, values: int) -> range | None:
     """Return the seqs of the batch if the topic has it already, and None if the log appends it now.
 
     Raise `ProducerFenced`, `ProducerGap` or `BatchForgotten`. If the batch had another number of records than
     `values`, raise `BatchReused`.
     """
-    if known is not None and given.epoch < known.epoch:
-        raise ProducerFenced(topic, given.id, given.epoch, known.epoch)
-    newest = known.batches[-1].number if known is not None and given.epoch == known.epoch else -1
-    if given.number > newest:
-        if given.number > newest + 1 and not given.gaps:
-            raise ProducerGap(topic, given.id, given.number, newest + 1)
+    if former is not None and batch.epoch < former.epoch:
+        raise ProducerFenced(topic, batch.id, batch.epoch, former.epoch)
+    newest = former.batches[-1].number if former is not None and batch.epoch == former.epoch else -1
+    if batch.number > newest:
+        if batch.number > newest + 1 and not batch.gaps:
+            raise ProducerGap(topic, batch.id, batch.number, newest + 1)
         return None
-    before = next((batch for batch in known.batches if batch.number == given.number), None) if known else None
+    before = next((old for old in former.batches if old.number == batch.number), None) if former else None
     if before is None:
-        raise BatchForgotten(topic, given.id, given.number, newest)
+        raise BatchForgotten(topic, batch.id, batch.number, newest)
     if before.records != values:
-        raise BatchReused(topic, given.id, given.epoch, given.number, before.records)
+        raise BatchReused(topic, batch.id, batch.epoch, batch.number, before.records)
     return before.seqs
 
 
-def with_batch(known: Producer | None, epoch: int, batch: Batch, ts_ms: int) -> Producer:
+def with_batch(former: Producer | None, epoch: int, batch: Batch, ts_ms: int) -> Producer:
     """Return the producer after it has appended the batch.
 
     If the batch does not follow, the log has forgotten the producer in between. Recovery cannot see that.
     """
-    is_next = known is not None and known.epoch == epoch and known.batches[-1].number < batch.number
-    before = known.batches[1 - _BATCHES_KEPT :] if known is not None and is_next else ()
+    is_next = former is not None and former.epoch == epoch and former.batches[-1].number < batch.number
+    before = former.batches[1 - _BATCHES_KEPT :] if former is not None and is_next else ()
     return Producer(epoch, ts_ms, (*before, batch))
 
 

@@ -262,7 +262,7 @@ class Encoder:
             "next_topic_id": manifest.next_topic_id,
             **({"elsewhere": [*starmap(_elsewhere_row, manifest.elsewhere)]} if manifest.elsewhere else {}),
         }
-        wal = {"wal": [{"file": each.file, "offset": each.offset, "ordinal": each.ordinal} for each in manifest.wal]}
+        wal = {"wal": [{"file": at.file, "offset": at.offset, "ordinal": at.ordinal} for at in manifest.wal]}
         topics = b",".join([topic.body for topic in self._topics.values()])
         body = canonical.encode(before)[:-1] + b',"topics":[' + topics + b"]," + canonical.encode(wal)[1:]
         return body + b"\n" + xxh3_64_hexdigest(body).encode() + b"\n"
@@ -301,17 +301,17 @@ def new_mark_secret() -> int:
 
 def numbers(files: Files, layout: Layout) -> list[int]:
     """Return the numbers of the manifest files, ascending."""
-    found = (number_in("snapshot", name) for name in files.list_dir(layout.meta))
-    return [number for number in found if number is not None]
+    parsed = (number_in("snapshot", name) for name in files.list_dir(layout.meta))
+    return [number for number in parsed if number is not None]
 
 
 def load(files: Files, layout: Layout) -> tuple[int, LogManifest]:
     """Return the number of the newest manifest, and the manifest. Raises `FileCorrupt` if it is invalid or missing."""
-    there = numbers(files, layout)
-    if not there:
+    present = numbers(files, layout)
+    if not present:
         raise FileCorrupt(layout.meta, 0, "there is no manifest")
-    file = OpenFile(files, layout.manifest(there[-1]))
-    return there[-1], decode_manifest(file.read(file.size(), 0), file.path)
+    file = OpenFile(files, layout.manifest(present[-1]))
+    return present[-1], decode_manifest(file.read(file.size(), 0), file.path)
 
 
 def store(files: Files, layout: Layout, number: int, manifest: LogManifest) -> None:
@@ -329,18 +329,18 @@ def store_encoded(files: Files, layout: Layout, number: int, raw: bytes) -> None
     """
     replace_atomically(files, layout.manifest(number), raw)
     try:
-        there = numbers(files, layout)
+        present = numbers(files, layout)
     except OSError as error:
         if error.errno not in NO_DESCRIPTOR:
             raise
-        there = []
-    for old in there:
+        present = []
+    for old in present:
         if old <= number - _KEPT:
             files.unlink(layout.manifest(old))
 
 
 def _from_json(value: dict[str, Any]) -> LogManifest:
-    wal = tuple(WalPosition._make(wholes(map(each.__getitem__, _WAL_KEYS))) for each in map(record, value["wal"]))
+    wal = tuple(WalPosition._make(wholes(map(at.__getitem__, _WAL_KEYS))) for at in map(record, value["wal"]))
     topics = tuple(map(_topic_from_json, value["topics"]))
     next_topic_id, epoch_floor, *deleted = wholes((value["next_topic_id"], value["epoch_floor"], *value["deleted"]))
     ids = {topic.topic_id for topic in topics}
@@ -357,7 +357,7 @@ def _from_json(value: dict[str, Any]) -> LogManifest:
         wal=wal,
         deleted=tuple(deleted),
         epoch_floor=epoch_floor,
-        pending_warm_deletes=tuple(_pair(wholes(each)) for each in value["doomed"]),
+        pending_warm_deletes=tuple(_pair(wholes(pair)) for pair in value["doomed"]),
         mark_secret=0 if value["format"] in _FORMATS_WITHOUT_SECRET else whole(value["mark_secret"], 1),
         elsewhere=elsewhere,
     )
@@ -368,32 +368,32 @@ def _pair(values: tuple[int, ...]) -> tuple[int, int]:
     return first, second
 
 
-def _encode_topic(topic: TopicMeta, known: _Encoded | None) -> _Encoded:
-    if known is not None and known.meta == topic:
-        return known
-    rows, ops = _rows(topic.sealed, known), _ops(topic.ops, known)
+def _encode_topic(topic: TopicMeta, encoded: _Encoded | None) -> _Encoded:
+    if encoded is not None and encoded.meta == topic:
+        return encoded
+    rows, ops = _rows(topic.sealed, encoded), _ops(topic.ops, encoded)
     producers = b',"producers":' + canonical.encode([*map(_producer_row, topic.producers)]) if topic.producers else b""
     # The keys are sorted by name, so `ops`, `producers` and `sealed` come last.
     lists = b',"ops":[' + b",".join(ops) + b"]" + producers + b',"sealed":[' + b",".join(rows) + b"]}"
     return _Encoded(topic, rows, ops, canonical.encode(_topic_to_json(topic))[:-1] + lists)
 
 
-def _rows(sealed: tuple[SegmentInfo, ...], known: _Encoded | None) -> list[bytes]:
-    """Encode the sealed segments. Rows of `known`, from the present first segment on, are reused."""
-    if known is None or not sealed:
+def _rows(sealed: tuple[SegmentInfo, ...], encoded: _Encoded | None) -> list[bytes]:
+    """Encode the sealed segments. Rows of `encoded`, from the present first segment on, are reused."""
+    if encoded is None or not sealed:
         return [*map(_row, sealed)]
-    start = bisect_left(known.meta.sealed, sealed[0].first_seq, key=lambda info: info.first_seq)
-    old = zip(sealed, known.meta.sealed[start:], known.rows[start:], strict=False)
+    start = bisect_left(encoded.meta.sealed, sealed[0].first_seq, key=lambda info: info.first_seq)
+    old = zip(sealed, encoded.meta.sealed[start:], encoded.rows[start:], strict=False)
     rows = [row if info is was else _row(info) for info, was, row in old]
     return [*rows, *map(_row, sealed[len(rows) :])]
 
 
-def _ops(ops: tuple[DeleteOp, ...], known: _Encoded | None) -> list[bytes]:
-    """Encode the listed deletes. Items of `known`, from the present first delete on, are reused."""
-    if known is None or not ops:
+def _ops(ops: tuple[DeleteOp, ...], encoded: _Encoded | None) -> list[bytes]:
+    """Encode the listed deletes. Items of `encoded`, from the present first delete on, are reused."""
+    if encoded is None or not ops:
         return [*map(_op, ops)]
-    start = bisect_left(known.meta.ops, ops[0].op, key=lambda op: op.op)
-    old = zip(ops, known.meta.ops[start:], known.ops[start:], strict=False)
+    start = bisect_left(encoded.meta.ops, ops[0].op, key=lambda op: op.op)
+    old = zip(ops, encoded.meta.ops[start:], encoded.ops[start:], strict=False)
     rows = [row if op is was else _op(op) for op, was, row in old]
     return [*rows, *map(_op, ops[len(rows) :])]
 
@@ -426,13 +426,13 @@ def _elsewhere_from_json(value: object) -> tuple[str, Elsewhere]:
 
 
 def _key_row(item: tuple[str, Key]) -> list[Any]:
-    key, known = item
-    return [key, *known]
+    key, state = item
+    return [key, *state]
 
 
 def _producer_row(item: tuple[str, Producer]) -> list[Any]:
-    producer, known = item
-    return [producer, known.epoch, known.ts_ms, *chain.from_iterable(known.batches)]
+    producer, state = item
+    return [producer, state.epoch, state.ts_ms, *chain.from_iterable(state.batches)]
 
 
 def _producers_from_json(rows: list[Any]) -> tuple[tuple[str, Producer], ...]:
@@ -443,15 +443,15 @@ def _producers_from_json(rows: list[Any]) -> tuple[tuple[str, Producer], ...]:
 
 
 def _producer_from_json(producer: object, *numbers: object) -> tuple[str, Producer]:
-    epoch, ts_ms, *rest = wholes(numbers)
-    parts = zip(rest[::3], rest[1::3], rest[2::3], strict=True)
-    known = Producer(epoch, ts_ms, tuple(Batch(*part) for part in parts))
-    return check_id(text(producer)), check_producer(known)
+    epoch, ts_ms, *flat = wholes(numbers)
+    parts = zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+    state = Producer(epoch, ts_ms, tuple(Batch(*part) for part in parts))
+    return check_id(text(producer)), check_producer(state)
 
 
 def _keys_from_json(rows: list[Any]) -> tuple[tuple[str, Key], ...]:
     keys = tuple((check_key(text(key)), Key(*wholes(numbers))) for key, *numbers in rows)
-    if len(dict(keys)) < len(keys) or any(known.first_seq < 1 or known.records < 1 for _, known in keys):
+    if len(dict(keys)) < len(keys) or any(state.first_seq < 1 or state.records < 1 for _, state in keys):
         raise ValueError("a key is there twice, or has no records")
     return keys
 
@@ -479,7 +479,7 @@ def _check_sealed(flat: list[Any], columns: list[list[Any]], first_seq: int) -> 
     if not is_fit or flat.count(None) != check.count(None):
         raise ValueError("a value of a sealed segment is missing or is not a number")
     try:
-        for column in (*numbers, [each for each in check if each is not None]):
+        for column in (*numbers, [number for number in check if number is not None]):
             array("Q", column)
     except OverflowError as error:
         raise ValueError("a value of a sealed segment is out of range") from error
@@ -531,7 +531,7 @@ def _topic_from_json(value: object) -> TopicMeta:
         is_ahead=flag(fields["is_ahead"]),
         sealed=_sealed_from_json(fields["sealed"], hot_floor),
         warm_ops=tuple(map(DeleteOp.from_json, fields["cold_ops"])),
-        truncate_ops=tuple(TruncateOp(*wholes(each)) for each in fields["cuts"]),
+        truncate_ops=tuple(TruncateOp(*wholes(cut)) for cut in fields["cuts"]),
         producers=_producers_from_json(fields.get("producers", [])),
         keys=_keys_from_json(fields.get("keys", [])),
     )

@@ -239,8 +239,8 @@ def _run_of_one_length(buffer: bytes) -> list[int]:
     count = len(buffer) // step
     if step < MIN_FRAME_BYTES or count <= _FEW:
         return [0]
-    others = np.flatnonzero(np.ndarray(count, "<u4", buffer, 0, (step,)) != step - _LENGTH.size)
-    count = int(others[0]) if len(others) else count
+    different = np.flatnonzero(np.ndarray(count, "<u4", buffer, 0, (step,)) != step - _LENGTH.size)
+    count = int(different[0]) if len(different) else count
     return [*range(0, count * step + 1, step)]
 
 

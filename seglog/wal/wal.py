@@ -553,8 +553,8 @@ class Wals:
     @property
     def older_files(self) -> int:
         """The number of files that a checkpoint would free, in the shard with the most of them."""
-        each = self.each
-        return each[0].older_files if len(each) == 1 else max(wal.older_files for wal in each)
+        wals = self.each
+        return wals[0].older_files if len(wals) == 1 else max(wal.older_files for wal in wals)
 
     @property
     def needs_upkeep(self) -> bool:

@@ -123,10 +123,10 @@ def append(engine: Engine, name: str, values: Sequence[bytes], options: AppendOp
     """
     values, records, size_bytes = check_append(engine, values, options)
     if not records:
-        known = engine.find(name)
-        head = 0 if known is None else known.head_seq
+        state = engine.find(name)
+        head = 0 if state is None else state.head_seq
         if options.if_incarnation is not None:
-            check_incarnation(engine, name, known, options.if_incarnation)
+            check_incarnation(engine, name, state, options.if_incarnation)
         if options.if_head is not None:
             check_head(name, head, options.if_head)
         if engine.append_block_reason is not None:
@@ -200,17 +200,17 @@ def begin_append(
     deletion frees the name (SHARD-1).
     """
     tag, node, unterminated, durability, producer, if_head, key, if_incarnation = options
-    given = None if key is None else GivenKey(key if type(key) is str else plain_key(key), records, digest_of(values))
+    keyed = None if key is None else GivenKey(key if type(key) is str else plain_key(key), records, digest_of(values))
     is_long = records >= _LONG_RECORDS or size_bytes >= _LONG_BYTES
     ahead = _encode_ahead(engine, name, values, records, options) if is_long else None
     with engine.committer.raw_lock:
         create: CreateEntry | None = None
         state = engine.topics.get(name)
-        if producer is not None or if_head is not None or given is not None or if_incarnation is not None:
+        if producer is not None or if_head is not None or keyed is not None or if_incarnation is not None:
             if state is None and engine.is_being_deleted(name):
                 return None  # the deletion may still fail
             repeated = check_conditions(
-                engine, name, state, records, durability, producer, given, if_head, if_incarnation
+                engine, name, state, records, durability, producer, keyed, if_head, if_incarnation
             )
             if repeated is not None:
                 return _wait_for(engine, *repeated)
@@ -258,10 +258,10 @@ def begin_append(
                 producers = state.with_producers() if state.producers is None else state.producers
                 producers.keep_ms = engine.settings.producer_keep_s * 1000
                 unit = AppendedBatch(producer.id, producer.epoch, Batch(producer.number, seqs.start, records))
-            elif given is not None:
+            elif keyed is not None:
                 keys = state.with_keys() if state.keys is None else state.keys
                 keys.keep_ms = engine.settings.idempotency_keep_s * 1000
-                unit = KeyedAppend(given.key, seqs.start, records, given.digest)
+                unit = KeyedAppend(keyed.key, seqs.start, records, keyed.digest)
             entry = AppendEntry(
                 state, seqs, ts_ms, frames, sync=is_durable or is_late, written_ms=written_ms, unit=unit
             )
@@ -405,7 +405,7 @@ def _check_sizes(values: Sequence[bytes], limit: int) -> int:
 
 def _check_room(state: TopicState, records: int, size_bytes: int) -> None:
     """Raise `TopicFull` if the append would pass a cap. The caller holds the lock, and no seq is assigned yet."""
-    wanted = Retained(state.retained_from, state.assigned_seq + records, state.retained_bytes + size_bytes)
-    passed = passed_cap(state.config, wanted)
+    retained = Retained(state.retained_from, state.assigned_seq + records, state.retained_bytes + size_bytes)
+    passed = passed_cap(state.config, retained)
     if passed is not None:
         raise TopicFull(state.name, *passed)

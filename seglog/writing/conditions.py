@@ -91,12 +91,12 @@ def check_conditions(
     if producer is not None or key is not None:
         config = engine.topic_defaults if state is None else state.config
         if (durability or config.durability) == "ephemeral":
-            wanted = "ephemeral records have no producer and no key, because they are never written"
-            raise InvalidSetting("durability", wanted)
+            reason = "ephemeral records have no producer and no key, because they are never written"
+            raise InvalidSetting("durability", reason)
     seqs = None
     if producer is not None:
-        known = None if state is None or state.producers is None else state.producers.find(producer.id)
-        seqs = repeated(name, known, producer, records)
+        former = None if state is None or state.producers is None else state.producers.find(producer.id)
+        seqs = repeated(name, former, producer, records)
     elif key is not None and state is not None:
         seqs = _seqs_of_key(engine, name, state, key)
     if state is not None and seqs is not None:
@@ -112,11 +112,11 @@ def check_head(name: str, head: int, if_head: int) -> None:
         raise HeadMoved(name, if_head, head)
 
 
-def check_incarnation(engine: Engine, name: str, state: TopicState | None, wanted: str) -> None:
+def check_incarnation(engine: Engine, name: str, state: TopicState | None, expected: str) -> None:
     """Raise `OtherIncarnation` if the caller expects another incarnation of the topic. `know_log_id` was called."""
-    found = None if state is None else incarnation_of(engine, state)
-    if found != wanted:
-        raise OtherIncarnation(name, wanted, found)
+    current = None if state is None else incarnation_of(engine, state)
+    if current != expected:
+        raise OtherIncarnation(name, expected, current)
 
 
 def incarnation_of(engine: Engine, state: TopicState) -> str:

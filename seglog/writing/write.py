@@ -205,11 +205,11 @@ def _truncate(engine: Engine, state: TopicState, seq: int, position: tuple[int, 
     committer = engine.committer
     with engine.retention_lock, engine.checkpoint_lock:
         if lowest_truncation(state) <= seq < state.tail.first_seq:
-            kept = kept_part(state, seq, lambda info: engine.segments.get(state.topic_id, info))
+            remainder = kept_part(state, seq, lambda info: engine.segments.get(state.topic_id, info))
         else:
-            kept = None
+            remainder = None
         try:
-            entry = _queued_truncation(engine, state, seq, position, kept)
+            entry = _queued_truncation(engine, state, seq, position, remainder)
             if entry is None:
                 return
             committer.finish(entry)
@@ -223,7 +223,7 @@ def _truncate(engine: Engine, state: TopicState, seq: int, position: tuple[int, 
 
 
 def _queued_truncation(
-    engine: Engine, state: TopicState, seq: int, position: tuple[int, int, int] | None, kept: SegmentInfo | None
+    engine: Engine, state: TopicState, seq: int, position: tuple[int, int, int] | None, remainder: SegmentInfo | None
 ) -> TruncateEntry | None:
     """Queue the truncation, and return its entry. Return None if the topic has no record from `seq` on."""
     committer = engine.committer
@@ -236,7 +236,7 @@ def _queued_truncation(
         _check_truncation(state, seq)
         if seq > state.assigned_seq:
             return None
-        entry = TruncateEntry(state, seq, max(engine.clock.now_ms(), state.assigned_ts_ms), kept)
+        entry = TruncateEntry(state, seq, max(engine.clock.now_ms(), state.assigned_ts_ms), remainder)
         committer.enqueue(entry)
     return entry
 

@@ -16,7 +16,7 @@ from catalog.errors import (
 )
 from catalog.format.keys import Key
 from catalog.objects import MemoryStore, ObjectInfo, ObjectStore, PartTag
-from catalog.objects.conformance import CHECKS, Check, Place, PromiseBroken
+from catalog.objects.conformance import CHECKS, Check, PromiseBroken, Sandbox
 from catalog.objects.examination import Examination
 from tests.faults.broken_stores import CASES, Broken, ListsLate, Writer
 from tests.faults.store import unreachable
@@ -62,7 +62,7 @@ def test_a_check_works_under_its_own_prefix_and_no_other(check: Check) -> None:
 
     watched = Watched()
     watched.inner = store
-    check.run(Place(watched, PREFIX))
+    check.run(Sandbox(watched, PREFIX))
     assert {key for key in seen if not key.startswith(PREFIX)} <= {""}  # a delete of no keys has the key ""
 
 
@@ -167,14 +167,14 @@ def test_racers_whose_outcome_is_unknown_are_no_proof_of_anything() -> None:
             if "create-race/" in key:
                 raise OutcomeUnknown(key, "409")
 
-    BY_NAME["create-race"].run(Place(Conflicts(), PREFIX))
+    BY_NAME["create-race"].run(Sandbox(Conflicts(), PREFIX))
 
     class Loses(Conflicts):
         def get(self, key: Key) -> bytes:
             return b"of nobody"
 
     with pytest.raises(PromiseBroken, match="of nobody"):
-        BY_NAME["create-race"].run(Place(Loses(), PREFIX))
+        BY_NAME["create-race"].run(Sandbox(Loses(), PREFIX))
 
 
 def test_trouble_in_the_middle_is_told_and_the_rest_is_tried() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from catalog.errors import InvalidKey, KeyTaken, NoSuchObject
 from catalog.format.keys import Key
 from catalog.objects import LocalStore, MemoryStore, ObjectInfo, ObjectStore
-from catalog.objects.conformance import CHECKS, Check, NotKept, Place
+from catalog.objects.conformance import CHECKS, Check, NotKept, Sandbox
 from catalog.objects.s3 import S3Store
 from tests.catalog.s3_stores import kept_open
 from tests.s3_server import AS_HARNESS, MINIO, own_prefixes
@@ -57,7 +57,7 @@ def shared_store(request: pytest.FixtureRequest, kept_open: dict[str, ObjectStor
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 def test_a_store_keeps_its_promise(shared_store: ObjectStore, check: Check) -> None:
     try:
-        check.run(Place(shared_store, f"doctor/{check.name}/"))
+        check.run(Sandbox(shared_store, f"doctor/{check.name}/"))
     except NotKept as reason:
         if not MINIO:
             raise

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from offload.operations import export as use
-from offload.operations.export import Wanted
+from offload.operations.export import ExportRequest
 from offload.operations.export_directory import MANIFEST
 from offload.operations.export_forms import Form
 from offload.operations.export_state import Calls, ExportBegun, Source
@@ -33,7 +33,7 @@ def exported(call: Calls, topic: str) -> object:
             of_state[:] = [record.value.decode() for record in records]
         return call(path, values)
 
-    source, wanted = Source(call_and_look, topic, lambda _: None), Wanted(topic, None, Form.RAW, 1 << 20)
+    source, wanted = Source(call_and_look, topic, lambda _: None), ExportRequest(topic, None, Form.RAW, 1 << 20)
     begun, *_ = use.export(source, disk, _DIRECTORY, wanted, lambda _seq, _last: None)
     assert isinstance(begun, ExportBegun)
     tree = disk.after_kill().tree

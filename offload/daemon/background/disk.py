@@ -52,8 +52,8 @@ class DiskWatch:
     def _free_bytes(self, reject_bytes: int) -> int:
         log = self._context.log
         log.disk_reject_bytes = reject_bytes  # also looks at the disk
-        found = os.statvfs(log.path)
-        return found.f_bavail * found.f_frsize
+        usage = os.statvfs(log.path)
+        return usage.f_bavail * usage.f_frsize
 
     async def _count_hot_bytes(self) -> None:
         if self._quota.most_bytes is not None:

@@ -50,13 +50,13 @@ class Offloads:
 
     async def look(self) -> None:
         """Begin the offload of each topic that is due, and wait for none."""
-        for name, wanted in await in_threads(self._look_thread, self._due.find):
+        for name, offload in await in_threads(self._look_thread, self._due.find):
             if self._context.stopping.is_set():
                 return
             self._context.works.of(name).is_running = True
-            if wanted.seal:
+            if offload.seal:
                 self._seals.want(name)
-            task = asyncio.create_task(self._offload(name, wanted))
+            task = asyncio.create_task(self._offload(name, offload))
             self._running.add(task)
             task.add_done_callback(self._running.discard)
 
@@ -65,13 +65,13 @@ class Offloads:
         if self._running:
             await asyncio.wait(self._running, timeout=patience_s)
 
-    async def _offload(self, name: str, wanted: Due) -> None:
+    async def _offload(self, name: str, offload: Due) -> None:
         runs, works, work = self._context.runs, self._context.works, self._context.works.of(name)
         try:
-            published = await in_threads(self._threads, self._run, name, wanted)
+            published = await in_threads(self._threads, self._run, name, offload)
             offloaded_seq = self._archive.status.offloaded_seq(name)
             if published:
-                _log.info("%s: offloaded up to seq %d (%s)", name, offloaded_seq, wanted.reason)
+                _log.info("%s: offloaded up to seq %d (%s)", name, offloaded_seq, offload.reason)
             work.failures, work.last_error = 0, None
             runs.done(name, offloaded_seq, is_published=published)
         except Stopping as stop:
@@ -82,11 +82,11 @@ class Offloads:
         finally:
             work.is_running = False
 
-    def _run(self, name: str, wanted: Due) -> bool:
+    def _run(self, name: str, offload: Due) -> bool:
         """Offload the topic, and return whether that published anything."""
-        log, count_bytes, up_to = self._context.log, self._context.runs.count_bytes, wanted.up_to
+        log, count_bytes, up_to = self._context.log, self._context.runs.count_bytes, offload.up_to
         count_bytes(0)  # raises if the daemon stops: this offload may have waited for its thread since then
-        if wanted.seal:
+        if offload.seal:
             # The sealed segments also hold the records appended since the look. The offload takes them too.
             self._seals.seal(log, name)
             up_to = max(up_to, log.topic(name).sealed_seq)
@@ -108,7 +108,7 @@ class _DueTopics:
     def find(self) -> list[tuple[str, Due]]:
         """Return each topic that is due now, with its offload. Skip a topic that rests, runs or waits."""
         context, works = self._context, self._context.works
-        found = []
+        offloads = []
         versions, offload_versions = context.log.versions(), self._archive.status.versions()
         works.keep(versions.keys(), self._archive.replication.replicas)
         now_ms = context.now_ms()
@@ -121,15 +121,15 @@ class _DueTopics:
             if work.is_running or work.wait_ms(context.now_ms()):
                 continue
             try:
-                wanted = self._due(name, work, version)
+                offload = self._due(name, work, version)
             except NoSuchTopic:  # deleted meanwhile
                 continue
             except Exception as error:
                 works.put_off(name, error)
                 continue
-            if wanted is not None:
-                found.append((name, wanted))
-        return found
+            if offload is not None:
+                offloads.append((name, offload))
+        return offloads
 
     def _due(self, name: str, work: TopicWork, version: tuple[object, ...]) -> Due | None:
         """Return the offload that is due. If there is none, the topic rests."""
@@ -138,10 +138,10 @@ class _DueTopics:
             self._rests.put(name, Rest(version, now_ms, None))
             return None
         backlog, policy = self._backlog(name, topic, work), self._policy(topic)
-        wanted = due(backlog, policy, now_ms)
-        if wanted is None:
+        offload = due(backlog, policy, now_ms)
+        if offload is None:
             self._rests.put(name, Rest(version, now_ms, next_due_ms(backlog, policy)))
-        return wanted
+        return offload
 
     def _backlog(self, name: str, topic: Topic, work: TopicWork) -> Backlog:
         status = self._archive.status
@@ -215,7 +215,7 @@ class Seals:
         with self._lock:
             if name not in self._waiting:
                 return
-            names = [name, *(each for each in list(self._waiting) if each != name)][:_SEALS_AT_ONCE]
+            names = [name, *(waiting for waiting in list(self._waiting) if waiting != name)][:_SEALS_AT_ONCE]
             log.seal(names)
-            for each in names:
-                self._waiting.pop(each, None)
+            for waiting in names:
+                self._waiting.pop(waiting, None)

@@ -76,13 +76,13 @@ def due(backlog: Backlog, policy: Policy, now_ms: int) -> Due | None:
     since_ms, interval_ms = backlog.unsealed_since_ms, policy.tail_interval_ms
     if since_ms is not None and interval_ms is not None and is_over(since_ms, interval_ms, now_ms):
         return Due(backlog.head_seq, "tail", seal=True)
-    found = [
+    offloads = [
         Due(up_to, reason)
         for up_to, reason in ((_by_age(backlog, policy, now_ms), "age"), (_by_bytes(backlog, policy), "bytes"))
         if up_to
     ]
-    if found:
-        return max(found, key=lambda each: each.up_to)
+    if offloads:
+        return max(offloads, key=lambda offload: offload.up_to)
     return Due(backlog.offloaded_seq, "unfinished") if backlog.is_unfinished else None
 
 

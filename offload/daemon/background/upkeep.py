@@ -46,11 +46,11 @@ class Upkeep:
 
     def _retain(self) -> list[str]:
         """Enforce retention. Return the topics whose hot copies may go: by lag, by retention, or for a full disk."""
-        found, archive = self._context.log.enforce_retention(), self._archive
+        retained, archive = self._context.log.enforce_retention(), self._archive
         if archive is None:
             return []
         lag_s = self._context.settings().offload.deletion_lag_s if self._disk.state is DiskState.FINE else 0
-        waiting = {each.topic for each in found if each.waiting_seq}
+        waiting = {topic.topic for topic in retained if topic.waiting_seq}
         hot = archive.status.with_hot_copies() if waiting else set()
         return sorted(archive.status.with_hot_copies(lag_s) | (waiting & hot))
 

@@ -38,17 +38,17 @@ from seglog.values.producer import Producer, ProducerBatch
 __all__ = ["append", "records_of", "write"]
 
 
-async def append(service: Service, live: Live, wanted: Append, body: bytes) -> tuple[int, dict[str, str]]:
+async def append(service: Service, live: Live, request: Append, body: bytes) -> tuple[int, dict[str, str]]:
     """Append the body. Return the status and the headers of the answer."""
-    if wanted.closes or wanted.seq is not None:
+    if request.closes or request.seq is not None:
         async with live.turns.alone():
             await live.prepare()
-            return await _append_alone(service, live, wanted, body)
+            return await _append_alone(service, live, request, body)
     async with live.turns.shared():
         await live.prepare()
         if live.mark.is_closed:
-            return _answer_closed(live, wanted)
-        return await _append(service, live, wanted, await _values(service, live, wanted, body), live.mark)
+            return _answer_closed(live, request)
+        return await _append(service, live, request, await _values(service, live, request, body), live.mark)
 
 
 async def write(
@@ -59,17 +59,17 @@ async def write(
     No values and a mark that is closed: append the end. The caller has the turn.
     """
     is_end = not values
-    given = values or [b""]
+    records = values or [b""]
     if producer is not None:
         batch = ProducerBatch(producer_id(live, producer.id), producer.epoch, producer.number)
-    elif len(given) > 1:
+    elif len(records) > 1:
         batch = ProducerBatch(WHOLE_BATCH, 0, live.next_batch(), gaps=True)
     else:
         batch = None
     target = service.log.topic(live.entry.topic)
     try:
         with timed(service.metrics.append_s):
-            is_known = (await target.append_once(given, tag=mark.tag, producer=batch)).duplicate
+            is_known = (await target.append_once(records, tag=mark.tag, producer=batch)).duplicate
     except (Conflict, Misuse):  # a mistake of the client, which changed nothing
         raise
     except BaseException:
@@ -85,34 +85,34 @@ async def write(
 
 async def records_of(service: Service, content_type: str, body: bytes) -> list[bytes]:
     """Return the records of a body. Raise `InvalidStreamRequest` and `TooManyRecords`."""
-    given = content_type, body, service.settings.max_body_records
+    arguments = content_type, body, service.settings.max_body_records
     # The decoding of a MiB of messages takes up to a second. In the event loop it would delay every other answer.
     is_short = len(body) <= SHORT_BYTES or not is_json(content_type)
-    return messages(*given) if is_short else await in_threads(service.local, messages, *given)
+    return messages(*arguments) if is_short else await in_threads(service.local, messages, *arguments)
 
 
-def producer_id(live: Live, given: str) -> str:
+def producer_id(live: Live, client_id: str) -> str:
     """Return the id in the log. A stream that was made again after a deletion begins with new producers."""
-    return f"{live.entry.base}:{given}"
+    return f"{live.entry.base}:{client_id}"
 
 
-async def _append_alone(service: Service, live: Live, wanted: Append, body: bytes) -> tuple[int, dict[str, str]]:
+async def _append_alone(service: Service, live: Live, request: Append, body: bytes) -> tuple[int, dict[str, str]]:
     if live.mark.is_closed:
-        is_again = wanted.closes and not body and wanted.producer is None
-        return (204, _headers(live, None)) if is_again else _answer_closed(live, wanted)
-    values = await _values(service, live, wanted, body)
-    if wanted.producer is not None and _is_appended(live, wanted.producer):
-        return 204, _headers(live, wanted.producer)
-    if wanted.seq is not None and live.mark.seq is not None and wanted.seq <= live.mark.seq:
-        raise StreamConflict(live.entry.path, f"Stream-Seq {wanted.seq!r} is not above {live.mark.seq!r}")
-    mark = replace(live.mark, is_closed=wanted.closes, seq=live.mark.seq if wanted.seq is None else wanted.seq)
-    return await _append(service, live, wanted, values, mark)
+        is_again = request.closes and not body and request.producer is None
+        return (204, _headers(live, None)) if is_again else _answer_closed(live, request)
+    values = await _values(service, live, request, body)
+    if request.producer is not None and _is_appended(live, request.producer):
+        return 204, _headers(live, request.producer)
+    if request.seq is not None and live.mark.seq is not None and request.seq <= live.mark.seq:
+        raise StreamConflict(live.entry.path, f"Stream-Seq {request.seq!r} is not above {live.mark.seq!r}")
+    mark = replace(live.mark, is_closed=request.closes, seq=live.mark.seq if request.seq is None else request.seq)
+    return await _append(service, live, request, values, mark)
 
 
 async def _append(
-    service: Service, live: Live, wanted: Append, values: list[bytes], mark: Mark
+    service: Service, live: Live, request: Append, values: list[bytes], mark: Mark
 ) -> tuple[int, dict[str, str]]:
-    producer, size_bytes = wanted.producer, frame_bytes(values or [b""], mark.tag)
+    producer, size_bytes = request.producer, frame_bytes(values or [b""], mark.tag)
     try:
         hold = await service.quota.take_append(size_bytes)
     except (OverQuota, OverRate):
@@ -147,26 +147,26 @@ async def _write_numbered(service: Service, live: Live, values: list[bytes], mar
         return True
 
 
-async def _values(service: Service, live: Live, wanted: Append, body: bytes) -> list[bytes]:
+async def _values(service: Service, live: Live, request: Append, body: bytes) -> list[bytes]:
     """Return the records of the body. Raise an error for a body that the stream does not take."""
     if not body:
-        if wanted.closes:
+        if request.closes:
             return []
         raise InvalidStreamRequest("body", "it is empty, and the request does not close the stream")
-    if wanted.content_type is None:
+    if request.content_type is None:
         raise InvalidStreamRequest("Content-Type", "a body needs it")
     kind = live.entry.content_type
-    if base_type(wanted.content_type) != base_type(kind):
-        raise StreamConflict(live.entry.path, f"its content type is {kind}, not {wanted.content_type}")
+    if base_type(request.content_type) != base_type(kind):
+        raise StreamConflict(live.entry.path, f"its content type is {kind}, not {request.content_type}")
     values = await records_of(service, kind, body)
     if not values:
         raise InvalidStreamRequest("body", "it is an empty array")
     return values
 
 
-def _answer_closed(live: Live, wanted: Append) -> tuple[int, dict[str, str]]:
-    if wanted.producer is not None and _is_appended(live, wanted.producer):
-        return 204, _headers(live, wanted.producer)
+def _answer_closed(live: Live, request: Append) -> tuple[int, dict[str, str]]:
+    if request.producer is not None and _is_appended(live, request.producer):
+        return 204, _headers(live, request.producer)
     raise StreamClosed(live.entry.path, live.tail_offset)
 
 
@@ -176,14 +176,14 @@ def _known(live: Live, producer: Numbered) -> Producer | None:
 
 def _is_appended(live: Live, producer: Numbered) -> bool:
     """Return whether the batch is there. Raise an error for an epoch that is lower, or that does not begin with 0."""
-    known = _known(live, producer)
-    if known is None or producer.epoch > known.epoch:
-        if known is not None and producer.number:
+    newest = _known(live, producer)
+    if newest is None or producer.epoch > newest.epoch:
+        if newest is not None and producer.number:
             raise InvalidStreamRequest("Producer-Seq", "a new epoch begins with 0")
         return False
-    if producer.epoch < known.epoch:
-        raise StaleProducer(known.epoch)
-    return producer.number <= known.number
+    if producer.epoch < newest.epoch:
+        raise StaleProducer(newest.epoch)
+    return producer.number <= newest.number
 
 
 def _headers(live: Live, producer: Numbered | None) -> dict[str, str]:
@@ -191,7 +191,7 @@ def _headers(live: Live, producer: Numbered | None) -> dict[str, str]:
     if live.mark.is_closed:
         headers["stream-closed"] = "true"
     if producer is not None:
-        known = _known(live, producer)
+        newest = _known(live, producer)
         headers["producer-epoch"] = str(producer.epoch)
-        headers["producer-seq"] = str(producer.number if known is None else known.number)
+        headers["producer-seq"] = str(producer.number if newest is None else newest.number)
     return headers

@@ -71,32 +71,32 @@ class Entry:
 
 
 def encode_entry(entry: Entry) -> bytes:
-    found = asdict(entry) | {"state": entry.state.value}
-    return json.dumps({name: value for name, value in found.items() if value is not None}).encode()
+    members = asdict(entry) | {"state": entry.state.value}
+    return json.dumps({name: value for name, value in members.items() if value is not None}).encode()
 
 
 def decode_entry(value: bytes) -> Entry:
     """Return the entry. Raise `UnreadableEntry` for a record that is none."""
-    given = None
+    members = None
     try:
-        given = json.loads(value)
-        fork = given.get("fork")
+        members = json.loads(value)
+        fork = members.get("fork")
         entry = Entry(
-            given["path"],
-            given["topic"],
-            given["content_type"],
-            given.get("ttl_s"),
-            given.get("expires_at"),
-            given["base"],
-            given["own"],
+            members["path"],
+            members["topic"],
+            members["content_type"],
+            members.get("ttl_s"),
+            members.get("expires_at"),
+            members["base"],
+            members["own"],
             None if fork is None else Fork(fork["source"], fork["offset"], fork["skip"]),
-            State(given["state"]),
+            State(members["state"]),
         )
         _check_types(entry)
         if entry.expires_at is not None:
             expires_ms(entry.expires_at)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, StreamRefused) as error:
-        path = given.get("path") if isinstance(given, dict) else None
+        path = members.get("path") if isinstance(members, dict) else None
         raise UnreadableEntry(value, path if isinstance(path, str) else None) from error
     return entry
 
@@ -104,25 +104,25 @@ def decode_entry(value: bytes) -> Entry:
 def _check_types(part: Entry | Fork) -> None:
     """Raise `TypeError` if a field has a value of another type than its annotation says."""
     for field in fields(part):
-        found, names = getattr(part, field.name), str(field.type).split(" | ")
-        if type(found).__name__ not in names and not (found is None and "None" in names):
+        member, names = getattr(part, field.name), str(field.type).split(" | ")
+        if type(member).__name__ not in names and not (member is None and "None" in names):
             raise TypeError(field.name)
     if isinstance(part, Entry) and part.fork is not None:
         _check_types(part.fork)
 
 
-def check_same(entry: Entry, wanted: Create, *, is_closed: bool) -> None:
+def check_same(entry: Entry, request: Create, *, is_closed: bool) -> None:
     """Raise `StreamExists` if a PUT asks for another configuration than the stream has."""
-    is_inherited = wanted.fork is not None and wanted.ttl_s is None and wanted.expires_at is None
-    if wanted.fork is not None and wanted.fork != entry.fork:
+    is_inherited = request.fork is not None and request.ttl_s is None and request.expires_at is None
+    if request.fork is not None and request.fork != entry.fork:
         raise StreamExists(entry.path, "it exists, and is no fork of that source at that offset")
-    if (wanted.fork is None or wanted.content_type is not None) and (
-        base_type(wanted.type_or_default) != base_type(entry.content_type)
+    if (request.fork is None or request.content_type is not None) and (
+        base_type(request.type_or_default) != base_type(entry.content_type)
     ):
         raise StreamExists(entry.path, f"it exists with the content type {entry.content_type}")
-    if not is_inherited and (wanted.ttl_s != entry.ttl_s or _time(wanted.expires_at) != _time(entry.expires_at)):
+    if not is_inherited and (request.ttl_s != entry.ttl_s or _time(request.expires_at) != _time(entry.expires_at)):
         raise StreamExists(entry.path, "it exists with another expiry")
-    if wanted.is_closed != is_closed:
+    if request.is_closed != is_closed:
         raise StreamExists(entry.path, "it exists and is closed" if is_closed else "it exists and is open")
 
 

@@ -92,8 +92,8 @@ class OffsetGone(StreamRefused):
 
 class StaleProducer(StreamRefused):
     def __init__(self, epoch: int) -> None:
-        told = f"another producer of this id has begun epoch {epoch}"
-        super().__init__(403, told, headers={"producer-epoch": str(epoch)})
+        text = f"another producer of this id has begun epoch {epoch}"
+        super().__init__(403, text, headers={"producer-epoch": str(epoch)})
 
 
 class SkippedBatch(StreamRefused):

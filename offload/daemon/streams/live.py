@@ -160,8 +160,8 @@ class Live:
                 has_end = mark.is_closed and not last.value
         if changes != self._changes:
             return
-        known = self.topic.producer(WHOLE_BATCH)
-        self._batches = max(self._batches, 0 if known is None else known.number + 1)
+        newest = self.topic.producer(WHOLE_BATCH)
+        self._batches = max(self._batches, 0 if newest is None else newest.number + 1)
         self.mark, self.has_end, self._epoch, self._is_known = mark, has_end, epoch, True
 
     def next_batch(self) -> int:
@@ -300,7 +300,7 @@ def mark_of(tag: str | None) -> Mark:
     """Return the mark of a record. A tag that an append outside of the stream gave is no mark."""
     if tag is None or not tag.startswith(_MARK + ";"):
         return NO_MARK
-    rest = tag.removeprefix(_MARK)
-    is_closed = rest == _MARK_CLOSED or rest.startswith(_MARK_CLOSED + ";")
-    rest = rest.removeprefix(_MARK_CLOSED) if is_closed else rest
-    return Mark(is_closed, rest.removeprefix(_MARK_SEQ) if rest.startswith(_MARK_SEQ) else None)
+    text = tag.removeprefix(_MARK)
+    is_closed = text == _MARK_CLOSED or text.startswith(_MARK_CLOSED + ";")
+    text = text.removeprefix(_MARK_CLOSED) if is_closed else text
+    return Mark(is_closed, text.removeprefix(_MARK_SEQ) if text.startswith(_MARK_SEQ) else None)

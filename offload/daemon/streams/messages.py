@@ -69,7 +69,7 @@ def data_event(content_type: str, values: Sequence[bytes]) -> bytes:
     body = joined(content_type, values)
     if is_binary(content_type):
         body = base64.b64encode(body)
-    return b"event: data\n" + b"".join(_line(each) for each in _LINE_END.split(body)) + b"\n"
+    return b"event: data\n" + b"".join(_line(line) for line in _LINE_END.split(body)) + b"\n"
 
 
 def control_event(fields: dict[str, str | bool]) -> bytes:
@@ -93,16 +93,16 @@ def _elements(text: str, most: int) -> Iterator[str]:
     if text[at : at + 1] == "]":
         _check_end(text, at + 1)
         return
-    found: list[str] = []
+    elements: list[str] = []
     while True:
-        if len(found) == most:
+        if len(elements) == most:
             raise TooManyRecords(most)
         end = _value_end(text, at)
-        found.append(text[at:end])
+        elements.append(text[at:end])
         at = _after_space(text, end)
         if text[at : at + 1] == "]":
             _check_end(text, at + 1)
-            yield from found
+            yield from elements
             return
         if text[at : at + 1] != ",":
             raise ValueError(f"there is no comma at character {at}")

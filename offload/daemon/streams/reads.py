@@ -40,10 +40,10 @@ async def read_piece(service: Service, live: Live, after: int) -> Piece:
         return Piece((), max(after, live.entry.base), is_tail=True, is_closed=live.mark.is_closed)
     own = max(live.entry.base, live.entry.own)
     pool = service.read_threads(live.topic, first)
-    found: Piece = await in_threads(pool, _read, live.topic, first, end, own)
-    if found.is_tail and end == live.topic.head_seq and live.mark.is_closed:
-        return Piece(found.values, found.last, is_tail=True, is_closed=True)
-    return found
+    piece: Piece = await in_threads(pool, _read, live.topic, first, end, own)
+    if piece.is_tail and end == live.topic.head_seq and live.mark.is_closed:
+        return Piece(piece.values, piece.last, is_tail=True, is_closed=True)
+    return piece
 
 
 async def next_piece(service: Service, live: Live, after: int, epoch: int) -> Piece | None:

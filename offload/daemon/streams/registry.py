@@ -176,7 +176,7 @@ class Registry:
     async def _compact(self) -> None:
         topic = self._service.log.topic(TOPIC)
         first = topic.sync.head_seq + 1
-        values = [encode_entry(each) for each in self._newest()]
+        values = [encode_entry(entry) for entry in self._newest()]
         for at in range(0, len(values), _AT_ONCE):
             await topic.append(values[at : at + _AT_ONCE], durability="fsync")
         archive = self._service.archive

@@ -159,25 +159,25 @@ def _check_plain(headers: Mapping[str, str]) -> None:
     """Raise `Refused` (415) for a body with a `Content-Encoding`: a stream has the bytes as they come."""
     encoding = headers.get("content-encoding", "identity").strip().lower()
     if encoding != "identity":
-        told = f"a stream takes no body with the Content-Encoding {encoding[:100]!r}"
-        raise Refused(415, "stream", told, hint="send the body as it is")
+        text = f"a stream takes no body with the Content-Encoding {encoding[:100]!r}"
+        raise Refused(415, "stream", text, hint="send the body as it is")
 
 
 def read_of(query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> Read:
-    given = {name: [text for each, text in query if each == name] for name in ("offset", "live", "cursor")}
-    if len(given["offset"]) > 1:
+    texts = {name: [text for parameter, text in query if parameter == name] for name in ("offset", "live", "cursor")}
+    if len(texts["offset"]) > 1:
         raise InvalidStreamRequest("offset", "give it once")
-    offset, live = next(iter(given["offset"]), None), next(iter(given["live"]), None)
+    offset, live = next(iter(texts["offset"]), None), next(iter(texts["live"]), None)
     if offset is not None and offset not in {BEGINNING, NOW} and parsed_offset(offset) is None:
         raise InvalidStreamRequest("offset", f"{offset[:64]!r} is none")
-    if live is not None and live not in {each.value for each in Wait}:
+    if live is not None and live not in {wait_.value for wait_ in Wait}:
         raise InvalidStreamRequest("live", "it is long-poll or sse")
     if live is not None and offset is None:
         raise InvalidStreamRequest("offset", "a live read needs it")
     etags = headers.get("if-none-match", "")
-    known = frozenset(each.strip().removeprefix("W/") for each in etags.split(",") if each.strip())
+    etags_known = frozenset(etag.strip().removeprefix("W/") for etag in etags.split(",") if etag.strip())
     wait = None if live is None else Wait(live)
-    return Read(BEGINNING if offset is None else offset, wait, next(iter(given["cursor"]), None), known)
+    return Read(BEGINNING if offset is None else offset, wait, next(iter(texts["cursor"]), None), etags_known)
 
 
 def expires_ms(text: str) -> int:
@@ -265,8 +265,8 @@ def topic_name(path: str) -> str:
     parts = [_escaped(data[at : at + 1], is_first=at == 0) for at in range(len(data))]
     name = "".join(parts)
     if len(name) > _NAME_MAX:
-        told = f"the name of its topic would have {len(name)} characters, and {_NAME_MAX} is the maximum"
-        raise InvalidStreamPath(told)
+        text = f"the name of its topic would have {len(name)} characters, and {_NAME_MAX} is the maximum"
+        raise InvalidStreamPath(text)
     return name
 
 
@@ -295,10 +295,10 @@ def parsed_offset(text: str) -> tuple[int, int] | None:
     return None if match is None else (int(match[1]), int(match[2]))
 
 
-def cursor(now_ms: int, given: str | None, chance: float) -> str:
-    """Return the cursor of an answer. `given` is the client's, and `chance` a number from 0 to below 1 (CURSOR-1)."""
+def cursor(now_ms: int, sent: str | None, chance: float) -> str:
+    """Return the cursor of an answer. `sent` is the client's, and `chance` a number from 0 to below 1 (CURSOR-1)."""
     current = max(0, now_ms - _CURSOR_SINCE_MS) // _CURSOR_INTERVAL_MS
-    is_number = given is not None and given.isascii() and given.isdigit() and len(given) <= 15
-    if given is None or not is_number or int(given) < current:
+    is_number = sent is not None and sent.isascii() and sent.isdigit() and len(sent) <= 15
+    if sent is None or not is_number or int(sent) < current:
         return str(current)
-    return str(int(given) + 1 + int(chance * _CURSOR_JITTER_MAX))
+    return str(int(sent) + 1 + int(chance * _CURSOR_JITTER_MAX))

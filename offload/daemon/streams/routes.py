@@ -88,19 +88,19 @@ class _Routes:
             return _error_response(error)
 
     async def _put(self, request: Request, path: str) -> Response:
-        wanted, body = create_of(request.headers), await request.body()
-        if wanted.fork is not None:
-            rights_of(request.scope).check(Role.READ, topic_name(wanted.fork.source))
-        is_new, live = await self._streams.create(path, wanted, body)
+        parsed, body = create_of(request.headers), await request.body()
+        if parsed.fork is not None:
+            rights_of(request.scope).check(Role.READ, topic_name(parsed.fork.source))
+        is_new, live = await self._streams.create(path, parsed, body)
         headers = {**_described(live), **_ALWAYS}
         if is_new:
             headers["location"] = _url(request, path)
         return Response(status_code=201 if is_new else 200, headers=headers)
 
     async def _post(self, request: Request, path: str) -> Response:
-        wanted, body = append_of(request.headers), await request.body()
+        parsed, body = append_of(request.headers), await request.body()
         live = await self._streams.find(path)
-        status, headers = await append(self._service, live, wanted, body)
+        status, headers = await append(self._service, live, parsed, body)
         return Response(status_code=status, headers={**headers, **_ALWAYS})
 
     async def _head(self, _request: Request, path: str) -> Response:
@@ -114,24 +114,24 @@ class _Routes:
         return Response(status_code=204, headers=dict(_ALWAYS))
 
     async def _get(self, request: Request, path: str) -> Response:
-        wanted = read_of(request.query_params.multi_items(), request.headers)
+        parsed = read_of(request.query_params.multi_items(), request.headers)
         live = await self._streams.find(path)
-        after = live.place(wanted.offset)
-        if wanted.live is not None:
+        after = live.place(parsed.offset)
+        if parsed.live is not None:
             become_follower(request.scope)
-        if wanted.live is Wait.SSE:
-            return self._events(live, wanted, after)
-        if wanted.live is Wait.LONG_POLL:
-            answer = await unless_gone(request, lambda: self._long_poll(live, wanted, after))
+        if parsed.live is Wait.SSE:
+            return self._events(live, parsed, after)
+        if parsed.live is Wait.LONG_POLL:
+            answer = await unless_gone(request, lambda: self._long_poll(live, parsed, after))
             return answer or Response(status_code=CLIENT_GONE)
-        is_now = wanted.offset == NOW
+        is_now = parsed.offset == NOW
         piece = Piece((), after, is_tail=True, is_closed=live.mark.is_closed) if is_now else None
         piece = piece or await read_piece(self._service, live, after)
         return _piece_response(
-            live, piece, _piece_headers(live, after, piece, cursor=None, is_now=is_now), wanted.etags
+            live, piece, _piece_headers(live, after, piece, cursor=None, is_now=is_now), parsed.etags
         )
 
-    async def _long_poll(self, live: Live, wanted: Read, after: int) -> Response:
+    async def _long_poll(self, live: Live, parsed: Read, after: int) -> Response:
         epoch = live.topic.epoch
         piece = await next_piece(self._service, live, after, epoch)
         if piece and not piece.values and not piece.is_closed:
@@ -140,21 +140,21 @@ class _Routes:
         if live.is_gone:
             live = await self._streams.find(live.entry.path)
         if piece is None or live.is_cut(epoch, after):
-            raise OffsetGone(wanted.offset)
-        headers = _piece_headers(live, after, piece, cursor=self._cursor(wanted), is_now=not piece.values)
+            raise OffsetGone(parsed.offset)
+        headers = _piece_headers(live, after, piece, cursor=self._cursor(parsed), is_now=not piece.values)
         if piece.values:
-            return _piece_response(live, piece, headers, wanted.etags)
+            return _piece_response(live, piece, headers, parsed.etags)
         del headers["content-type"]
         return Response(status_code=204, headers={**headers, **_ALWAYS})
 
-    def _events(self, live: Live, wanted: Read, after: int) -> Response:
+    def _events(self, live: Live, parsed: Read, after: int) -> Response:
         headers = {"cache-control": "no-cache", **_ALWAYS}
         if is_binary(live.entry.content_type):
             headers["stream-sse-data-encoding"] = "base64"
         headers["content-type"] = "text/event-stream"
-        return StreamingResponse(self._event_texts(live, wanted, after), headers=headers)
+        return StreamingResponse(self._event_texts(live, parsed, after), headers=headers)
 
-    async def _event_texts(self, live: Live, wanted: Read, after: int) -> AsyncIterator[bytes]:
+    async def _event_texts(self, live: Live, parsed: Read, after: int) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         end, is_first, epoch = loop.time() + _EVENTS_S, True, live.topic.epoch
         while not self._service.stopping.is_set():
@@ -163,7 +163,7 @@ class _Routes:
                 return
             if piece.values or piece.is_closed or is_first:
                 data = data_event(live.entry.content_type, piece.values) if piece.values else b""
-                yield data + self._control(live, wanted, piece)  # together: no client sees data without its offset
+                yield data + self._control(live, parsed, piece)  # together: no client sees data without its offset
             if piece.is_closed:
                 return
             after, is_first = piece.last, False
@@ -177,18 +177,18 @@ class _Routes:
                     return
                 yield _COMMENT
 
-    def _control(self, live: Live, wanted: Read, piece: Piece) -> bytes:
+    def _control(self, live: Live, parsed: Read, piece: Piece) -> bytes:
         fields: dict[str, str | bool] = {"streamNextOffset": live.offset(piece.last)}
         if piece.is_closed:
             fields["streamClosed"] = True
         else:
-            fields["streamCursor"] = self._cursor(wanted)
+            fields["streamCursor"] = self._cursor(parsed)
         if piece.is_tail:
             fields["upToDate"] = True
         return control_event(fields)
 
-    def _cursor(self, wanted: Read) -> str:
-        return cursor(self._service.now_ms(), wanted.cursor, random.random())
+    def _cursor(self, parsed: Read) -> str:
+        return cursor(self._service.now_ms(), parsed.cursor, random.random())
 
 
 def _path(request: Request) -> str:
@@ -220,11 +220,11 @@ def _etag(live: Live, after: int, piece: Piece) -> str:
     A delete of records changes the values of a place, so the place alone is no tag.
     """
     end = ":c" if piece.is_closed else ""
-    found = blake2b(digest_size=8)
+    digest = blake2b(digest_size=8)
     for value in piece.values:
-        found.update(len(value).to_bytes(8, "little"))
-        found.update(value)
-    return f'"{live.topic.topic_id:x}:{after}:{piece.last}:{found.hexdigest()}{end}"'
+        digest.update(len(value).to_bytes(8, "little"))
+        digest.update(value)
+    return f'"{live.topic.topic_id:x}:{after}:{piece.last}:{digest.hexdigest()}{end}"'
 
 
 def _piece_headers(live: Live, after: int, piece: Piece, *, cursor: str | None, is_now: bool) -> dict[str, str]:
@@ -250,8 +250,8 @@ def _piece_response(live: Live, piece: Piece, headers: Mapping[str, str], etags:
 
 def _error_response(error: Exception) -> Response:
     response = answer_of(error)
-    given = error.headers if isinstance(error, StreamRefused) else {}
-    for name, text in {**given, **_ALWAYS, "cache-control": "no-store"}.items():
+    headers = error.headers if isinstance(error, StreamRefused) else {}
+    for name, text in {**headers, **_ALWAYS, "cache-control": "no-store"}.items():
         response.headers[name] = text
     return response
 

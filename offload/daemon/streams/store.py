@@ -96,13 +96,13 @@ class Streams:
         await live.prepare()
         return live
 
-    async def create(self, path: str, wanted: Create, body: bytes) -> tuple[bool, Live]:
+    async def create(self, path: str, request: Create, body: bytes) -> tuple[bool, Live]:
         """Make a stream, or find it with the same configuration. Return whether it is new, and the stream."""
         name = topic_name(path)
         await self._registry.load()
         with suppress(NoSuchStream, StreamGone):
             live = await self.find(path)
-            check_same(live.entry, wanted, is_closed=live.mark.is_closed)
+            check_same(live.entry, request, is_closed=live.mark.is_closed)
             return False, live
         async with self._locked(path):
             entry = self._registry.find(path)
@@ -114,13 +114,14 @@ class Streams:
             if entry is not None and entry.state is State.LIVE:
                 live = self._kept.get(entry)
                 await live.prepare()
-                check_same(live.entry, wanted, is_closed=live.mark.is_closed)
+                check_same(live.entry, request, is_closed=live.mark.is_closed)
                 return False, live
-            if wanted.fork is not None:
-                return True, await self._make_fork(path, name, wanted, wanted.fork, body)
-            values = await records_of(self.service, wanted.type_or_default, body)
-            made = Entry(path, name, wanted.type_or_default, wanted.ttl_s, wanted.expires_at, 0, 0, None, State.MAKING)
-            return True, await self._make(self._placed(made), values, wanted)
+            if request.fork is not None:
+                return True, await self._make_fork(path, name, request, request.fork, body)
+            kind = request.type_or_default
+            values = await records_of(self.service, kind, body)
+            new = Entry(path, name, kind, request.ttl_s, request.expires_at, 0, 0, None, State.MAKING)
+            return True, await self._make(self._placed(new), values, request)
 
     async def delete(self, path: str, *, is_expired: bool = False) -> None:
         """Delete a stream. Raise `NoSuchStream` and `StreamGone`."""
@@ -152,20 +153,20 @@ class Streams:
             raise StreamExists(entry.path, f"{entry.topic} is a topic already, and no stream")
         return replace(entry, base=topic.head_seq, own=topic.head_seq)
 
-    async def _make(self, entry: Entry, values: list[bytes], wanted: Create, prefix: bytes = b"") -> Live:
+    async def _make(self, entry: Entry, values: list[bytes], request: Create, prefix: bytes = b"") -> Live:
         """Append the first records of a new stream, and put its entry."""
-        mark = Mark(wanted.is_closed)
-        given = values or [b""] * wanted.is_closed
-        size_bytes = frame_bytes([encode_entry(entry), *([prefix] if prefix else [])]) + frame_bytes(given, mark.tag)
+        mark = Mark(request.is_closed)
+        records = values or [b""] * request.is_closed
+        size_bytes = frame_bytes([encode_entry(entry), *([prefix] if prefix else [])]) + frame_bytes(records, mark.tag)
         with await self.service.quota.take_append(size_bytes) as hold:
-            if given or prefix:
+            if records or prefix:
                 if self._registry.find(entry.path) != entry:
                     await self._registry.put(entry)
                 live = Live(self.service, entry)
                 await live.prepare()
                 if prefix:
                     await write(self.service, live, [prefix], live.mark)
-                if given:
+                if records:
                     await write(self.service, live, values, mark)
             self._expiry.use(entry, self.service.now_ms())
             entry = await self._registry.put(replace(entry, state=State.LIVE))
@@ -174,26 +175,26 @@ class Streams:
         await live.prepare()
         return live
 
-    async def _make_fork(self, path: str, name: str, wanted: Create, fork: Fork, body: bytes) -> Live:
+    async def _make_fork(self, path: str, name: str, request: Create, fork: Fork, body: bytes) -> Live:
         source = await self._source(fork.source, path)
-        if wanted.content_type is not None and base_type(wanted.content_type) != base_type(source.entry.content_type):
+        if request.content_type is not None and base_type(request.content_type) != base_type(source.entry.content_type):
             raise StreamExists(path, f"its source has the content type {source.entry.content_type}")
         values = await records_of(self.service, source.entry.content_type, body)
         last, prefix = await divergence(self.service, source, fork)
-        has_expiry = wanted.ttl_s is not None or wanted.expires_at is not None
+        has_expiry = request.ttl_s is not None or request.expires_at is not None
         entry = Entry(
             path,
             name,
-            source.entry.content_type if wanted.content_type is None else wanted.content_type,
-            wanted.ttl_s if has_expiry else source.entry.ttl_s,
-            wanted.expires_at if has_expiry else source.entry.expires_at,
+            source.entry.content_type if request.content_type is None else request.content_type,
+            request.ttl_s if has_expiry else source.entry.ttl_s,
+            request.expires_at if has_expiry else source.entry.expires_at,
             0,
             0,
             fork,
             State.MAKING,
         )
         if last == source.entry.base:  # nothing is inherited, so the fork is a topic of its own
-            return await self._make(self._placed(entry), values, wanted, prefix)
+            return await self._make(self._placed(entry), values, request, prefix)
         if self.service.archive is None:
             raise NoForks
         entry = replace(entry, base=source.entry.base, own=last)
@@ -202,7 +203,7 @@ class Streams:
                 raise _source_gone(path, fork.source)
             branch = await self._registry.put(replace(entry, topic=branch_name(source, name)))
         await _make_branch(self.service, self.service.archive, branch, source)
-        return await self._make(branch, values, wanted, prefix)
+        return await self._make(branch, values, request, prefix)
 
     async def _source(self, path: str, fork: str) -> Live:
         try:
@@ -298,10 +299,10 @@ async def divergence(service: Service, source: Live, fork: Fork) -> tuple[int, b
     if not fork.skip:
         return after, b""
     is_message = is_json(source.entry.content_type)
-    found: tuple[int, bytes] = await in_threads(
+    seq_and_prefix: tuple[int, bytes] = await in_threads(
         service.cold_reads, _skipped, source, range(after + 1, tail + 1), fork.skip, is_message
     )
-    return found
+    return seq_and_prefix
 
 
 def _drop_topic(service: Service, name: str) -> None:

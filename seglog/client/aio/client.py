@@ -27,7 +27,7 @@ from seglog.client.connections import tls_context
 from seglog.client.reading import ArrowReading, Following, Reading, place_of
 from seglog.client.requests import (
     AppendLabels,
-    Wanted,
+    Selection,
     append_request,
     bounds_request,
     header_text,
@@ -81,7 +81,7 @@ class AsyncClient:
             await self.close()
 
     def __repr__(self) -> str:
-        return f"<AsyncClient of {self._driver.place}>"
+        return f"<AsyncClient of {self._driver.address}>"
 
     @checked
     def topic(self, name: str) -> AsyncRemoteTopic:
@@ -142,9 +142,9 @@ class AsyncRemoteTopic:
             if_head=if_head,
             incarnation=self._incarnation,
         )
-        found = receipt_of(request, await self._driver.ask(request))
-        self._incarnation = self._incarnation or found.incarnation
-        return found
+        receipt = receipt_of(request, await self._driver.ask(request))
+        self._incarnation = self._incarnation or receipt.incarnation
+        return receipt
 
     @checked
     def producer(
@@ -166,7 +166,7 @@ class AsyncRemoteTopic:
             self.name,
             id,
             epoch,
-            driver.place,
+            driver.address,
             driver.retries,
             incarnation=self._incarnation,
             is_reached=driver.is_reached,
@@ -215,8 +215,8 @@ class AsyncRemoteTopic:
         `ConcurrentModification` if the topic was truncated while a lost connection interrupted the read, and errors of
         the daemon.
         """
-        found = self._driver.items(Reading(self.name, Wanted(start, end, since_ms, until_ms, tag, limit, gaps)))
-        return found if gaps else cast("AsyncIterator[Record]", found)
+        items = self._driver.items(Reading(self.name, Selection(start, end, since_ms, until_ms, tag, limit, gaps)))
+        return items if gaps else cast("AsyncIterator[Record]", items)
 
     @checked
     def read_arrow(
@@ -241,7 +241,7 @@ class AsyncRemoteTopic:
         from seglog.values.arrow import check_arrow
 
         check_arrow("AsyncRemoteTopic.read_arrow")
-        source = ArrowReading(self.name, Wanted(start, end, since_ms, until_ms, tag))
+        source = ArrowReading(self.name, Selection(start, end, since_ms, until_ms, tag))
         return self._driver.batches(source, text=text)
 
     @overload
@@ -272,11 +272,11 @@ class AsyncRemoteTopic:
         `gaps`, a `Gap` comes in their place, and the follower goes on. Raise `OtherIncarnation` if the topic was made
         again or another directory answers, and errors of the daemon.
         """
-        wanted = Wanted(start=start, tag=tag, gaps=gaps)
-        place = place_of(start, epoch)
-        known = None if place is None else self._incarnation
-        found = self._driver.items(Following(self.name, wanted, place, known))
-        return found if gaps else cast("AsyncIterator[Record]", found)
+        selection = Selection(start=start, tag=tag, gaps=gaps)
+        last_event = place_of(start, epoch)
+        incarnation = None if last_event is None else self._incarnation
+        items = self._driver.items(Following(self.name, selection, last_event, incarnation))
+        return items if gaps else cast("AsyncIterator[Record]", items)
 
     async def bounds(self) -> Bounds:
         """Return the bounds of the topic. Raise `NoSuchTopic`."""

@@ -97,14 +97,14 @@ class AsyncConnections:
         ]
         try:
             client = self._opened()
-            made = client.build_request(
+            http_request = client.build_request(
                 request.method,
                 self._root + request.path,
                 headers=headers,
                 content=request.body if request.method == "POST" else None,
                 extensions={"trace": trace},
             )
-            response = await client.send(made, stream=True)
+            response = await client.send(http_request, stream=True)
         except (httpx.TransportError, OSError) as error:
             raise Broken(_lost(error, is_sent=not isinstance(error, (*_UNSENT, OSError)))) from error
         try:
@@ -138,17 +138,17 @@ class AsyncConnections:
 
 
 def _lost(error: Exception, *, is_sent: bool) -> Lost:
-    told: BaseException | None = error
-    while told is not None and not isinstance(told, _LASTING):
-        told = told.__cause__ or told.__context__
-    return Lost(str(error) or type(error).__name__, is_sent=is_sent, is_lasting=told is not None and not is_sent)
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, _LASTING):
+        cause = cause.__cause__ or cause.__context__
+    return Lost(str(error) or type(error).__name__, is_sent=is_sent, is_lasting=cause is not None and not is_sent)
 
 
 class AsyncDriver:
     """Sends the requests of one client. For one event loop."""
 
-    def __init__(self, connections: AsyncConnections, place: str, retries: Retries) -> None:
-        self.place = place
+    def __init__(self, connections: AsyncConnections, address: str, retries: Retries) -> None:
+        self.address = address
         self.retries = retries
         self._connections = connections
         self.is_reached = False  # a daemon got a request
@@ -207,7 +207,7 @@ class AsyncDriver:
 
     def _begin(self, request: Request) -> Call:
         """Return the call of a request, whose time begins now."""
-        return Call.begun(request, self.place, self.retries, time.monotonic(), is_reached=self.is_reached)
+        return Call.begun(request, self.address, self.retries, time.monotonic(), is_reached=self.is_reached)
 
     async def _next_try(self, call: Call, outcome: Outcome) -> Call:
         """Wait, and return the next try of the call. Raise the error that ends the call."""

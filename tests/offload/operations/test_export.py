@@ -18,7 +18,7 @@ from offload.archive import Archive
 from offload.errors import ExportOutdated
 from offload.operations import export as use
 from offload.operations.command import COMMANDS, Directory
-from offload.operations.export import ExportVerified, PartlyExported, Wanted
+from offload.operations.export import ExportRequest, ExportVerified, PartlyExported
 from offload.operations.export_directory import MANIFEST, ExportDamaged, Exported, ExportRunning
 from offload.operations.export_directory import opened as opened_export
 from offload.operations.export_forms import Form
@@ -32,7 +32,7 @@ from tests.offload.replicas import opened, ship
 from tests.worlds.clock import HandClock
 
 VALUES = [b"record %d" % number for number in range(1, 31)]
-LINES = Wanted("t", None, Form.RAW, 60)
+LINES = ExportRequest("t", None, Form.RAW, 60)
 
 
 def _nothing(_path: str, _values: Mapping[str, Any]) -> None:
@@ -59,7 +59,7 @@ class Calls:
             return command.run(self.place, given)
         return command.run(self.place.archive if command.works_on is Archive else self.place.log, given)
 
-    def run(self, directory: Path, wanted: Wanted = LINES, files: Files | None = None) -> list[Any]:
+    def run(self, directory: Path, wanted: ExportRequest = LINES, files: Files | None = None) -> list[Any]:
         source = Source(self, wanted.name, self.remarks.append)
         return list(use.export(source, files or UnsyncedFiles(), directory, wanted, lambda _seq, _last: None))
 
@@ -137,7 +137,7 @@ def test_what_is_past_the_ttl_is_left_out_without_a_target(tmp_path: Path, store
         calls = Calls(log, archive)
         assert [(each.lsn, each.first_seq) for each in calls.run(tmp_path / "out")[:1]] == [(3, 4)]
         assert _bytes(tmp_path / "out") == b"".join(value + b"\n" for value in VALUES[3:5])
-        assert calls.run(tmp_path / "all", Wanted("t", "lsn:3", Form.RAW, 60))[-1].records == 5
+        assert calls.run(tmp_path / "all", ExportRequest("t", "lsn:3", Form.RAW, 60))[-1].records == 5
 
 
 def test_the_files_hold_all_records_and_the_manifest_lists_them(calls: Calls, archive: Archive, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_the_files_hold_all_records_and_the_manifest_lists_them(calls: Calls, ar
 def test_a_crash_at_any_effect_and_a_second_run_end_with_the_same_bytes(
     calls: Calls, tmp_path: Path, form: str, part_bytes: int, every: int
 ) -> None:
-    wanted = Wanted("t", None, Form(form), part_bytes)
+    wanted = ExportRequest("t", None, Form(form), part_bytes)
     whole = tmp_path / "whole"
     counted = CrashingFiles(UnsyncedFiles(), 0)
     calls.run(whole, wanted, counted)
@@ -291,23 +291,23 @@ def test_an_export_of_something_else_is_refused_by_name(calls: Calls, archive: A
         calls.run(tmp_path / "out", files=CrashingFiles(UnsyncedFiles(), 22))
     before = _contents(tmp_path / "out")
     for wanted, told in (
-        (Wanted("u", None, Form.RAW, 60), "export of t, and this command asks for u"),
-        (Wanted("t", None, Form.JSONL, 60), "format raw, and this command asks for --format jsonl"),
-        (Wanted("t", None, Form.RAW, 61), "--part-bytes 61"),
-        (Wanted("t", "lsn:1", Form.RAW, 60), "t at lsn 2, and this command asks for lsn:1, which is lsn 1"),
-        (Wanted("t", "seq:7", Form.RAW, 60), "which is lsn 1 up to seq 7"),
+        (ExportRequest("u", None, Form.RAW, 60), "export of t, and this command asks for u"),
+        (ExportRequest("t", None, Form.JSONL, 60), "format raw, and this command asks for --format jsonl"),
+        (ExportRequest("t", None, Form.RAW, 61), "--part-bytes 61"),
+        (ExportRequest("t", "lsn:1", Form.RAW, 60), "t at lsn 2, and this command asks for lsn:1, which is lsn 1"),
+        (ExportRequest("t", "seq:7", Form.RAW, 60), "which is lsn 1 up to seq 7"),
     ):
         with pytest.raises(OtherExport, match=told):
             calls.run(tmp_path / "out", wanted)
         assert _contents(tmp_path / "out") == before
-    calls.run(tmp_path / "out", Wanted("t", "lsn:2", Form.RAW, 60))
+    calls.run(tmp_path / "out", ExportRequest("t", "lsn:2", Form.RAW, 60))
 
 
 def test_a_past_state_of_a_parent_is_found_under_a_branch(calls: Calls, archive: Archive, tmp_path: Path) -> None:
     archive.restore("t", to="seq:20", name="b")
     ship(archive, calls.place.log, "t@b", b"x")
     calls.locked = True
-    wanted = Wanted("t@b", "seq:7", Form.RAW, 60)
+    wanted = ExportRequest("t@b", "seq:7", Form.RAW, 60)
     begun, *_ = calls.run(tmp_path / "out", wanted)
     assert (begun.topic, begun.branch, begun.seq) == ("t", "b", 7)
     assert _bytes(tmp_path / "out") == b"".join(value + b"\n" for value in VALUES[:7])
@@ -404,5 +404,5 @@ def test_parquet_without_arrow_is_refused_before_anything_is_made(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(NotInstalled, match="pyarrow"):
-        calls.run(tmp_path / "out", Wanted("t", None, Form.PARQUET, 60))
+        calls.run(tmp_path / "out", ExportRequest("t", None, Form.PARQUET, 60))
     assert not (tmp_path / "out").exists()
