@@ -14,7 +14,7 @@ Appends and hot reads make no call here, so a slow or dead store touches neither
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from operator import attrgetter
 from types import TracebackType
@@ -42,6 +42,8 @@ from seglog.files.clock import Clock, SystemClock
 from seglog.format.frame import LABEL_MAX_BYTES, MIN_FRAME_BYTES
 from seglog.process import closing_after
 from seglog.values.config import SETTINGS_FILE
+from seglog.values.deletes import DeleteWhere
+from seglog.values.seq_set import SeqSet, seq_set
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -243,17 +245,31 @@ class Archive(Owned):
         return self._parts.takeover.topic(name)
 
     @checked
-    def delete(self, name: str, *, before: int | None = None, tag: str | None = None, message: str = "") -> Removed:
-        """Delete the records below seq `before`, or the records with `tag`. Readers stop seeing them at once.
+    def delete(
+        self,
+        name: str,
+        *,
+        before: int | None = None,
+        tag: str | None = None,
+        start: int | None = None,
+        end: int | None = None,
+        seqs: SeqSet | Iterable[int] | None = None,
+        message: str = "",
+    ) -> Removed:
+        """Delete the records that meet each given condition. Readers stop seeing them at once.
 
-        If the caller passes both, a record must match both. A `*` at the end of `tag` matches any rest. Once every
-        record appended before the delete is offloaded, the delete becomes a commit of its own. The state before that
-        commit can be restored.
+            archive.delete("orders", start=4711, end=9200)     cut out a range; both ends are deleted
+            archive.delete("orders", tag="web*")               all records with a tag that begins with web
+
+        `before` is exclusive. `seqs` names single records. Once every record appended before the delete is offloaded,
+        the delete becomes a commit of its own. The state before that commit can be restored.
 
         The delete holds as soon as it is in the log. If the remote cannot be reached now, the call still succeeds, and
         the next `offload` publishes the delete. If the call makes the commit itself, the commit gets `message`.
+
+        Raises what `Topic.delete` raises.
         """
-        return self._parts.writer.delete(name, before, tag, message)
+        return self._parts.writer.delete(name, DeleteWhere(before, tag, start, end, seq_set(seqs)), message)
 
     @checked
     def evict(self, name: str, before: int, *, message: str = "") -> Removed:

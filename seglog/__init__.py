@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     from seglog.values.elsewhere import Elsewhere
     from seglog.values.producer import Appended, Producer, ProducerBatch
     from seglog.values.record import Gap, Record
+    from seglog.values.seq_set import SeqSet
 
 __all__ = [
     "DISCARDS",
@@ -183,6 +184,7 @@ __all__ = [
     "SegmentCut",
     "SegmentInfo",
     "SeqOutOfRange",
+    "SeqSet",
     "SystemClock",
     "TooManyKeys",
     "TooManyOpenFiles",
@@ -247,6 +249,7 @@ _HOMES = {
     "ProducerBatch": "seglog.values.producer",
     "Gap": "seglog.values.record",
     "Record": "seglog.values.record",
+    "SeqSet": "seglog.values.seq_set",
     "TruncateOp": "seglog.values.deletes",
 }
 """The module of each name that is no error."""

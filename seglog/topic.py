@@ -24,7 +24,7 @@ from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp, DeleteWhere, TruncateOp
 from seglog.values.producer import Appended, Producer, ProducerBatch
 from seglog.values.record import Gap, Record
-from seglog.values.seq_set import SeqSet
+from seglog.values.seq_set import SeqSet, seq_set
 from seglog.view import explained, guarded
 from seglog.writing import write
 from seglog.writing.append import PLAIN, AppendOptions, append
@@ -498,7 +498,7 @@ class Topic:
         tag: str | None = None,
         start: int | None = None,
         end: int | None = None,
-        seqs: Iterable[int] | None = None,
+        seqs: SeqSet | Iterable[int] | None = None,
     ) -> DeleteOp:
         """Delete the current records that meet each given condition. Durable on return.
 
@@ -513,8 +513,7 @@ class Topic:
         Raise `NoSuchTopic`. Raise `InvalidSetting` without any condition, and `InvalidArgument` if `end` is below
         `start`, or there are too many seqs.
         """
-        named = None if seqs is None else SeqSet.of_seqs(sorted(seqs))
-        return write.delete(self._engine, self.name, DeleteWhere(before, tag, start, end, named))
+        return write.delete(self._engine, self.name, DeleteWhere(before, tag, start, end, seq_set(seqs)))
 
     @checked
     def evict(self, before: int) -> DeleteOp:

@@ -490,7 +490,8 @@ def _confirmed(session: Session, command: Command, values: Mapping[str, Any]) ->
     previews = list(results_of(session, command, {**values, "dry_run": True}))  # nothing is open during a question
     for preview in previews:
         _ask(preview)
-    return {**values, "yes": True}
+    shown = {"preview": previews[-1].preview} if "preview" in values else {}
+    return {**values, **shown, "yes": True}
 
 
 def _ask(preview: WouldTake) -> None:

@@ -54,7 +54,6 @@ def match_of(
     since_ms: int | None,
     until_ms: int | None,
     tag: str | None,
-    where: str | None,
     grep: str | None,
     *,
     fixed: bool,
@@ -63,15 +62,6 @@ def match_of(
     """Return the conditions of a command's options. Raises `InvalidParameters`."""
     if fixed and grep is None:
         raise InvalidParameters("--fixed goes with --grep")
-    if where is not None:
-        name, is_given, text = where.partition("=")
-        if name.strip() != "tag" or not is_given or not text:
-            raise InvalidParameters(
-                f"--where takes tag=NAME, or tag=TEXT* for all tags that begin with TEXT, not {where!r}"
-            )
-        if tag is not None:
-            raise InvalidParameters("--tag and --where tag= exclude each other")
-        tag = text
     return Match(
         since_ms, until_ms, tag, None if grep is None else pattern_of(grep, fixed=fixed, serves_others=serves_others)
     )

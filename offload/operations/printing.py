@@ -47,6 +47,7 @@ __all__ = [
     "would_take_text",
 ]
 
+_RANGES_SHOWN = 8
 _DURATIONS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}  # fmt: skip
@@ -196,11 +197,20 @@ def rows(columns: Sequence[str], row: Callable[[Any], Sequence[str]], text: Call
 
 
 @dataclass(frozen=True, slots=True)
+class SeqRange:
+    """The seqs from `first_seq` to `last_seq`."""
+
+    first_seq: int
+    last_seq: int
+
+
+@dataclass(frozen=True, slots=True)
 class WouldTake:
     """Records that `command` would take away, of about `of_records` live ones.
 
     `bytes` is about the size of the records. `deletes` counts local deletes that would go as well. `shown_by` are the
-    branches and tags that would still show some of the records, or keep the objects of an erasure.
+    branches and tags that would still show some of the records, or keep the objects of an erasure. A delete has the
+    first hundred `ranges` of its seqs, the number of the others, and a `preview`, which names exactly these records.
     """
 
     topic: str
@@ -214,6 +224,9 @@ class WouldTake:
     last_time: Moment | None
     deletes: int
     shown_by: tuple[str, ...]
+    ranges: tuple[SeqRange, ...] | None = field(default=None, metadata=OPTIONAL)
+    more_ranges: int | None = field(default=None, metadata=OPTIONAL)
+    preview: str | None = field(default=None, metadata=OPTIONAL)
 
     @property
     def is_most(self) -> bool:
@@ -234,10 +247,9 @@ def would_take(
     *,
     start: int = 1,
     before: int | None = None,
-    tag: str | None = None,
     age_ms: int | None = None,
 ) -> WouldTake:
-    """Return the preview for the records from `start` on, below `before`, with the tag, older than `age_ms`."""
+    """Return the preview for the records from `start` on, below `before`, older than `age_ms`."""
     from offload.services.previews import preview_here
 
     archive = directory.maybe_archive
@@ -245,9 +257,9 @@ def would_take(
     if archive is None:
         handle = directory.log.get_topic(topic)
         before = before if oldest_ms is None else handle.seq_at(oldest_ms)
-        return would(command, topic, preview_here(handle, start, before, tag))
+        return would(command, topic, preview_here(handle, DeleteWhere(before, start=start)))
     before = before if oldest_ms is None else archive.previews.seq_at(topic, oldest_ms)
-    return would(command, topic, archive.previews.removal(topic, start=start, before=before, tag=tag))
+    return would(command, topic, archive.previews.removal(topic, start=start, before=before))
 
 
 def would(command: str, topic: str, preview: Preview) -> WouldTake:
@@ -285,6 +297,10 @@ def would_take_text(taking: WouldTake) -> str:
         of = f"{taking.records:,} of about {counted(taking.of_records)}"
         span = f"seq {taking.first_seq} to {taking.last_seq}, {taking.first_time} to {taking.last_time}"
         text = f"{taking.command} of {taking.topic} would take {of}: {span}, about {format_bytes(taking.bytes)}"
+    if taking.ranges and (len(taking.ranges) > 1 or taking.more_ranges):
+        shown = [str(each.first_seq) + f"-{each.last_seq}" * (each.last_seq > each.first_seq) for each in taking.ranges]
+        more = len(shown) - _RANGES_SHOWN + (taking.more_ranges or 0)
+        text += f"\n  seqs: {', '.join(shown[:_RANGES_SHOWN])}{f', and {more:,} more ranges' if more > 0 else ''}"
     if taking.deletes:
         text += f"\n  and {counted(taking.deletes, 'delete')} that only this directory has"
     if taking.records:

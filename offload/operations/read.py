@@ -21,11 +21,12 @@ from offload.operations.matching import Match, match_of, pattern_of
 from offload.operations.printing import Output, counted, time_ms
 from offload.operations.pruning import ReadStats, Skipped, pruned_here, pruned_there
 from seglog import Gap, LogClosed, Record
+from seglog.values.seq_set import SeqSet
 
 if TYPE_CHECKING:
     from seglog import RecordArrays, Topic
 
-__all__ = ["READ", "read"]
+__all__ = ["READ", "matching_seqs", "read"]
 
 
 def _plain_lines(
@@ -67,7 +68,6 @@ def read(
     ] = None,
     until: Annotated[str | None, About("Only records of this time or earlier.", names="time")] = None,
     tag: Annotated[str | None, About("Only records with this tag; TEXT* means all tags that begin with TEXT.")] = None,
-    where: Annotated[str | None, About("Only records that meet it: tag=NAME or tag=TEXT*.")] = None,
     grep: Annotated[
         str | None, About("Only records with bytes that this regular expression matches.", metavar="PATTERN")
     ] = None,
@@ -86,14 +86,12 @@ def read(
     With --json, a record is an object with seq, ts_ms, tag, node, and value (value_base64 if it is not UTF-8).
     The index leaves out parts of the remote that have no record of the time or the tag. If google-re2 is not installed,
     --grep takes very long for some patterns, such as (a+)+$.
-    Examples: seglog read orders --from 100 --limit 10; seglog read orders --at head~1; seglog read orders --where
-    "tag=web*" --since "2 hours ago" --grep "time(d )?out"
+    Examples: seglog read orders --from 100 --limit 10; seglog read orders --at head~1; seglog read orders --tag "web*"
+    --since "2 hours ago" --grep "time(d )?out"
     """
     if follow and (end is not None or until is not None or at is not None):
         raise InvalidParameters("--follow has no end: leave out --to, --until and --at")
-    match = match_of(
-        time_ms(since), time_ms(until), tag, where, grep, fixed=fixed, serves_others=_serves_others(directory, grep)
-    )
+    match = match_of(time_ms(since), time_ms(until), tag, grep, fixed=fixed, serves_others=directory.host.serves_others)
     name, counts = with_branch(topic, branch), Skipped()
     is_plain = match == Match() and not stats
     is_few = start is not None and end is not None and _is_few(end - start + 1)
@@ -146,8 +144,11 @@ def _searched(match: Match, limit: int | None, results: _Results) -> _Results:
                 return
 
 
-def _serves_others(directory: Directory, grep: str | None) -> bool:
-    return grep is not None and directory.host.serves_others
+def matching_seqs(directory: Directory, name: str, start: int | None, end: int | None, match: Match) -> SeqSet:
+    """Return the seqs of the live records that `read` shows with these conditions."""
+    counts = Skipped()
+    records = _found(directory, name, start, end, match, None, counts if match.is_indexed else None, None)
+    return SeqSet.of_seqs(item.seq for item in _wanted(records, match, counts) if isinstance(item, Record))
 
 
 def _found(

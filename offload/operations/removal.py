@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import json
+import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice, starmap
 from typing import TYPE_CHECKING, Annotated
 
-from offload.errors import InvalidParameters
+from xxhash import xxh3_64_hexdigest
+
+from offload.errors import InvalidOption, InvalidParameters
 from offload.moment import Moment
 from offload.operations.command import About, Command, Directory, DryRun, Reason, TopicName, Yes, always, dry
-from offload.operations.printing import WouldTake, check_meant, counted, parse_span_ms, taking_lines, would_take
+from offload.operations.matching import Match, match_of
+from offload.operations.printing import (
+    SeqRange,
+    WouldTake,
+    check_meant,
+    counted,
+    parse_span_ms,
+    taking_lines,
+    time_ms,
+    would,
+    would_take,
+)
+from offload.operations.read import matching_seqs
 from offload.operations.results import HIDDEN, OPTIONAL
 from seglog.base.arguments import WHOLE_MAX
-from seglog.errors import NotTruncatable, SeqOutOfRange
+from seglog.errors import ConcurrentModification, NotTruncatable, SeqOutOfRange
+from seglog.values.deletes import DeleteWhere
+from seglog.values.seq_set import NO_SEQS, SeqSet
 
 if TYPE_CHECKING:
     from offload.archive import Archive, Removed
@@ -29,6 +48,9 @@ __all__ = [
     "evict",
     "truncate",
 ]
+
+_RANGES_TOLD = 100
+_PREVIEW = re.compile(r"([0-9]{1,18})-([0-9]{1,18})-[0-9a-f]{16}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,32 +98,125 @@ class RecordsRemoved:
 def delete(
     directory: Directory,
     topic: TopicName,
+    start: Annotated[int | None, About("The first seq to delete.", "--from")] = None,
+    end: Annotated[int | None, About("The last seq to delete.", "--to")] = None,
     before: Annotated[int | None, About("Delete the records below this seq.")] = None,
-    tag: Annotated[str | None, About("Delete the records with this tag; a `*` at its end matches any rest.")] = None,
+    since: Annotated[
+        str | None, About("Only records of this time or later, such as 2026-11-21T09:30Z.", names="time")
+    ] = None,
+    until: Annotated[str | None, About("Only records of this time or earlier.", names="time")] = None,
+    tag: Annotated[str | None, About("Only records with this tag; TEXT* means all tags that begin with TEXT.")] = None,
+    grep: Annotated[
+        str | None, About("Only records with bytes that this regular expression matches.", metavar="PATTERN")
+    ] = None,
+    fixed: Annotated[bool, About("With --grep: PATTERN is plain text.", "-F --fixed")] = False,
+    preview: Annotated[
+        str | None, About("The `preview` of a dry run: delete just its records, or none.", metavar="PREVIEW")
+    ] = None,
     message: Reason = "",
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> RecordsDeleted | WouldTake:
-    """Delete records by seq, by tag, or by both together. Readers no longer see them.
+    """Delete the records that `read` shows with the same conditions. Readers no longer see them.
 
-    With a remote, the delete becomes a commit: at once, or with the next offload if older records wait for it. After
-    that commit, `seglog undo TOPIC lsn:N` brings the records back. Without a remote there is no way back.
+    Try it with `read`, then say `delete`: seglog read orders --since 14:02 --until 14:20 --tag "web*".
+    All of the records go, or none after a crash. With a remote, the delete becomes a commit: at once, or with the next
+    offload if older records wait for it. After that commit, `seglog undo TOPIC lsn:N` brings the records back. Without
+    a remote there is no way back.
     """
-    from offload.services.writer import take_here
+    from offload.services.writer import deleted_from, take_here
 
-    if before is None and tag is None:
-        raise InvalidParameters("name the records: --before SEQ, --tag TAG, or both")
+    if all(condition is None for condition in (start, end, before, since, until, tag, grep)):
+        raise InvalidParameters("name the records: --from, --to, --before, --since, --until, --tag or --grep")
     check_meant(f"this deletes records of {topic}", yes=yes, dry_run=dry_run)
     archive = directory.maybe_archive
-    _check_within(directory, topic, before)
+    for seq in (start, before):
+        _check_within(directory, topic, seq)
+    match = match_of(time_ms(since), time_ms(until), tag, grep, fixed=fixed, serves_others=directory.host.serves_others)
+    where = _where(directory, topic, DeleteWhere(before, tag, start, end), match, preview)
     if dry_run:
-        return would_take(directory, "delete", topic, before=before, tag=tag)
+        return _would_delete(directory, topic, where)
+    if preview is not None and _would_delete(directory, topic, where).preview != preview:
+        raise ConcurrentModification(topic)
+    if where is None:
+        return RecordsDeleted(topic, 0, None, None, None, None)
     if archive is None:
         handle = directory.log.get_topic(topic)
-        done = take_here(handle, before, tag, lambda: handle.delete(before=before, tag=tag))
+        done = take_here(handle, where, lambda: deleted_from(handle, where))
     else:
-        done = archive.delete(topic, before=before, tag=tag, message=message)
+        done = archive.delete(
+            topic,
+            before=where.before,
+            tag=where.tag,
+            start=where.start,
+            end=where.end,
+            seqs=where.seqs,
+            message=message,
+        )
     return RecordsDeleted(topic, done.records, done.lsn, *_way_back(archive, topic, done.lsn), _waits(done, message))
+
+
+def _where(
+    directory: Directory, topic: str, where: DeleteWhere, match: Match, preview: str | None
+) -> DeleteWhere | None:
+    """Return the conditions with seqs in the place of times and of a pattern; None if no record meets them.
+
+    Times become seqs because they never descend. The seqs of a preview stand for the times that it had.
+    """
+    start, end = where.start or 1, WHOLE_MAX if where.end is None else where.end
+    if preview is not None:
+        first, last = _span_of(preview)
+        start, end = max(start, first), min(end, last)
+    else:
+        if match.since_ms is not None:
+            start = max(start, _seq_at(directory, topic, match.since_ms))
+        if match.until_ms is not None:
+            end = min(end, _seq_at(directory, topic, match.until_ms + 1) - 1)
+    if end < start:
+        return None
+    bounds = (None if start == 1 else start, None if end == WHOLE_MAX else end)
+    if match.has_pattern is None:
+        return replace(where, start=bounds[0], end=bounds[1])
+    below = end if where.before is None else min(end, where.before - 1)
+    plain = replace(match, since_ms=None, until_ms=None)
+    seqs = matching_seqs(directory, topic, bounds[0], None if below == WHOLE_MAX else below, plain)
+    return DeleteWhere(seqs=seqs) if seqs else None
+
+
+def _seq_at(directory: Directory, topic: str, ts_ms: int) -> int:
+    """Return the first seq of that time or later."""
+    archive = directory.maybe_archive
+    return directory.log.get_topic(topic).seq_at(ts_ms) if archive is None else archive.previews.seq_at(topic, ts_ms)
+
+
+def _would_delete(directory: Directory, topic: str, where: DeleteWhere | None) -> WouldTake:
+    """Return the preview of a delete. Its `preview` has the span of the seqs and a hash of them: 17-4711-5f2d…."""
+    from offload.services.previews import preview_here
+
+    archive = directory.maybe_archive
+    where = DeleteWhere(seqs=NO_SEQS) if where is None else where
+    if archive is None:
+        found = preview_here(directory.log.get_topic(topic), where)
+    else:
+        found = archive.previews.removal(
+            topic, start=where.start or 1, before=where.before, tag=where.tag, end=where.end, seqs=where.seqs
+        )
+    taking = would("delete", topic, found)
+    seqs = SeqSet.of_seqs(found.going.seqs)
+    if not seqs:
+        return taking
+    ranges = tuple(starmap(SeqRange, islice(seqs.ranges(), _RANGES_TOLD)))
+    digest = xxh3_64_hexdigest(json.dumps(seqs.to_json()))
+    more = seqs.range_count - len(ranges)
+    return replace(taking, ranges=ranges, more_ranges=more or None, preview=f"{seqs.first}-{seqs.end - 1}-{digest}")
+
+
+def _span_of(preview: str) -> tuple[int, int]:
+    """Return the first and the last seq of a preview. Raises `InvalidOption`."""
+    form = _PREVIEW.fullmatch(preview)
+    if form is None:
+        raise InvalidOption("preview", f"{preview!r} is none: a dry run of the delete tells it")
+    return int(form[1]), int(form[2])
 
 
 def evict(
@@ -134,7 +249,7 @@ def evict(
     handle = directory.log.get_topic(topic if archive is None else archive.open_for_append(topic).name)
     bound = before if before is not None else handle.seq_at(max(0, int(time.time() * 1000) - age_ms))
     if archive is None:
-        done = take_here(handle, bound, None, lambda: handle.evict(bound))
+        done = take_here(handle, DeleteWhere(bound), lambda: handle.evict(bound))
     else:
         done = archive.evict(topic, bound, message=message)
     way_back = _way_back(archive, topic, done.lsn)

@@ -17,16 +17,17 @@ from catalog.format import keys
 from offload.format.metadata import decode_bitmap
 from offload.read.cold_reader import ColdReader
 from seglog import DeleteOp, Record, Topic
+from seglog.values.deletes import DeleteWhere
 
 __all__ = ["count_cold", "count_hot", "count_live", "deletions_of", "entries_taken", "last_live_seq", "live_entries"]
 
 
-def count_hot(topic: Topic, before: int | None, tag: str | None, *, start: int = 1) -> int:
-    """Return how many live records a delete by `before` and `tag` would take now.
+def count_hot(topic: Topic, where: DeleteWhere, *, start: int = 1) -> int:
+    """Return how many live records a delete would take now.
 
     Counts only records on the local disk, from seq `start` on.
     """
-    op = DeleteOp(op=0, at_seq=topic.head_seq, ts_ms=0, before=before, tag=tag)
+    op = where.op(0, topic.head_seq, 0)
     items = topic.read(max(start, topic.hot_floor, topic.evict_floor), gaps=True)
     return sum(op.matches(item) for item in items if isinstance(item, Record))
 
@@ -65,8 +66,8 @@ def deletions_of(op: DeleteOp, snapshot: Snapshot, reader: ColdReader) -> Deleti
     bitmaps = {sid: bits.serialize() for sid, bits in by_sid.items() if bits}
     if not bitmaps:
         return None
-    if op.tag is None and op.before is not None:
-        return Deletions(before_seq=min(op.before, op.at_seq + 1))
+    if op.is_prefix and op.before is not None:
+        return Deletions(before_seq=op.below)
     return Deletions(bitmaps=bitmaps)
 
 
@@ -112,19 +113,19 @@ def _is_dense(ref: SegmentRef) -> bool:
 
 
 def _reached(op: DeleteOp, snapshot: Snapshot) -> list[SegmentView]:
-    return [view for view in snapshot.segments if view.first <= _highest(op)]
-
-
-def _highest(op: DeleteOp) -> int:
-    return op.at_seq if op.before is None else min(op.at_seq, op.before - 1)
+    views = (view for view in snapshot.segments if view.first < op.below)
+    return [view for view in views if op.seqs is None or op.seqs.within(view.first, view.last)]
 
 
 def _taken(op: DeleteOp, view: SegmentView, reader: ColdReader) -> BitMap:
     first_seq = view.ref.first_seq
-    highest = _highest(op)
+    highest = op.below - 1
     if view.first > highest:
         return BitMap()
     in_range = BitMap(range(min(view.last, highest) - first_seq + 1))
+    if op.seqs is not None:
+        ranges = op.seqs.within(view.first, view.last).ranges()
+        in_range &= BitMap.union(BitMap(), *(BitMap(range(a - first_seq, b - first_seq + 1)) for a, b in ranges))
     candidates = live_entries(view, reader) & in_range
     if op.tag is None or not candidates:
         return candidates

@@ -107,7 +107,8 @@ class Rescue:
                 if op.evict_from is not None and before is not None:
                     saved.evict(before)
                 else:
-                    saved.delete(before=before, tag=op.tag)
+                    seqs = None if op.seqs is None else op.seqs.shifted(shift)
+                    saved.delete(before=before, tag=op.tag, seqs=seqs)
         head_seq = topic.head_seq
         self._copy(topic, saved, head_seq, shift)
         if not _has_all(saved, topic, range(max(common_seq + 1, topic.hot_floor), head_seq + 1), shift):

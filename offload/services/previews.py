@@ -41,6 +41,8 @@ from offload.write.merging import holds_more
 from seglog import DeleteOp, Record, Topic
 from seglog.base.arguments import checked
 from seglog.base.ownership import Owned
+from seglog.values.deletes import DeleteWhere
+from seglog.values.seq_set import SeqSet, seq_set
 
 __all__ = ["Preview", "PreviewService", "SoleNames", "preview_here"]
 
@@ -90,10 +92,9 @@ class _Name:
         return self.state.snapshot.segments
 
 
-def preview_here(topic: Topic, start: int, before: int | None, tag: str | None) -> Preview:
+def preview_here(topic: Topic, where: DeleteWhere) -> Preview:
     """Return the preview for a topic that has nothing in a remote."""
-    op = DeleteOp(0, topic.head_seq, 0, before, tag)
-    going = _hot(topic, op, start)
+    going = _hot(topic, where.op(0, topic.head_seq, 0), where.start or 1)
     return Preview(going, max(going.records, _count_hot(topic)))
 
 
@@ -113,17 +114,27 @@ class PreviewService(Owned):
         self._replicas = parts.replicas
 
     @checked
-    def removal(self, name: str, *, start: int = 1, before: int | None = None, tag: str | None = None) -> Preview:
-        """Return the live records from seq `start` on, below `before`, with the tag. A condition may be None.
+    def removal(
+        self,
+        name: str,
+        *,
+        start: int = 1,
+        before: int | None = None,
+        tag: str | None = None,
+        end: int | None = None,
+        seqs: SeqSet | Iterable[int] | None = None,
+    ) -> Preview:
+        """Return the live records that meet each given condition, as `Archive.delete` takes them.
 
         Raises `NoSuchTopic`, `NoSuchBranch`, and the errors of cold reads.
         """
+        where = DeleteWhere(before, tag, start, end, seq_set(seqs))
         topic = self._log.topic(name) if self._log.has_topic(name) else None
         if topic is not None and self._handles.find(name) is None:
-            return preview_here(topic, start, before, tag)
+            return preview_here(topic, where)
         snapshot = self._states.newest(name)
         head_seq = snapshot.bounds.head_seq if topic is None else topic.head_seq
-        op = DeleteOp(0, head_seq, 0, before, tag)
+        op = where.op(0, head_seq, 0)
         if topic is None:
             going, total = self._cold(op, (), snapshot, start), sum(map(self._live, snapshot.segments))
         else:
@@ -151,7 +162,7 @@ class PreviewService(Owned):
             return Preview(_NOTHING, 0)
         topic, handle = self._log.topic(name), self._handles.find(name)
         if handle is None:
-            return replace(preview_here(topic, 1, None, None), deletes=len(topic.delete_ops()))
+            return replace(preview_here(topic, DeleteWhere()), deletes=len(topic.delete_ops()))
         start = self._replicas.common_seq(handle) + 1
         going = _hot(topic, DeleteOp(0, topic.head_seq, 0), start)
         changes = self._replicas.changes(handle)
@@ -165,7 +176,7 @@ class PreviewService(Owned):
             return Preview(_NOTHING, 0)
         topic = self._log.get_topic(name)
         if self._handles.find(name) is None:
-            return preview_here(topic, 1, None, None)
+            return preview_here(topic, DeleteWhere())
         if not detach:
             raise TopicAttached(name)
         return self.local(name) if discard else Preview(_NOTHING, topic.head_seq + 1 - topic.earliest_seq)

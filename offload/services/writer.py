@@ -17,17 +17,23 @@ from offload.read.deletes import count_cold, count_hot
 from offload.services.parts import ArchiveParts
 from offload.services.results import OffloadResult, Removed, TopicRemoved
 from seglog import ConcurrentModification, DeleteOp, Topic, TruncateOp
+from seglog.values.deletes import DeleteWhere
 
-__all__ = ["Writer", "take_here", "truncate_here"]
+__all__ = ["Writer", "deleted_from", "take_here", "truncate_here"]
 
 _ROUNDS = 20
 
 
-def take_here(topic: Topic, before: int | None, tag: str | None, act: Callable[[], DeleteOp]) -> Removed:
+def take_here(topic: Topic, where: DeleteWhere, act: Callable[[], DeleteOp]) -> Removed:
     """Count the records of this disk that a delete takes, and run the delete, which is `act`."""
-    records = count_hot(topic, before, tag)
+    records = count_hot(topic, where)
     act()
     return Removed(records, None)
+
+
+def deleted_from(topic: Topic, where: DeleteWhere) -> DeleteOp:
+    """Delete from the log the records that meet the conditions."""
+    return topic.delete(before=where.before, tag=where.tag, start=where.start, end=where.end, seqs=where.seqs)
 
 
 def truncate_here(topic: Topic, seq: int) -> Removed:
@@ -95,21 +101,19 @@ class Writer:
                 parsed = timeline.Head()
             return self._parts.states.resolve(name, parsed)
 
-    def delete(self, name: str, before: int | None, tag: str | None, message: str) -> Removed:
-        return self._take(name, before, tag, lambda topic: topic.delete(before=before, tag=tag), message)
+    def delete(self, name: str, where: DeleteWhere, message: str) -> Removed:
+        return self._take(name, where, lambda topic: deleted_from(topic, where), message)
 
     def evict(self, name: str, before: int, message: str) -> Removed:
-        return self._take(name, before, None, lambda topic: topic.evict(before), message)
+        return self._take(name, DeleteWhere(before), lambda topic: topic.evict(before), message)
 
-    def _take(
-        self, name: str, before: int | None, tag: str | None, act: Callable[[Topic], DeleteOp], message: str
-    ) -> Removed:
+    def _take(self, name: str, where: DeleteWhere, act: Callable[[Topic], DeleteOp], message: str) -> Removed:
         topic = self._log.get_topic(self._parts.takeover.topic(name).name)
         if topic.config.durability == "ephemeral":
-            return take_here(topic, before, tag, lambda: act(topic))
+            return take_here(topic, where, lambda: act(topic))
         self._handles.keep_deletes(name)
         offloaded_seq = self._handles.offloaded_seq(name)
-        hot_count = count_hot(topic, before, tag, start=offloaded_seq + 1)
+        hot_count = count_hot(topic, where, start=offloaded_seq + 1)
         earlier = topic.delete_ops()
         op = act(topic)
         lock = self._locks.of(name)

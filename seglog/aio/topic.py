@@ -21,6 +21,7 @@ from seglog.topic import Topic
 from seglog.values.deletes import DeleteOp
 from seglog.values.producer import Appended, ProducerBatch
 from seglog.values.record import Gap, Record
+from seglog.values.seq_set import SeqSet
 from seglog.writing.append import PLAIN, AppendOptions, check_append
 
 __all__ = ["AsyncTopic"]
@@ -267,7 +268,7 @@ class AsyncTopic:
         tag: str | None = None,
         start: int | None = None,
         end: int | None = None,
-        seqs: Iterable[int] | None = None,
+        seqs: SeqSet | Iterable[int] | None = None,
     ) -> DeleteOp:
         return await self._in_thread(self.sync.delete, before=before, tag=tag, start=start, end=end, seqs=seqs)
 

@@ -18,7 +18,7 @@ from operator import lt
 
 from seglog.base.arguments import WHOLE_MAX
 
-__all__ = ["NO_SEQS", "SEQ_RANGES_MAX", "SeqSet"]
+__all__ = ["NO_SEQS", "SEQ_RANGES_MAX", "SeqSet", "seq_set"]
 
 SEQ_RANGES_MAX = 1_000_000
 """The ranges that one delete may have. Its frame then has about 10 MB."""
@@ -113,6 +113,10 @@ class SeqSet:
         for at in range(0, len(bounds), 2):
             yield bounds[at], bounds[at + 1] - 1
 
+    def shifted(self, by: int) -> SeqSet:
+        """Return the set with each seq lower by so much. Seqs that would be below 1 are left out."""
+        return SeqSet.of((max(first - by, 1), last - by) for first, last in self.ranges())
+
     def within(self, first: int, last: int) -> SeqSet:
         """Return the seqs from `first` to `last`."""
         bounds = self._bounds
@@ -152,6 +156,11 @@ class SeqSet:
         if len(bounds) % 2 or not all(map(lt, [0, *bounds], bounds)) or (bounds and bounds[-1] > WHOLE_MAX):
             raise ValueError("these are no ranges of seqs")
         return cls(array("q", bounds))
+
+
+def seq_set(seqs: SeqSet | Iterable[int] | None) -> SeqSet | None:
+    """Return the set of these seqs, in any order; None without any argument."""
+    return seqs if seqs is None or isinstance(seqs, SeqSet) else SeqSet.of_seqs(sorted(seqs))
 
 
 def _add(bounds: array[int], first: int, end: int) -> None:
