@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Output",
     "Printer",
+    "SeqRange",
     "WouldTake",
     "ago_text",
     "check_meant",
@@ -48,6 +49,7 @@ __all__ = [
 ]
 
 _RANGES_SHOWN = 8
+_OPTIONAL = {"json": "optional"}  # `OPTIONAL` of offload.operations.results, which imports this module
 _DURATIONS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
           "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}  # fmt: skip
@@ -224,9 +226,9 @@ class WouldTake:
     last_time: Moment | None
     deletes: int
     shown_by: tuple[str, ...]
-    ranges: tuple[SeqRange, ...] | None = field(default=None, metadata=OPTIONAL)
-    more_ranges: int | None = field(default=None, metadata=OPTIONAL)
-    preview: str | None = field(default=None, metadata=OPTIONAL)
+    ranges: tuple[SeqRange, ...] | None = field(default=None, metadata=_OPTIONAL)
+    more_ranges: int | None = field(default=None, metadata=_OPTIONAL)
+    preview: str | None = field(default=None, metadata=_OPTIONAL)
 
     @property
     def is_most(self) -> bool:
@@ -251,6 +253,7 @@ def would_take(
 ) -> WouldTake:
     """Return the preview for the records from `start` on, below `before`, older than `age_ms`."""
     from offload.services.previews import preview_here
+    from seglog.values.deletes import DeleteWhere
 
     archive = directory.maybe_archive
     oldest_ms = None if age_ms is None else max(0, int(time.time() * 1000) - age_ms)

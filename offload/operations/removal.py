@@ -32,7 +32,7 @@ from offload.operations.results import HIDDEN, OPTIONAL
 from seglog.base.arguments import WHOLE_MAX
 from seglog.errors import ConcurrentModification, NotTruncatable, SeqOutOfRange
 from seglog.values.deletes import DeleteWhere
-from seglog.values.seq_set import NO_SEQS, SeqSet
+from seglog.values.seq_set import SeqSet
 
 if TYPE_CHECKING:
     from offload.archive import Archive, Removed
@@ -194,7 +194,7 @@ def _would_delete(directory: Directory, topic: str, where: DeleteWhere | None) -
     from offload.services.previews import preview_here
 
     archive = directory.maybe_archive
-    where = DeleteWhere(seqs=NO_SEQS) if where is None else where
+    where = DeleteWhere(seqs=SeqSet.of(())) if where is None else where
     if archive is None:
         found = preview_here(directory.log.get_topic(topic), where)
     else:
@@ -206,7 +206,7 @@ def _would_delete(directory: Directory, topic: str, where: DeleteWhere | None) -
     if not seqs:
         return taking
     ranges = tuple(starmap(SeqRange, islice(seqs.ranges(), _RANGES_TOLD)))
-    digest = xxh3_64_hexdigest(json.dumps(seqs.to_json()))
+    digest = xxh3_64_hexdigest(json.dumps(seqs.to_json()).encode())
     more = seqs.range_count - len(ranges)
     return replace(taking, ranges=ranges, more_ranges=more or None, preview=f"{seqs.first}-{seqs.end - 1}-{digest}")
 

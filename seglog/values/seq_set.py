@@ -18,7 +18,7 @@ from operator import lt
 
 from seglog.base.arguments import WHOLE_MAX
 
-__all__ = ["NO_SEQS", "SEQ_RANGES_MAX", "SeqSet", "seq_set"]
+__all__ = ["SEQ_RANGES_MAX", "SeqSet", "seq_set"]
 
 SEQ_RANGES_MAX = 1_000_000
 """The ranges that one delete may have. Its frame then has about 10 MB."""
@@ -121,14 +121,14 @@ class SeqSet:
         """Return the seqs from `first` to `last`."""
         bounds = self._bounds
         if first > last or not bounds:
-            return NO_SEQS
+            return SeqSet(array("q"))
         begin, stop = bisect_right(bounds, first), bisect_left(bounds, last + 1)
         inner = bounds[begin:stop]
         if begin & 1:
             inner.insert(0, first)
         if stop & 1:
             inner.append(last + 1)
-        return SeqSet(inner) if inner else NO_SEQS
+        return SeqSet(inner)
 
     def holds(self, seqs: Sequence[int]) -> list[bool] | None:
         """Return for each of these seqs, which ascend, whether the set has it; None if it has none of them."""
@@ -168,7 +168,3 @@ def _add(bounds: array[int], first: int, end: int) -> None:
     begin, stop = bisect_left(bounds, first), bisect_right(bounds, end)
     if first < end:
         bounds[begin:stop] = array("q", [first] * (begin % 2 == 0) + [end] * (stop % 2 == 0))
-
-
-#: The set of no seqs.
-NO_SEQS = SeqSet(array("q"))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.calls import count_calls
-from seglog.values.seq_set import NO_SEQS, SeqSet
+from seglog.values.seq_set import SeqSet
 
 SEQS = st.sets(st.integers(1, 30))
 RANGES = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 30)), max_size=8)
@@ -78,7 +78,7 @@ def test_a_list_that_is_no_set_is_refused(distances: list[int]) -> None:
 def test_it_shows_its_first_ranges() -> None:
     assert repr(SeqSet.of([(1, 3), (5, 5)])) == "SeqSet(1-3, 5)"
     assert repr(SeqSet.of_seqs(range(1, 20, 2))) == "SeqSet(1, 3, 5, 7, 9, and 5 ranges)"
-    assert repr(NO_SEQS) == "SeqSet()"
+    assert repr(SeqSet.of([])) == "SeqSet()"
 
 
 def test_a_look_costs_the_same_whatever_the_number_of_ranges() -> None:

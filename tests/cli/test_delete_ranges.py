@@ -1,0 +1,123 @@
+"""`seglog delete` takes what `read` shows with the same conditions: the night after a bad deploy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offload.moment import Moment
+from tests.schemas import SCHEMAS, mismatches
+from tests.worlds.command import Run
+
+LINES = [b"good %d\n" % number for number in range(1, 13)]
+GARBAGE = [b"NaN %d\n" % number for number in range(1, 5)]
+
+
+@pytest.fixture(params=["hot", "cold", "half", "no remote"])
+def night(run: Run, tmp_path: Path, request: pytest.FixtureRequest) -> Run:
+    """Topic `t`: seq 1 to 6 are good, 7 to 10 are garbage of web1 between good lines of web2, then good ones."""
+    remote = () if request.param == "no remote" else ("--remote", (tmp_path / "remote").as_uri())
+    assert run("init", *remote).code == 0
+    run("append", "t", "--tag", "web1", stdin=b"".join(LINES[:6]))
+    if request.param == "half":
+        run("seal", "t")
+        run("offload", "t", "--drop-hot")
+    for good, bad in zip(LINES[6:10], GARBAGE, strict=True):
+        run("append", "t", "--tag", "web1", stdin=bad)
+        run("append", "t", "--tag", "web2", stdin=good)
+    run("append", "t", "--tag", "web2", stdin=b"".join(LINES[10:]))
+    if request.param in {"hot", "cold"}:
+        run("seal", "t")
+        assert run("offload", "t", *(["--drop-hot"] if request.param == "cold" else [])).code == 0
+    return run
+
+
+def _json(run: Run, *arguments: str) -> dict[str, Any]:
+    done = run("--json", *arguments)
+    assert done.code == 0, done.err
+    found: dict[str, Any] = json.loads(done.out)
+    return found
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        ("--grep", "^NaN"),
+        ("--grep", "NaN", "-F"),
+        ("--from", "7", "--to", "14", "--tag", "web1"),
+        ("--from", "7", "--tag", "web1"),
+        ("--from", "7", "--tag", "web1*"),
+        ("--from", "3", "--to", "13", "--grep", "NaN"),
+        ("--before", "14", "--grep", "NaN", "--tag", "web*"),
+    ],
+)
+def test_what_read_shows_is_what_delete_takes(night: Run, conditions: tuple[str, ...]) -> None:
+    shown = [word for at, word in enumerate(conditions) if word != "--before" and conditions[at - 1] != "--before"]
+    assert night("read", "t", *shown).out == b"".join(GARBAGE)
+    preview = _json(night, "delete", "t", *conditions, "--dry-run")
+    assert mismatches(preview, SCHEMAS["would_take"]) == []
+    assert preview["ranges"] == [{"first_seq": seq, "last_seq": seq} for seq in (7, 9, 11, 13)]
+    done = _json(night, "delete", "t", *conditions, "--preview", preview["preview"], "--yes")
+    assert done["deleted"] == preview["records"] == 4
+    assert night("read", "t").out == b"".join(LINES)
+    assert night("read", "t", "--grep", "NaN").out == b""
+
+
+def test_a_range_goes_whole_and_later_records_keep_their_seqs(night: Run) -> None:
+    assert night("delete", "t", "--from", "7", "--to", "14", "--yes").code == 0
+    records = [json.loads(line) for line in night("--json", "read", "t").out.splitlines()]
+    assert [record["seq"] for record in records] == [1, 2, 3, 4, 5, 6, 15, 16]
+    assert night("append", "t", stdin=b"next\n").out == b"17\n"
+
+
+def test_times_are_inclusive_as_in_read(night: Run) -> None:
+    records = [json.loads(line) for line in night("--json", "read", "t").out.splitlines()]
+    since, until = (str(Moment(records[at]["ts_ms"])) for at in (6, 13))
+    words = ("--since", since, "--until", until)
+    shown = night("read", "t", *words).out
+    assert _json(night, "delete", "t", *words, "--yes")["deleted"] == len(shown.splitlines())
+    assert night("read", "t", *words).out == b""
+
+
+def test_a_preview_that_is_no_longer_true_deletes_nothing(night: Run) -> None:
+    preview = _json(night, "delete", "t", "--grep", "NaN", "--dry-run")["preview"]
+    assert night("delete", "t", "--from", "9", "--to", "9", "--yes").code == 0
+    before = night("read", "t").out
+    refused = night("delete", "t", "--grep", "NaN", "--preview", preview, "--yes")
+    assert (refused.code, "was changed" in refused.err) == (4, True)
+    assert night("read", "t").out == before
+    assert night("delete", "t", "--grep", "NaN", "--preview", "1-2", "--yes").code == 2
+
+
+def test_records_that_come_after_the_preview_stay(night: Run) -> None:
+    preview = _json(night, "delete", "t", "--grep", "NaN", "--dry-run")["preview"]
+    night("append", "t", "--tag", "web1", stdin=b"NaN 5\n")
+    assert _json(night, "delete", "t", "--grep", "NaN", "--preview", preview, "--yes")["deleted"] == 4
+    assert night("read", "t", "--grep", "NaN").out == b"NaN 5\n"
+
+
+def test_what_nothing_meets_deletes_nothing(night: Run) -> None:
+    before = night("read", "t").out
+    for words in (("--grep", "no such text"), ("--from", "9", "--to", "8"), ("--tag", "web3")):
+        assert "would take no record" in night("delete", "t", *words, "--dry-run").out.decode()
+        assert _json(night, "delete", "t", *words, "--yes")["deleted"] == 0
+    assert night("read", "t").out == before
+
+
+def test_the_ranges_of_a_preview_are_shown(night: Run) -> None:
+    shown = night("delete", "t", "--grep", "NaN", "--dry-run").out.decode()
+    assert "\n  seqs: 7, 9, 11, 13\n" in shown
+    assert "seqs:" not in night("delete", "t", "--from", "7", "--to", "9", "--dry-run").out.decode()
+
+
+def test_a_delete_of_a_range_is_undone(run: Run, tmp_path: Path) -> None:
+    assert run("init", "--remote", (tmp_path / "remote").as_uri()).code == 0
+    run("append", "t", stdin=b"".join(LINES))
+    run("seal", "t")
+    run("offload", "t")
+    done = _json(run, "delete", "t", "--from", "5", "--to", "8", "--yes")
+    assert run("undo", "t", f"lsn:{done['lsn']}", "--yes").code == 0
+    assert run("read", "t").out == b"".join(LINES)
