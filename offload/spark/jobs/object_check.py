@@ -25,6 +25,7 @@ from catalog.errors import HistoryCollected, InvalidObject, NoSuchObject
 from catalog.format import keys
 from catalog.format.commit import SegmentView
 from catalog.format.keys import Key
+from catalog.gc.scrub import check_length
 from offload import errors as offload_errors
 from offload.read.cold_reader import ColdReader
 from offload.spark.jobs.progress import TASK_BYTES, Directory, in_rounds, job_state
@@ -184,9 +185,7 @@ def _once(url: str, topic: str, view: SegmentView) -> tuple[CheckedObject, Check
 def _object(url: str, topic: str, key: Key, length: int, check: Callable[[], int]) -> CheckedObject:
     """Return what was found of one object. `check` raises damage, and returns the number of records."""
     try:
-        size = store_of(url).head(key).size
-        if size != length:
-            raise InvalidObject(key, f"it has {size} bytes, its commit says {length}")
+        check_length(store_of(url), key, length)
         return CheckedObject(topic, key, Condition.GOOD, check(), length)
     except NoSuchObject:
         return CheckedObject(topic, key, Condition.LOST, 0, 0, reason="it is not there")
