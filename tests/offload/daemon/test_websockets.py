@@ -10,6 +10,7 @@ import base64
 import json
 import os
 import socket
+import ssl
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from offload.daemon.service import Service
 from offload.daemon.serving import Server
 from offload.errors import Refused
 from offload.rights import Role, rights_of, token_line
+from tests.certificates import certificate
 from tests.daemons import served
 from tests.worlds.services import serving, until
 
@@ -55,6 +57,7 @@ class Toy:
     token_file: Path
     server: Any = None
     port: int = 0
+    tls: ssl.SSLContext | None = None
     scopes: list[str] = field(default_factory=list[str])
     ends: list[int] = field(default_factory=list[int])
 
@@ -79,9 +82,8 @@ class Toy:
 
     def connected(self, name: str = "stays", path: str = "/echo", **more: Any) -> connect:
         headers = {"Authorization": f"Bearer secret-of-{name}"}
-        return connect(
-            f"ws://127.0.0.1:{self.port}{path}", additional_headers=headers, proxy=None, max_size=None, **more
-        )
+        url = f"{'wss' if self.tls else 'ws'}://localhost:{self.port}{path}"
+        return connect(url, additional_headers=headers, proxy=None, max_size=None, ssl=self.tls, **more)
 
     def tokens(self, *names: str) -> None:
         lines = (token_line(each, Role.READ, "*", f"secret-of-{each}") + "\n" for each in names)
@@ -94,7 +96,9 @@ class Toy:
 
 
 @asynccontextmanager
-async def echoing(tmp_path: Path, *, asks_for_tokens: bool = True, **settings: str) -> AsyncIterator[Toy]:
+async def echoing(
+    tmp_path: Path, *, asks_for_tokens: bool = True, is_tls: bool = False, **settings: str
+) -> AsyncIterator[Toy]:
     token_file = tmp_path / "tokens"
     given = {"SERVE_TOKEN_FILE": str(token_file), **settings} if asks_for_tokens else settings
     Toy.tokens(toy := Toy(None, None, token_file), "stays", "gone")  # type: ignore[arg-type]
@@ -118,6 +122,9 @@ async def echoing(tmp_path: Path, *, asks_for_tokens: bool = True, **settings: s
             log_config=None,
             timeout_graceful_shutdown=serve.stop_timeout_s,
         )
+        if is_tls:
+            config.ssl_certfile, config.ssl_keyfile = certificate(tmp_path)
+            toy.tls = ssl.create_default_context(cafile=config.ssl_certfile)
         toy.server = Server(config, Limits(serve.header_timeout_s, serve.body_timeout_s, service.stopping.is_set))
         with socket.create_server(("127.0.0.1", 0)) as opened:
             opened.setblocking(False)
@@ -154,9 +161,10 @@ async def end_of(client: ClientConnection) -> tuple[int | None, str | None]:
     return client.close_code, client.close_reason
 
 
-def test_a_websocket_echoes_and_its_end_is_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_a_websocket_echoes_and_its_end_is_told(tmp_path: Path, is_tls: bool) -> None:
     async def run() -> None:
-        async with echoing(tmp_path, SERVE_HEADER_TIMEOUT_S="1") as toy:
+        async with echoing(tmp_path, is_tls=is_tls, SERVE_HEADER_TIMEOUT_S="1") as toy:
             async with toy.connected() as client:
                 assert client.response is not None
                 assert client.response.headers["seglog-request-id"]
@@ -193,7 +201,8 @@ def test_only_a_get_without_a_body_whose_turn_it_is_becomes_a_websocket(
         async with echoing(tmp_path, asks_for_tokens=False) as toy:
             reader, writer = await asyncio.open_connection("127.0.0.1", toy.port)
             writer.write(sent + PLAIN + b"Connection: close\r\n\r\n")
-            found = await reader.read()
+            async with asyncio.timeout(20):
+                found = await reader.read()
             writer.close()
             assert toy.scopes == scopes
             assert found.count(b"HTTP/1.1 200 ") == len(scopes)
