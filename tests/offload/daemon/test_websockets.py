@@ -22,7 +22,6 @@ import uvicorn
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-import seglog
 from offload.daemon.access import Access
 from offload.daemon.asgi import Receive, Scope, Send
 from offload.daemon.clients import for_checked_clients
@@ -37,7 +36,6 @@ from offload.daemon.serving import Server
 from offload.errors import Refused
 from offload.rights import Role, rights_of, token_line
 from tests.certificates import certificate
-from tests.daemons import served
 from tests.worlds.services import serving, until
 
 MIB = 1024 * 1024
@@ -292,15 +290,3 @@ def test_the_end_of_its_token_ends_it(tmp_path: Path) -> None:
             assert await stays.recv() == "still"
 
     in_the_loop(run())
-
-
-def test_the_daemon_refuses_a_websocket_as_a_request(tmp_path: Path) -> None:
-    async def run(port: int) -> None:
-        status, problem = await refusal(connect(f"ws://127.0.0.1:{port}/nope", proxy=None))
-        assert (status, problem["title"], problem["reason"]) == (404, "Refused", "route")
-        status, problem = await refusal(connect(f"ws://127.0.0.1:{port}/topics/nope/records", proxy=None))
-        assert (status, problem["title"]) == (404, "NoSuchTopic")
-
-    seglog.open(tmp_path / "d").close()
-    with served(tmp_path / "d", "") as daemon:
-        asyncio.run(run(daemon.port))
