@@ -401,9 +401,13 @@ class World:
         self.writer[name] = 1 - former
         self.archive(name).replication.take_over(name)
         self.repeatable[name].clear()
+        lsn = self.archive(name).history.snapshot(name).lsn
         self.append(name)
         self.chance.choice([self.append, self.delete, self.truncate, self.merge])(name)
         self.offload(name)
+        if self.archive(name).history.snapshot(name).lsn == lsn:  # the truncation took the append: nothing fences yet
+            self.append(name)
+            self.offload(name)
         back = volume.back(removal) if removal is not None and not removal.is_reused else set[int]()
         try:
             if removal is not None and removal.point is not None:
