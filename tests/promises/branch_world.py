@@ -513,6 +513,7 @@ class World:
         assert done.after_fork is not None
         if carry:
             self.carry(self.volumes["t"], side, done.after_fork.shared_seq, done.carried)
+            self.clock.ms += 1  # the next carry tells records that took the seqs of these by their ms (CARRY-3)
         self.writer[branch] = self.writer["t"]
         for place in (0, 1):
             for name in ("t", branch):
@@ -527,7 +528,6 @@ class World:
 
     def take_back(self, branch: str, keep: str) -> None:
         """Undo the promotion, change the branch, and perhaps promote one again."""
-        self.clock.ms += 1  # a carry tells records that took the seqs of its own from those by their ms (CARRY-3)
         self.archive("t").history.undo()
         for known in (self.volumes, self.writer):
             known[branch], known["t"] = known.pop("t"), known.pop(keep)  # type: ignore[index]  # of one type each
