@@ -312,8 +312,8 @@ class _Search:
         else:
             for is_now, begin, end in _runs(entries, by_now, by_before, first - base, last - base):
                 part = entries & _bits(begin, end)
-                view, entries = (now, _moved(part, offset)) if is_now else (before, part)
-                yield _Piece(view, base + begin, base + end, entries)
+                view, shown = (now, _moved(part, offset)) if is_now else (before, part)
+                yield _Piece(view, base + begin, base + end, shown)
 
 
 def _parts(views: Sequence[SegmentView], first: int, last: int) -> Iterator[tuple[SegmentView | None, int, int]]:

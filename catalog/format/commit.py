@@ -134,13 +134,7 @@ class LoadedKey:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One change of one volume. `at_seq` and `at_ts_ms` are the topic's head and time when the operation happened.
-
-    Only a commit of kind config has `config` and `collected_before_ms`. `config` is the topic's configuration from this
-    commit on, as JSON; empty means no change. After this commit, no segment with an id older than `collected_before_ms`
-    may be added (see `catalog.gc.collector`). Only a commit of a load has `load`. Only a commit of kind restore has
-    `restored`.
-    """
+    """One change of one volume."""
 
     vid: Vid
     lsn: int
@@ -151,6 +145,7 @@ class Commit:
     created_at_ms: int
     writer_id: str
     epoch: int
+    #: The topic's head and time when the operation happened.
     at_seq: int
     at_ts_ms: int
     message: str = ""
@@ -158,9 +153,13 @@ class Commit:
     removed_sids: tuple[Sid, ...] = ()
     deletions: Deletions = Deletions()
     truncate_from: int | None = None
+    #: Of kind config: the topic's configuration from this commit on, as JSON; empty means no change.
     config: str = ""
+    #: Of kind config: after this commit, no segment with an older id may be added (catalog.gc.collector).
     collected_before_ms: int | None = None
+    #: Of a commit that a load made.
     load: LoadMark | None = None
+    #: Of kind restore.
     restored: Restored | None = None
 
     @property

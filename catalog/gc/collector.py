@@ -251,17 +251,7 @@ class Collector:
         return check_clock(self._store, self._clock, consequence)
 
     def _marker(self, now_ms: int) -> Marker:
-        policy = self._policy
-        return Marker(
-            self._store,
-            self._cache,
-            now_ms=now_ms,
-            window_ms=policy.window_s * 1000,
-            grace_ms=policy.grace_s * 1000,
-            retain_ms=None if policy.retain_s is None else policy.retain_s * 1000,
-            skew_ms=policy.skew_s * 1000,
-            watch=self._watch,
-        )
+        return Marker(self._store, self._cache, self._policy, now_ms=now_ms, watch=self._watch)
 
     def _take_back(self, marker: Marker, now_ms: int) -> None:
         """Take back the names of dead volumes, for writers that stopped (VDEL-2)."""

@@ -9,8 +9,9 @@ MARK-3  If GC cannot read an object, it keeps all that the object might hold. Th
     a pin blocks its volume. Damage never turns an object into garbage.
 MARK-4  GC marks one volume after the other. In memory stay 16 bytes for each segment that is kept. A scrub also keeps
     the lengths of its two objects: 32 bytes.
-MARK-5  Several processes may mark volumes, each some of them. `begin` gives the volumes, `mark_volumes` marks some,
-    and `add` brings their marks together. `finish` marks the single states, after all volumes.
+MARK-5  Several processes may mark volumes, each some of them. `begin` is the plan: the volumes with their names. The
+    step marks one: `mark` takes one after the other, and `marks_of` takes one for another marker, which gets its marks
+    by `add`. `finish` marks the single states, after all volumes.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from catalog.format.keys import (
     ref_key,
 )
 from catalog.format.small_objects import decode_fork
-from catalog.gc.policy import HeldBy, Holder, Watch, first_kept, scan_from, unwatched, window_ms_of
+from catalog.gc.policy import GcPolicy, HeldBy, Holder, Watch, first_kept, scan_from, unwatched, window_ms_of
 from catalog.gc.roots import Roots, read_roots, volumes_of
 from catalog.gc.sid_set import SidSet
 from catalog.local import LocalCatalog
@@ -45,7 +46,7 @@ from catalog.objects.base import ObjectStore, first_valid_key
 from catalog.snapshot import Snapshot
 from catalog.volume import Volumes
 
-__all__ = ["Kept", "Marker", "Marks", "lengths_of"]
+__all__ = ["Kept", "Marker", "Marks", "Unmarked", "lengths_of"]
 
 _BATCH = 64
 _LENGTHS = struct.Struct(">QQ")
@@ -91,9 +92,18 @@ class Kept:
         return sorted(lsn for lsn in self.points if lsn and (self.first_lsn is None or lsn < self.first_lsn))
 
 
+@dataclass(frozen=True, slots=True)
+class Unmarked:
+    """A volume to mark, with its names: its branches, and the deleted ones with the times of their ends in ms."""
+
+    vid: Vid
+    refs: tuple[Holder, ...]
+    deleted: tuple[tuple[str, int], ...]
+
+
 @dataclass(slots=True)
 class Marks:
-    """The marks of some volumes (MARK-5). `needed` has the states of parents that the volumes stand on."""
+    """The marks of one volume (MARK-5). `needed` has the states of parents that it stands on."""
 
     kept: dict[Vid, Kept]
     sids: dict[Vid, SidSet]
@@ -105,30 +115,26 @@ class Marks:
 class Marker:
     """The mark phase of one run: names and volumes in, kept states and segments out.
 
-    `window_ms` is the setting. If `retain_ms` is given, it replaces the topic's own window. With `keeps_lengths`, the
-    ids in `sids` carry the lengths of their objects (`lengths_of`).
+    With `keeps_lengths`, the ids in `sids` carry the lengths of their objects (`lengths_of`).
     """
 
     def __init__(
         self,
         store: ObjectStore,
         cache: LocalCatalog | None,
+        policy: GcPolicy,
         *,
         now_ms: int,
-        window_ms: int,
-        grace_ms: int,
-        retain_ms: int | None = None,
-        skew_ms: int = 0,
         watch: Watch = unwatched,
         keeps_lengths: bool = False,
     ) -> None:
         self._store = store
         self._cache = cache
         self._now_ms = now_ms
-        self._window_ms = window_ms
-        self._grace_ms = grace_ms
-        self._retain_ms = retain_ms
-        self._skew_ms = skew_ms
+        self._window_ms = policy.window_s * 1000
+        self._grace_ms = policy.grace_s * 1000
+        self._retain_ms = None if policy.retain_s is None else policy.retain_s * 1000
+        self._skew_ms = policy.skew_s * 1000
         self._watch = watch
         self._keeps_lengths = keeps_lengths
         self._needed: deque[tuple[ForkPoint, Holder]] = deque()
@@ -147,28 +153,30 @@ class Marker:
 
     def mark(self) -> None:
         """Mark all volumes. Raises the errors of the store; records damage in `blocked`."""
-        self.mark_volumes(self.begin())
+        volumes = self.begin()
+        for done, volume in enumerate(volumes):
+            self._watch("reading commits", done, len(volumes), "volumes")
+            self._mark_volume(volume.vid, self.roots)
         self.finish()
 
-    def begin(self) -> list[Vid]:
+    def begin(self) -> list[Unmarked]:
         """Read the names, and return the volumes to mark, ascending."""
         self.roots = roots = read_roots(self._store, self._now_ms - self._skew_ms)
-        return sorted({*volumes_of(self._store), *roots.refs, *roots.deleted_refs})
+        vids = sorted({*volumes_of(self._store), *roots.refs, *roots.deleted_refs})
+        return [Unmarked(vid, tuple(roots.refs.get(vid, ())), tuple(roots.deleted_refs.get(vid, ()))) for vid in vids]
 
-    def mark_volumes(self, vids: Iterable[Vid]) -> None:
-        """Mark some volumes, with the names in `roots`."""
-        vids = list(vids)
-        for done, vid in enumerate(vids):
-            self._watch("reading commits", done, len(vids), "volumes")
-            self._mark_volume(vid, self.roots)
-
-    def marks(self, vids: Iterable[Vid]) -> Marks:
-        """Return the marks of `vids`, which this marker has marked, and no others."""
-        volumes = {vid: self.kept[vid] for vid in vids}
-        return Marks(volumes, dict(self.sids), list(self._needed), self.blocked, self.refused)
+    def marks_of(self, volume: Unmarked) -> Marks:
+        """Mark one volume, in a marker that marks no other, and return its marks."""
+        vid = volume.vid
+        if volume.refs:
+            self.roots.refs[vid] = list(volume.refs)
+        if volume.deleted:
+            self.roots.deleted_refs[vid] = list(volume.deleted)
+        self._mark_volume(vid, self.roots)
+        return Marks({vid: self.kept[vid]}, dict(self.sids), list(self._needed), self.blocked, self.refused)
 
     def add(self, marks: Marks) -> None:
-        """Take over the marks of volumes that another marker has marked."""
+        """Take over the marks of a volume that another marker has marked."""
         self.kept.update(marks.kept)
         for vid, sids in marks.sids.items():
             for sid in sids:

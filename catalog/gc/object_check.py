@@ -21,14 +21,14 @@ from dataclasses import dataclass
 
 from blake3 import blake3
 
-from catalog.errors import AccessDenied, Corrupt, NoSuchObject, NotOffered
+from catalog.errors import AccessDenied, Corrupt, InvalidObject, NoSuchObject, NotOffered
 from catalog.format.commit import SegmentRef
 from catalog.format.ids import Sid, Vid
 from catalog.format.keys import Key, data_key, index_key
 from catalog.gc.mark import Kept, Marker
 from catalog.gc.policy import Watch, unwatched
 from catalog.gc.roots import volumes_of
-from catalog.gc.scrub import Scrub, ScrubReport
+from catalog.gc.scrub import Scrub, ScrubReport, check_length
 from catalog.gc.sid_set import SidSet
 from catalog.objects.base import ObjectStore
 
@@ -146,12 +146,11 @@ class ObjectCheck:
         }
         for key, length in sizes.items():
             try:
-                size = self._store.head(key).size
+                check_length(self._store, key, length)
             except NoSuchObject:
                 yield Looked(key, "lost", reason="it is not there")
-                continue
-            if size != length:
-                yield Looked(key, "corrupt", reason=f"it has {size} bytes, its commit says {length}")
+            except InvalidObject as damage:
+                yield Looked(key, "corrupt", reason=damage.reason)
 
     def _judged(self, suspects: list[tuple[Vid, SegmentRef]]) -> Iterator[Looked]:
         """Yield the objects of the suspects again, by the names of now (OBJ-2)."""

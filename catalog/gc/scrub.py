@@ -29,16 +29,16 @@ from catalog.format.commit import SegmentRef
 from catalog.format.ids import Sid, Vid
 from catalog.format.keys import Key, commit_key, data_key, fork_key, index_key, segments_prefix, sid_of
 from catalog.gc.mark import Kept, Marker, lengths_of
-from catalog.gc.policy import Watch, unwatched
+from catalog.gc.policy import GcPolicy, Watch, unwatched
 from catalog.gc.sid_set import SidSet
 from catalog.objects.base import ObjectStore, sizes_of
 from catalog.snapshot import fold
 from catalog.volume import Volumes
 
-__all__ = ["Finding", "Scrub", "ScrubReport"]
+__all__ = ["Finding", "Scrub", "ScrubReport", "check_length"]
 
 _PIECE_BYTES = 8 * 1024 * 1024
-_FOR_EVER_MS = 2**60
+_KEEPS_ALL = GcPolicy(window_s=0, grace_s=0, retain_s=2**50, skew_s=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +108,7 @@ class Scrub:
 
     def marked(self, watch: Watch) -> Marker:
         """Return the marks of all states from the boundaries on, whatever the windows are."""
-        marker = Marker(
-            self._store,
-            None,
-            now_ms=self._now_ms,
-            window_ms=0,
-            grace_ms=0,
-            retain_ms=_FOR_EVER_MS,
-            watch=watch,
-            keeps_lengths=True,
-        )
+        marker = Marker(self._store, None, _KEEPS_ALL, now_ms=self._now_ms, watch=watch, keeps_lengths=True)
         marker.mark()
         return marker
 
@@ -165,12 +156,9 @@ class Scrub:
 
     def _ask(self, key: Key, length: int) -> Iterator[Finding]:
         try:
-            size = self._store.head(key).size
-        except NoSuchObject as trouble:
+            check_length(self._store, key, length)
+        except (InvalidObject, NoSuchObject) as trouble:
             yield _finding(trouble)
-            return
-        if size != length:
-            yield Finding(key, f"it has {size} bytes, its commit says {length}")
 
     # ------------------------------------------------------------ deep
 
@@ -239,6 +227,13 @@ class Scrub:
             folded = fold(base, marker.volumes().commits(volume.vid, before + 1, lsn))
             if folded != Volumes(self._store).snapshot(volume.vid, lsn):
                 yield Finding(commit_key(volume.vid, lsn), "its checkpoint is not what the commits up to it add up to")
+
+
+def check_length(store: ObjectStore, key: Key, length: int) -> None:
+    """Ask for an object by its key. Raises `NoSuchObject`, or `InvalidObject` if it has another length."""
+    size = store.head(key).size
+    if size != length:
+        raise InvalidObject(key, f"it has {size} bytes, its commit says {length}")
 
 
 def _finding(trouble: SeglogError) -> Finding:

@@ -64,21 +64,27 @@ from catalog.objects.base import ObjectStore
 from catalog.objects.settled_writes import change
 from catalog.volume import Volumes
 
-__all__ = ["begin_closing", "check_kept", "close", "keep_open"]
+__all__ = ["begin_closing", "check_kept", "close", "keep_open", "passed_boundary"]
 
 
 def check_kept(volumes: Volumes, point: ForkPoint) -> None:
     """Raise `OutOfWindow` if the state at `point` may be gone. Call this after the Fork, Tag or Pin was put."""
-    boundary = volumes.boundary(point.vid)
-    if point.lsn >= boundary or boundary <= 1:
-        return
-    has_mark = any(mark.lsn == point.lsn for mark in volumes.checkpoints(point.vid).marks)
-    # If GC has deleted the volume, its CheckpointSet and floor are gone, and a stalled writer may add a mark. So a mark
-    # counts only if the commit exists.
-    if has_mark and volumes.has_commit(point.vid, point.lsn):
+    boundary = passed_boundary(volumes, point)
+    if boundary is None:
         return
     window = "nothing of its volume" if boundary == DEAD else f"lsn {boundary} of its volume and what came later"
     raise OutOfWindow(f"lsn:{point.lsn}", window)
+
+
+def passed_boundary(volumes: Volumes, point: ForkPoint) -> int | None:
+    """Return the boundary of the volume if the state at `point` may be gone, else None."""
+    boundary = volumes.boundary(point.vid)
+    if point.lsn >= boundary or boundary <= 1:
+        return None
+    has_mark = any(mark.lsn == point.lsn for mark in volumes.checkpoints(point.vid).marks)
+    # If GC has deleted the volume, its CheckpointSet and floor are gone, and a stalled writer may add a mark. So a mark
+    # counts only if the commit exists.
+    return None if has_mark and volumes.has_commit(point.vid, point.lsn) else boundary
 
 
 def begin_closing(store: ObjectStore, vid: Vid) -> Boundary:

@@ -67,9 +67,9 @@ class Interrupts:
         for number, former in self._former.items():
             signal.signal(number, former)
 
-    def during(self, batches: Iterable[_T]) -> Iterator[_T]:
+    def during(self, source: Iterable[_T]) -> Iterator[_T]:
         """Yield the items of the input. A signal while the caller waits for one raises at once."""
-        items = iter(batches)
+        items = iter(source)
         while True:
             self._is_reading = True
             self.check()

@@ -36,8 +36,8 @@ def _command_lines(command: ListedCommand, width: int) -> list[str]:
         rows = [(f"{argument.word}{_kind(argument)}", _meaning(argument)) for argument in command.arguments]
         lines += ["", "Arguments:", *_table(rows, width)]
     lines += ["", "Options:", *_option_rows((*command.options, HELP), width)]
-    below = [command_ for path, command_ in COMMANDS.items() if path.rpartition("/")[0] == command.path]
-    rows = [(command_.path.rpartition("/")[2], summary(command_)) for command_ in below]
+    below = [child for path, child in COMMANDS.items() if path.rpartition("/")[0] == command.path]
+    rows = [(child.path.rpartition("/")[2], summary(child)) for child in below]
     return [*lines, "", "Commands:", *_table(rows, width)] if rows else lines
 
 
@@ -88,12 +88,12 @@ def _table(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
     first = min(max(len(left) for left, _ in rows), 30) + 4
     lines = []
     for left, right in rows:
-        lines_right = _wrapped(right, width - first)
+        wrapped = _wrapped(right, width - first)
         head = f"  {left}"
         if len(head) + 2 > first:
             lines.append(head)
             head = ""
-        lines += [f"{head if not index else '':{first}}{part}" for index, part in enumerate(lines_right)]
+        lines += [f"{head if not index else '':{first}}{part}" for index, part in enumerate(wrapped)]
     return lines
 
 

@@ -55,16 +55,16 @@ def init(
             raise InvalidParameters("--from names the remote: leave out --remote and SEGLOG_REMOTE")
         with session.one_command(), closing(ToldBars(is_shown=session.shows_progress)) as bars:
             tenant = tenant_of(source, role_arn)
-            directory = use.init_from(session.directory, source, bars.tell, dict(os.environ), tenant)
-        branches = sum("@" in name for name in directory.topics or ())
-        topics = counted(len(directory.topics or ()) - branches, "topic")
+            created = use.init_from(session.directory, source, bars.tell, dict(os.environ), tenant)
+        branches = sum("@" in name for name in created.topics or ())
+        topics = counted(len(created.topics or ()) - branches, "topic")
         branch_count = f" and {branches:,} {'branch' if branches == 1 else 'branches'}" if branches else ""
-        session.output.show(directory, f"made {directory.directory}, which follows {topics}{branch_count} of {source}")
+        session.output.show(created, f"made {created.directory}, which follows {topics}{branch_count} of {source}")
         return
     url = remote or session.remote
-    directory = use.init(session.directory, url, session.log_settings, tenant_of(url, role_arn))
-    target = f"remote {directory.remote}" if directory.remote else "without a remote (add one in seglog.toml)"
-    session.output.show(directory, f"made {directory.directory}, {target}")
+    created = use.init(session.directory, url, session.log_settings, tenant_of(url, role_arn))
+    target = f"remote {created.remote}" if created.remote else "without a remote (add one in seglog.toml)"
+    session.output.show(created, f"made {created.directory}, {target}")
 
 
 def recover(

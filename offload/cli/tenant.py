@@ -83,10 +83,10 @@ def policy(
     """
     from offload.operations import tenant as use
 
-    policy_made = use.policy(
+    document = use.policy(
         name, TenantRole(role), bucket, base, kms_key, condition or (), session_tags, Partition(partition)
     )
-    session.output.show(policy_made, json.dumps(policy_made.policy, indent=2))
+    session.output.show(document, json.dumps(document.policy, indent=2))
 
 
 def bucket_policy(
@@ -103,8 +103,8 @@ def bucket_policy(
     """
     from offload.operations import tenant as use
 
-    policy_made = use.policy_of_bucket(bucket, put_if_absent, tls_only, Partition(partition))
-    session.output.show(policy_made, json.dumps(policy_made.policy, indent=2))
+    document = use.policy_of_bucket(bucket, put_if_absent, tls_only, Partition(partition))
+    session.output.show(document, json.dumps(document.policy, indent=2))
 
 
 def list_tenants(session: Session) -> None:

@@ -168,10 +168,10 @@ class _Scan:
     def _parameter(self, name: str) -> ListedParameter:
         if name in self._named:
             return self._named[name]
-        owner = f"{self._path.replace('/', ' ')} has" if self._path else "there is"
+        subject = f"{self._path.replace('/', ' ')} has" if self._path else "there is"
         is_of_top = any(name in option.options for option in OPTIONS)
         more = ": it stands before the command" if is_of_top else _similar(name, self._named)
-        raise UsageError(f"{owner} no option {name}{more}", self._path)
+        raise UsageError(f"{subject} no option {name}{more}", self._path)
 
 
 def is_option(word: str) -> bool:
@@ -231,5 +231,5 @@ def _similar(name: str, names: Iterable[str]) -> str:
     """Return the names that look like a wrong one, in parentheses."""
     from difflib import get_close_matches
 
-    names_alike = get_close_matches(name, list(names))
-    return f" (similar: {', '.join(names_alike)})" if names_alike else ""
+    alike = get_close_matches(name, list(names))
+    return f" (similar: {', '.join(alike)})" if alike else ""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, TypeAlias
 
 __all__ = [
+    "ABORT",
     "BROKEN",
     "EXCHANGE",
     "PREFIX_KEY",
@@ -17,6 +18,7 @@ __all__ = [
     "Scope",
     "Send",
     "headers_of",
+    "over_websocket",
 ]
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -25,6 +27,9 @@ Message: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[Message]]
 Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+ABORT = "seglog.abort"
+"""The key in the state of a WebSocket's scope: a function that ends its connection at once."""
 
 BROKEN = "seglog.broken"
 """The key in the scope of a request whose body broke off, while the client may still read an answer."""
@@ -47,3 +52,13 @@ def headers_of(scope: Scope) -> Headers:
     if headers is None:
         headers = scope[_HEADERS] = dict(scope["headers"])
     return headers
+
+
+def over_websocket(send: Send) -> Send:
+    """Return a `send` that takes the answer of a request, too. Before `websocket.accept`, it refuses the WebSocket."""
+
+    async def sending(message: Message) -> None:
+        kind = message["type"]
+        await send({**message, "type": f"websocket.{kind}"} if kind.startswith("http.") else message)
+
+    return sending

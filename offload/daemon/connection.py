@@ -26,11 +26,13 @@ CONNECTION-1  When the daemon stops, an idle connection stays open until no byte
 CONNECTION-2  Answers keep the order of their requests. If bytes are not HTTP, each request before them gets its answer,
     and then the client gets 400 with the cause.
 CONNECTION-3  The daemon and a proxy in front never differ about where a request ends. Of `Transfer-Encoding`, the
-    daemon takes `chunked` alone, and only of HTTP/1.1. It ignores trailers and `Upgrade`. It wants one `Host`, and
-    takes one `Authorization`. The host of a target in absolute form stands for `Host` (RFC 9112, 3.2.2). The parser
-    refuses the other doubtful forms (tests/offload/daemon/test_connection.py).
+    daemon takes `chunked` alone, and only of HTTP/1.1. It ignores trailers, and `Upgrade` but for CONNECTION-6. It
+    wants one `Host`, and takes one `Authorization`. The host of a target in absolute form stands for `Host` (RFC 9112,
+    3.2.2). The parser refuses the other doubtful forms (tests/offload/daemon/test_connection.py).
 CONNECTION-4  A client that still sends gets its answer before the end (LINGER-1).
 CONNECTION-5  A timer that is over waits until the loop has read the sockets once more (PACE-1).
+CONNECTION-6  A server may have a protocol for WebSockets. A GET with `Upgrade: websocket` and no body, behind which no
+    answer is due, then hands the transport over: that protocol takes the head once more, and counts as the connection.
 LINGER-1  If D closed after step 1, C's next bytes would meet a reset. The system of C then drops the answer before C
     reads it (RFC 9112, section 9.6).
 LINGER-2  A connection that lingers has no place (offload.daemon.places), and D keeps none of its bytes.
@@ -68,6 +70,7 @@ _QUIET_S = 0.5
 _HEAD_BYTES = 64 * 1024
 _AHEAD_BYTES = 64 * 1024  # of a body that the application has not received
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
+_OF_BODIES = frozenset({b"content-length", b"transfer-encoding"})
 _ABSOLUTE = re.compile(rb"https?://([^/?#@]+)((?:[/?][^#]*)?)", re.IGNORECASE)
 _log = logging.getLogger("seglog.daemon")
 
@@ -100,12 +103,22 @@ class Limits(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """`connections` and `tasks` are those of a server: the open ones, and the requests at work."""
+    """`connections` and `tasks` are those of a server: the open ones, and the requests at work.
+
+    `websocket` returns a protocol for a WebSocket over a transport (CONNECTION-6).
+    """
 
     transport: asyncio.Transport
 
     def __init__(
-        self, app: App, limits: Limits, connections: set[Any], tasks: set[asyncio.Task[None]], *, scheme: str
+        self,
+        app: App,
+        limits: Limits,
+        connections: set[Any],
+        tasks: set[asyncio.Task[None]],
+        *,
+        scheme: str,
+        websocket: Callable[[asyncio.Transport], Any] | None = None,
     ) -> None:
         self.writable = asyncio.Event()
         self.writable.set()
@@ -114,6 +127,7 @@ class Connection(asyncio.Protocol):
         self._connections = connections
         self._tasks = tasks
         self._scheme = scheme
+        self._websocket = websocket
         self._loop = asyncio.get_running_loop()
         self._parser = _parser_of(self)
         self._url = b""
@@ -210,16 +224,39 @@ class Connection(asyncio.Protocol):
     def _parse(self, data: bytes) -> bytes:
         """Parse bytes. Return those that are left to parse.
 
-        The parser takes all behind a head with `Upgrade` for another protocol. So that head comes again without it.
+        The parser takes all behind a head with `Upgrade` for another protocol. So that head comes again without it,
+        or the connection goes to the protocol for WebSockets.
         """
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            lines = [b"%b %b HTTP/1.1" % (self._parser.get_method(), self._url)]
-            lines += [b"%b: %b" % header for header in self._headers if header[0] != b"upgrade"]
-            self._parser = _parser_of(self)
-            return b"\r\n".join((*lines, b"", data[upgrade.args[0] :]))
+            version = self._parser.get_http_version().encode("ascii")
+            lines = [b"%b %b HTTP/%b" % (self._parser.get_method(), self._url, version)]
+            is_handed_over = self._wants_websocket()
+            lines += [b"%b: %b" % header for header in self._headers if is_handed_over or header[0] != b"upgrade"]
+            again = b"\r\n".join((*lines, b"", data[upgrade.args[0] :]))
+            if not is_handed_over:
+                self._parser = _parser_of(self)
+                return again
+            self._hand_over(again)
         return b""
+
+    def _wants_websocket(self) -> bool:
+        headers = dict(self._headers)
+        is_plain = self._parser.get_method() == b"GET" and self._parser.get_http_version() == "1.1"
+        is_plain = is_plain and self._url.startswith(b"/") and not headers.keys() & _OF_BODIES
+        is_free = self._is_idle and self.writable.is_set() and not self._is_ending
+        is_wanted = headers.get(b"upgrade", b"").lower() == b"websocket"
+        return self._websocket is not None and is_wanted and is_plain and is_free
+
+    def _hand_over(self, data: bytes) -> None:
+        assert self._websocket is not None  # noqa: S101 - the caller has seen to it
+        self._connections.discard(self)
+        self._waits_since = None  # the time for a head is over
+        protocol = self._websocket(self.transport)
+        protocol.connection_made(self.transport)
+        self.transport.set_protocol(protocol)
+        protocol.data_received(data)
 
     def on_message_begin(self) -> None:
         self._url = b""

@@ -33,7 +33,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from offload.daemon.asgi import App, Receive, Scope, Send, headers_of
+from offload.daemon.asgi import App, Receive, Scope, Send, headers_of, over_websocket
 from offload.daemon.guard import PROBES
 from offload.daemon.ids import request_id, tenant_id
 from offload.daemon.problems import error_answer
@@ -50,6 +50,7 @@ _NO_FAULT = frozenset({409, 412, 429})
 LAST_ANSWER_S = 1.0
 """How long a client may take for the answer to a request that outlasted `stop_timeout_s`."""
 
+_UPGRADED = 101  # the status of a request that became a WebSocket
 _HEADER = b"seglog-request-id"
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _log = logging.getLogger("seglog.access")
@@ -109,6 +110,8 @@ def entrance(app: App, host: Host) -> App:
     mistakes = Mistakes()
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":  # its handshake is a GET, and the checks refuse it as one
+            scope["method"], send = "GET", over_websocket(send)
         line = _Line(scope, send, lambda: host.is_leaving)
         token, before = request_id.set(line.request_id), tenant_id.set(host.tenant)
         try:
@@ -162,14 +165,14 @@ class _Line:
         await self._pass(message)
 
     async def _pass(self, message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
+        if message["type"] in ("http.response.start", "websocket.accept"):
+            self.status = message.get("status", _UPGRADED)
             self._headers = headers = [*message.get("headers", ()), (_HEADER, self.request_id.encode())]
-            if self._is_leaving() and (b"connection", b"close") not in headers:
+            if self._is_leaving() and self.status != _UPGRADED and (b"connection", b"close") not in headers:
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
         else:
-            body: bytes = message.get("body", b"")
+            body: bytes = message.get("body") or message.get("bytes") or (message.get("text") or "").encode()
             self._size_bytes += len(body)
             self._end = body[-2:] or self._end
             if self.status >= 400:
@@ -184,6 +187,10 @@ class _Line:
         task = asyncio.current_task()
         if task is not None:
             task.uncancel()
+        if self.status == _UPGRADED:
+            code, why = (1008, "revoked") if is_revoked(self._scope) else (1012, "stopping")
+            await self._pass({"type": "websocket.close", "code": code, "reason": why})
+            return
         if not self.status:
             status, headers, body = error_answer(refusal() if is_revoked(self._scope) else Stopping())
             await self._pass({"type": "http.response.start", "status": status, "headers": headers})

@@ -25,7 +25,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from offload.daemon.asgi import STREAM_KEY, App, Headers, Receive, Scope, Send, headers_of
+from offload.daemon.asgi import ABORT, STREAM_KEY, App, Headers, Receive, Scope, Send, headers_of
 from offload.daemon.metrics import Metrics
 from offload.daemon.pacing import PacedRequest, too_large
 from offload.daemon.places import Place, Places
@@ -111,6 +111,7 @@ class Guard:
             self._metrics.count_rejected("slow")
             limit_s = self._settings().body_timeout_s
             _log.info("%s: a client took no byte of its answer in %d s", scope["path"], limit_s)
+            scope.get("state", {}).get(ABORT, lambda: None)()
         except (BodyBroken, Busy, Refused) as refusal:
             if request.status:
                 raise

@@ -99,8 +99,11 @@ class PacedRequest:
 
     async def send(self, message: Message) -> None:
         """Send a part of the answer. Raise `TimeoutError` if the client takes no byte in time."""
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
+        if message["type"] in ("http.response.start", "websocket.accept"):
+            self.status = message.get("status", 101)
+        if self._scope["type"] == "websocket":  # its connection takes a message when the client has room for it
+            await self._in_time(lambda: self._send(message))
+            return
         if self._exchange is not None and not self._exchange.is_writable:
             await self._in_time(self._exchange.drain)
         await self._send(message)

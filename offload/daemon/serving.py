@@ -42,12 +42,12 @@ import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import uvicorn
 
 from offload.daemon.access import Access
-from offload.daemon.asgi import App
+from offload.daemon.asgi import ABORT, App
 from offload.daemon.connection import Connection, Limits
 from offload.daemon.entrance import LAST_ANSWER_S, Host
 from offload.daemon.listeners import BACKLOG, Kind, Listener
@@ -87,7 +87,20 @@ class Server(uvicorn.Server):
 
     def _connection(self) -> asyncio.Protocol:
         state, scheme = self.server_state, "http" if self.config.ssl is None else "https"
-        return Connection(self.config.loaded_app, self._limits, state.connections, state.tasks, scheme=scheme)
+        return Connection(
+            self.config.loaded_app,
+            self._limits,
+            state.connections,
+            state.tasks,
+            scheme=scheme,
+            websocket=self._websocket if self.config.ws_protocol_class else None,
+        )
+
+    def _websocket(self, transport: asyncio.Transport) -> asyncio.Protocol:
+        """Return uvicorn's protocol for a WebSocket. The configuration chooses it; that of the daemon has none."""
+        make: Any = self.config.ws_protocol_class
+        found: asyncio.Protocol = make(self.config, self.server_state, {ABORT: transport.abort})
+        return found
 
     def end(self) -> None:
         """Let `serve` end, now and not at the next of the base class's looks."""

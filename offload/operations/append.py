@@ -91,14 +91,14 @@ def batches(
     yield from line_batches(stream, tag, node, max_record_bytes)
 
 
-def append(sink: RecordSink, topic: str, groups: Iterable[Batch], durability: str | None) -> Iterator[Appended]:
+def append(sink: RecordSink, topic: str, incoming: Iterable[Batch], durability: str | None) -> Iterator[Appended]:
     """Append the batches. Yield the total so far, first before the first batch and then after each batch."""
     first = last = count = lines = 0
     yield Appended(topic, 0, None, None)
-    for group in groups:
+    for batch in incoming:
         seqs = sink.append(
-            group.values, tag=group.tag, node=group.node, unterminated=group.unterminated, durability=durability
+            batch.values, tag=batch.tag, node=batch.node, unterminated=batch.unterminated, durability=durability
         )
         first, last, count = first or seqs.start, seqs.stop - 1, count + len(seqs)
-        lines += group.line_count
+        lines += batch.line_count
         yield Appended(topic, count, first or None, last or None, lines)

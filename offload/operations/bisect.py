@@ -127,22 +127,22 @@ def bisect(topic: str, past: Past, judge: _Judge, good: str, bad: str) -> Iterat
 
 def _states(past: Past, start: Resolved, end: Resolved) -> tuple[State, list[_After]]:
     """Return the state at `start`, and those after it up to `end`, oldest first. None has a record that `end` lacks."""
-    states: list[_After] = []
+    steps: list[_After] = []
     for commit in past.commits():
         point = commit.volume, commit.lsn
         is_start = point == (start.volume, start.lsn)
-        if states or point == (end.volume, end.lsn):
+        if steps or point == (end.volume, end.lsn):
             if is_start and start.seq is None:
                 break
-            states.append(_After(commit, State(commit.target, end.seq)))
+            steps.append(_After(commit, State(commit.target, end.seq)))
         if is_start:
             break
     else:
         raise InvalidParameters(f"--good {start.target} and --bad {end.target} are no two points of this history")
     is_cut = start.seq is not None and point == (end.volume, end.lsn)
-    if not states or (is_cut and end.seq is not None and end.seq <= (start.seq or 0)):
+    if not steps or (is_cut and end.seq is not None and end.seq <= (start.seq or 0)):
         raise InvalidParameters(f"--good {start.target} is not before --bad {end.target}")
-    return State(commit.target, start.seq), states[::-1]
+    return State(commit.target, start.seq), steps[::-1]
 
 
 def _new_seqs(commit: CommitListed, start: Resolved, end: Resolved) -> tuple[int, int]:

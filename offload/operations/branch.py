@@ -1,4 +1,4 @@
-"""Branches of a topic: `seglog branch ...` and `seglog restore`."""
+"""Branches of a topic: `seglog branch ...`. A past state becomes one in offload.operations.restore."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from offload.operations.command import (
     DryRun,
     PlainTopicName,
     Reason,
-    TopicName,
     Yes,
     always,
     dry,
@@ -31,43 +30,27 @@ if TYPE_CHECKING:
     from offload.archive import Archive
 
 __all__ = [
-    "BRANCH_CREATE",
     "BRANCH_DELETE",
     "BRANCH_DIFF",
     "BRANCH_LIST",
     "BRANCH_PROMOTE",
     "BRANCH_RENAME",
     "BRANCH_UNDELETE",
-    "RESTORE",
     "BranchAt",
     "BranchDeleted",
     "BranchListed",
-    "BranchMade",
     "BranchParent",
     "BranchPromoted",
     "BranchSide",
-    "create",
     "delete",
     "diff",
     "list_branches",
     "promote",
     "rename",
-    "restore",
     "undelete",
 ]
 
 Name = Annotated[str, About("The branch.", names="branch")]
-
-
-@dataclass(frozen=True, slots=True)
-class BranchMade:
-    """A new branch of a past state. Without records, `last_seq` is 0 and `last_time` is None."""
-
-    branch: str
-    volume: str
-    records: int
-    last_seq: int
-    last_time: Moment | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,47 +121,6 @@ class BranchSide:
     branch: str
     shared_seq: int
     side: Side = field(metadata=MERGED)
-
-
-def create(
-    directory: Directory,
-    topic: TopicName,
-    name: Annotated[str, About("The new branch.")],
-    at: Annotated[
-        str, About("Where to start: seq:N, lsn:N, head, head~N, tag:NAME, or a time.", names="target")
-    ] = "head",
-    message: Annotated[str, About("Why, for the oplog.", "-m --message")] = "",
-) -> BranchMade:
-    """Make a branch. It costs a few small objects, whatever the size of the topic.
-
-    Read the branch as TOPIC@NAME. The branch that it came from does not see its appends and deletes.
-    """
-    return _made(directory, "branch create", topic, name, at, message)
-
-
-def restore(
-    directory: Directory,
-    topic: TopicName,
-    to: Annotated[
-        str, About("seq:N (right after record N), lsn:N, head, head~N, tag:NAME, or a time.", "--to", names="target")
-    ],
-    as_branch: Annotated[str, About("The name of the branch to make.", "--as")],
-    message: Annotated[str, About("Why, for the oplog.", "-m --message")] = "",
-) -> BranchMade:
-    """Bring a past state back as a branch. Nothing is overwritten and no data is copied.
-
-    To bring only the records of one delete, eviction or truncation back, without a branch: `seglog undo TOPIC lsn:N`.
-    Examples: seglog restore orders --to head~1 --as before-the-delete;
-    seglog restore orders --to 2026-11-21T09:30:00Z --as morning; seglog restore orders --to "15 minutes ago" --as back
-    """
-    return _made(directory, "restore", topic, as_branch, to, message)
-
-
-def _made(directory: Directory, command: str, topic: str, name: str, at: str, message: str) -> BranchMade:
-    with directory.counting(f"{command} {topic}"):
-        fork = directory.archive.restore(topic, to=at, name=name, message=message)
-    last_time = Moment(fork.last_ts_ms) if fork.last_seq else None
-    return BranchMade(f"{topic.partition('@')[0]}@{name}", str(fork.vid), fork.records, fork.last_seq, last_time)
 
 
 def list_branches(
@@ -301,11 +243,6 @@ def _tree(rows: Sequence[tuple[Branch, Distance]]) -> Iterator[tuple[int, tuple[
     return below(None, 0)
 
 
-def branch_made_text(branch: BranchMade) -> str:
-    last = f", the last one seq {branch.last_seq} of {branch.last_time}" if branch.last_seq else ""
-    return f"{branch.branch} holds {counted(branch.records)}{last}"
-
-
 def branch_text(row: BranchListed) -> str:
     parent = row.parent
     name = "  " * row.depth + ("- " if row.depth else "") + row.branch
@@ -359,7 +296,6 @@ def side_text(branch_side: BranchSide) -> str:
     return f"{branch_side.branch:<24} {changes} of those up to seq {branch_side.shared_seq}"
 
 
-_print_branch_made = lines(branch_made_text)
 _print_branch = rows(("branch", "volume", "made", "from", "ahead", "behind", "deleted"), _branch_row, branch_text)
 _print_branch_deleted = taking_lines(branch_deleted_text)
 _print_branch_back = lines(lambda back: f"{back.branch} is back")
@@ -367,8 +303,6 @@ _print_promoted = lines(promoted_text)
 _print_side = lines(side_text)
 
 
-RESTORE = Command("restore", restore, _print_branch_made, is_slow=True)
-BRANCH_CREATE = Command("branch/create", create, _print_branch_made)
 BRANCH_LIST = Command("branch/list", list_branches, _print_branch, reads=always, role="read")
 BRANCH_DELETE = Command("branch/delete", delete, _print_branch_deleted, reads=dry, takes=always)
 BRANCH_UNDELETE = Command("branch/undelete", undelete, _print_branch_back)

@@ -131,10 +131,10 @@ def verify(files: Files, directory: Path, name: str) -> Iterator[WrongPart | Exp
             raise OtherExport("no topic yet" if begun is None else begun.name, name)
         wrong = 0
         for part in folder.parts:
-            state = sha256_of(files, directory / part.file)
-            if state != (part.bytes, part.sha256):
+            digest = sha256_of(files, directory / part.file)
+            if digest != (part.bytes, part.sha256):
                 wrong += 1
-                yield WrongPart(part.file, "is missing" if state is None else "has other bytes than were written")
+                yield WrongPart(part.file, "is missing" if digest is None else "has other bytes than were written")
         if wrong:
             raise DamageFound(wrong, str(directory), hint="export to another directory")
         total = _total(begun, directory, folder.parts)

@@ -483,7 +483,7 @@ COMMANDS = {
             ListedParameter('as_branch', 'str', 'The name of the branch to make.', ('--as',), is_required=True),
             ListedParameter('message', 'str', 'Why, for the oplog.', ('-m', '--message'), default=''),
         ),
-        'offload.operations.branch',
+        'offload.operations.restore',
     ),
     'oplog': ListedCommand(
         'oplog',
@@ -754,7 +754,7 @@ COMMANDS = {
             ListedParameter('at', 'str', 'Where to start: seq:N, lsn:N, head, head~N, tag:NAME, or a time.', ('--at',), default='head', names='target'),
             ListedParameter('message', 'str', 'Why, for the oplog.', ('-m', '--message'), default=''),
         ),
-        'offload.operations.branch',
+        'offload.operations.restore',
     ),
     'branch/list': ListedCommand(
         'branch/list',

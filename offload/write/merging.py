@@ -1,4 +1,4 @@
-"""The choice of small segments of a volume that become one segment, decided from values. No I/O.
+"""The plan of `seglog compact`: the small segments of a volume that become one segment. A Spark job has the same plan.
 
 A tail that is offloaded every few seconds leaves a small object each time. A commit of kind compact replaces a range of
 segments by one segment. The new segment has the same live records under the same seqs, in one data object.
@@ -14,18 +14,27 @@ MERGE-4  The new objects are read back before the commit. The hot copies of the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
-from catalog import SegmentView, Vid
+from catalog import SegmentView, Snapshot, Vid
+from offload.read.cold_reader import ColdReader
 
-__all__ = ["all_to_erase", "holds_more", "of_one_log", "ranges_to_merge", "to_erase"]
+__all__ = ["MergeLimits", "all_to_erase", "holds_more", "ranges_of_one_log", "ranges_to_merge", "to_erase"]
 
 
-def ranges_to_merge(
-    views: Sequence[SegmentView], vid: Vid, *, below_bytes: int, max_bytes: int, least: int
-) -> Iterator[list[SegmentView]]:
+class MergeLimits(NamedTuple):
+    """The numbers of MERGE-1."""
+
+    below_bytes: int
+    max_bytes: int
+    least: int
+
+
+def ranges_to_merge(views: Sequence[SegmentView], vid: Vid, limits: MergeLimits) -> Iterator[list[SegmentView]]:
     """Yield the ranges that may be merged, oldest first."""
+    below_bytes, max_bytes, least = limits
     pieces = Counter(view.ref.sid for view in views)
     group: list[SegmentView] = []
     for view in views:
@@ -41,14 +50,15 @@ def ranges_to_merge(
         yield group
 
 
-def of_one_log(
-    ranges: Iterable[list[SegmentView]], topic_id: Callable[[SegmentView], int], least: int
-) -> Iterator[list[SegmentView]]:
-    """Yield the parts of ranges that one log wrote. A data object has only one topic id."""
-    for segment_range in ranges:
-        for _, group in groupby(segment_range, topic_id):
+def ranges_of_one_log(snapshot: Snapshot, reader: ColdReader, limits: MergeLimits) -> Iterator[list[SegmentView]]:
+    """Yield the parts of the ranges of a state that one log wrote. A data object has only one topic id.
+
+    The reader fetches the indexes of a range when its turn comes. Raises as `ColdReader.index` does.
+    """
+    for segment_range in ranges_to_merge(snapshot.segments, snapshot.vid, limits):
+        for _, group in groupby(list(reader.indexed(segment_range)), lambda view: reader.index(view).topic_id):
             views = list(group)
-            if len(views) >= least:
+            if len(views) >= limits.least:
                 yield views
 
 

@@ -20,7 +20,7 @@ The states of an attempt are in `offload.write.attempt`. Source: PIP-17, Graft R
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from types import MappingProxyType
@@ -44,7 +44,7 @@ from offload.handles import Tip
 from offload.read.deletes import deletions_of
 from offload.settings import OffloadSettings, codec_named
 from offload.write.attempt import AttemptState, SegmentRange, is_due, plan_range
-from offload.write.merging import all_to_erase, of_one_log, ranges_to_merge, to_erase
+from offload.write.merging import MergeLimits, all_to_erase, ranges_of_one_log, ranges_to_merge, to_erase
 from offload.write.port import Uploader
 from offload.write.publisher import Published, Publisher, divergence
 from offload.write.readback import check_published, check_segment
@@ -180,7 +180,8 @@ class Offloader:
     def bytes_to_rewrite(self, handle: Handle, *, erase: bool) -> int:
         """Return about how many bytes of frames `merge` will read, or with `erase`, `erase`. Never fewer."""
         views = self._volumes.snapshot(handle.vid, handle.lsn).segments
-        chosen = all_to_erase(views, handle.vid) if erase else itertools.chain(*self._ranges_to_merge(handle))
+        ranges = ranges_to_merge(views, handle.vid, self._limits)
+        chosen = all_to_erase(views, handle.vid) if erase else itertools.chain(*ranges)
         return sum(view.ref.frame_bytes for view in chosen)
 
     def settle(self, name: str) -> list[Published]:
@@ -344,23 +345,15 @@ class Offloader:
         return codec_named(self._log.topic(name).config.attributes.get("codec", self.settings.codec))
 
     def _to_merge(self, handle: Handle) -> list[SegmentView] | None:
-        """Return the oldest range of segments that one log wrote, or None. A data object has only one topic id."""
-        indexed = (list(self._reader.indexed(segment_range)) for segment_range in self._ranges_to_merge(handle))
-        return next(
-            of_one_log(indexed, lambda view: self._reader.index(view).topic_id, self.settings.merge_count), None
-        )
+        """Return the oldest range to merge, or None."""
+        snapshot = self._volumes.snapshot(handle.vid, handle.lsn)
+        return next(ranges_of_one_log(snapshot, self._reader, self._limits), None)
 
-    def _ranges_to_merge(self, handle: Handle) -> Iterator[list[SegmentView]]:
-        below_bytes = self.settings.merge_below_bytes
-        if not isinstance(below_bytes, int):
-            return iter(())
-        return ranges_to_merge(
-            self._volumes.snapshot(handle.vid, handle.lsn).segments,
-            handle.vid,
-            below_bytes=below_bytes,
-            max_bytes=self.settings.max_object_bytes,
-            least=self.settings.merge_count,
-        )
+    @property
+    def _limits(self) -> MergeLimits:
+        below = self.settings.merge_below_bytes
+        below_bytes = below if isinstance(below, int) else 0  # no segment is small
+        return MergeLimits(below_bytes, self.settings.max_object_bytes, self.settings.merge_count)
 
     def _merge_range(
         self, handle: Handle, views: list[SegmentView], on_bytes: Callable[[int], None], message: str = ""

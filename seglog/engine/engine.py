@@ -208,34 +208,17 @@ _Result = TypeVar("_Result")
 
 @dataclass(slots=True, eq=False)
 class Engine(Owned):
-    """The parts of an open log and the state that they share.
-
-    `topics` includes topics whose creation is in flight. `state` and `find` return published topics only.
-    `checkpointed` has, for each shard, the end of the WAL that the newest manifest covers.
-    The code that opens the log sets `upkeep`, `reclaim`, `relocator` and `syncer`. `syncer` syncs records that were
-    acked at `disk`. `has_dead` says that `reclaim` has work.
-    `creating` has the ids of topics whose creation is in flight.
-    `changed` has, by id, the topics that may differ from the newest manifest. `aging` is a heap of the other topics, by
-    the time at which a checkpoint seals their active segment for its age. The second value of an item is unique,
-    so that the heap never compares topics.
-    `topics_being_deleted` has the topics whose deletion is in flight. `deleted` has the ids of deleted topics whose
-    directories still exist. `epoch_floor` is the highest epoch of any deleted topic.
-    `pending_warm_deletes` has (topic id, first seq) of segments that the relocator must delete from the warm stores. It
-    deletes them before it moves other segments there.
-    If `wants_checkpoint` is set, the upkeep makes a checkpoint. `append_block_reason` is the reason for which the log
-    refuses appends now: that of a caller, which is `hold_reason`, or that of `room`. `log_id` is the log's own id, once
-    a caller has asked for it.
-    `elsewhere` has the topics that another directory writes, and `kept_elsewhere` what the newest manifest has of them.
-    Only the thread that holds the checkpoint lock uses `encoder`.
-    """
+    """The parts of an open log and the state that they share."""
 
     layout: Layout
     files: Files
     clock: Clock
     settings: LogSettings
+    #: By name, with topics whose creation is in flight. `state` and `find` return published topics only.
     topics: dict[str, TopicState]
     next_topic_id: int
     manifest_number: int
+    #: For each shard, the end of the WAL that the newest manifest covers.
     checkpointed: tuple[WalPosition, ...]
     wals: Wals
     segments: SegmentCache
@@ -243,7 +226,9 @@ class Engine(Owned):
     clock_watch: ClockWatch = field(init=False)
     memory: Memory = field(init=False)
     room: Room = field(init=False)
+    # The code that opens the log sets these four, because they need the engine.
     upkeep: Upkeep = field(init=False)
+    #: Syncs the records that were acked at `disk`.
     syncer: Upkeep = field(init=False)
     relocator: Upkeep = field(init=False)
     reclaim: Upkeep = field(init=False)
@@ -251,23 +236,37 @@ class Engine(Owned):
     _retention_lock: Reentrant = field(default_factory=new_lock)
     cold: ColdTier | None = None
     warm_stores: WarmStores | None = None
+    #: (topic id, first seq) of segments that the relocator deletes from the warm stores before it moves others there.
     pending_warm_deletes: tuple[tuple[int, int], ...] = ()
     topic_defaults: TopicConfig = field(default_factory=TopicConfig)
+    #: Only the thread that holds the checkpoint lock uses it.
     encoder: Encoder = field(default_factory=Encoder)
+    #: The ids of topics whose creation is in flight.
     creating: set[int] = field(default_factory=set[int])
+    #: By id, the topics that may differ from the newest manifest.
     changed: dict[int, TopicState] = field(default_factory=dict[int, TopicState])
+    #: A heap of the other topics, by the time at which a checkpoint seals their active segment for its age. The second
+    #: value of an item is unique, so that the heap never compares topics.
     aging: list[tuple[int, int, TopicState]] = field(default_factory=list[tuple[int, int, TopicState]])
+    #: By id, the topics whose deletion is in flight.
     topics_being_deleted: dict[int, TopicState] = field(default_factory=dict[int, TopicState])
+    #: The ids of deleted topics whose directories still exist.
     deleted: tuple[int, ...] = ()
+    #: The highest epoch of any deleted topic.
     epoch_floor: int = 0
     mark_secret: int = 0
+    #: Whether `reclaim` has work.
     has_dead: bool = False
     is_closed: bool = False
     is_read_only: bool = False
+    #: Whether the upkeep makes a checkpoint when it wakes.
     wants_checkpoint: bool = False
+    #: Why the log refuses appends now: the reason of a caller, which is `hold_reason`, or that of `room`.
     append_block_reason: str | None = None
     hold_reason: str | None = None
+    #: The log's own id, once a caller has asked for it.
     log_id: str | None = None
+    #: The topics that another directory writes, and what the newest manifest has of them.
     elsewhere: dict[str, Elsewhere] = field(default_factory=dict[str, Elsewhere])
     kept_elsewhere: tuple[tuple[str, Elsewhere], ...] = ()
 

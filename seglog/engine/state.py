@@ -28,36 +28,7 @@ __all__ = ["TopicState", "active_meta", "check_all_hot", "reclaimable", "relocat
 
 @dataclass(slots=True, eq=False)
 class TopicState:
-    """The state of one topic.
-
-    `pending` are the deletes that are not yet in the flags of the .idx files. `ops` are the listed deletes, which
-    include the pending ones.
-    `warm` are the sealed segments that are relocated.
-    `warm_ops` are the deletes by tag or by seqs that may reach relocated segments, whose flags do not change.
-    `truncate_ops` are the listed truncations.
-    `next_op` is one more than the number of the last published delete.
-    `configs` is the number of published changes of `config` since the log was opened.
-    `generation` increases whenever records change place or flags. A reader that sees it increase looks again.
-    `floors` is one value, so that a reader needs no lock for it.
-    `expired_seq` is the expiry floor as far as a reader has found it. `oldest_live_ms` is the time of the record there,
-    or an earlier time (seglog.reading.times). Only a truncation lowers them.
-    `selective_below` is the exclusive end of what deletes by tag or by seqs have reached, or a seq above it. From there
-    on, no record is dead. So a first live record that is known at or above it needs no search
-    (seglog.maintenance.removal).
-    `truncations` are the seqs of all truncations since the log was opened, and `truncated_epoch` is the epoch after the
-    last of them. `is_gone` says that the topic was deleted. Active readers check `truncations` and `is_gone`.
-    `truncated_meta` is set until seglog.maintenance.removal has cut the files.
-    While `relocation_holds` is above 0, no segment is relocated. `front_op` is the value of `next_op` at the
-    relocator's last search for the first live record in the warm store.
-    `ephemeral_buffer` are the ephemeral records. If other records follow them, the WAL first gets a frame with the last
-    seq taken. `logged_seq` is the last seq that the WAL knows, and `assigned_logged` includes entries in flight.
-    `kept_head` is the head in the newest manifest.
-    All records below `flagged_below` in hot segments durably have the deleted flag, as far as this process knows.
-    `changed` is the log's register of topics for the next checkpoint. Code that changes a field of `to_meta` enters
-    the topic there. `seal_due_ms` is the time under which `Engine.aging` has the topic.
-    `producers` are the producers of the topic, and `keys` its keys; None if it never had one.
-    `known_sizes` are the last totals. If the segments have changed, `sizes` recomputes them.
-    """
+    """The state of one topic."""
 
     topic_id: int
     name: str
@@ -68,28 +39,49 @@ class TopicState:
     last_ts_ms: int
     tail: Tail
     sealed: tuple[SegmentInfo, ...] = ()
+    #: The sealed segments that are relocated.
     warm: tuple[SegmentInfo, ...] = ()
     active: SegmentInfo | None = None
+    #: The listed deletes, which include the pending ones.
     ops: DeleteList = field(default_factory=DeleteList)
+    #: The deletes that are not yet in the flags of the .idx files.
     pending: DeleteList = field(default_factory=DeleteList)
+    #: The selective deletes that may reach relocated segments, whose flags do not change.
     warm_ops: DeleteList = field(default_factory=DeleteList)
+    #: One more than the number of the last published delete.
     next_op: int = 1
+    #: How many changes of `config` were published since the log was opened.
     configs: int = 0
     is_published: bool = False
+    #: Increases whenever records change place or flags. A reader that sees it increase looks again.
     generation: int = 0
+    #: The expiry floor as far as a reader has found it, and the time of the record there, or an earlier time
+    #: (seglog.reading.times). Only a truncation lowers them.
     expired_seq: int = 1
     oldest_live_ms: int = 0
+    #: One value, so that a reader needs no lock for it.
     floors: Floors = field(default_factory=Floors)
+    #: The exclusive end of what selective deletes have reached, or a seq above it. From there on, no record is dead. So
+    #: a first live record that is known at or above it needs no search (seglog.maintenance.removal).
     selective_below: int = 1
     in_flight_bytes: int = 0
+    #: The seqs of all truncations since the log was opened, and the epoch after the last of them. Active readers look
+    #: at the seqs, and at `is_gone`.
     truncations: tuple[int, ...] = ()
     truncated_epoch: int = 0
+    #: Whether the topic was deleted.
     is_gone: bool = False
+    #: Set until seglog.maintenance.removal has cut the files.
     truncated_meta: TopicMeta | None = None
+    #: The listed truncations.
     truncate_ops: tuple[TruncateOp, ...] = ()
+    #: While it is above 0, no segment is relocated.
     relocation_holds: int = 0
+    #: The value of `next_op` at the relocator's last search for the first live record in the warm store.
     front_op: int = 0
+    #: The ephemeral records. If other records follow them, the WAL first gets a frame with the last seq taken.
     ephemeral_buffer: EphemeralBuffer = field(default_factory=EphemeralBuffer)
+    #: None if the topic never had a producer; likewise the keys.
     producers: Producers | None = None
     keys: Keys | None = None
     waiters: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
@@ -98,12 +90,18 @@ class TopicState:
     assigned_ts_ms: int = field(init=False)
     assigned_op: int = field(init=False)
     assigned_configs: int = field(init=False)
+    #: The last seq that the WAL knows. `assigned_logged` includes entries in flight.
     logged_seq: int = field(init=False)
     assigned_logged: int = field(init=False)
+    #: The head in the newest manifest.
     kept_head: int = field(init=False)
+    #: All records below it in hot segments durably have the deleted flag, as far as this process knows.
     flagged_below: int = field(init=False, default=0)
+    #: The last totals. If the segments have changed, `sizes` recomputes them.
     known_sizes: Sizes = field(init=False, default_factory=Sizes)
+    #: The log's register of topics for the next checkpoint. Code that changes a field of `to_meta` enters the topic.
     changed: dict[int, TopicState] = field(init=False, default_factory=dict["int", "TopicState"])
+    #: The time under which `Engine.aging` has the topic.
     seal_due_ms: int | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:

@@ -56,6 +56,7 @@ _CODE = (
     "offload.operations.offload",
     "offload.operations.oplog",
     "offload.operations.recover",
+    "offload.operations.restore",
     "offload.recovery",
     "offload.replication",
     "offload.services",

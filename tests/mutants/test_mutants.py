@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import json
+import symtable
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,8 +29,10 @@ def test_there_are_enough_of_each_package() -> None:
 def test_it_changes_code_that_is_there_and_names_tests_that_are_there(file: str) -> None:
     for mutant in MUTANTS:
         if mutant.file == file:
-            assert mutated(mutant)
+            changed = mutated(mutant)
             _check_names(mutant)
+            # A test would kill it whatever it tests: each run of the line is a NameError.
+            assert mutant.is_java or _undefined(changed) <= _undefined(_text(file)), mutant.name
 
 
 def test_a_mistake_in_a_comment_of_java_changes_no_code() -> None:
@@ -45,6 +49,24 @@ def _check_names(mutant: Mutant) -> None:
         function = test.partition("[")[0].rpartition("::")[2]
         assert not test or f"def {function}(" in _text(file), (mutant.name, function)
         assert _text(file)
+
+
+@functools.cache
+def _undefined(text: str) -> frozenset[str]:
+    """Return the names that a module uses and nobody defines."""
+    module = symtable.symtable(text, "mutant", "exec")
+    tables, used = [module], set[str]()
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        used |= {
+            symbol.get_name()
+            for symbol in table.get_symbols()
+            if symbol.is_referenced() and (symbol.is_global() or table is module)
+        }
+    defined = {symbol.get_name() for symbol in module.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    defined |= {child.get_name() for child in module.get_children()} | set(dir(builtins))
+    return frozenset(used - defined - {"__file__", "__name__"})
 
 
 @functools.cache

@@ -401,9 +401,13 @@ class World:
         self.writer[name] = 1 - former
         self.archive(name).replication.take_over(name)
         self.repeatable[name].clear()
+        lsn = self.archive(name).history.snapshot(name).lsn
         self.append(name)
         self.chance.choice([self.append, self.delete, self.truncate, self.merge])(name)
         self.offload(name)
+        if self.archive(name).history.snapshot(name).lsn == lsn:  # the truncation took the append: nothing fences yet
+            self.append(name)
+            self.offload(name)
         back = volume.back(removal) if removal is not None and not removal.is_reused else set[int]()
         try:
             if removal is not None and removal.point is not None:
@@ -509,6 +513,7 @@ class World:
         assert done.after_fork is not None
         if carry:
             self.carry(self.volumes["t"], side, done.after_fork.shared_seq, done.carried)
+            self.clock.ms += 1  # the next carry tells records that took the seqs of these by their ms (CARRY-3)
         self.writer[branch] = self.writer["t"]
         for place in (0, 1):
             for name in ("t", branch):
@@ -523,7 +528,6 @@ class World:
 
     def take_back(self, branch: str, keep: str) -> None:
         """Undo the promotion, change the branch, and perhaps promote one again."""
-        self.clock.ms += 1  # a carry tells records that took the seqs of its own from those by their ms (CARRY-3)
         self.archive("t").history.undo()
         for known in (self.volumes, self.writer):
             known[branch], known["t"] = known.pop("t"), known.pop(keep)  # type: ignore[index]  # of one type each

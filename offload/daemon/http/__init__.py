@@ -1,23 +1,10 @@
-"""The HTTP API: records of a topic, and the commands.
+"""The HTTP API: records of a topic, Durable Streams, and the commands.
 
-    GET  /topics/{topic}/index_bounds          earliest_seq, head_seq, hot_first_seq
-    GET  /topics/{topic}/records/{seq}         one value, unchanged; seq, time, tag and node in headers
-    GET  /topics/{topic}/records               live records: from, to, tail, since_ms, until_ms, tag, exclude_node,
-                                               limit, max_bytes, gaps, wait_s (long poll), follow (the answer then
-                                               continues with new records). Accept chooses JSON lines, values with
-                                               seqs, an Arrow stream, or events (offload.daemon.http.read_request)
-    HEAD /topics/{topic}/records               bounds and epoch, in headers (offload.daemon.http.reads)
-    POST /topics/{topic}/records               append (offload.daemon.http.appends), by content type (bodies), with the
-                                               conditions and identities of its headers; tag, node,
-                                               durability, unterminated, whole as query. The answer 201 comes when the
-                                               records are as safe as the durability says, 200 if they were in already
-    POST /topics/{topic}/rpc/truncate          {"seq": N}
-    POST /topics/{topic}/rpc/{command}         the other commands (offload.daemon.jobs)
+An operation that is no command declares its route beside its handler: the role, the parameters, the schemas, and the
+entry in OpenAPI (offload.daemon.http.operations). `offload.daemon.http.openapi` has the list. The other routes are:
+
+    POST /topics/{topic}/rpc/{command}         a command (offload.daemon.jobs)
     POST /rpc/{command}                        the same, with the topic in the body, or without a topic
-    PUT, POST, GET, HEAD, DELETE /streams/{path}
-                                               Durable Streams, version 1.0 (offload.daemon.streams)
-    GET  /daemon/events                        state changes of the daemon, as server-sent events
-    GET  /topics, /healthz, /readyz, /metrics, /openapi.json
 
 Errors are application/problem+json with title (the error's class), detail and hint (offload.daemon.problems). If an
 error comes after the first JSON lines, the answer ends with a line that has the key `error`.
@@ -43,35 +30,41 @@ from starlette.routing import Route
 
 from offload.daemon.asgi import App, Receive, Scope, Send
 from offload.daemon.http.answers import app_of
-from offload.daemon.http.appends import append_routes
+from offload.daemon.http.appends import APPEND, append_routes
 from offload.daemon.http.commands import command_routes
 from offload.daemon.http.events import event_routes
+from offload.daemon.http.operations import RoledRoute
 from offload.daemon.http.probes import probe_routes
 from offload.daemon.http.reads import read_routes
-from offload.daemon.http.roles import ROUTE_ROLES, guarded
+from offload.daemon.http.roles import guarded
+from offload.daemon.http.stream_operations import STREAM_OPERATIONS
 from offload.daemon.http.topics import topic_routes
 from offload.daemon.problems import answer_of
 from offload.daemon.service import Service
-from offload.daemon.streams import stream_routes
+from offload.daemon.streams import stream_endpoint
 from offload.rights import rights_of
 from seglog import SeglogError
 
 __all__ = ["direct", "make_app"]
 
-_METHOD, _PATH = "POST", "/topics/{topic}/records"
-_BEFORE, _BEHIND = _PATH.split("{topic}")
+_BEFORE, _BEHIND = APPEND.path.split("{topic}")
 
 
 def make_app(service: Service) -> Starlette:
     """Return the ASGI application of the API. The caller puts the guard in front of it (offload.daemon.guard)."""
-    makers = (probe_routes, event_routes, read_routes, append_routes, topic_routes, stream_routes, command_routes)
+    makers = (probe_routes, event_routes, read_routes, append_routes, topic_routes, _stream_routes, command_routes)
     return app_of([guarded(route) for make in makers for route in make(service)])
+
+
+def _stream_routes(service: Service) -> list[RoledRoute]:
+    roles = {each.method: each.role for each in STREAM_OPERATIONS}
+    return [RoledRoute(STREAM_OPERATIONS[0].path, stream_endpoint(service), roles)]
 
 
 def direct(app: Starlette) -> App:
     """Return the application with the short way."""
     route = next(each for each in app.routes if isinstance(each, Route) and _takes_appends(each))
-    append, role = route.endpoint, ROUTE_ROLES[_METHOD, _PATH]
+    append, role = route.endpoint, APPEND.role
     assert role is not None  # noqa: S101 - ROLES-1
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,13 +89,13 @@ def direct(app: Starlette) -> App:
 
 
 def _takes_appends(route: Route) -> bool:
-    return route.path == _PATH and _METHOD in (route.methods or ())
+    return route.path == APPEND.path and APPEND.method in (route.methods or ())
 
 
 def _topic_of(scope: Scope) -> str | None:
     """Return the topic that a request appends to, or None for another request."""
     path: str = scope["path"]
-    if scope["method"] != _METHOD or not path.endswith(_BEHIND):
+    if scope["method"] != APPEND.method or not path.endswith(_BEHIND):
         return None
     topic = path[len(_BEFORE) : -len(_BEHIND)]
     return topic if path.startswith(_BEFORE) and topic and "/" not in topic else None

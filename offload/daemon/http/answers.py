@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -54,7 +54,7 @@ async def answer_error(_request: Request, error: Exception) -> Response:
     return answer_of(error)
 
 
-def app_of(routes: list[Route], hint: str = "see GET /openapi.json") -> Starlette:
+def app_of(routes: Sequence[Route], hint: str = "see GET /openapi.json") -> Starlette:
     """Return an ASGI application. `hint` is for a request that no route takes. A slash at the end is another path."""
 
     async def no_route(request: Request, error: Exception) -> Response:

@@ -33,9 +33,9 @@ from typing import Any, TypeVar
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from offload.daemon.asgi import headers_of
+from offload.daemon.http import operations as api
 from offload.daemon.http.answers import ShortAnswer
 from offload.daemon.http.bodies import (
     PART_BYTES,
@@ -57,30 +57,74 @@ from offload.daemon.streams.reserved import check_open
 from offload.daemon.threads import SHORT_BYTES, in_threads
 from offload.errors import BodyBroken, InvalidOption
 from offload.operations.lines import Batch
+from offload.rights import Role
 from seglog import DURABILITIES, AppendsHeld, HeadMoved, ProducerBatch, SeglogError
+from seglog.base.arguments import WHOLE_MAX
+from seglog.client.bodies import LINES_TYPE, VALUES_TYPE
 from seglog.format.lines import total_bytes
 from seglog.values.producer import ID_MAX_BYTES
 
-__all__ = ["APPEND_QUERY", "CONDITION_HEADERS", "append_routes", "prepare_append"]
+__all__ = ["APPEND", "APPEND_QUERY", "CONDITION_HEADERS", "append_routes", "prepare_append"]
 
 # A body of this size has come before the log could refuse it.
 _SMALL_BYTES = 256 * 1024
 _T = TypeVar("_T")
 _NO_HEAD = 2**63 - 1  # no topic has it, so the log appends nothing (APPENDIF-1)
-APPEND_QUERY = frozenset({"tag", "node", "durability", "unterminated", "whole"})
+_APPEND_QUERY = (
+    api.in_query("tag", "string", "The tag of each record without its own."),
+    api.in_query("node", "string", "The node of each record without its own."),
+    api.in_query("durability", "string", "When the answer comes.", enum=[*DURABILITIES]),
+    api.in_query("unterminated", "boolean", "The last line of the source has no line feed."),
+    api.in_query("whole", "boolean", "The append is all or none. The daemon then holds the whole body."),
+)
+APPEND_QUERY = api.names_of(_APPEND_QUERY)
 """The names of the query."""
-_PRODUCER = ("Producer-Id", "Producer-Epoch", "Producer-Seq")
-_IDEMPOTENCY_KEY = "Idempotency-Key"
-_IF_HEAD = "seglog-if-head"
-_IF_INCARNATION = "seglog-if-incarnation"
-CONDITION_HEADERS = (*_PRODUCER, _IDEMPOTENCY_KEY, _IF_HEAD, _IF_INCARNATION)
+_CONDITIONS = (
+    api.in_header("Producer-Id", "string", "The producer, with Producer-Epoch and Producer-Seq."),
+    api.in_header("Producer-Epoch", "integer", "A lower one than the newest is refused.", minimum=0, maximum=WHOLE_MAX),
+    api.in_header("Producer-Seq", "integer", "The number of the batch.", minimum=0, maximum=WHOLE_MAX),
+    api.in_header("Idempotency-Key", "string", "For a caller without a producer.", minLength=1, maxLength=256),
+    api.in_header("seglog-if-head", "integer", "Append only if the head is this seq.", minimum=0, maximum=WHOLE_MAX),
+    api.in_header("seglog-if-incarnation", "string", "Append only if the topic has this seglog-incarnation."),
+)
+CONDITION_HEADERS = tuple(str(each["name"]) for each in _CONDITIONS)
 """The headers of an append that name a condition."""
 
+_PRODUCER = CONDITION_HEADERS[:3]
+_IDEMPOTENCY_KEY, _IF_HEAD, _IF_INCARNATION = CONDITION_HEADERS[3:]
 _CONDITION_NAMES = {name.lower().encode(): name for name in CONDITION_HEADERS}
+_ENCODING = api.in_header("Content-Encoding", "string", "The coding of the body.", enum=["identity", "gzip", "zstd"])
+_APPEND_BODY = {
+    "required": True,
+    "content": {
+        "application/octet-stream": {"schema": api.BYTES, "example": "one record"},
+        api.NDJSON: {"schema": api.ref("line"), "example": '{"value": "one", "tag": "eu"}\n{"value_base64": "/w=="}\n'},
+        VALUES_TYPE: {"schema": api.BYTES},
+        LINES_TYPE: {"schema": api.BYTES, "example": "one\ntwo\n"},
+    },
+}
+_APPENDED = {"first_seq": 813, "last_seq": 813, "appended": 1, "next_seq": 814, "incarnation": "8f3a"}
+APPEND = api.Operation(
+    "POST", "/topics/{topic}/records", "appendRecords", Role.APPEND, "records",
+    "Append records. The content type says their form.",
+    {
+        201: ("The records are as safe as their durability says.", api.json_answer("records_appended", _APPENDED)),
+        200: ("The records are in already.", api.json_answer("records_appended", {**_APPENDED, "duplicate": True})),
+    },
+    errors=(404, 409, 412, 415, 422, 507), parameters=(api.TOPIC, *_APPEND_QUERY, *_CONDITIONS, _ENCODING),
+    body=_APPEND_BODY,
+    headers={"seglog-incarnation": "The identity of the topic in this directory."},
+    schemas={
+        "records_appended": api.object_of(
+            "duplicate", first_seq=(int, None), last_seq=(int, None), appended=int, next_seq=int, incarnation=str,
+            duplicate=bool,
+        )
+    },
+)  # fmt: skip
 
 
-def append_routes(service: Service) -> list[Route]:
-    return [Route("/topics/{topic}/records", _Appends(service).append, methods=["POST"])]
+def append_routes(service: Service) -> list[api.RoledRoute]:
+    return [APPEND.route(_Appends(service).append)]
 
 
 @dataclass(slots=True)

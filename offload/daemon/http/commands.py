@@ -10,10 +10,10 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from offload.daemon.asgi import STREAM_KEY
 from offload.daemon.http.answers import begun
+from offload.daemon.http.operations import RoledRoute
 from offload.daemon.http.parameters import json_of, query_of
 from offload.daemon.http.roles import check_command, shown_to
 from offload.daemon.jobs import Stream, start
@@ -23,7 +23,7 @@ from offload.daemon.streams.reserved import check_command_on
 from offload.errors import InvalidParameters, OffloadError, Stopping
 from offload.operations.command import COMMANDS, LINES_HEADER, SHOWN_TYPE, Command
 from offload.operations.results import problem
-from offload.rights import rights_of
+from offload.rights import Role, rights_of
 from seglog.base.errors import Missing
 
 __all__ = ["NoSuchCommand", "command_routes", "run_command"]
@@ -42,12 +42,10 @@ class NoSuchCommand(Missing, OffloadError):
         self.command = command
 
 
-def command_routes(service: Service) -> list[Route]:
-    commands = _Commands(service)
-    return [
-        Route("/topics/{topic}/rpc/{command:path}", commands.command, methods=["POST"]),
-        Route("/rpc/{command:path}", commands.command, methods=["POST"]),
-    ]
+def command_routes(service: Service) -> list[RoledRoute]:
+    commands, roles = _Commands(service), {"POST": Role.READ}  # the command decides: `check_command`
+    paths = ("/topics/{topic}/rpc/{command:path}", "/rpc/{command:path}")
+    return [RoledRoute(path, commands.command, roles) for path in paths]
 
 
 class _Commands:

@@ -21,17 +21,17 @@ from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from offload.daemon.events import Event
+from offload.daemon.http import operations as api
 from offload.daemon.http.answers import begun
 from offload.daemon.http.parameters import query_of
 from offload.daemon.places import become_follower
 from offload.daemon.service import Service
 from offload.moment import Moment
-from offload.rights import rights_of
+from offload.rights import Role, rights_of
 
-__all__ = ["KEEP_ALIVE", "encode_event", "event_routes"]
+__all__ = ["EVENTS", "KEEP_ALIVE", "encode_event", "event_routes"]
 
 _TYPE = "text/event-stream"
 _ALIVE_S = 15.0
@@ -41,8 +41,16 @@ KEEP_ALIVE: Final = b":\n\n"
 _LINE_END = re.compile("\r\n|\r|\n")
 
 
-def event_routes(service: Service) -> list[Route]:
-    return [Route("/daemon/events", _Events(service).events)]
+_EVENT = 'event: offloaded\ndata: {"at": "2026-11-23T10:00:00.000Z", "topic": "orders", "offloaded_seq": 812}\n\n'
+
+EVENTS = api.Operation(
+    "GET", "/daemon/events", "events", Role.READ, "daemon", "State changes of the daemon, as server-sent events.",
+    {200: ("The events, as they come.", {"text/event-stream": {"schema": api.TEXT, "example": _EVENT}})},
+)  # fmt: skip
+
+
+def event_routes(service: Service) -> list[api.RoledRoute]:
+    return [EVENTS.route(_Events(service).events)]
 
 
 class _Events:

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Final
 
-from offload.daemon.http.operations import ERRORS, OPERATIONS, TOPIC, Operation, lines_of, ref
+from offload.daemon.http import appends, events, probes, reads, tenants, topics
+from offload.daemon.http import operations as api
 from offload.daemon.http.stream_operations import STREAM_OPERATIONS
 from offload.operations.command import SHOWN_TYPE, Command, Parameter, schemas
 from offload.operations.results import schemas_of
+from offload.rights import Role
 
-__all__ = ["openapi"]
+__all__ = ["OPERATIONS", "openapi"]
 
-_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
-_SEQ_OR_NULL = {"type": ["integer", "null"]}
+OPERATIONS: Final[tuple[api.Operation, ...]] = (
+    probes.HEALTH,
+    probes.READY,
+    probes.METRICS,
+    probes.OPENAPI,
+    events.EVENTS,
+    tenants.TENANTS,
+    topics.NAMES,
+    topics.BOUNDS,
+    reads.READ,
+    reads.HEAD,
+    appends.APPEND,
+    reads.RECORD,
+    topics.TRUNCATE,
+    *STREAM_OPERATIONS,
+)
+"""The operations that are no commands, in the order of the document."""
+
 _TAGS = {
     "probes": "What the daemon tells of itself.",
     "daemon": "Its state changes.",
@@ -31,8 +49,8 @@ _COMMAND_ERRORS = (404, 409, 410, 415, 422, 507)
 def openapi(commands: Mapping[str, Command]) -> dict[str, Any]:
     """Return the document."""
     paths: dict[str, dict[str, Any]] = {}
-    for operation in (*OPERATIONS, *STREAM_OPERATIONS):
-        paths.setdefault(operation.path, {})[operation.method.lower()] = operation.json()
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path.replace(":path}", "}"), {})[operation.method.lower()] = operation.json()
     for command in commands.values():
         paths[f"/rpc/{command.path}"] = {"post": _command(command, by_topic=False).json()}
         path = f"/topics/{{topic}}/rpc/{command.path}"
@@ -46,13 +64,13 @@ def openapi(commands: Mapping[str, Command]) -> dict[str, Any]:
         "components": {
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
             "schemas": {**schemas(), **_own_schemas()},
-            "responses": {str(status): _problem(status, about) for status, about in ERRORS.items()},
+            "responses": {str(status): _problem(status, about) for status, about in api.ERRORS.items()},
         },
         "security": [{}, {"token": []}],
     }
 
 
-def _command(command: Command, *, by_topic: bool) -> Operation:
+def _command(command: Command, *, by_topic: bool) -> api.Operation:
     own = {name: each for name, each in command.parameters.items() if not (by_topic and name == "topic")}
     body = {
         "type": "object",
@@ -62,16 +80,17 @@ def _command(command: Command, *, by_topic: bool) -> Operation:
     }
     kinds = list(schemas_of(command.function))
     example = f'{{"schema": 1, "kind": "{kinds[0]}"}}\n'
-    lines = lines_of({"anyOf": [ref(kind) for kind in kinds]}, example)
-    return Operation(
+    lines = api.lines_of({"anyOf": [api.ref(kind) for kind in kinds]}, example)
+    return api.Operation(
         "POST",
         f"/rpc/{command.path}",
         f"{command.path.replace('/', '_')}{'_of_topic' if by_topic else ''}",
+        Role[command.role.upper()],
         "commands",
         command.help.partition("\n")[0],
         {200: ("One JSON object a line.", lines | _FOR_PEOPLE)},
         errors=_COMMAND_ERRORS,
-        parameters=(TOPIC,) if by_topic else (),
+        parameters=(api.TOPIC,) if by_topic else (),
         body={"required": bool(body["required"]), "content": {"application/json": {"schema": body}}},
     )
 
@@ -81,7 +100,7 @@ def _schema(parameter: Parameter) -> dict[str, Any]:
     if issubclass(parameter.kind, enum.Enum):
         schema |= {"type": "string", "enum": [each.value for each in parameter.kind]}
     else:
-        schema["type"] = _TYPES[parameter.kind]
+        schema["type"] = api.TYPES[parameter.kind]
     if parameter.kind in (int, float):
         schema |= {"minimum": parameter.about.least or 0, "maximum": 2**63 - 1}
     return schema
@@ -89,7 +108,7 @@ def _schema(parameter: Parameter) -> dict[str, Any]:
 
 def _problem(status: int, about: str) -> dict[str, Any]:
     example = {"title": "NoSuchTopic", "status": status, "detail": "there is no topic orders"}
-    content: dict[str, Any] = {"schema": ref("problem")}
+    content: dict[str, Any] = {"schema": api.ref("problem")}
     if status == 404:
         content["example"] = example
     headers = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
@@ -97,45 +116,14 @@ def _problem(status: int, about: str) -> dict[str, Any]:
     return {**found, "headers": headers} if status in (429, 503, 507) else found
 
 
-def _object(required: Iterable[str], **properties: Any) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(required)}
-
-
 def _own_schemas() -> dict[str, Any]:
     """Return the schemas of bodies and answers that are no results of commands."""
-    text, whole, switch = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
-    states = {"enum": ["opening", "open", "failed"]}
-    tenant = _object(("name", "state"), name=text, state=states, error=text)
-    problem = _object(("title", "status", "detail"), title=text, status=whole, detail=text, hint=text, reason=text)
-    return {
-        "problem": {**problem, "description": "RFC 9457. `title` is the class of the error. `reason` is of Refused."},
-        "health": _object(("status",), status={"enum": ["ok", "poisoned"]}),
-        "ready": _object(
-            ("ready", "disk", "stopping"), ready=switch, disk={"enum": ["fine", "alarm", "full"]}, stopping=switch
-        ),
-        "tenants": _object(("tenants",), tenants={"type": "array", "items": tenant}),
-        "topics": _object(("topics",), topics={"type": "array", "items": text}),
-        "index_bounds": _object(
-            ("earliest_seq", "head_seq", "hot_first_seq"), earliest_seq=whole, head_seq=whole, hot_first_seq=whole
-        ),
-        "records_appended": _object(
-            ("first_seq", "last_seq", "appended", "next_seq", "incarnation"),
-            first_seq=_SEQ_OR_NULL, last_seq=_SEQ_OR_NULL, appended=whole, next_seq=whole, incarnation=text,
-            duplicate=switch,
-        ),
-        "truncate": {
-            **_object(
-                ("seq",), seq={"type": "integer", "minimum": 1, "maximum": 2**63 - 1}, message=text, dry_run=switch,
-                yes={"type": "boolean", "default": True},
-            ),
-            "additionalProperties": False,
-        },
-        "truncated": _object(
-            ("topic", "head_seq", "lsn", "waits_for"),
-            topic=text, head_seq=whole, lsn=_SEQ_OR_NULL, waits_for={"type": ["string", "integer", "null"]},
-        ),
-        "line": {
-            **_object((), value={}, value_base64=text, tag=text, node=text, unterminated=switch),
-            "description": "Either `value` or `value_base64`.",
-        },
-    }  # fmt: skip
+    problem = api.object_of("hint", "reason", title=str, status=int, detail=str, hint=str, reason=str)
+    found = {
+        "problem": {**problem, "description": "RFC 9457. `title` is the class of the error. `reason` is of Refused."}
+    }
+    for operation in OPERATIONS:
+        found |= operation.schemas
+    fields = {"value": {}, "value_base64": str, "tag": str, "node": str, "unterminated": bool}
+    line = api.object_of(*fields, **fields)
+    return {**found, "line": {**line, "description": "Either `value` or `value_base64`."}}

@@ -8,32 +8,55 @@ import json
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
+from offload.daemon.http import operations as api
 from offload.daemon.http.answers import app_of
-from offload.daemon.http.openapi import openapi
 from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.operations.command import COMMANDS
 from offload.rights import Role, rights_of
 
-__all__ = ["document", "make_probe_app", "probe_routes"]
+__all__ = ["HEALTH", "METRICS", "OPENAPI", "READY", "document", "make_probe_app", "probe_routes"]
+
+HEALTH = api.Operation(
+    "GET", "/healthz", "health", None, "probes", "Whether acked records are safe and the log is readable.",
+    {
+        200: ("They are.", api.json_answer("health", {"status": "ok"})),
+        503: ("They are not.", api.json_answer("health", {"status": "poisoned"})),
+    },
+    schemas={"health": api.object_of(status={"enum": ["ok", "poisoned"]})},
+)  # fmt: skip
+READY = api.Operation(
+    "GET", "/readyz", "ready", Role.METRICS, "probes", "Whether the daemon takes appends.",
+    {
+        200: ("It does.", api.json_answer("ready", {"ready": True, "disk": "fine", "stopping": False})),
+        503: ("It does not.", api.json_answer("ready", {"ready": False, "disk": "full", "stopping": False})),
+    },
+    schemas={"ready": api.object_of(ready=bool, disk={"enum": ["fine", "alarm", "full"]}, stopping=bool)},
+)  # fmt: skip
+METRICS = api.Operation(
+    "GET", "/metrics", "metrics", Role.METRICS, "probes", "Figures for Prometheus, in its text format.",
+    {200: ("The figures.", {"text/plain": {"schema": api.TEXT}})},
+)  # fmt: skip
+OPENAPI = api.Operation(
+    "GET", "/openapi.json", "openapi", Role.METRICS, "probes", "This document.",
+    {200: ("The document.", {"application/json": {"schema": {"type": "object"}}})},
+)  # fmt: skip
 
 
-def probe_routes(service: Service) -> list[Route]:
+def probe_routes(service: Service) -> list[api.RoledRoute]:
     probes = _Probes(service)
     return [
-        Route("/healthz", probes.health),
-        Route("/readyz", probes.ready),
-        Route("/metrics", probes.metrics),
-        Route("/openapi.json", probes.openapi),
+        HEALTH.route(probes.health),
+        READY.route(probes.ready),
+        METRICS.route(probes.metrics),
+        OPENAPI.route(probes.openapi),
     ]
 
 
 def make_probe_app(service: Service, *, with_metrics: bool) -> Starlette:
     """Return the ASGI application of the probe port. No guard stands in front of it."""
-    paths = {"/healthz", "/readyz", "/metrics"} if with_metrics else {"/healthz", "/readyz"}
-    return app_of([route for route in probe_routes(service) if route.path in paths])
+    return app_of(probe_routes(service)[: 3 if with_metrics else 2])
 
 
 class _Probes:
@@ -65,4 +88,6 @@ class _Probes:
 @functools.cache
 def document() -> bytes:
     """Return the OpenAPI document, made once: each tenant of a daemon has these routes."""
+    from offload.daemon.http.openapi import openapi  # it lists what this file declares
+
     return json.dumps(openapi(COMMANDS), separators=(",", ":")).encode()

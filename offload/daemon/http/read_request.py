@@ -13,21 +13,42 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from starlette.requests import Request
 
+from offload.daemon.http import operations as api
 from offload.daemon.http.parameters import query_of, whole, yes
 from offload.errors import InvalidOption, Refused
 from seglog import Record
+from seglog.base.arguments import WHOLE_MAX
 
-__all__ = ["READ_QUERY", "Choice", "Form", "RangeQuery", "form_of"]
+__all__ = ["READ_PARAMETERS", "READ_QUERY", "Choice", "Form", "RangeQuery", "form_of"]
 
-_RANGE = frozenset({"from", "to", "tail", "since_ms", "until_ms", "tag", "exclude_node"})
-_MANNER = frozenset({"limit", "max_bytes", "gaps", "follow", "wait_s"})
-_SEVERAL = frozenset({"exclude_node"})
-READ_QUERY = _RANGE | _MANNER
-"""The names of the query."""
 _WAIT_MAX_S = 60
+
+
+def _whole(name: str, about: str, minimum: int = 0, maximum: int = WHOLE_MAX) -> dict[str, Any]:
+    return api.in_query(name, "integer", about, minimum=minimum, maximum=maximum)
+
+
+READ_PARAMETERS = (
+    _whole("from", "The first seq. Without it, the first one that exists."),
+    _whole("to", "The last seq."),
+    _whole("tail", "Begin so many seqs before the head, in the place of from and to."),
+    _whole("since_ms", "Only records of this time or later, in ms since 1970."),
+    _whole("until_ms", "Only records of this time or earlier, in ms since 1970."),
+    api.in_query("tag", "string", "Only records with this tag. A trailing * makes it a prefix."),
+    api.in_query("exclude_node", "string", "No records of this node. May be given several times."),
+    _whole("limit", "At most so many records.", 1),
+    _whole("max_bytes", "At most so many bytes of values. One record always fits.", 1),
+    api.in_query("gaps", "boolean", "Also tell the ranges that retention removed."),
+    api.in_query("follow", "boolean", "Continue with new records."),
+    _whole("wait_s", "Without records, wait so long for the first one.", maximum=_WAIT_MAX_S),
+)
+_SEVERAL = frozenset({"exclude_node"})
+READ_QUERY = api.names_of(READ_PARAMETERS)
+"""The names of the query."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,13 +35,13 @@ from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from offload.daemon.http import operations as api
 from offload.daemon.http.answers import BrokenOff, answer_error, begun
 from offload.daemon.http.followers import EventId, follow
 from offload.daemon.http.parameters import query_of, whole
 from offload.daemon.http.ranges import STEP_BYTES, open_range
-from offload.daemon.http.read_request import Form, RangeQuery, form_of
+from offload.daemon.http.read_request import READ_PARAMETERS, Form, RangeQuery, form_of
 from offload.daemon.http.topics import readable
 from offload.daemon.places import become_follower
 from offload.daemon.problems import line_of
@@ -50,21 +50,71 @@ from offload.daemon.service import Service
 from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption, Stopping
 from offload.replica_topic import ReplicaTopic
+from offload.rights import Role
 from seglog import Gap, NoSuchTopic, Record, SeglogError, SeqOutOfRange, Topic, Truncated
 
-__all__ = ["read_routes"]
+__all__ = ["HEAD", "READ", "RECORD", "read_routes"]
 
 _BYTES_TYPE = "application/octet-stream"
 _log = logging.getLogger("seglog.daemon")
 _ETAG_BYTES = 16
 
 
-def read_routes(service: Service) -> list[Route]:
+_RECORD = '{"schema": 1, "kind": "record", "seq": 1, "ts_ms": 1785000000000, "value": "one"}\n'
+_READ_HEADERS = {
+    "seglog-next-seq": "`from` of the next read.",
+    "seglog-head": "The last seq of the topic when the read began.",
+    "seglog-incarnation": "The identity of the topic in this directory.",
+    "etag": "Of a range that cannot change any more.",
+}
+_SEQ = {
+    "name": "seq",
+    "in": "path",
+    "required": True,
+    "description": "The number of the record.",
+    "schema": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
+    "example": 1,
+}
+READ = api.Operation(
+    "GET", "/topics/{topic}/records", "readRecords", Role.READ, "records",
+    "Live records, in the form that `Accept` names.",
+    {
+        200: (
+            "The records.",
+            {
+                **api.lines_of({"anyOf": [api.ref("record"), api.ref("gap")]}, _RECORD),
+                "application/vnd.seglog.values.seqs": {"schema": api.BYTES},
+                "application/vnd.apache.arrow.stream": {"schema": api.BYTES},
+                "text/event-stream": {"schema": api.TEXT},
+            },
+        ),
+        304: ("The range has not changed.", {}),
+    },
+    errors=(404, 406, 409, 410), parameters=(api.TOPIC, *READ_PARAMETERS), headers=_READ_HEADERS,
+)  # fmt: skip
+HEAD = api.Operation(
+    "HEAD", "/topics/{topic}/records", "headRecords", Role.READ, "records", "The bounds of a topic, in headers.",
+    {200: ("The bounds.", {})}, errors=(404, 406, 409, 410), parameters=(api.TOPIC, *READ_PARAMETERS),
+    headers={
+        "seglog-earliest": "The first seq that exists.", "seglog-head": "The last seq.",
+        "seglog-sealed": "The last seq of a sealed segment.", "seglog-epoch": "Rises with each truncation.",
+        "seglog-incarnation": "The identity of the topic in this directory.",
+    },
+)  # fmt: skip
+RECORD = api.Operation(
+    "GET", "/topics/{topic}/records/{seq}", "readRecord", Role.READ, "records", "The value of one record, unchanged.",
+    {200: ("The value.", {"application/octet-stream": {"schema": api.BYTES}})},
+    errors=(404, 409, 410), parameters=(api.TOPIC, _SEQ),
+    headers={
+        "seglog-seq": "The number of the record.", "seglog-ts-ms": "Its time, in ms since 1970.",
+        "seglog-tag": "Its tag, with percent signs.", "seglog-node": "Its node, with percent signs.",
+    },
+)  # fmt: skip
+
+
+def read_routes(service: Service) -> list[api.RoledRoute]:
     reads = _Reads(service)
-    return [
-        Route("/topics/{topic}/records", reads.read),
-        Route("/topics/{topic}/records/{seq}", reads.record),
-    ]
+    return [READ.route(reads.read), RECORD.route(reads.record)]
 
 
 class _Reads:

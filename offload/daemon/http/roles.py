@@ -1,60 +1,33 @@
-"""The role that each route needs (offload.rights). A command says its own.
+"""The check of the role that a route needs (offload.rights). An operation and a command say their own.
 
 A route whose path has a topic needs the role on that topic. A command needs it on each topic that its arguments name,
 and on all topics if they name none. A command that only reads with its arguments, such as a preview, needs `read`.
 
-ROLES-1  A route without a line here does not start, and a command that says nothing needs `admin`. So no part of the
-    API is open by mistake.
+ROLES-1  Each route is a `RoledRoute`: another one does not start. A command that says nothing needs `admin`. So no part
+    of the API is open by mistake.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from starlette.requests import Request
-from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from offload.daemon.http.operations import RoledRoute
 from offload.errors import NotAllowed
 from offload.operations.command import Command
 from offload.rights import Rights, Role, rights_of
 
-__all__ = ["ROUTE_ROLES", "check_command", "guarded", "shown_to"]
-
-_METRICS, _READ, _APPEND, _ADMIN = Role.METRICS, Role.READ, Role.APPEND, Role.ADMIN
-
-#: A method and a path, with the role. None: any client, also one without a token.
-ROUTE_ROLES: Final[Mapping[tuple[str, str], Role | None]] = {
-    ("GET", "/healthz"): None,
-    ("GET", "/readyz"): _METRICS,
-    ("GET", "/metrics"): _METRICS,
-    ("GET", "/openapi.json"): _METRICS,
-    ("GET", "/daemon/events"): _READ,
-    ("GET", "/tenants"): _ADMIN,  # only of a daemon of many, and only for a token that is not bound
-    ("GET", "/topics"): _READ,
-    ("GET", "/topics/{topic}/index_bounds"): _READ,
-    ("GET", "/topics/{topic}/records"): _READ,
-    ("GET", "/topics/{topic}/records/{seq}"): _READ,
-    ("POST", "/topics/{topic}/records"): _APPEND,
-    ("POST", "/topics/{topic}/rpc/truncate"): _ADMIN,
-    # The route checks the topic of the stream, and of the source of a fork.
-    ("GET", "/streams/{path:path}"): _READ,
-    ("PUT", "/streams/{path:path}"): _APPEND,
-    ("POST", "/streams/{path:path}"): _APPEND,
-    ("DELETE", "/streams/{path:path}"): _ADMIN,
-    # The command decides: `check_command`.
-    ("POST", "/topics/{topic}/rpc/{command:path}"): _READ,
-    ("POST", "/rpc/{command:path}"): _READ,
-}
+__all__ = ["check_command", "guarded", "shown_to"]
 
 _LISTS_TOPICS = "topic/list"
 
 
-def guarded(route: Route) -> Route:
-    """Return the route, which now checks the client's role first. Raises `KeyError` for a route without a role."""
-    methods = (route.methods or set()) - {"HEAD"}
-    roles = {method: ROUTE_ROLES[method, route.path] for method in methods}
+def guarded(route: RoledRoute) -> RoledRoute:
+    """Return the route, which now checks the client's role first."""
+    roles = dict(route.roles)
     if "GET" in roles:
         roles["HEAD"] = roles["GET"]
     names_no_topic = "{" not in route.path or ":path}" in route.path

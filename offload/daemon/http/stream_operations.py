@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from offload.daemon.http.operations import Operation
+from offload.daemon.http import operations as api
+from offload.rights import Role
 
 __all__ = ["STREAM_OPERATIONS"]
 
-_PATH = "/streams/{path}"
-_TEXT = {"type": "string"}
-_BYTES = {"type": "string", "format": "binary"}
+_PATH = "/streams/{path:path}"
 _WHOLE_MAX = 2**53 - 1
 
 
@@ -58,9 +57,12 @@ _NEXT = {
     "stream-closed": "`true` if the stream ends there.",
 }
 _EXPIRY = {"stream-ttl": "Its time to live, in seconds.", "stream-expires-at": "The time at which it expires."}
-_CONTENT = {"application/octet-stream": {"schema": _BYTES}, "application/json": {"schema": {}, "example": [{"n": 1}]}}
+_CONTENT = {
+    "application/octet-stream": {"schema": api.BYTES},
+    "application/json": {"schema": {}, "example": [{"n": 1}]},
+}
 _MESSAGES = {
-    "application/octet-stream": {"schema": _BYTES},
+    "application/octet-stream": {"schema": api.BYTES},
     "application/json": {"schema": {"type": "array"}, "example": [{"n": 1}, {"n": 2}]},
 }
 _EVENTS = (
@@ -68,17 +70,19 @@ _EVENTS = (
     'data:{"streamNextOffset":"0000000000000001_0000000000000001","upToDate":true}\n\n'
 )
 
-STREAM_OPERATIONS: Final[tuple[Operation, ...]] = (
-    Operation(
-        "PUT", _PATH, "createStream", "streams", "Make a stream, or a fork of one. The body is its first data.",
+STREAM_OPERATIONS: Final[tuple[api.Operation, ...]] = (
+    api.Operation(
+        "PUT", _PATH, "createStream", Role.APPEND, "streams",
+        "Make a stream, or a fork of one. The body is its first data.",
         {201: ("The stream is new.", {}), 200: ("It exists with the same configuration.", {})},
         errors=(409, 415, 501, 507), parameters=(_STREAM, _TYPE, *_CREATE), body={"content": _CONTENT},
         headers={
             **_NEXT, **_EXPIRY, "location": "The URL of a new stream.", "content-type": "The type of the stream.",
         },
     ),
-    Operation(
-        "POST", _PATH, "appendToStream", "streams", "Append the body, close the stream, or both in one write.",
+    api.Operation(
+        "POST", _PATH, "appendToStream", Role.APPEND, "streams",
+        "Append the body, close the stream, or both in one write.",
         {
             204: ("The data are in. With a producer, they were in already.", {}),
             200: ("The data of a producer are in.", {}),
@@ -88,10 +92,10 @@ STREAM_OPERATIONS: Final[tuple[Operation, ...]] = (
             **_NEXT, "producer-epoch": "The epoch of the producer.", "producer-seq": "The last number of the producer.",
         },
     ),
-    Operation(
-        "GET", _PATH, "readStream", "streams", "Read from an offset, and wait for more.",
+    api.Operation(
+        "GET", _PATH, "readStream", Role.READ, "streams", "Read from an offset, and wait for more.",
         {
-            200: ("The data.", {**_MESSAGES, "text/event-stream": {"schema": _TEXT, "example": _EVENTS}}),
+            200: ("The data.", {**_MESSAGES, "text/event-stream": {"schema": api.TEXT, "example": _EVENTS}}),
             204: ("Nothing came in time.", {}),
             304: ("The data have not changed.", {}),
         },
@@ -101,13 +105,13 @@ STREAM_OPERATIONS: Final[tuple[Operation, ...]] = (
             "etag": "Of the data.",
         },
     ),
-    Operation(
-        "HEAD", _PATH, "headStream", "streams", "The configuration of a stream, and its tail.",
+    api.Operation(
+        "HEAD", _PATH, "headStream", Role.READ, "streams", "The configuration of a stream, and its tail.",
         {200: ("They are in the headers.", {})}, errors=(404, 410), parameters=(_STREAM,),
         headers={**_NEXT, **_EXPIRY, "content-type": "The type of the stream."},
     ),
-    Operation(
-        "DELETE", _PATH, "deleteStream", "streams", "Delete a stream. Records that forks need stay.",
+    api.Operation(
+        "DELETE", _PATH, "deleteStream", Role.ADMIN, "streams", "Delete a stream. Records that forks need stay.",
         {204: ("It is deleted.", {})}, errors=(404, 410), parameters=(_STREAM,),
     ),
 )  # fmt: skip

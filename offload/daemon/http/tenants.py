@@ -26,13 +26,13 @@ from collections.abc import Callable
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from offload.daemon.asgi import PREFIX_KEY, App, Receive, Scope, Send
 from offload.daemon.clients import for_checked_clients
+from offload.daemon.http import operations as api
 from offload.daemon.http.answers import app_of
 from offload.daemon.http.parameters import query_of
-from offload.daemon.http.probes import document
+from offload.daemon.http.probes import HEALTH, METRICS, OPENAPI, READY, document
 from offload.daemon.http.roles import guarded
 from offload.daemon.ids import tenant_id
 from offload.daemon.problems import refuse
@@ -42,10 +42,16 @@ from offload.errors import OffloadError
 from offload.rights import Role, Tokens, rights_of
 from seglog.base.errors import Missing, Unavailable
 
-__all__ = ["NoSuchTenant", "TenantClosed", "make_root_app", "make_root_probe_app", "router"]
+__all__ = ["TENANTS", "NoSuchTenant", "TenantClosed", "make_root_app", "make_root_probe_app", "router"]
 
 _HINT = "name the tenant: /tenants/NAME/topics/..., or use a token that is bound to it"
 _NAMED = re.compile(rb"/tenants/([^/?]+)([^?]*)")
+_TENANT = api.object_of("error", name=str, state={"enum": ["opening", "open", "failed"]}, error=str)
+TENANTS = api.Operation(
+    "GET", "/tenants", "listTenants", Role.ADMIN, "daemon", "The tenants of a daemon of many, for an unbound admin.",
+    {200: ("The tenants.", api.json_answer("tenants", {"tenants": [{"name": "acme", "state": "open"}]}))},
+    errors=(404,), schemas={"tenants": api.object_of(tenants={"type": "array", "items": _TENANT})},
+)  # fmt: skip
 
 
 class TenantClosed(Unavailable, OffloadError):
@@ -106,11 +112,11 @@ def make_root_app(tenants: Tenants) -> Starlette:
     """Return the ASGI application of the daemon itself."""
     routes = _Routes(tenants)
     found = [
-        Route("/healthz", routes.health),
-        Route("/readyz", routes.ready),
-        Route("/metrics", routes.metrics),
-        Route("/openapi.json", routes.openapi),
-        Route("/tenants", routes.names),
+        HEALTH.route(routes.health),
+        READY.route(routes.ready),
+        METRICS.route(routes.metrics),
+        OPENAPI.route(routes.openapi),
+        TENANTS.route(routes.names),
     ]
     return app_of([guarded(each) for each in found], _HINT)
 
@@ -118,9 +124,9 @@ def make_root_app(tenants: Tenants) -> Starlette:
 def make_root_probe_app(tenants: Tenants, *, with_metrics: bool) -> Starlette:
     """Return the ASGI application of the probe port. It asks for no token."""
     routes = _Routes(tenants)
-    found = [Route("/healthz", routes.health), Route("/readyz", routes.ready)]
+    found = [HEALTH.route(routes.health), READY.route(routes.ready)]
     if with_metrics:
-        found.append(Route("/metrics", routes.metrics))
+        found.append(METRICS.route(routes.metrics))
     return app_of(found, _HINT)
 
 

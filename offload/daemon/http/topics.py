@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from catalog.refs.oplog import acting_for
 from offload.archive import Archive
+from offload.daemon.http import operations as api
 from offload.daemon.http.commands import run_command
 from offload.daemon.http.parameters import json_of, query_of
 from offload.daemon.service import Service
@@ -16,23 +16,51 @@ from offload.daemon.threads import in_threads
 from offload.errors import InvalidOption, UnsupportedOption
 from offload.operations.command import COMMANDS
 from offload.replica_topic import ReplicaTopic
-from offload.rights import Rights, rights_of
+from offload.rights import Rights, Role, rights_of
 from offload.services.results import Removed
 from seglog import Topic
 from seglog.base.arguments import WHOLE_MAX
 
-__all__ = ["readable", "topic_routes", "truncated"]
+__all__ = ["BOUNDS", "NAMES", "TRUNCATE", "readable", "topic_routes", "truncated"]
 
-_TRUNCATE_KEYS = frozenset({"seq", "message", "dry_run", "yes"})
+NAMES = api.Operation(
+    "GET", "/topics", "listTopics", Role.READ, "topics",
+    "The names of the topics that the token may read, replicas too.",
+    {200: ("The names.", api.json_answer("topics", {"topics": ["orders"]}))},
+    schemas={"topics": api.object_of(topics={"type": "array", "items": api.TEXT})},
+)  # fmt: skip
+BOUNDS = api.Operation(
+    "GET", "/topics/{topic}/index_bounds", "indexBounds", Role.READ, "topics", "Where a topic begins and ends.",
+    {200: ("The bounds.", api.json_answer("index_bounds", {"earliest_seq": 1, "head_seq": 812, "hot_first_seq": 400}))},
+    errors=(404, 409), parameters=(api.TOPIC,),
+    schemas={"index_bounds": api.object_of(earliest_seq=int, head_seq=int, hot_first_seq=int)},
+)  # fmt: skip
+TRUNCATE = api.Operation(
+    "POST", "/topics/{topic}/rpc/truncate", "truncateTopic", Role.ADMIN, "topics", "Remove the records from a seq on.",
+    {200: ("The records are gone.", api.json_answer(
+        "truncated", {"topic": "orders", "head_seq": 999, "lsn": 12, "waits_for": None}))},
+    errors=(404, 409, 415), parameters=(api.TOPIC,),
+    body={
+        "required": True,
+        "content": {"application/json": {"schema": api.ref("truncate"), "example": {"seq": 1000}}},
+    },
+    schemas={
+        "truncate": {
+            **api.object_of(
+                "message", "dry_run", "yes", seq={"type": "integer", "minimum": 1, "maximum": WHOLE_MAX}, message=str,
+                dry_run=bool, yes={"type": "boolean", "default": True},
+            ),
+            "additionalProperties": False,
+        },
+        "truncated": api.object_of(topic=str, head_seq=int, lsn=(int, None), waits_for=(str, int, None)),
+    },
+)  # fmt: skip
+_TRUNCATE_KEYS = frozenset(TRUNCATE.schemas["truncate"]["properties"])
 
 
-def topic_routes(service: Service) -> list[Route]:
+def topic_routes(service: Service) -> list[api.RoledRoute]:
     topics = _Topics(service)
-    return [
-        Route("/topics", topics.names),
-        Route("/topics/{topic}/index_bounds", topics.index_bounds),
-        Route("/topics/{topic}/rpc/truncate", topics.truncate, methods=["POST"]),
-    ]
+    return [NAMES.route(topics.names), BOUNDS.route(topics.index_bounds), TRUNCATE.route(topics.truncate)]
 
 
 class _Topics:

@@ -13,6 +13,6 @@ Source: the Durable Streams protocol, version 1.0.
 
 from __future__ import annotations
 
-from offload.daemon.streams.routes import stream_routes
+from offload.daemon.streams.routes import stream_endpoint
 
-__all__ = ["stream_routes"]
+__all__ = ["stream_endpoint"]

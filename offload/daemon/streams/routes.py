@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 
 from offload.daemon.asgi import PREFIX_KEY
 from offload.daemon.places import become_follower
@@ -47,7 +46,7 @@ from offload.daemon.waits import CLIENT_GONE, unless_gone
 from offload.rights import Role, rights_of
 from seglog import SeglogError
 
-__all__ = ["stream_routes"]
+__all__ = ["stream_endpoint"]
 
 _LONG_POLL_S = 20.0
 _EVENTS_S = 60.0
@@ -60,9 +59,8 @@ _ALWAYS: Final[Mapping[str, str]] = MappingProxyType(
 _SEALED = "private, max-age=60, stale-while-revalidate=300"
 
 
-def stream_routes(service: Service) -> list[Route]:
-    methods = ["GET", "HEAD", "PUT", "POST", "DELETE"]
-    return [Route("/streams/{path:path}", _Routes(service).answer, methods=methods)]
+def stream_endpoint(service: Service) -> Callable[[Request], Awaitable[Response]]:
+    return _Routes(service).answer
 
 
 class _Routes:
@@ -71,19 +69,19 @@ class _Routes:
         self._streams = Streams(service)
         service.repeat("streams", self._streams.sweep)
         self._takes = {
-            "PUT": (self._put, Role.APPEND),
-            "POST": (self._post, Role.APPEND),
-            "GET": (self._get, Role.READ),
-            "HEAD": (self._head, Role.READ),
-            "DELETE": (self._delete, Role.ADMIN),
+            "PUT": self._put,
+            "POST": self._post,
+            "GET": self._get,
+            "HEAD": self._head,
+            "DELETE": self._delete,
         }
 
     async def answer(self, request: Request) -> Response:
-        take, role = self._takes[request.method]
+        role = request.scope["route"].roles[request.method]
         try:
             path = _path(request)
             rights_of(request.scope).check(role, topic_name(path))
-            return await take(request, path)
+            return await self._takes[request.method](request, path)
         except SeglogError as error:
             return _error_response(error)
 

@@ -22,22 +22,21 @@ import base64
 import os
 import pickle
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
 from catalog import Commit, CommitKind, SegmentRef, SegmentView, Sid, Snapshot, Volumes, encode_commit
 from catalog.errors import Diverged, Fenced, Outdated
-from catalog.format.commit import Codec
 from offload.errors import OffloadError
 from offload.load import is_free
 from offload.settings import CatalogSettings, OffloadSettings
 from offload.spark.jobs.progress import Directory, in_rounds, job_state
-from offload.spark.jobs.topics import AtLeastOne, PinnedRemote, job_options, pinned
+from offload.spark.jobs.topics import AtLeastOne, job_options, pinned
 from offload.spark.pin import PinnedTopic
 from offload.spark.stores import reader_of, store_of
-from offload.write.merging import of_one_log, ranges_to_merge
+from offload.write.merging import MergeLimits, ranges_of_one_log
 from offload.write.publisher import make_due_checkpoint
 from offload.write.readback import check_segment
 from offload.write.segment_upload import UploadJob, delete_segment, remote_frames, upload_segment
@@ -96,7 +95,6 @@ class _Unit:
 
     topic: PinnedTopic
     views: tuple[SegmentView, ...]
-    codec: Codec
     collected_before_ms: int
 
     @property
@@ -138,11 +136,13 @@ def compact(
     with pinned(options) as found, job_state(None if dry_run else state, "compact", facts) as known:
         rows: list[MergedRange] = []
         units: list[_Unit] = []
+        limits = MergeLimits(below_bytes, _SETTINGS.max_object_bytes, least)
         for each in found.topics:
             snapshot = found.snapshot(each)
             writer = _live_writer(found.remote.volumes, snapshot, idle_s)
             if writer is None:
-                units += _planned(found, each, snapshot, below_bytes, least)
+                ranges = ranges_of_one_log(snapshot, found.remote.reader, limits)
+                units += (_Unit(each, tuple(views), snapshot.collected_before_ms) for views in ranges)
             elif options.is_one_topic:
                 raise LiveWriter(each.topic, writer, snapshot.lsn)
             else:
@@ -170,17 +170,6 @@ def _live_writer(volumes: Volumes, snapshot: Snapshot, idle_s: int) -> str | Non
     is_merge = commit.kind is CommitKind.COMPACT
     at_ms = snapshot.max_ts_ms if is_merge else max(commit.created_at_ms, snapshot.max_ts_ms)
     return commit.writer_id if at_ms > SystemClock().now_ms() - idle_s * 1000 else None
-
-
-def _planned(
-    found: PinnedRemote, topic: PinnedTopic, snapshot: Snapshot, below_bytes: int, least: int
-) -> Iterator[_Unit]:
-    ranges = ranges_to_merge(
-        snapshot.segments, snapshot.vid, below_bytes=below_bytes, max_bytes=_SETTINGS.max_object_bytes, least=least
-    )
-    indexed = (list(found.remote.reader.indexed(views)) for views in ranges)
-    for views in of_one_log(indexed, lambda view: found.remote.reader.index(view).topic_id, least):
-        yield _Unit(topic, tuple(views), views[0].ref.codec, snapshot.collected_before_ms)
 
 
 def _on_record(text: str | None) -> SegmentRef | None:
@@ -255,7 +244,9 @@ def _merged(url: str, kms_key_id: str, unit: _Unit) -> str:
     store = store_of(url, kms_key_id)
     point, views = unit.topic.point, unit.views
     sid = Sid.new(max(SystemClock().now_ms(), unit.collected_before_ms))
-    job = UploadJob(unit.topic.topic, point.vid, sid, views[0].first, views[-1].last, unit.codec, _SETTINGS, views)
+    job = UploadJob(
+        unit.topic.topic, point.vid, sid, views[0].first, views[-1].last, views[0].ref.codec, _SETTINGS, views
+    )
     try:
         segment = upload_segment(store, job, remote_frames(reader_of(url), views), on_upload_id=_forget)
         check_segment(store, point.vid, segment)

@@ -28,10 +28,9 @@ from functools import partial
 from typing import Any
 
 from catalog.errors import CatalogError
-from catalog.format.ids import Vid
 from catalog.gc.collector import Collector
-from catalog.gc.mark import Marker, Marks
-from catalog.gc.policy import GcPolicy, GcReport, Holder
+from catalog.gc.mark import Marker, Marks, Unmarked
+from catalog.gc.policy import GcPolicy, GcReport
 from offload.errors import InvalidOption
 from offload.settings import CatalogSettings
 from offload.spark.jobs.progress import Directory, JobState, in_rounds, job_state
@@ -71,20 +70,6 @@ class GcPlanResult:
     resumed: int
     blocked: int
     waiting_plans: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Unit:
-    """A volume to mark, with its names."""
-
-    vid: Vid
-    refs: tuple[Holder, ...]
-    deleted: tuple[tuple[str, int], ...]
-
-    @property
-    def key(self) -> str:
-        names = repr((self.refs, self.deleted)).encode()
-        return f"{self.vid} {hashlib.sha256(names).hexdigest()[:16]}"
 
 
 @checked
@@ -130,16 +115,15 @@ class _DistributedMark:
     def run(self, marker: Marker) -> None:
         """Mark all volumes of `marker`."""
         self._check_age(marker.now_ms)
-        vids, roots = marker.begin(), marker.roots
-        units = [_Unit(vid, tuple(roots.refs.get(vid, ())), tuple(roots.deleted_refs.get(vid, ()))) for vid in vids]
-        done = {unit.key: self._state.done[unit.key] for unit in units if unit.key in self._state.done}
-        self.volumes, self.resumed = len(units), len(done)
+        volumes = {_key(volume): volume for volume in marker.begin()}
+        done = {key: self._state.done[key] for key in volumes if key in self._state.done}
+        self.volumes, self.resumed = len(volumes), len(done)
         for text in done.values():
             marker.add(_unpacked(text))
-        wanted = [unit for unit in units if unit.key not in done]
+        wanted = [volume for key, volume in volumes.items() if key not in done]
         work = partial(_marked, self._remote, self._policy, marker.now_ms)
         for pairs in in_rounds(self._spark, wanted, work, lambda _: 1, self._volumes_of_a_task):
-            self._state.add({unit.key: text for unit, text in pairs})
+            self._state.add({_key(volume): text for volume, text in pairs})
             for _, text in pairs:
                 marker.add(_unpacked(text))
         marker.finish()
@@ -154,6 +138,11 @@ class _DistributedMark:
             raise InvalidOption("state", f"it began more than {self._policy.grace_s} s ago", hint=hint)
 
 
+def _key(volume: Unmarked) -> str:
+    names = repr((volume.refs, volume.deleted)).encode()
+    return f"{volume.vid} {hashlib.sha256(names).hexdigest()[:16]}"
+
+
 def _result(report: GcReport, mark: _DistributedMark) -> GcPlanResult:
     rows = tuple(PlannedKind(kind, count) for kind, count in sorted(report.planned.items()) if count)
     young, waiting = report.young_segments, len(report.waiting)
@@ -165,23 +154,9 @@ def _result(report: GcReport, mark: _DistributedMark) -> GcPlanResult:
 # ---------------------------------------------------------------- on executors
 
 
-def _marked(url: str, policy: GcPolicy, now_ms: int, unit: _Unit) -> str:
+def _marked(url: str, policy: GcPolicy, now_ms: int, volume: Unmarked) -> str:
     """Return the marks of one volume, packed."""
-    marker = Marker(
-        store_of(url),
-        None,
-        now_ms=now_ms,
-        window_ms=policy.window_s * 1000,
-        grace_ms=policy.grace_s * 1000,
-        retain_ms=None if policy.retain_s is None else policy.retain_s * 1000,
-        skew_ms=policy.skew_s * 1000,
-    )
-    if unit.refs:
-        marker.roots.refs[unit.vid] = list(unit.refs)
-    if unit.deleted:
-        marker.roots.deleted_refs[unit.vid] = list(unit.deleted)
-    marker.mark_volumes([unit.vid])
-    marks = marker.marks([unit.vid])
+    marks = Marker(store_of(url), None, policy, now_ms=now_ms).marks_of(volume)
     carried = {vid: CarriedError.of(trouble) for vid, trouble in marks.blocked.items()}
     return base64.b64encode(pickle.dumps((replace(marks, blocked={}), carried))).decode("ascii")
 

@@ -25,6 +25,8 @@ from catalog.errors import HistoryCollected, InvalidObject, NoSuchObject
 from catalog.format import keys
 from catalog.format.commit import SegmentView
 from catalog.format.keys import Key
+from catalog.gc.scrub import check_length
+from catalog.refs.beside_gc import passed_boundary
 from offload import errors as offload_errors
 from offload.read.cold_reader import ColdReader
 from offload.spark.jobs.progress import TASK_BYTES, Directory, in_rounds, job_state
@@ -145,13 +147,10 @@ def _result(rows: list[CheckedObject], resumed: int) -> VerifyResult:
 
 
 def _check_kept(found: PinnedRemote) -> None:
-    volumes = found.remote.volumes
     for topic in found.topics:
-        point = topic.point
-        boundary = volumes.boundary(point.vid)
-        is_kept = any(mark.lsn == point.lsn for mark in volumes.checkpoints(point.vid).marks)
-        if point.lsn < boundary and not is_kept:
-            raise HistoryCollected(point.vid, point.lsn, boundary)
+        boundary = passed_boundary(found.remote.volumes, topic.point)
+        if boundary is not None:
+            raise HistoryCollected(topic.point.vid, topic.point.lsn, boundary)
 
 
 # ---------------------------------------------------------------- on executors
@@ -184,9 +183,7 @@ def _once(url: str, topic: str, view: SegmentView) -> tuple[CheckedObject, Check
 def _object(url: str, topic: str, key: Key, length: int, check: Callable[[], int]) -> CheckedObject:
     """Return what was found of one object. `check` raises damage, and returns the number of records."""
     try:
-        size = store_of(url).head(key).size
-        if size != length:
-            raise InvalidObject(key, f"it has {size} bytes, its commit says {length}")
+        check_length(store_of(url), key, length)
         return CheckedObject(topic, key, Condition.GOOD, check(), length)
     except NoSuchObject:
         return CheckedObject(topic, key, Condition.LOST, 0, 0, reason="it is not there")

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 import seglog
 from offload.daemon.connection import Lingering
@@ -267,6 +269,23 @@ def test_a_request_of_single_bytes_is_taken(daemon: ServedDirectory) -> None:
     request = CHUNKED.replace(b"/t/", b"/single/") + b"Connection: close\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
     assert statuses(told(daemon, *(request[at : at + 1] for at in range(len(request))))) == [201]
     assert daemon.ask("GET", "/topics/single/records/1")[1] == b"abc"
+
+
+@pytest.mark.parametrize(("path", "status"), [("/nope", 404), ("/topics/nope/records", 404), ("/healthz", 200)])
+def test_a_client_of_websockets_gets_the_answer_of_a_get(daemon: ServedDirectory, path: str, status: int) -> None:
+    with pytest.raises(InvalidStatus) as caught, connect(f"ws://127.0.0.1:{daemon.port}{path}", proxy=None):
+        pass
+    response = caught.value.response
+    assert response.status_code == status
+    assert json.loads(response.body or b"").get("status") == (404 if status == 404 else "ok")
+
+
+def test_an_upgrade_of_http_1_0_is_answered_as_http_1_0(daemon: ServedDirectory) -> None:
+    get = b"GET /topics HTTP/1.0\r\n" + HOST + b"Connection: upgrade\r\nUpgrade: h2c\r\n\r\n"
+    behind = PROBE.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    answer = told(daemon, get + behind)
+    assert statuses(answer) == [200]  # it ends the connection
+    assert b"connection: close" in answer
 
 
 def test_an_upgrade_is_ignored_and_the_body_of_its_request_and_the_next_request_are_read(

@@ -11,11 +11,11 @@ from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 import seglog
+from offload.daemon.http import openapi as declared
 from offload.daemon.http.appends import APPEND_QUERY, CONDITION_HEADERS
 from offload.daemon.http.openapi import openapi
 from offload.daemon.http.operations import ERRORS
 from offload.daemon.http.read_request import READ_QUERY
-from offload.daemon.http.roles import ROUTE_ROLES
 from offload.operations.command import COMMANDS
 from tests.daemons import ServedDirectory, served
 
@@ -51,9 +51,8 @@ def test_each_route_and_each_command_is_in_the_document_and_nothing_else() -> No
     commands = {f"/rpc/{path}" for path in COMMANDS}
     commands |= {f"/topics/{{topic}}/rpc/{path}" for path, each in COMMANDS.items() if "topic" in each.parameters}
     documented = {(method.upper(), path) for method, path, _ in OPERATIONS}
-    routes = {(method, path.replace(":path}", "}")) for method, path in ROUTE_ROLES if "{command" not in path}
-    others = {("HEAD", "/topics/{topic}/records"), ("HEAD", "/streams/{path}")}
-    assert documented == routes | others | {("POST", path) for path in commands}
+    operations = {(each.method, each.path.replace(":path}", "}")) for each in declared.OPERATIONS}
+    assert documented == operations | {("POST", path) for path in commands}
 
 
 @pytest.mark.parametrize(

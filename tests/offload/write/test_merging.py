@@ -15,7 +15,7 @@ from catalog.format.keys import data_key
 from catalog.objects.memory import MemoryStore
 from offload.archive import Archive
 from offload.settings import OffloadSettings
-from offload.write.merging import ranges_to_merge
+from offload.write.merging import MergeLimits, ranges_to_merge
 from seglog import Log, ReadOnly, Record
 from tests.faults.store import CountingStore, Fault, FaultyStore, WrappedStore, lost, unreachable
 from tests.seams.archive import context_of
@@ -44,7 +44,7 @@ def view(first: int, last: int, *, frame_bytes: int = 10, vid: Vid = OURS, sid: 
 
 
 def runs(*views: SegmentView, least: int = 2) -> list[list[int]]:
-    found = ranges_to_merge(views, OURS, below_bytes=100, max_bytes=150, least=least)
+    found = ranges_to_merge(views, OURS, MergeLimits(below_bytes=100, max_bytes=150, least=least))
     return [[each.first for each in run] for run in found]
 
 

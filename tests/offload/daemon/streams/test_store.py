@@ -15,7 +15,7 @@ import pytest
 import seglog
 from offload.daemon.service import Service
 from offload.daemon.streams import live as live_module
-from offload.daemon.streams import store, stream_routes
+from offload.daemon.streams import store, stream_endpoint
 from offload.daemon.streams.appends import append
 from offload.daemon.streams.entries import Entry, State, decode_entry
 from offload.daemon.streams.errors import NoSuchStream, StreamClosed, StreamExists, StreamGone
@@ -313,7 +313,7 @@ def test_an_expired_stream_goes_without_a_request(tmp_path: Path) -> None:
     async def run() -> None:
         clock = HandClock()
         async with serving(tmp_path / "d", "", clock) as service:
-            stream_routes(service)
+            stream_endpoint(service)
             clock.ms += 20_000
             await until(lambda: not service.sync.has_topic("s"), "the topic is deleted")
 

@@ -1,0 +1,292 @@
+"""Test that a connection passes a WebSocket on, and that limits, stop and revocation hold for it as for a request.
+
+The daemon has no route for a WebSocket yet. So a toy that echoes stands behind all its layers, on a real server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import socket
+import ssl
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from offload.daemon.access import Access
+from offload.daemon.asgi import Receive, Scope, Send
+from offload.daemon.clients import for_checked_clients
+from offload.daemon.connection import Limits
+from offload.daemon.entrance import entrance
+from offload.daemon.guard import Guard
+from offload.daemon.places import become_follower
+from offload.daemon.problems import refuse
+from offload.daemon.server import event_loop
+from offload.daemon.service import Service
+from offload.daemon.serving import Server
+from offload.errors import Refused
+from offload.rights import Role, rights_of, token_line
+from tests.certificates import certificate
+from tests.worlds.services import serving, until
+
+MIB = 1024 * 1024
+PLAIN = b"GET /echo HTTP/1.1\r\nHost: localhost\r\n"
+KEY = b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: " + base64.b64encode(bytes(16)) + b"\r\n"
+UPGRADE = KEY + b"Upgrade: websocket\r\n"
+ONE = b"\x81\x83\0\0\0\0one"
+"""A text message of a client, with an empty mask."""
+
+
+@dataclass(slots=True)
+class Toy:
+    """A server with a toy behind the layers of the daemon. `ends` are the codes with which WebSockets ended."""
+
+    service: Service
+    access: Access
+    token_file: Path
+    server: Any = None
+    port: int = 0
+    tls: ssl.SSLContext | None = None
+    scopes: list[str] = field(default_factory=list[str])
+    ends: list[int] = field(default_factory=list[int])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scopes.append(scope["type"])
+        if scope["path"] != "/echo" and scope["path"] != "/flood":
+            await refuse(Refused(404, "route", "there is no such route"), send)
+            return
+        rights_of(scope).check(Role.READ, "t")
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+            await send({"type": "http.response.body", "body": b"ok"})
+            return
+        assert (await receive())["type"] == "websocket.connect"
+        become_follower(scope)
+        await send({"type": "websocket.accept"})
+        while scope["path"] == "/flood":
+            await send({"type": "websocket.send", "bytes": bytes(MIB)})
+        while (message := await receive())["type"] == "websocket.receive":
+            await send({**message, "type": "websocket.send"})
+        self.ends.append(message["code"])
+
+    def connected(self, name: str = "stays", path: str = "/echo", **more: Any) -> connect:
+        headers = {"Authorization": f"Bearer secret-of-{name}"}
+        url = f"{'wss' if self.tls else 'ws'}://localhost:{self.port}{path}"
+        return connect(url, additional_headers=headers, proxy=None, max_size=None, ssl=self.tls, **more)
+
+    def tokens(self, *names: str) -> None:
+        lines = (token_line(each, Role.READ, "*", f"secret-of-{each}") + "\n" for each in names)
+        self.token_file.write_text("".join(lines))
+        self.token_file.chmod(0o600)
+
+    def rejected(self, reason: str) -> bool:
+        """Return whether a metric counts a refusal for the reason."""
+        return f'reason="{reason}"' in self.service.metrics.text(lambda _: True).decode()
+
+
+@asynccontextmanager
+async def echoing(
+    tmp_path: Path, *, asks_for_tokens: bool = True, is_tls: bool = False, **settings: str
+) -> AsyncIterator[Toy]:
+    token_file = tmp_path / "tokens"
+    given = {"SERVE_TOKEN_FILE": str(token_file), **settings} if asks_for_tokens else settings
+    Toy.tokens(toy := Toy(None, None, token_file), "stays", "gone")  # type: ignore[arg-type]
+    async with serving(tmp_path / "d", "", None, **given) as service:
+        toy.service, toy.access = service, Access(service.settings)
+        guard = Guard(toy, lambda: service.settings, service.metrics, service.quota)
+        checked = for_checked_clients(
+            guard.known,
+            lambda: service.settings,
+            lambda: toy.access.tokens,
+            service.metrics.count_rejected,
+            toy.access.open_answers,
+        )
+        serve = service.settings
+        config = uvicorn.Config(
+            entrance(checked, service),
+            ws="websockets-sansio",
+            ws_max_size=2 * MIB,
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            timeout_graceful_shutdown=serve.stop_timeout_s,
+        )
+        if is_tls:
+            config.ssl_certfile, config.ssl_keyfile = certificate(tmp_path)
+            toy.tls = ssl.create_default_context(cafile=config.ssl_certfile)
+        toy.server = Server(config, Limits(serve.header_timeout_s, serve.body_timeout_s, service.stopping.is_set))
+        with socket.create_server(("127.0.0.1", 0)) as opened:
+            opened.setblocking(False)
+            toy.port = opened.getsockname()[1]
+            task = asyncio.create_task(toy.server.serve(sockets=[opened]))
+            await until(lambda: bool(toy.server.started), "the server starts")
+            try:
+                yield toy
+            finally:
+                toy.server.end()
+                await task
+
+
+def in_the_loop(run: Coroutine[Any, Any, None]) -> None:
+    """Run a test in the event loop of the daemon: that of uvloop, if it is installed."""
+    with asyncio.Runner(loop_factory=event_loop().make) as runner:
+        runner.run(run)
+
+
+async def refusal(connecting: connect) -> tuple[int, Mapping[str, Any]]:
+    """Return the status and the problem of a WebSocket that is refused."""
+    with pytest.raises(InvalidStatus) as caught:
+        async with connecting:
+            pass
+    response = caught.value.response
+    assert response.headers["content-type"] == "application/problem+json"
+    return response.status_code, json.loads(response.body or b"")
+
+
+async def end_of(client: ClientConnection) -> tuple[int | None, str | None]:
+    """Return the code and the reason of the server's close."""
+    with pytest.raises(ConnectionClosed):
+        await client.recv()
+    return client.close_code, client.close_reason
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_a_websocket_echoes_and_its_end_is_told(tmp_path: Path, is_tls: bool) -> None:
+    async def run() -> None:
+        async with echoing(tmp_path, is_tls=is_tls, SERVE_HEADER_TIMEOUT_S="1") as toy:
+            async with toy.connected() as client:
+                assert client.response is not None
+                assert client.response.headers["seglog-request-id"]
+                for message in ("text", b"\0bytes", "", os.urandom(MIB)):
+                    await client.send(message)
+                    assert await client.recv() == message
+                await asyncio.sleep(1.2)  # longer than a head may take
+                await client.send("later")
+                assert await client.recv() == "later"
+                assert len(toy.server.server_state.connections) == 1
+            await until(lambda: toy.ends == [1000], "the end reaches the application")
+            await until(lambda: not toy.server.server_state.connections, "the connection is gone")
+            status, problem = await refusal(toy.connected(path="/nope"))
+            assert (status, problem["reason"]) == (404, "route")
+
+    in_the_loop(run())
+
+
+@pytest.mark.parametrize(
+    ("sent", "scopes"),
+    [
+        (PLAIN + b"\r\n" + PLAIN + UPGRADE + b"\r\n", ["http", "http", "http"]),  # its turn has not come
+        (PLAIN.replace(b"GET", b"POST") + UPGRADE + b"Content-Length: 3\r\n\r\none", ["http", "http"]),
+        (PLAIN + UPGRADE + b"Content-Length: 3\r\n\r\none", ["http", "http"]),
+        (PLAIN + UPGRADE + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", ["http", "http"]),
+        (PLAIN.replace(b"1.1", b"1.0") + UPGRADE + b"\r\n", ["http"]),  # its answer ends the connection
+        (PLAIN + KEY + b"Upgrade: h2c\r\n\r\n", ["http", "http"]),
+    ],
+)
+def test_only_a_get_without_a_body_whose_turn_it_is_becomes_a_websocket(
+    tmp_path: Path, sent: bytes, scopes: list[str]
+) -> None:
+    async def run() -> None:
+        async with echoing(tmp_path, asks_for_tokens=False) as toy:
+            reader, writer = await asyncio.open_connection("127.0.0.1", toy.port)
+            writer.write(sent + PLAIN + b"Connection: close\r\n\r\n")
+            async with asyncio.timeout(20):
+                found = await reader.read()
+            writer.close()
+            assert toy.scopes == scopes
+            assert found.count(b"HTTP/1.1 200 ") == len(scopes)
+
+    in_the_loop(run())
+
+
+def test_a_connection_that_answered_a_request_becomes_a_websocket(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with echoing(tmp_path, asks_for_tokens=False) as toy:
+            reader, writer = await asyncio.open_connection("127.0.0.1", toy.port)
+            writer.write(PLAIN + b"\r\n")
+            assert await reader.readuntil(b"ok")
+            writer.write(PLAIN + UPGRADE + b"\r\n" + ONE)  # the first message comes with the head
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+            assert await reader.readexactly(5) == b"\x81\x03one"
+            assert toy.scopes == ["http", "websocket"]
+            writer.close()
+
+    in_the_loop(run())
+
+
+def test_the_limits_hold(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with echoing(tmp_path, SERVE_MAX_FOLLOWERS="1") as toy:
+            async with toy.connected() as client:
+                await client.send("in")
+                assert await client.recv() == "in"
+                status, problem = await refusal(toy.connected())
+                assert (status, problem["title"]) == (429, "Busy")
+                await client.send(bytes(2 * MIB + 1))
+                assert (await end_of(client))[0] == 1009
+            await until(lambda: toy.ends == [1009], "the end reaches the application")
+            async with toy.connected() as client:  # the place is free
+                await client.send("again")
+                assert await client.recv() == "again"
+
+    in_the_loop(run())
+
+
+def test_a_client_that_takes_no_byte_is_cut_off(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with echoing(tmp_path, SERVE_BODY_TIMEOUT_S="1", SERVE_MAX_FOLLOWERS="1") as toy:
+            reader, writer = await asyncio.open_connection("127.0.0.1", toy.port, limit=1)  # so it reads a few KiB
+            token = b"Authorization: Bearer secret-of-stays\r\n"
+            writer.write(PLAIN.replace(b"/echo", b"/flood") + token + UPGRADE + b"\r\n")
+            await until(lambda: toy.rejected("slow"), "the guard ends the request")
+            await until(lambda: not toy.server.server_state.connections, "the connection is cut")
+            async with toy.connected() as client:
+                await client.send("next")
+                assert await client.recv() == "next"
+            assert not reader.at_eof()  # it has not read what came
+            writer.transport.abort()
+
+    in_the_loop(run())
+
+
+def test_an_orderly_stop_ends_it_with_1012(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with echoing(tmp_path) as toy, toy.connected() as client:
+            await client.send("in")
+            assert await client.recv() == "in"
+            toy.service.stopping.set()
+            status, problem = await refusal(toy.connected())
+            assert (status, problem["title"]) == (503, "Stopping")
+            toy.server.end()
+            assert (await end_of(client))[0] == 1012
+            await until(lambda: toy.ends == [1012], "the end reaches the application")
+
+    in_the_loop(run())
+
+
+def test_the_end_of_its_token_ends_it(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with echoing(tmp_path) as toy, toy.connected("gone") as gone, toy.connected("stays") as stays:
+            for client in (gone, stays):
+                await client.send("in")
+                assert await client.recv() == "in"
+            toy.tokens("stays")
+            toy.access.reload(toy.service.settings, [])
+            assert await end_of(gone) == (1008, "revoked")
+            status, problem = await refusal(toy.connected("gone"))
+            assert (status, problem["reason"]) == (401, "token")
+            status, problem = await refusal(toy.connected("stays", origin="https://elsewhere.example"))
+            assert (status, problem["reason"]) == (403, "origin")
+            await stays.send("still")
+            assert await stays.recv() == "still"
+
+    in_the_loop(run())
