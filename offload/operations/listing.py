@@ -52,8 +52,8 @@ COMMANDS = {
         'With --json, a record is an object with seq, ts_ms, tag, node, and value (value_base64 if it is not UTF-8).\n'
         'The index leaves out parts of the remote that have no record of the time or the tag. If google-re2 is not installed,\n'
         '--grep takes very long for some patterns, such as (a+)+$.\n'
-        'Examples: seglog read orders --from 100 --limit 10; seglog read orders --at head~1; seglog read orders --where\n'
-        '"tag=web*" --since "2 hours ago" --grep "time(d )?out"',
+        'Examples: seglog read orders --from 100 --limit 10; seglog read orders --at head~1; seglog read orders --tag "web*"\n'
+        '--since "2 hours ago" --grep "time(d )?out"',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
             ListedParameter('start', 'int', 'The first seq.', ('--from',)),
@@ -61,7 +61,6 @@ COMMANDS = {
             ListedParameter('since', 'str', 'Only records of this time or later, such as 2026-11-21T09:30Z.', ('--since',), names='time'),
             ListedParameter('until', 'str', 'Only records of this time or earlier.', ('--until',), names='time'),
             ListedParameter('tag', 'str', 'Only records with this tag; TEXT* means all tags that begin with TEXT.', ('--tag',)),
-            ListedParameter('where', 'str', 'Only records that meet it: tag=NAME or tag=TEXT*.', ('--where',)),
             ListedParameter('grep', 'str', 'Only records with bytes that this regular expression matches.', ('--grep',), metavar='PATTERN'),
             ListedParameter('fixed', 'bool', 'With --grep: PATTERN is plain text.', ('-F', '--fixed'), default=False),
             ListedParameter('stats', 'bool', 'At the end, say how many chunks were read, and how many the index skipped.', ('--stats',), default=False),
@@ -75,14 +74,23 @@ COMMANDS = {
     ),
     'delete': ListedCommand(
         'delete',
-        'Delete records by seq, by tag, or by both together. Readers no longer see them.\n'
+        'Delete the records that `read` shows with the same conditions. Readers no longer see them.\n'
         '\n'
-        'With a remote, the delete becomes a commit: at once, or with the next offload if older records wait for it. After\n'
-        'that commit, `seglog undo TOPIC lsn:N` brings the records back. Without a remote there is no way back.',
+        'Try it with `read`, then say `delete`: seglog read orders --since 14:02 --until 14:20 --tag "web*".\n'
+        'All of the records go, or none after a crash. With a remote, the delete becomes a commit: at once, or with the next\n'
+        'offload if older records wait for it. After that commit, `seglog undo TOPIC lsn:N` brings the records back. Without\n'
+        'a remote there is no way back.',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('start', 'int', 'The first seq to delete.', ('--from',)),
+            ListedParameter('end', 'int', 'The last seq to delete.', ('--to',)),
             ListedParameter('before', 'int', 'Delete the records below this seq.', ('--before',)),
-            ListedParameter('tag', 'str', 'Delete the records with this tag; a `*` at its end matches any rest.', ('--tag',)),
+            ListedParameter('since', 'str', 'Only records of this time or later, such as 2026-11-21T09:30Z.', ('--since',), names='time'),
+            ListedParameter('until', 'str', 'Only records of this time or earlier.', ('--until',), names='time'),
+            ListedParameter('tag', 'str', 'Only records with this tag; TEXT* means all tags that begin with TEXT.', ('--tag',)),
+            ListedParameter('grep', 'str', 'Only records with bytes that this regular expression matches.', ('--grep',), metavar='PATTERN'),
+            ListedParameter('fixed', 'bool', 'With --grep: PATTERN is plain text.', ('-F', '--fixed'), default=False),
+            ListedParameter('preview', 'str', 'The `preview` of a dry run: delete just its records, or none.', ('--preview',), metavar='PREVIEW'),
             ListedParameter('message', 'str', 'Why. The commit or the oplog keeps it.', ('-m', '--message'), default=''),
             ListedParameter('dry_run', 'bool', 'Show what would go, and change nothing.', ('--dry-run',), default=False),
             ListedParameter('yes', 'bool', 'Do it without a question.', ('--yes',), default=False),

@@ -51,12 +51,11 @@ def _json(run: Run, *arguments: str) -> dict[str, Any]:
         ("--from", "7", "--tag", "web1"),
         ("--from", "7", "--tag", "web1*"),
         ("--from", "3", "--to", "13", "--grep", "NaN"),
-        ("--before", "14", "--grep", "NaN", "--tag", "web*"),
+        ("--to", "13", "--grep", "NaN", "--tag", "web*"),
     ],
 )
 def test_what_read_shows_is_what_delete_takes(night: Run, conditions: tuple[str, ...]) -> None:
-    shown = [word for at, word in enumerate(conditions) if word != "--before" and conditions[at - 1] != "--before"]
-    assert night("read", "t", *shown).out == b"".join(GARBAGE)
+    assert night("read", "t", *conditions).out == b"".join(GARBAGE)
     preview = _json(night, "delete", "t", *conditions, "--dry-run")
     assert mismatches(preview, SCHEMAS["would_take"]) == []
     assert preview["ranges"] == [{"first_seq": seq, "last_seq": seq} for seq in (7, 9, 11, 13)]
@@ -70,7 +69,7 @@ def test_a_range_goes_whole_and_later_records_keep_their_seqs(night: Run) -> Non
     assert night("delete", "t", "--from", "7", "--to", "14", "--yes").code == 0
     records = [json.loads(line) for line in night("--json", "read", "t").out.splitlines()]
     assert [record["seq"] for record in records] == [1, 2, 3, 4, 5, 6, 15, 16]
-    assert night("append", "t", stdin=b"next\n").out == b"17\n"
+    assert "seq 17 to 17" in night("append", "t", stdin=b"next\n").out.decode()
 
 
 def test_times_are_inclusive_as_in_read(night: Run) -> None:
@@ -87,7 +86,7 @@ def test_a_preview_that_is_no_longer_true_deletes_nothing(night: Run) -> None:
     assert night("delete", "t", "--from", "9", "--to", "9", "--yes").code == 0
     before = night("read", "t").out
     refused = night("delete", "t", "--grep", "NaN", "--preview", preview, "--yes")
-    assert (refused.code, "was changed" in refused.err) == (4, True)
+    assert (refused.code, "changed" in refused.err) == (4, True)
     assert night("read", "t").out == before
     assert night("delete", "t", "--grep", "NaN", "--preview", "1-2", "--yes").code == 2
 
@@ -119,5 +118,5 @@ def test_a_delete_of_a_range_is_undone(run: Run, tmp_path: Path) -> None:
     run("seal", "t")
     run("offload", "t")
     done = _json(run, "delete", "t", "--from", "5", "--to", "8", "--yes")
-    assert run("undo", "t", f"lsn:{done['lsn']}", "--yes").code == 0
+    assert run("undo", "t", f"lsn:{done['lsn']}").code == 0
     assert run("read", "t").out == b"".join(LINES)
