@@ -91,7 +91,14 @@ def read(
     """
     if follow and (end is not None or until is not None or at is not None):
         raise InvalidParameters("--follow has no end: leave out --to, --until and --at")
-    match = match_of(time_ms(since), time_ms(until), tag, grep, fixed=fixed, serves_others=directory.host.serves_others)
+    match = match_of(
+        time_ms(since),
+        time_ms(until),
+        tag,
+        grep,
+        fixed=fixed,
+        serves_others=grep is not None and directory.host.serves_others,
+    )
     name, counts = with_branch(topic, branch), Skipped()
     is_plain = match == Match() and not stats
     is_few = start is not None and end is not None and _is_few(end - start + 1)

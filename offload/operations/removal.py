@@ -132,7 +132,14 @@ def delete(
     archive = directory.maybe_archive
     for seq in (start, before):
         _check_within(directory, topic, seq)
-    match = match_of(time_ms(since), time_ms(until), tag, grep, fixed=fixed, serves_others=directory.host.serves_others)
+    match = match_of(
+        time_ms(since),
+        time_ms(until),
+        tag,
+        grep,
+        fixed=fixed,
+        serves_others=grep is not None and directory.host.serves_others,
+    )
     where = _where(directory, topic, DeleteWhere(before, tag, start, end), match, preview)
     if dry_run:
         return _would_delete(directory, topic, where)

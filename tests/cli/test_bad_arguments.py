@@ -115,7 +115,6 @@ _OWN: dict[tuple[str, str], tuple[Case, ...]] = {
     ("append", "topic"): (("a/b", 2), ("t@nope", 3)),
     ("append", "file"): (("missing", 3), ("data", 3)),
     ("append", "durability"): (("maybe", 2),),
-    ("read", "where"): (("nonsense", 2),),
     ("read", "grep"): (("(", 2),),
     ("evict", "older"): _SPAN,
     ("gc", "retain"): _SPAN,

@@ -1,8 +1,10 @@
-"""Writes the golden data directory of the log: `python -m tests.golden.make_seglog`.
+"""Writes the golden data directories of the log: `python -m tests.golden.make_seglog`.
 
 It is what a killed process left: every kind of frame that is written, several WAL files, sealed and active segments
 with deleted records, two snapshots, producers and keys. A change here that alters its bytes is a change of format: it
 needs a new version number in the format, and the old files stay, with their test.
+
+`seglog_ranges` has deletes with seqs, which raise the formats of the frame and of the manifest (MANIFEST-13).
 
 Older releases left the other directories. No code writes them any more, because their manifests have no secret for sync
 marks, and their WAL has no UNIT frames:
@@ -24,6 +26,7 @@ from tests.worlds.clock import HandClock
 
 _GOLDEN = Path(__file__).parent
 DIRECTORY = _GOLDEN / "seglog_units"
+WITH_RANGES = _GOLDEN / "seglog_ranges"
 OLD, OLD_WITH_PRODUCERS, OLD_WITH_KEYS = (_GOLDEN / f"seglog{name}" for name in ("", "_producers", "_keys"))
 SETTINGS = LogSettings(segment_max_events=4, wal_file_bytes=4096)
 SECRET = 0x0123456789ABCDEF
@@ -58,6 +61,23 @@ def make() -> dict[str, bytes]:
     return relative(disk.after_kill())
 
 
+def make_ranges() -> dict[str, bytes]:
+    """The same of a directory with deletes of ranges and of single records: in the manifest, and only in the WAL."""
+    disk, clock = SimulatedDisk(), HandClock(1_720_000_000_000)
+    with known_mark_secret(SECRET):
+        log = seglog.open(_ROOT, files=disk, settings=SETTINGS, clock=clock)
+    orders = log.create_topic("orders", TopicConfig("disk", keep_history=True))
+    for number in range(12):
+        orders.append([b"%d" % number], tag="eu" if number % 2 else None)
+    orders.delete(start=3, end=5)
+    orders.delete(seqs=[7, 9, 10], tag="e*")
+    log.checkpoint()
+    clock.ms += 61
+    orders.append([b"later"])
+    orders.delete(start=12)
+    return relative(disk.after_kill())
+
+
 def relative(image: Image) -> dict[str, bytes]:
     root = f"{_ROOT}/"
     return {
@@ -68,6 +88,7 @@ def relative(image: Image) -> dict[str, bytes]:
 
 
 if __name__ == "__main__":
-    for name, body in make().items():
-        (DIRECTORY / name).parent.mkdir(parents=True, exist_ok=True)
-        (DIRECTORY / name).write_bytes(body)
+    for directory, files in ((DIRECTORY, make()), (WITH_RANGES, make_ranges())):
+        for name, body in files.items():
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            (directory / name).write_bytes(body)

@@ -25,6 +25,7 @@ from seglog.base.ownership import Owned
 from seglog.engine.upkeep import InCaller
 from seglog.values.config import Setting, settings_of
 from tests.arguments import Row, calls_of, contents, refused
+from tests.worlds.log_calls import DELETE, DELETE_OPTIONAL
 
 #: A small WAL, because each call is followed by a look at every byte of the directory.
 SETTINGS = seglog.LogSettings(wal_file_bytes=64 << 10, max_record_bytes=16 << 10)
@@ -138,7 +139,7 @@ CALLS = {
     "CollectionService.survey": _of("collection.survey", {"watch": "callable"}),
     "UpkeepService.compact": _of_name("upkeep.compact", {"on_bytes": "callable"}),
     "HistoryService.count": _of("history.count", {"snapshot": "instance"}),
-    "Archive.delete": _of_name("delete", {"before": "whole", "tag": "text", "message": "text"}, "before tag", tag="eu"),
+    "Archive.delete": _of_name("delete", DELETE | {"message": "text"}, DELETE_OPTIONAL, tag="eu"),
     "BranchService.delete_branch": _of_topic(
         "branches.delete_branch", {"branch": "text", "message": "text"}, branch="half"
     ),
@@ -222,9 +223,7 @@ CALLS = {
     "PreviewService.branch": _of_topic("previews.branch", {"branch": "text"}, branch="half"),
     "PreviewService.erasure": _of_name("previews.erasure"),
     "PreviewService.local": _of_name("previews.local"),
-    "PreviewService.removal": _of_name(
-        "previews.removal", {"start": "whole", "before": "whole", "tag": "text"}, "before tag"
-    ),
+    "PreviewService.removal": _of_name("previews.removal", DELETE, "before tag end seqs"),
     "PreviewService.seq_at": _of_name("previews.seq_at", {"ts_ms": "whole"}, ts_ms=1),
     "PreviewService.topic": _of_name("previews.topic", {"detach": "bool", "discard": "bool"}, detach=True),
     "HistoryService.snapshot": _of_name("history.snapshot", {"at": "text"}, "at"),

@@ -14,6 +14,7 @@ from tests.work import amounts, seed_of, tell
 from tests.worlds.catalog_model import CatalogModel
 
 _HAPPENS = (
+    "deletes of ranges",
     "evictions",
     "kills",
     "loads",

@@ -25,7 +25,7 @@ import contextlib
 import shutil
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
@@ -153,15 +153,29 @@ class Line:
             removals = tuple(replace(each, is_reused=True) if seq >= each.start else each for each in self.removals)
             self.moments.append(Moment(ms, seq, {**self.shown, seq: (value, ms, label, node)}, seq, removals))
 
-    def delete(self, number: int, ms: int, before: int | None, label: str | None, *, is_commit: bool = False) -> None:
+    def delete(
+        self,
+        number: int,
+        ms: int,
+        before: int | None,
+        label: str | None,
+        seqs: Container[int] | None = None,
+        *,
+        is_commit: bool = False,
+    ) -> None:
         """Delete. If that takes no record, it is no moment unless it is a commit, as an eviction may be."""
         left = {
             seq: record
             for seq, record in self.shown.items()
-            if not (before is not None and seq < before) and not (label is not None and record[2] == label)
+            if not (
+                (before is None or seq < before)
+                and (label is None or record[2] == label)
+                and (seqs is None or seq in seqs)
+            )
         }
         taken = {seq: record for seq, record in self.shown.items() if seq not in left}
-        removal = Removal(number, ms, taken, self.head, min(before or 1, self.head + 1), ABOVE_ALL)
+        below = min(before or 1, self.head + 1) if label is None and seqs is None else 1
+        removal = Removal(number, ms, taken, self.head, below, ABOVE_ALL)
         if taken or is_commit:
             self.moments.append(Moment(ms, None, left, self.head, (*self.removals, removal)))
 
@@ -351,9 +365,23 @@ class CatalogModel:
         self._some_time_passes()
         name = self._writable(is_clean=self.random.random() < 0.7)
         line = self.lines[name]
-        before = max(1, line.head - back) if label is None else None
-        removed = self.archive.delete(name, before=before, tag=label)
-        line.delete(self._number(), self.clock.ms, before, label)
+        start, seqs = max(1, line.head - back), None
+        match self.random.choice(["below", "below", "range", "rest", "seqs"]):
+            case "below":
+                before = start if label is None else None
+                removed = self.archive.delete(name, before=before, tag=label)
+            case "range":
+                before, seqs = None, range(start, start + self.random.randint(1, 6))
+                removed = self.archive.delete(name, start=seqs.start, end=seqs.stop - 1, tag=label)
+            case "rest":
+                before, seqs = None, range(start, line.head + 1)
+                removed = self.archive.delete(name, start=start, tag=label)
+            case _:
+                before, seqs = None, range(start, line.head + 1, self.random.randint(2, 3))
+                removed = self.archive.delete(name, seqs=seqs, tag=label)
+        if seqs is not None:
+            self.counts["deletes of ranges"] += 1
+        line.delete(self._number(), self.clock.ms, before, label, seqs)
         self._note(name, removed)
 
     def evict(self) -> None:

@@ -95,7 +95,7 @@ def test_a_read_with_conditions_finds_what_a_look_at_each_record_finds(
                 at=at,
                 since=_utc(since),
                 until=_utc(until),
-                where=tag and f"tag={tag}",
+                tag=tag,
                 grep="7$",
                 stats=True,
                 **given,
@@ -191,7 +191,7 @@ def test_a_read_of_the_newest_state_shows_no_expired_record_however_the_state_is
     ],
 )
 def test_a_pattern_is_about_bytes(grep: str, fixed: bool, matching: list[bytes]) -> None:
-    match = match_of(None, None, None, None, grep, fixed=fixed)
+    match = match_of(None, None, None, grep, fixed=fixed)
     values = [b"a.c", b"abc", b"\xff\x00", "ä".encode()]
     assert [value for value in values if match.fits(Record(1, 1, value))] == matching
 
@@ -201,10 +201,6 @@ def test_a_pattern_is_about_bytes(grep: str, fixed: bool, matching: list[bytes])
     [
         {"grep": "("},
         {"fixed": True},
-        {"where": "node=n"},
-        {"where": "tag="},
-        {"where": "tag"},
-        {"where": "tag=a", "tag": "a"},
     ],
 )
 def test_wrong_conditions_are_refused_before_the_directory_is_used(given: dict[str, Any]) -> None:
@@ -235,7 +231,7 @@ def test_re2_matches_if_it_is_installed_and_knows_the_pattern(monkeypatch: pytes
     module = types.SimpleNamespace(Options=Options, compile=compiled, error=Refused)
     monkeypatch.setitem(sys.modules, "re2", module)  # type: ignore[arg-type]
     for pattern, fits in (("x", b"re2"), ("x(?=y)", b"xy")):
-        match = match_of(None, None, None, None, pattern, fixed=False)
+        match = match_of(None, None, None, pattern, fixed=False)
         assert match.fits(Record(1, 1, fits))
         assert not match.fits(Record(1, 1, b"x"))
     assert asked == [b"x", b"x(?=y)"]
@@ -263,7 +259,7 @@ def test_the_real_re2_finds_the_same_as_re() -> None:
     known = {("7$", b"7\n"), ("^$", b"\n"), (r"\s", b"\v"), (r"\S", b"\v")}  # docs/cli.md names them
     differing = set()
     for pattern in patterns:
-        fits = match_of(None, None, None, None, pattern, fixed=False).fits
+        fits = match_of(None, None, None, pattern, fixed=False).fits
         search = re.compile(pattern.encode("utf-8", "surrogateescape")).search
         differing |= {(pattern, value) for value in values if fits(Record(1, 1, value)) != bool(search(value))}
     assert differing == known
@@ -271,7 +267,7 @@ def test_the_real_re2_finds_the_same_as_re() -> None:
 
 def test_the_real_re2_ends_where_re_takes_very_long() -> None:
     pytest.importorskip("re2")
-    assert not match_of(None, None, None, None, "(a+)+$", fixed=False).fits(Record(1, 1, b"a" * 5000 + b"b"))
+    assert not match_of(None, None, None, "(a+)+$", fixed=False).fits(Record(1, 1, b"a" * 5000 + b"b"))
 
 
 def test_a_daemon_leaves_regular_expressions_to_its_client(

@@ -13,6 +13,7 @@ from seglog.values.config import TopicConfig
 from seglog.values.deletes import DeleteOp, Floors, TruncateOp
 from seglog.values.elsewhere import Elsewhere
 from seglog.values.producer import Batch, Producer
+from seglog.values.seq_set import SeqSet
 from seglog.wal.manifest import (
     ActiveMeta,
     Encoder,
@@ -136,9 +137,30 @@ def test_topics_that_are_elsewhere_twice_or_without_a_name_are_damage(
         decode_manifest(encode_manifest(replace(MANIFEST, elsewhere=elsewhere)), PLACE)
 
 
+SEQS = SeqSet.of([(3, 3), (5, 9)])
+
+
+def _with_op(op: DeleteOp) -> LogManifest:
+    return replace(MANIFEST, topics=(replace(MANIFEST.topics[0], ops=(op,)), *MANIFEST.topics[1:]))
+
+
+WITH_SEQS = _with_op(DeleteOp(1, 120, 1_720_000_000_000, None, "eu", seqs=SEQS))
+
+
+def test_deletes_with_seqs_are_pinned_and_raise_the_format() -> None:
+    raw, plain = encode_manifest(WITH_SEQS), encode_manifest(_with_op(DeleteOp(1, 120, 1_720_000_000_000, None, "eu")))
+    body = plain.decode().partition("\n")[0].replace('"format":3', '"format":5')
+    pinned = '{"at_seq":120,"before":null,"op":1,"seqs":[3,1,1,5],"tag":"eu","ts_ms":1720000000000}'
+    assert raw.decode().partition("\n")[0] == body.replace(pinned.replace('"seqs":[3,1,1,5],', ""), pinned)
+    assert decode_manifest(raw, PLACE) == WITH_SEQS
+    both = replace(WITH_SEQS, elsewhere=ELSEWHERE)
+    assert decode_manifest(encode_manifest(both), PLACE) == both
+
+
 def test_an_encoder_forgets_producers_and_keys_that_are_gone() -> None:
     encoder = Encoder()
-    for manifest in (MANIFEST, WITH_PRODUCERS, WITH_KEYS, WITH_ELSEWHERE, MANIFEST, replace(WITH_PRODUCERS, topics=())):
+    lives = (WITH_PRODUCERS, WITH_KEYS, WITH_ELSEWHERE, WITH_SEQS, MANIFEST, replace(WITH_PRODUCERS, topics=()))
+    for manifest in (MANIFEST, *lives):
         assert encoder.encode(manifest) == encode_manifest(manifest)
 
 
