@@ -3,6 +3,7 @@
     before      a consumer that acknowledges each record: `delete(before=seq)`
     tag         a delete for each of as many tags
     prefix      the same, by a tag with a trailing `*`
+    range       a delete of every second record, one by one
 
 Each log has as many deletes since its checkpoint as its subject says. Behind the records that they reach, all logs have
 the same records. The benchmark times a read of these records, by `read` and by `read_batches`, and then a further
@@ -50,6 +51,7 @@ DELETES: dict[str, Callable[[seglog.Topic, int], object]] = {
     "before": lambda topic, number: topic.delete(before=number + 2),
     "tag": lambda topic, number: topic.delete(tag=f"order-{number}"),
     "prefix": lambda topic, number: topic.delete(tag=f"order-{number:06}-*"),
+    "range": lambda topic, number: topic.delete(start=2 * number + 2, end=2 * number + 2),
 }
 
 
@@ -86,7 +88,7 @@ def _way(options: Options, way: str, share: int) -> list[Row]:
 def _filled(place: Path, way: str, count: int, share: int) -> seglog.Log:
     shutil.rmtree(place, ignore_errors=True)
     log = seglog.open(place, upkeep=Idle)
-    front = max(COUNTS) // share
+    front = 2 * max(COUNTS) // share + 2
     log.create_topic("bench", seglog.TopicConfig(durability="memory"))
     topic = log.topic("bench")
     for number in range(0, front, 1_000):

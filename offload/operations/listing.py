@@ -82,8 +82,8 @@ COMMANDS = {
         'a remote there is no way back.',
         (
             ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
-            ListedParameter('start', 'int', 'The first seq to delete.', ('--from',)),
-            ListedParameter('end', 'int', 'The last seq to delete.', ('--to',)),
+            ListedParameter('start', 'int', 'The first seq to delete.', ('--from',), least=1),
+            ListedParameter('end', 'int', 'The last seq to delete.', ('--to',), least=1),
             ListedParameter('before', 'int', 'Delete the records below this seq.', ('--before',)),
             ListedParameter('since', 'str', 'Only records of this time or later, such as 2026-11-21T09:30Z.', ('--since',), names='time'),
             ListedParameter('until', 'str', 'Only records of this time or earlier.', ('--until',), names='time'),

@@ -98,8 +98,8 @@ class RecordsRemoved:
 def delete(
     directory: Directory,
     topic: TopicName,
-    start: Annotated[int | None, About("The first seq to delete.", "--from")] = None,
-    end: Annotated[int | None, About("The last seq to delete.", "--to")] = None,
+    start: Annotated[int | None, About("The first seq to delete.", "--from", least=1)] = None,
+    end: Annotated[int | None, About("The last seq to delete.", "--to", least=1)] = None,
     before: Annotated[int | None, About("Delete the records below this seq.")] = None,
     since: Annotated[
         str | None, About("Only records of this time or later, such as 2026-11-21T09:30Z.", names="time")
@@ -173,7 +173,7 @@ def _where(
     start, end = where.start or 1, WHOLE_MAX if where.end is None else where.end
     if preview is not None:
         first, last = _span_of(preview)
-        start, end = max(start, first), min(end, last)
+        start, end = first if match.since_ms is not None else start, min(end, last)
     else:
         if match.since_ms is not None:
             start = max(start, _seq_at(directory, topic, match.since_ms))
@@ -181,12 +181,11 @@ def _where(
             end = min(end, _seq_at(directory, topic, match.until_ms + 1) - 1)
     if end < start:
         return None
-    bounds = (None if start == 1 else start, None if end == WHOLE_MAX else end)
     if match.has_pattern is None:
-        return replace(where, start=bounds[0], end=bounds[1])
-    below = end if where.before is None else min(end, where.before - 1)
+        return replace(where, start=start, end=None if end == WHOLE_MAX else end)
+    last = end if where.before is None else min(end, where.before - 1)
     plain = replace(match, since_ms=None, until_ms=None)
-    seqs = matching_seqs(directory, topic, bounds[0], None if below == WHOLE_MAX else below, plain)
+    seqs = matching_seqs(directory, topic, None if start == 1 else start, None if last == WHOLE_MAX else last, plain)
     return DeleteWhere(seqs=seqs) if seqs else None
 
 

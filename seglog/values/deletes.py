@@ -168,11 +168,11 @@ class DeleteWhere:
             wanted = f"at most {SEQ_RANGES_MAX} ranges of seqs: delete them in parts"
             raise InvalidArgument("seqs", f"{self.seqs.range_count} ranges", wanted)
 
-    def op(self, number: int, at_seq: int, ts_ms: int, earliest_seq: int = 1) -> DeleteOp:
-        """Return the delete. It has no seqs if a range begins at the first live record, `earliest_seq`, or below."""
+    def op(self, number: int, at_seq: int, ts_ms: int) -> DeleteOp:
+        """Return the delete. It has no seqs if it takes all records below its end, whatever they are."""
         ends = [seq for seq in (self.before, None if self.end is None else self.end + 1) if seq is not None]
         before, start = min(ends, default=None), self.start or 1
-        if self.seqs is None and start <= earliest_seq:
+        if self.seqs is None and start <= 1:
             return DeleteOp(number, at_seq, ts_ms, before, self.tag)
         last = at_seq if before is None else min(at_seq, before - 1)
         seqs = SeqSet.of([(start, last)]) if self.seqs is None else self.seqs.within(start, last)

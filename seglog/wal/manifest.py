@@ -285,7 +285,7 @@ def decode_manifest(raw: bytes, path: Path) -> LogManifest:
     try:
         value = record(canonical.decode(body))
         version = value["format"]
-        is_known = version in range(_FORMATS_WITHOUT_SECRET[0], _FORMAT_WITH_SEQS + 1)
+        is_known = version in (*_FORMATS_WITHOUT_SECRET, _FORMAT, _FORMAT_WITH_ELSEWHERE, _FORMAT_WITH_SEQS)
         manifest = _from_json(value) if is_known else None
     except (ValueError, KeyError, TypeError, SeglogError) as error:
         raise FileCorrupt(path, 0, f"the content does not fit: {error!r}") from error

@@ -152,7 +152,7 @@ def delete(engine: Engine, name: str, where: DeleteWhere, *, evicts: bool = Fals
         ts_ms = max(engine.clock.now_ms(), state.assigned_ts_ms)
         is_all_ephemeral = state.is_all_ephemeral
         number = 0 if is_all_ephemeral else state.assigned_op + 1
-        op = where.op(number, state.assigned_seq, ts_ms, state.floors.earliest_seq)
+        op = where.op(number, state.assigned_seq, ts_ms)
         if evicts and state.floors.earliest_seq < op.below:
             op = replace(op, evict_from=state.floors.earliest_seq)
         if is_all_ephemeral:

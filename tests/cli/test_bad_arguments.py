@@ -116,6 +116,8 @@ _OWN: dict[tuple[str, str], tuple[Case, ...]] = {
     ("append", "file"): (("missing", 3), ("data", 3)),
     ("append", "durability"): (("maybe", 2),),
     ("read", "grep"): (("(", 2),),
+    ("delete", "grep"): (("(", 2),),
+    ("delete", "preview"): (("nonsense", 2),),
     ("evict", "older"): _SPAN,
     ("gc", "retain"): _SPAN,
     ("gc", "grace"): _SPAN,

@@ -81,6 +81,11 @@ def test_times_are_inclusive_as_in_read(night: Run) -> None:
     assert night("read", "t", *words).out == b""
 
 
+def test_a_time_before_all_records_takes_all(night: Run) -> None:
+    assert _json(night, "delete", "t", "--since", "2001-01-01", "--yes")["deleted"] == 16
+    assert night("read", "t").out == b""
+
+
 def test_a_preview_that_is_no_longer_true_deletes_nothing(night: Run) -> None:
     preview = _json(night, "delete", "t", "--grep", "NaN", "--dry-run")["preview"]
     assert night("delete", "t", "--from", "9", "--to", "9", "--yes").code == 0

@@ -48,6 +48,7 @@ VALUES = (
     seglog.Report,
     seglog.Retention,
     seglog.SegmentInfo,
+    seglog.SeqSet,
     seglog.TruncateOp,
     journal.Item,
 )

@@ -261,10 +261,10 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     seglog.open(tmp_path / "data").close()
     newest = max((tmp_path / "data" / "meta").iterdir())
     value = json.loads(newest.read_text().splitlines()[0])
-    value["format"] = 5
+    value["format"] = 6
     body = json.dumps(value).encode()
     newest.write_bytes(body + b"\n" + xxh3_64_hexdigest(body).encode() + b"\n")
-    with pytest.raises(FormatUnsupported, match="format version 5"):
+    with pytest.raises(FormatUnsupported, match="format version 6"):
         seglog.open(tmp_path / "data")
 
 

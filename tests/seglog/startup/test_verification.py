@@ -278,7 +278,7 @@ def test_another_versions_snapshot_is_told_apart(copied: Path) -> None:
 
     newest = max(copied.glob("meta/snapshot.*.json"))
     value = canonical.decode(newest.read_bytes().split(b"\n")[0])
-    body = canonical.encode({**value, "format": 5})
+    body = canonical.encode({**value, "format": 6})
     newest.write_bytes(body + b"\n" + xxh3_64_hexdigest(body).encode() + b"\n")
     with pytest.raises(FormatUnsupported):
         seglog.verify(copied)
