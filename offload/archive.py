@@ -254,6 +254,7 @@ class Archive(Owned):
         start: int | None = None,
         end: int | None = None,
         seqs: SeqSet | Iterable[int] | None = None,
+        epoch: int | None = None,
         message: str = "",
     ) -> Removed:
         """Delete the records that meet each given condition. Readers stop seeing them at once.
@@ -261,15 +262,16 @@ class Archive(Owned):
             archive.delete("orders", start=4711, end=9200)     cut out a range; both ends are deleted
             archive.delete("orders", tag="web*")               all records with a tag that begins with web
 
-        `before` is exclusive. `seqs` names single records. Once every record appended before the delete is offloaded,
-        the delete becomes a commit of its own. The state before that commit can be restored.
+        `before` is exclusive. `seqs` names single records, and `epoch` the epoch in which they were looked up. Once
+        every record appended before the delete is offloaded, the delete becomes a commit of its own. The state before
+        that commit can be restored.
 
         The delete holds as soon as it is in the log. If the remote cannot be reached now, the call still succeeds, and
         the next `offload` publishes the delete. If the call makes the commit itself, the commit gets `message`.
 
         Raises what `Topic.delete` raises.
         """
-        return self._parts.writer.delete(name, DeleteWhere(before, tag, start, end, seq_set(seqs)), message)
+        return self._parts.writer.delete(name, DeleteWhere(before, tag, start, end, seq_set(seqs), epoch), message)
 
     @checked
     def evict(self, name: str, before: int, *, message: str = "") -> Removed:

@@ -499,6 +499,7 @@ class Topic:
         start: int | None = None,
         end: int | None = None,
         seqs: SeqSet | Iterable[int] | None = None,
+        epoch: int | None = None,
     ) -> DeleteOp:
         """Delete the current records that meet each given condition. Durable on return.
 
@@ -507,13 +508,13 @@ class Topic:
             orders.delete(seqs=[17, 4711])                  single records: all of them, or none after a crash
 
         `tag` is exact, or a prefix with a trailing `*`. `before` is exclusive. `seqs` may be in any order, and make a
-        million ranges at most. If all records of the topic are ephemeral, nothing is written, and the delete has the
-        number 0.
+        million ranges at most. With `epoch`, the seqs are those of that epoch. If all records of the topic are
+        ephemeral, nothing is written, and the delete has the number 0.
 
         Raise `NoSuchTopic`. Raise `InvalidSetting` without any condition, and `InvalidArgument` if `end` is below
-        `start`, or there are too many seqs.
+        `start`, or there are too many seqs. Raise `ConcurrentModification` if a truncation has ended the epoch.
         """
-        return write.delete(self._engine, self.name, DeleteWhere(before, tag, start, end, seq_set(seqs)))
+        return write.delete(self._engine, self.name, DeleteWhere(before, tag, start, end, seq_set(seqs), epoch))
 
     @checked
     def evict(self, before: int) -> DeleteOp:

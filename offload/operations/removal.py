@@ -140,7 +140,8 @@ def delete(
         fixed=fixed,
         serves_others=grep is not None and directory.host.serves_others,
     )
-    where = _where(directory, topic, DeleteWhere(before, tag, start, end), match, preview)
+    epoch = directory.log.topic(topic).epoch if directory.log.has_topic(topic) else None
+    where = _where(directory, topic, DeleteWhere(before, tag, start, end, epoch=epoch), match, preview)
     if dry_run:
         return _would_delete(directory, topic, where)
     if preview is not None and _would_delete(directory, topic, where).preview != preview:
@@ -158,6 +159,7 @@ def delete(
             start=where.start,
             end=where.end,
             seqs=where.seqs,
+            epoch=epoch,
             message=message,
         )
     return RecordsDeleted(topic, done.records, done.lsn, *_way_back(archive, topic, done.lsn), _waits(done, message))
@@ -186,7 +188,7 @@ def _where(
     last = end if where.before is None else min(end, where.before - 1)
     plain = replace(match, since_ms=None, until_ms=None)
     seqs = matching_seqs(directory, topic, None if start == 1 else start, None if last == WHOLE_MAX else last, plain)
-    return DeleteWhere(seqs=seqs) if seqs else None
+    return DeleteWhere(seqs=seqs, epoch=where.epoch) if seqs else None
 
 
 def _seq_at(directory: Directory, topic: str, ts_ms: int) -> int:
@@ -212,7 +214,7 @@ def _would_delete(directory: Directory, topic: str, where: DeleteWhere | None) -
     if not seqs:
         return taking
     ranges = tuple(starmap(SeqRange, islice(seqs.ranges(), _RANGES_TOLD)))
-    digest = xxh3_64_hexdigest(json.dumps(seqs.to_json()).encode())
+    digest = xxh3_64_hexdigest(json.dumps([where.epoch, *seqs.to_json()]).encode())
     more = seqs.range_count - len(ranges)
     return replace(taking, ranges=ranges, more_ranges=more or None, preview=f"{seqs.first}-{seqs.end - 1}-{digest}")
 

@@ -33,7 +33,9 @@ def take_here(topic: Topic, where: DeleteWhere, act: Callable[[], DeleteOp]) -> 
 
 def deleted_from(topic: Topic, where: DeleteWhere) -> DeleteOp:
     """Delete from the log the records that meet the conditions."""
-    return topic.delete(before=where.before, tag=where.tag, start=where.start, end=where.end, seqs=where.seqs)
+    return topic.delete(
+        before=where.before, tag=where.tag, start=where.start, end=where.end, seqs=where.seqs, epoch=where.epoch
+    )
 
 
 def truncate_here(topic: Topic, seq: int) -> Removed:

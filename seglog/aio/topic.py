@@ -269,8 +269,11 @@ class AsyncTopic:
         start: int | None = None,
         end: int | None = None,
         seqs: SeqSet | Iterable[int] | None = None,
+        epoch: int | None = None,
     ) -> DeleteOp:
-        return await self._in_thread(self.sync.delete, before=before, tag=tag, start=start, end=end, seqs=seqs)
+        return await self._in_thread(
+            self.sync.delete, before=before, tag=tag, start=start, end=end, seqs=seqs, epoch=epoch
+        )
 
     async def evict(self, before: int) -> DeleteOp:
         return await self._in_thread(self.sync.evict, before)

@@ -149,7 +149,8 @@ class DeleteOp:
 class DeleteWhere:
     """The conditions of a delete: it takes the records that meet each one that is not None.
 
-    `start` and `end` are both inclusive, and `before` is exclusive. `seqs` names single records.
+    `start` and `end` are both inclusive, and `before` is exclusive. `seqs` names single records. `epoch` is the epoch
+    in which the caller looked them up: a truncation since may have given their seqs to others.
     """
 
     before: int | None = None
@@ -157,10 +158,11 @@ class DeleteWhere:
     start: int | None = None
     end: int | None = None
     seqs: SeqSet | None = None
+    epoch: int | None = None
 
     def check(self) -> None:
         """Raise `InvalidSetting` without a condition, and `InvalidArgument` for what no delete takes."""
-        if self == DeleteWhere():
+        if self == DeleteWhere(epoch=self.epoch):
             raise InvalidSetting("delete", "needs before, tag, start, end or seqs")
         if self.start is not None and self.end is not None and self.end < self.start:
             raise InvalidArgument("end", self.end, f"a seq from start ({self.start}) on")

@@ -138,8 +138,8 @@ def configure(engine: Engine, name: str, change_config: Callable[[TopicConfig], 
 def delete(engine: Engine, name: str, where: DeleteWhere, *, evicts: bool = False) -> DeleteOp:
     """Delete the records that meet the conditions.
 
-    With `evicts`, and `before` alone, readers get a `Gap` for the range. Raises `NoSuchTopic`, `InvalidLabel`, and what
-    `DeleteWhere.check` raises.
+    With `evicts`, and `before` alone, readers get a `Gap` for the range. Raises `NoSuchTopic`, `InvalidLabel`,
+    `ConcurrentModification`, and what `DeleteWhere.check` raises.
     """
     engine.check_writable()
     where.check()
@@ -149,6 +149,8 @@ def delete(engine: Engine, name: str, where: DeleteWhere, *, evicts: bool = Fals
     with committer.lock:
         committer.check_open()
         state = engine.state(name)
+        if where.epoch not in {None, state.epoch}:
+            raise ConcurrentModification(name)
         ts_ms = max(engine.clock.now_ms(), state.assigned_ts_ms)
         is_all_ephemeral = state.is_all_ephemeral
         number = 0 if is_all_ephemeral else state.assigned_op + 1

@@ -96,6 +96,14 @@ def test_a_preview_that_is_no_longer_true_deletes_nothing(night: Run) -> None:
     assert night("delete", "t", "--grep", "NaN", "--preview", "1-2", "--yes").code == 2
 
 
+def test_a_preview_of_records_that_a_truncation_took_deletes_nothing_else(night: Run) -> None:
+    preview = _json(night, "delete", "t", "--from", "15", "--dry-run")["preview"]
+    assert night("truncate", "t", "--from", "15", "--yes").code == 0
+    night("append", "t", stdin=b"others\nof these seqs\n")
+    assert night("delete", "t", "--from", "15", "--preview", preview, "--yes").code == 4
+    assert night("read", "t", "--from", "15").out == b"others\nof these seqs\n"
+
+
 def test_records_that_come_after_the_preview_stay(night: Run) -> None:
     preview = _json(night, "delete", "t", "--grep", "NaN", "--dry-run")["preview"]
     night("append", "t", "--tag", "web1", stdin=b"NaN 5\n")

@@ -223,7 +223,9 @@ CALLS = {
     "PreviewService.branch": _of_topic("previews.branch", {"branch": "text"}, branch="half"),
     "PreviewService.erasure": _of_name("previews.erasure"),
     "PreviewService.local": _of_name("previews.local"),
-    "PreviewService.removal": _of_name("previews.removal", DELETE, "before tag end seqs"),
+    "PreviewService.removal": _of_name(
+        "previews.removal", {name: kind for name, kind in DELETE.items() if name != "epoch"}, "before tag end seqs"
+    ),
     "PreviewService.seq_at": _of_name("previews.seq_at", {"ts_ms": "whole"}, ts_ms=1),
     "PreviewService.topic": _of_name("previews.topic", {"detach": "bool", "discard": "bool"}, detach=True),
     "HistoryService.snapshot": _of_name("history.snapshot", {"at": "text"}, "at"),

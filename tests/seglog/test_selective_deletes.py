@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 import seglog
-from seglog import DeleteOp, InvalidArgument, InvalidSetting, Log, LogSettings, Topic, TopicConfig
+from seglog import (
+    ConcurrentModification,
+    DeleteOp,
+    InvalidArgument,
+    InvalidSetting,
+    Log,
+    LogSettings,
+    Topic,
+    TopicConfig,
+)
 from seglog.engine.upkeep import InCaller
 from seglog.values.seq_set import SEQ_RANGES_MAX, SeqSet
 
@@ -123,6 +132,18 @@ def test_a_truncation_ends_the_reach(log: Log) -> None:
     assert _in_every_way(topic) == [*range(1, 12), *range(15, 21)]
     log.checkpoint()
     assert _in_every_way(topic) == [*range(1, 12), *range(15, 21)]
+
+
+def test_seqs_of_an_earlier_epoch_are_not_deleted(log: Log) -> None:
+    topic = _filled(log)
+    epoch = topic.epoch
+    topic.truncate(15)
+    topic.append([b"again"] * 6)
+    with pytest.raises(ConcurrentModification):
+        topic.delete(seqs=[16], epoch=epoch)
+    assert _seqs(topic) == [*range(1, 21)]
+    topic.delete(seqs=[16], epoch=topic.epoch)
+    assert 16 not in _seqs(topic)
 
 
 def test_reclaim_takes_the_bytes(tmp_path: Path) -> None:

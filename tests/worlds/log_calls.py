@@ -80,8 +80,8 @@ APPEND = {
     "if_incarnation": "text",
 }
 APPEND_OPTIONAL = "tag node durability producer if_head key if_incarnation"
-DELETE = {"before": "whole", "tag": "text", "start": "whole", "end": "whole", "seqs": "wholes"}
-DELETE_OPTIONAL = "before tag start end seqs"
+DELETE = {"before": "whole", "tag": "text", "start": "whole", "end": "whole", "seqs": "wholes", "epoch": "whole"}
+DELETE_OPTIONAL = "before tag start end seqs epoch"
 OPEN = {
     "path": "path",
     "create": "bool",
