@@ -83,7 +83,7 @@ def test_a_snapshot_is_of_a_newer_version(tmp_path: Path, monkeypatch: pytest.Mo
     """
     filled(tmp_path / "data")
     with monkeypatch.context() as newer, seglog.open(tmp_path / "data") as log:
-        set_limit(newer, Limit.MANIFEST_FORMAT, 5)
+        set_limit(newer, Limit.MANIFEST_FORMAT, 6)
         log.topic("orders").append([b"from the future"])
         log.checkpoint()
         newest = sorted((tmp_path / "data/meta").glob("snapshot.*"))[-1]
@@ -97,12 +97,12 @@ def test_a_newer_directory_is_read_by_the_command_line(tmp_path: Path, monkeypat
     Outcome: refused with exit code 1; the message says which version the manifest has, and what to do.
     """
     with monkeypatch.context() as newer:
-        set_limit(newer, Limit.MANIFEST_FORMAT, 5)
+        set_limit(newer, Limit.MANIFEST_FORMAT, 6)
         filled(tmp_path / "data")
     before = tree(tmp_path / "data")
     done = command("read", "orders", directory=tmp_path / "data")
     assert done.returncode == 1
-    assert b"format version 5" in done.stderr
+    assert b"format version 6" in done.stderr
     assert b"Use the seglog version that wrote it" in done.stderr
     assert b"Traceback" not in done.stderr
     assert tree(tmp_path / "data") == before
