@@ -41,7 +41,6 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
 from operator import attrgetter
 from typing import Any
 
@@ -289,23 +288,26 @@ class MergedDeletes:
 
         `seqs` ascend. Without `tags`, no record has a tag.
         """
-        if seqs[0] >= self.top:
-            return None
-        if not self._sets and tags is None:
+        if self._sets and seqs[0] < self.top:
+            return self._kept_beside_sets(seqs, tags)
+        if tags is None:
             return None if seqs[0] >= self.below else [seq >= self.below for seq in seqs]
-        kinds = {None} if tags is None else set(tags)
+        ends = {tag: self.end(tag) for tag in set(tags)}
+        if seqs[0] >= max(ends.values()):
+            return None
+        return [seq >= ends[tag] for seq, tag in zip(seqs, tags, strict=True)]
+
+    def _kept_beside_sets(self, seqs: Sequence[int], tags: Sequence[str | None] | None) -> list[bool] | None:
+        """Return what `kept` does, if there are deletes with seqs."""
+        labels = [None] * len(seqs) if tags is None else tags
+        kinds = set(labels)
         ends, sets = {tag: self.end(tag) for tag in kinds}, {tag: self._sets_of(tag) for tag in kinds}
-        labels = repeat(None) if tags is None else tags
-        if not any(sets.values()):
-            if seqs[0] >= max(ends.values()):
-                return None
-            return [seq >= ends[tag] for seq, tag in zip(seqs, labels, strict=False)]
         gone = {tag: _any_of([seqs_of.holds(seqs) for seqs_of in listed]) for tag, listed in sets.items()}
         if seqs[0] >= max(ends.values()) and not any(gone.values()):
             return None
         return [
             seq >= ends[tag] and not ((flags := gone[tag]) and flags[at])
-            for at, (seq, tag) in enumerate(zip(seqs, labels, strict=False))
+            for at, (seq, tag) in enumerate(zip(seqs, labels, strict=True))
         ]
 
     def _has(self, seq: int, tag: str | None) -> bool:
