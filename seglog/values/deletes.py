@@ -116,10 +116,6 @@ class DeleteOp:
             return False
         return tag.startswith(self.tag[:-1]) if self.tag.endswith("*") else tag == self.tag
 
-    def ended_below(self, seq: int) -> DeleteOp:
-        """Return the same delete, which reaches nothing from `seq` on."""
-        return replace(self, at_seq=seq - 1, seqs=None if self.seqs is None else self.seqs.within(1, seq - 1))
-
     def to_json(self) -> dict[str, Any]:
         value: dict[str, Any] = {
             "at_seq": self.at_seq,
@@ -391,7 +387,7 @@ class DeleteList:
 
     def ended_below(self, seq: int) -> DeleteList:
         """Return a list of the same deletes that reach nothing from `seq` on. Other records may take these seqs."""
-        return DeleteList(op if op.at_seq < seq else op.ended_below(seq) for op in self._ops)
+        return DeleteList(op if op.at_seq < seq else replace(op, at_seq=seq - 1) for op in self._ops)
 
     @property
     def reach(self) -> MergedDeletes:

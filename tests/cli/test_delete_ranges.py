@@ -72,9 +72,10 @@ def test_a_range_goes_whole_and_later_records_keep_their_seqs(night: Run) -> Non
     assert "seq 17 to 17" in night("append", "t", stdin=b"next\n").out.decode()
 
 
-def test_times_are_inclusive_as_in_read(night: Run) -> None:
+@pytest.mark.parametrize("records_of", [(6, 13), (0, 0)])  # the first six records have one time
+def test_times_are_inclusive_as_in_read(night: Run, records_of: tuple[int, int]) -> None:
     records = [json.loads(line) for line in night("--json", "read", "t").out.splitlines()]
-    since, until = (str(Moment(records[at]["ts_ms"])) for at in (6, 13))
+    since, until = (str(Moment(records[at]["ts_ms"])) for at in records_of)
     words = ("--since", since, "--until", until)
     shown = night("read", "t", *words).out
     assert _json(night, "delete", "t", *words, "--yes")["deleted"] == len(shown.splitlines())
