@@ -373,6 +373,8 @@ class CatalogModel:
             case "range":
                 before, seqs = None, range(start, start + self.random.randint(1, 6))
                 removed = self.archive.delete(name, start=seqs.start, end=seqs.stop - 1, tag=label)
+                if start == 1 and label is None:  # a delete of all below its end, which later undos respect (UNDO-1)
+                    before, seqs = seqs.stop, None
             case "rest":
                 before, seqs = None, range(start, line.head + 1)
                 removed = self.archive.delete(name, start=start, tag=label)
