@@ -1,4 +1,4 @@
-"""The conditions of `read` on a record: its time, its tag, and a pattern in its value.
+"""The conditions of `read` and `delete` on a record: its time, its tag, and a pattern in its value.
 
 A pattern is a regular expression of Python's `re` over the bytes of the value. In it, `\\xff` is the byte 255, and `.`
 is one byte. With `google-re2` installed, RE2 matches, in a time that grows with the length of the value alone. Without
@@ -14,11 +14,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated, TypeAlias
 
 from offload.errors import InvalidParameters
+from offload.operations.command import About, Directory
+from offload.operations.printing import time_ms
 from seglog import Record
 
-__all__ = ["Match", "match_of", "pattern_of"]
+__all__ = ["Fixed", "Match", "Pattern", "Since", "Tag", "Until", "conditions", "match_of", "pattern_of"]
+
+Since: TypeAlias = Annotated[
+    str | None, About("Only records of this time or later, such as 2026-11-21T09:30Z.", names="time")
+]
+Until: TypeAlias = Annotated[str | None, About("Only records of this time or earlier.", names="time")]
+Tag: TypeAlias = Annotated[str | None, About("Only records with this tag; TEXT* means all tags that begin with TEXT.")]
+Pattern: TypeAlias = Annotated[
+    str | None, About("Only records with bytes that this regular expression matches.", metavar="PATTERN")
+]
+Fixed: TypeAlias = Annotated[bool, About("With --grep: PATTERN is plain text.", "-F --fixed")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +61,14 @@ class Match:
         if tag is None:
             return False
         return tag.startswith(self.tag[:-1]) if self.tag.endswith("*") else tag == self.tag
+
+
+def conditions(
+    directory: Directory, since: str | None, until: str | None, tag: str | None, grep: str | None, *, fixed: bool
+) -> Match:
+    """Return the conditions of a command that works on a directory. Raises `InvalidParameters`, `InvalidTarget`."""
+    serves_others = grep is not None and directory.host.serves_others
+    return match_of(time_ms(since), time_ms(until), tag, grep, fixed=fixed, serves_others=serves_others)
 
 
 def match_of(

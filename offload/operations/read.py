@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 from offload.errors import InvalidParameters, NotOffloaded
 from offload.operations.command import About, Command, Directory, TopicName, with_branch
 from offload.operations.lines import RecordBatch, RecordLines, to_line
-from offload.operations.matching import Match, match_of, pattern_of
-from offload.operations.printing import Output, counted, time_ms
+from offload.operations.matching import Fixed, Match, Pattern, Since, Tag, Until, conditions, pattern_of
+from offload.operations.printing import Output, counted
 from offload.operations.pruning import ReadStats, Skipped, pruned_here, pruned_there
 from seglog import Gap, LogClosed, Record
 from seglog.values.seq_set import SeqSet
@@ -63,15 +63,11 @@ def read(
     topic: TopicName,
     start: Annotated[int | None, About("The first seq.", "--from")] = None,
     end: Annotated[int | None, About("The last seq.", "--to")] = None,
-    since: Annotated[
-        str | None, About("Only records of this time or later, such as 2026-11-21T09:30Z.", names="time")
-    ] = None,
-    until: Annotated[str | None, About("Only records of this time or earlier.", names="time")] = None,
-    tag: Annotated[str | None, About("Only records with this tag; TEXT* means all tags that begin with TEXT.")] = None,
-    grep: Annotated[
-        str | None, About("Only records with bytes that this regular expression matches.", metavar="PATTERN")
-    ] = None,
-    fixed: Annotated[bool, About("With --grep: PATTERN is plain text.", "-F --fixed")] = False,
+    since: Since = None,
+    until: Until = None,
+    tag: Tag = None,
+    grep: Pattern = None,
+    fixed: Fixed = False,
     stats: Annotated[bool, About("At the end, say how many chunks were read, and how many the index skipped.")] = False,
     branch: Annotated[str | None, About("The branch; the same as TOPIC@BRANCH.", names="branch")] = None,
     at: Annotated[str | None, About("As it was then: seq:N, lsn:N, head, head~N, or a time.", names="target")] = None,
@@ -91,14 +87,7 @@ def read(
     """
     if follow and (end is not None or until is not None or at is not None):
         raise InvalidParameters("--follow has no end: leave out --to, --until and --at")
-    match = match_of(
-        time_ms(since),
-        time_ms(until),
-        tag,
-        grep,
-        fixed=fixed,
-        serves_others=grep is not None and directory.host.serves_others,
-    )
+    match = conditions(directory, since, until, tag, grep, fixed=fixed)
     name, counts = with_branch(topic, branch), Skipped()
     is_plain = match == Match() and not stats
     is_few = start is not None and end is not None and _is_few(end - start + 1)

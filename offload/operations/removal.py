@@ -15,7 +15,7 @@ from xxhash import xxh3_64_hexdigest
 from offload.errors import InvalidOption, InvalidParameters
 from offload.moment import Moment
 from offload.operations.command import About, Command, Directory, DryRun, Reason, TopicName, Yes, always, dry
-from offload.operations.matching import Match, match_of
+from offload.operations.matching import Fixed, Match, Pattern, Since, Tag, Until, conditions
 from offload.operations.printing import (
     SeqRange,
     WouldTake,
@@ -23,7 +23,6 @@ from offload.operations.printing import (
     counted,
     parse_span_ms,
     taking_lines,
-    time_ms,
     would,
     would_take,
 )
@@ -101,15 +100,11 @@ def delete(
     start: Annotated[int | None, About("The first seq to delete.", "--from", least=1)] = None,
     end: Annotated[int | None, About("The last seq to delete.", "--to", least=1)] = None,
     before: Annotated[int | None, About("Delete the records below this seq.")] = None,
-    since: Annotated[
-        str | None, About("Only records of this time or later, such as 2026-11-21T09:30Z.", names="time")
-    ] = None,
-    until: Annotated[str | None, About("Only records of this time or earlier.", names="time")] = None,
-    tag: Annotated[str | None, About("Only records with this tag; TEXT* means all tags that begin with TEXT.")] = None,
-    grep: Annotated[
-        str | None, About("Only records with bytes that this regular expression matches.", metavar="PATTERN")
-    ] = None,
-    fixed: Annotated[bool, About("With --grep: PATTERN is plain text.", "-F --fixed")] = False,
+    since: Since = None,
+    until: Until = None,
+    tag: Tag = None,
+    grep: Pattern = None,
+    fixed: Fixed = False,
     preview: Annotated[
         str | None, About("The `preview` of a dry run: delete just its records, or none.", metavar="PREVIEW")
     ] = None,
@@ -132,14 +127,7 @@ def delete(
     archive = directory.maybe_archive
     for seq in (start, before):
         _check_within(directory, topic, seq)
-    match = match_of(
-        time_ms(since),
-        time_ms(until),
-        tag,
-        grep,
-        fixed=fixed,
-        serves_others=grep is not None and directory.host.serves_others,
-    )
+    match = conditions(directory, since, until, tag, grep, fixed=fixed)
     epoch = directory.log.topic(topic).epoch if directory.log.has_topic(topic) else None
     where = _where(directory, topic, DeleteWhere(before, tag, start, end, epoch=epoch), match, preview)
     if dry_run:

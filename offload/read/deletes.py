@@ -38,18 +38,16 @@ def count_cold(op: DeleteOp, earlier: Sequence[DeleteOp], snapshot: Snapshot, re
 
 
 def entries_taken(
-    op: DeleteOp, earlier: Sequence[DeleteOp], snapshot: Snapshot, reader: ColdReader, *, start: int = 1
+    op: DeleteOp, earlier: Sequence[DeleteOp], snapshot: Snapshot, reader: ColdReader
 ) -> Iterator[tuple[SegmentView, BitMap]]:
-    """Yield the segments with live records that `op` takes and no delete in `earlier`, from seq `start` on.
+    """Yield the segments with live records that `op` takes and no delete in `earlier`.
 
     With each segment, yield the entry ids of these records.
     """
-    for view in reader.indexed(view for view in _reached(op, snapshot) if view.last >= start):
+    for view in reader.indexed(_reached(op, snapshot)):
         entries = _taken(op, view, reader)
         for earlier_op in earlier if entries else ():
             entries -= _taken(earlier_op, view, reader)
-        if start > view.first:
-            entries -= BitMap(range(start - view.ref.first_seq))
         if entries:
             yield view, entries
 

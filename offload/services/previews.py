@@ -136,10 +136,10 @@ class PreviewService(Owned):
         head_seq = snapshot.bounds.head_seq if topic is None else topic.head_seq
         op = where.op(0, head_seq, 0)
         if topic is None:
-            going, total = self._cold(op, (), snapshot, start), sum(map(self._live, snapshot.segments))
+            going, total = self._cold(op, (), snapshot), sum(map(self._live, snapshot.segments))
         else:
             below = topic.hot_floor
-            cold = self._cold(replace(op, at_seq=min(head_seq, below - 1)), topic.delete_ops(), snapshot, start)
+            cold = self._cold(replace(op, at_seq=min(head_seq, below - 1)), topic.delete_ops(), snapshot)
             going = _joined([cold, _hot(topic, op, start)])
             total = _count_hot(topic) + sum(self._live(view) for view in snapshot.segments if view.last < below)
         return Preview(going, max(total, going.records), self._showing(name, snapshot, going))
@@ -266,9 +266,9 @@ class PreviewService(Owned):
             self._live(view) if _is_alike(view, twin) else self._seqs(view) & self._seqs(twin) for view, twin in pairs
         )
 
-    def _cold(self, op: DeleteOp, earlier: Sequence[DeleteOp], snapshot: Snapshot, start: int) -> Going:
+    def _cold(self, op: DeleteOp, earlier: Sequence[DeleteOp], snapshot: Snapshot) -> Going:
         size_bytes, seqs = 0, BitMap64()
-        for view, entries in entries_taken(op, earlier, snapshot, self._reader, start=start):
+        for view, entries in entries_taken(op, earlier, snapshot, self._reader):
             seqs |= BitMap64(view.ref.first_seq + entry for entry in entries)
             size_bytes += view.ref.frame_bytes * len(entries) // view.ref.live_records
         if not seqs:
