@@ -7,6 +7,7 @@ A line may end in `|| echo "exit code $?"`: it then fails, with this code. `$(ca
 ```python  a program, in a process of its own
 <!-- daemon -->    from here on a daemon serves the data directory. The address of the page becomes its own
 <!-- killed -->    the daemon gets SIGKILL, and another one starts
+<!-- the way out takes 4 commands -->    so many lines of `seglog` follow, and no more
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ STORIES = sorted(
     path for path in (Path(__file__).resolve().parents[2] / "docs" / "stories").glob("*.md") if path.stem != "README"
 )
 _PART = re.compile(r"^```(sh|text|python)\n(.*?)^```$|^<!-- (daemon|killed)() -->$", re.MULTILINE | re.DOTALL)
+_WAY_OUT = re.compile(r"<!-- the way out takes (\d+) commands -->\n(.*)", re.DOTALL)
 _ADDRESS = "http://127.0.0.1:7373"
 _CAT = re.compile(r"\$\(cat (\w+)\)")
 _FAILS = ' || echo "exit code $?"'
@@ -52,6 +54,13 @@ def test_a_story_happens_as_it_is_written(story: Path, run: Run, tmp_path: Path)
             else:
                 daemons.close()
                 address = f"http://127.0.0.1:{daemons.enter_context(_daemon(tmp_path)).port}"
+
+
+@pytest.mark.parametrize(("story", "most"), [("cut-out-the-garbage", 4)])
+def test_the_way_out_of_a_bad_night_is_short(story: str, most: int) -> None:
+    [(bound, way_out)] = _WAY_OUT.findall(STORIES[0].with_stem(story).read_text())
+    commands = [line for kind, text in _parts(way_out) if kind == "sh" for line in text.splitlines()]
+    assert len(commands) == int(bound) <= most
 
 
 def test_the_index_names_every_story() -> None:

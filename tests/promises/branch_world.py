@@ -48,7 +48,7 @@ from offload.archive import Archive
 from offload.errors import CarriedOtherwise
 from offload.handles import split_name
 from offload.load import LoadConflict, LoadRequest, WrittenByLog
-from seglog import Log, ProducerBatch, Topic, TopicConfig, WrittenElsewhere
+from seglog import Log, ProducerBatch, SeqSet, Topic, TopicConfig, WrittenElsewhere
 from seglog.values.names import BRANCH_MARK
 from tests.offload.load.loads import begin, finish, part
 from tests.worlds.clock import HandClock
@@ -57,7 +57,7 @@ __all__ = ["ABOVE_ALL", "World", "kept_by"]
 
 TTL_MS = 100
 STEPS = ("append",) * 4 + ("forward", "drop") * 2 + ("undo",) * 6 + ("again", "aside", "load", "promote") * 2
-STEPS += ("delete", "delete_tag", "truncate", "fork", "beside") * 2
+STEPS += ("delete", "delete_tag", "delete_range", "truncate", "fork", "beside") * 2
 STEPS += ("offload", "evict", "merge", "erase", "hand", "reopen")
 ABOVE_ALL = 2**64
 
@@ -204,7 +204,9 @@ class World:
         self.volumes, self.writer = {"t": Volume(next(self.numbers))}, {"t": 0}
         self.append("t")
         self.offload("t")
-        self.chance.choice([self.delete, self.delete_tag, self.truncate])("t")  # the branch inherits it
+        self.chance.choice([self.delete, self.delete_tag, self.delete_range, self.truncate])(
+            "t"
+        )  # the branch inherits it
         self.offload("t")
         self.fork("t")
 
@@ -315,6 +317,19 @@ class World:
         if taken:
             volume.remove(Removal(taken, self.clean(name)))
             self.archive(name).delete(name, tag="x")
+
+    def delete_range(self, name: str) -> None:
+        """Delete single records, or a range that begins above seq 1. A later undo shows them whatever their seqs."""
+        volume = self.volumes[name]
+        seqs = {self.chance.randint(1, max(volume.head_seq, 1)) for _ in range(self.chance.randint(1, 3))}
+        start = self.chance.randint(2, 9)
+        is_open = self.chance.random() < 0.3
+        taken = {seq: volume.records[seq] for seq in volume.live if (seq >= start if is_open else seq in seqs)}
+        if taken:
+            volume.remove(Removal(taken, self.clean(name)))
+            reach = {"start": start} if is_open else {"seqs": SeqSet.of_seqs(sorted(seqs))}
+            self.archive(name).delete(name, **reach)
+            self.made["deletes of ranges"] += 1
 
     def truncate(self, name: str) -> None:
         volume = self.volumes[name]

@@ -18,7 +18,15 @@ import pytest
 from tests.promises.branch_world import World
 from tests.work import amounts, seed_of, tell
 
-_MUST_HAPPEN = ("undone of a parent", "repetitions", "refused appends", "loads", "carried", "promotions undone")
+_MUST_HAPPEN = (
+    "undone of a parent",
+    "deletes of ranges",
+    "repetitions",
+    "refused appends",
+    "loads",
+    "carried",
+    "promotions undone",
+)
 
 
 @pytest.mark.long

@@ -45,7 +45,7 @@ from offload.errors import Unavailable as OffloadUnavailable
 from offload.handles import split_name
 from offload.settings import CatalogSettings
 from offload.write.publisher import Published
-from seglog import ConcurrentModification, Log, LogSettings, Record
+from seglog import ConcurrentModification, DeleteOp, Log, LogSettings, Record, SeqSet
 from seglog.engine.upkeep import InCaller
 from seglog.format.frame import read_header, record_of
 from tests.faults.disk import SimulatedDisk
@@ -68,6 +68,10 @@ _BLOCK_BYTES = 1024  # small, so that an object of a few records is a multipart 
 _VALUE_BYTES = (8, 8, 8, 100)
 _DISK_RATE = 0.1  # multiplies the crash rate of requests, because a log call has many effects on its disk
 _MEANWHILE_RATE = 0.04
+
+
+def _seqs_of(op: DeleteOp) -> frozenset[int] | None:
+    return None if op.seqs is None else frozenset(seq for seq in range(1, op.seqs.end) if seq in op.seqs)
 
 
 def _settings() -> OffloadSettings:
@@ -208,7 +212,10 @@ class Directory(Member):
         `_left` checks the records of a reset.
         """
         topic = self.log.topic(name)
-        ops = tuple(Op(number, op.at_seq, op.at_seq, op.before, op.tag) for number, op in enumerate(topic.delete_ops()))
+        ops = tuple(
+            Op(number, op.at_seq, op.at_seq, op.before, op.tag, _seqs_of(op))
+            for number, op in enumerate(topic.delete_ops())
+        )
         entries: State = {}
         for frame in topic.frames(topic.hot_floor, topic.head_seq) if topic.record_count_hot else ():
             record = record_of(frame, 0, read_header(frame))
@@ -341,14 +348,23 @@ class Directory(Member):
             self.model.ack(self.name, vid, each.lsn)
 
     def _delete(self, name: str) -> None:
-        journal = self.journals[name]
-        before = tag = None
-        if self.schedule.chance(0.5):
+        journal, topic = self.journals[name], self.log.topic(name)
+        drawn = self.random.random()
+        if drawn < 0.4:
             before = max(1, journal.head - self.random.randrange(8))
-        else:
+            with self._log_does(name, journal.deleted(self.clock.now_ms(), before=before)):
+                topic.delete(before=before)
+        elif drawn < 0.7 or journal.head < 2:
             tag = self.random.choice("ab")
-        with self._log_does(name, journal.deleted(self.clock.now_ms(), before=before, tag=tag)):
-            self.log.topic(name).delete(before=before, tag=tag)
+            with self._log_does(name, journal.deleted(self.clock.now_ms(), tag=tag)):
+                topic.delete(tag=tag)
+        else:
+            seqs = frozenset(
+                range(2, journal.head + 1)[-8 :: self.random.choice((1, 1, 2))][: self.random.randint(1, 4)]
+            )
+            tag = self.random.choice("ab") if self.schedule.chance(0.3) else None
+            with self._log_does(name, journal.deleted(self.clock.now_ms(), tag=tag, seqs=seqs)):
+                topic.delete(seqs=SeqSet.of_seqs(sorted(seqs)), tag=tag)
         if self.schedule.chance(0.5):
             self._push(name)
 

@@ -24,7 +24,7 @@ State = dict[int, Entry]
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """A delete of records up to `at_seq`, below `before` and with `tag`; or a truncation of all seqs from `cut` on.
+    """A delete of records up to `at_seq`, below `before`, in `seqs` and with `tag`; or a truncation from `cut` on.
 
     `made_at` is the value of `at_seq` before truncations lowered it. The `at_seq` of the delete's commit lies between
     the two. `first_seq` is the first seq of the journal. From `cut` on, a truncation takes every record below
@@ -36,6 +36,7 @@ class Op:
     at_seq: int
     before: int | None = None
     tag: str | None = None
+    seqs: frozenset[int] | None = None
     cut: int | None = None
     gone: frozenset[bytes] = frozenset()
     first_seq: int = 0
@@ -50,7 +51,7 @@ class Op:
         if self.cut is not None:
             return entry.seq >= self.cut and (entry.seq < self.first_seq or entry.value in self.gone)
         fits = (self.before is None or entry.seq < self.before) and (self.tag is None or entry.tag == self.tag)
-        return fits and entry.seq <= self.at_seq
+        return fits and entry.seq <= self.at_seq and (self.seqs is None or entry.seq in self.seqs)
 
     def left(self, state: Mapping[int, Entry]) -> State:
         return {seq: entry for seq, entry in state.items() if not self.takes(entry)}
@@ -92,8 +93,10 @@ class Journal:
             shown=self.shown | added,
         )
 
-    def deleted(self, now_ms: int, *, before: int | None = None, tag: str | None = None) -> Journal:
-        op = Op(len(self.ops), self.head, self.head, before, tag)
+    def deleted(
+        self, now_ms: int, *, before: int | None = None, tag: str | None = None, seqs: frozenset[int] | None = None
+    ) -> Journal:
+        op = Op(len(self.ops), self.head, self.head, before, tag, seqs)
         return self._after(now_ms, op)
 
     def truncated(self, now_ms: int, cut: int) -> Journal:

@@ -49,23 +49,22 @@ FOUND_BY = {
     "a checkpoint forgets deletes": 2,
     "a clock that is behind is believed": 23,
     "a commit below the boundary counts": 63,
-    "a fenced writer goes on": 33,
-    "a mark comes before its checkpoint": 12,
-    "a merge has what was deleted": 6,
+    "a fenced writer goes on": 5,
+    "a mark comes before its checkpoint": 15,
     "a pending commit is made anew": 6,
     "a promotion does not compare": 85,
     "a promotion fences nobody": 15,
     "a refusal is a lost race": 15,
-    "a reset forgets an attempt": 3,
+    "a reset forgets an attempt": 1,
     "a reset saves nothing": 1,
     "a takeover keeps the epoch": 3,
     "an undo brings back what later commits took": 22,
-    "an undo does not compare": 8,
+    "an undo does not compare": 37,
     "an undo drops what comes meanwhile": 4,
     "gc closes without a look": 4,
     "gc looks once": 4,
     "gc raises no boundary": 2,
-    "gc shuts nobody out": 18,
+    "gc shuts nobody out": 32,
     "what is cut meanwhile is sent": 9,
 }
 _ROOT = Path(__file__).parents[2]
@@ -117,7 +116,7 @@ def test_what_is_promised_holds_whatever_branch_is_main_for_long() -> None:
 
 
 def test_what_is_promised_holds_whatever_is_undone() -> None:
-    totals = _simulate(1, UNDOING, UNDOS)
+    totals = _simulate(6, UNDOING, UNDOS)  # schedules 6 and 7 undo inherited commits
     assert totals["acked"] > 5 * UNDOING
     happens = ("undos", "undos_of_parents", "deletes", "truncations", "collections", "crashes")
     assert min(totals[name] for name in happens) > 0
