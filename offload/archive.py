@@ -15,6 +15,7 @@ Appends and hot reads make no call here, so a slow or dead store touches neither
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from operator import attrgetter
 from types import TracebackType
@@ -29,7 +30,7 @@ from offload.errors import HistoryBehind, NoRemote
 from offload.format.block import largest_entry
 from offload.handles import split_name
 from offload.services.parts import ArchiveParts
-from offload.services.results import OffloadResult, Removed, Restored, TopicRemoved
+from offload.services.results import Copied, OffloadResult, Removed, Restored, TopicRemoved
 from offload.settings import OffloadSettings, Settings, read_settings
 from offload.tenants.source import source_of
 from offload.wiring import check_remote_apart, open_store
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from offload.services.upkeep import UpkeepService
     from seglog import RecordArrays
 
-__all__ = ["Archive", "OffloadResult", "Removed", "Restored", "attach"]
+__all__ = ["Archive", "Copied", "OffloadResult", "Removed", "Restored", "attach"]
 
 _Item = TypeVar("_Item")
 _FRAME_OVERHEAD_BYTES = MIN_FRAME_BYTES + 2 * LABEL_MAX_BYTES
@@ -331,6 +332,39 @@ class Archive(Owned):
         count, last = self._parts.states.count(snapshot)
         vid = context.branches.create(base, name, point, now_ms=context.clock.now_ms(), message=message)
         return Restored(vid, count, last.seq if last else 0, last.ts_ms if last else 0)
+
+    @checked
+    def copy(
+        self,
+        source: str,
+        topic: str,
+        *,
+        at: str = "head",
+        where: Callable[[Record], bool] | None = None,
+        into: str | None = None,
+        store: ObjectStore | None = None,
+        message: str = "",
+    ) -> Copied:
+        """Make a new topic of a state of a topic or branch. Its records keep their seqs, times, tags and nodes.
+
+            archive.copy("orders", "orders-before", at="2026-11-21T09:30Z")
+            archive.copy("orders", "orders-eu", where=lambda record: record.tag == "eu", into="s3://partner/archive")
+
+        Within the remote and without `where`, the call moves no bytes, and costs four small objects. `where` chooses
+        the records, and `into` is the URL of another remote; the caller may give its `store` instead. Then the call
+        copies bytes. The name comes last, so that readers see all of the copy or none. The next append to the new topic
+        takes it over, as with a branch.
+
+        Raises `TopicExists`, `InvalidParameters` if no record is chosen, `InvalidRemote`, and what `restore` raises.
+        After an error, repeat the call; GC deletes what the first one left.
+        """
+        from offload.services.copying import Copying
+
+        keys.check_name("topic", topic)
+        if into is None:
+            return Copying(self._parts).run(source, topic, at, where, store, message)
+        with closing(open_store(into, offload=self._parts.offloader.settings)) as opened:
+            return Copying(self._parts).run(source, topic, at, where, opened, message)
 
     def cache_counts(self) -> Iterator[tuple[str, int, int]]:
         """Return the name, hits and misses of each cache of cold reads, counted since the archive was attached."""

@@ -175,6 +175,16 @@ class Branches:
         return self._name(control, message, current)
 
     @checked
+    def give(self, control: Control, *, message: str = "") -> None:
+        """Give a volume that its maker has filled the name in its `control`. It has no parent.
+
+        Raises `BranchExists`, and `VolumeCollected` if its making took longer than GC's grace.
+        """
+        current = self._refs.read_current(ref_key(control.topic, control.branch))
+        if self._name(control, message, current) != control.vid:
+            raise BranchExists(control.topic, control.branch)
+
+    @checked
     def check_free(self, topic: str, branch: str) -> None:
         """Raise `BranchExists` if there is such a branch. `create` looks again: another caller may be faster."""
         current = self._refs.read_current(ref_key(topic, branch))

@@ -24,6 +24,7 @@ from offload.cli import (
 from offload.cli.top import COMPLETION
 from offload.operations import (
     branch,
+    copy,
     cost,
     diff,
     gc,
@@ -80,6 +81,7 @@ COMMANDS: tuple[Command, ...] = (
     bisect.BISECT,
     export.EXPORT,
     restore.RESTORE,
+    copy.COPY,
     oplog.OPLOG,
     oplog.UNDO,
     inspect.INSPECT,

@@ -493,6 +493,31 @@ COMMANDS = {
         ),
         'offload.operations.restore',
     ),
+    'copy': ListedCommand(
+        'copy',
+        'Make a new topic of a state of another one. Records keep their seqs, times, tags and nodes.\n'
+        '\n'
+        'A copy of all records within the remote moves no bytes: it costs four small objects, whatever the size of the topic.\n'
+        'A copy of some records, or into another remote, moves them. The source does not change. The next append to the new\n'
+        'topic continues its seqs.\n'
+        'Examples: seglog copy orders orders-before --at head~1; seglog copy orders orders-eu --tag "eu*";\n'
+        'seglog copy orders orders --into s3://other-bucket/archive',
+        (
+            ListedParameter('topic', 'str', 'TOPIC or TOPIC@BRANCH.', (), is_required=True, is_topic=True, metavar='TOPIC', names='topic'),
+            ListedParameter('new', 'str', 'The new topic.', (), is_required=True, metavar='NEW', names='plain topic'),
+            ListedParameter('at', 'str', 'Which state: seq:N, lsn:N, head, head~N, tag:NAME, or a time.', ('--at',), default='head', names='target'),
+            ListedParameter('start', 'int', 'Only records from this seq on.', ('--from',), least=1),
+            ListedParameter('end', 'int', 'Only records up to this seq.', ('--to',), least=1),
+            ListedParameter('since', 'str', 'Only records of this time or later, such as 2026-11-21T09:30Z.', ('--since',), names='time'),
+            ListedParameter('until', 'str', 'Only records of this time or earlier.', ('--until',), names='time'),
+            ListedParameter('tag', 'str', 'Only records with this tag; TEXT* means all tags that begin with TEXT.', ('--tag',)),
+            ListedParameter('grep', 'str', 'Only records with bytes that this regular expression matches.', ('--grep',), metavar='PATTERN'),
+            ListedParameter('fixed', 'bool', 'With --grep: PATTERN is plain text.', ('-F', '--fixed'), default=False),
+            ListedParameter('into', 'str', 'Another remote, such as s3://bucket/prefix or file:///path.', ('--into',), metavar='URL'),
+            ListedParameter('message', 'str', 'Why. The commit or the oplog keeps it.', ('-m', '--message'), default=''),
+        ),
+        'offload.operations.copy',
+    ),
     'oplog': ListedCommand(
         'oplog',
         'Show who changed which branch or tag, newest first. `undo` reverts a change by its number.',

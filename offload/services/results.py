@@ -8,7 +8,7 @@ from typing import Literal
 from catalog import Vid
 from offload.write.publisher import Published
 
-__all__ = ["OffloadResult", "Removed", "Restored", "TopicRemoved"]
+__all__ = ["Copied", "OffloadResult", "Removed", "Restored", "TopicRemoved"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,13 @@ class Restored:
     records: int
     last_seq: int
     last_ts_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copied(Restored):
+    """A new topic, and its contents. `moved_bytes` are those of its data objects, 0 if it shares the source's."""
+
+    moved_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

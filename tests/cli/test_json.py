@@ -24,6 +24,7 @@ from tests.worlds.command import Done, Run
 OTHERS = (
     "append t lines",
     "restore t --to head --as gone",
+    "copy t copied",
     "branch delete t gone --dry-run",
     "delete t --before 2 --dry-run",
     "offload t --dry-run",

@@ -56,7 +56,7 @@ def test_a_story_happens_as_it_is_written(story: Path, run: Run, tmp_path: Path)
                 address = f"http://127.0.0.1:{daemons.enter_context(_daemon(tmp_path)).port}"
 
 
-@pytest.mark.parametrize(("story", "most"), [("cut-out-the-garbage", 4)])
+@pytest.mark.parametrize(("story", "most"), [("cut-out-the-garbage", 4), ("yesterday-at-14-05", 2)])
 def test_the_way_out_of_a_bad_night_is_short(story: str, most: int) -> None:
     [(bound, way_out)] = _WAY_OUT.findall(STORIES[0].with_stem(story).read_text())
     commands = [line for kind, text in _parts(way_out) if kind == "sh" for line in text.splitlines()]

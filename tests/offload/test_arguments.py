@@ -196,6 +196,21 @@ CALLS = {
     "ReplicationService.reset": _of_name(
         "replication.reset", {"as_branch": "text", "discard": "bool", "message": "text"}, "as_branch"
     ),
+    "Archive.copy": _of(
+        "copy",
+        {
+            "source": "text",
+            "topic": "text",
+            "at": "text",
+            "where": "callable",
+            "into": "text",
+            "store": "instance",
+            "message": "text",
+        },
+        "where into store",
+        source="orders",
+        topic="copied",
+    ),
     "Archive.restore": _of_topic(
         "restore", {"to": "text", "name": "text", "message": "text"}, to="seq:3", name="third"
     ),

@@ -731,7 +731,8 @@ class CatalogModel:
                 self._are_dropped(names[0], TOPIC)
                 self.repeatable.pop(TOPIC, None)
                 self.counts["promotions undone"] += 1
-        if names[0] in self.lines and self.archive.replication.is_replica(names[0]):
+        is_alive = names[0] in self.lines and self.lines[names[0]].deleted_ms is None
+        if is_alive and self.archive.replication.is_replica(names[0]):
             self.archive.replication.sync(names[0])  # its volume may have had another name
 
     def _alone(self, name: str) -> set[tuple[int, Shown]]:
